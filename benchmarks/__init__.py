@@ -1,0 +1,1 @@
+"""Measurements: each module prints ratios of one run and writes its result under results/."""

@@ -1,0 +1,222 @@
+"""Flags in generated scenes: is the right country found, its evidence, and the right answer?
+
+    python -m benchmarks.flags [--scenes 600] [--write] [--show]
+
+Scenes with the seeds 0 to 599 and their questions follow fixed rules (`ku_rag.demo.scenes`,
+`ku_rag.demo.questions`); nothing was tuned on them. `--first 10000` runs on tuning seeds instead.
+The reader is measured on the questions of the first 300 scenes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ku_rag
+from benchmarks.record import write_result
+from ku_rag.demo.dataset import build
+from ku_rag.demo.facts import countries
+from ku_rag.demo.flags import twins
+from ku_rag.demo.questions import (
+    Question,
+    benchmark_question,
+    exact_match,
+    normalise,
+    parts,
+)
+from ku_rag.demo.scenes import TUNING_SEEDS, Scene, benchmark_scene
+from ku_rag.types import Answer
+
+QUESTIONS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One scene with its question, and what the knowledge base made of them."""
+
+    seed: int
+    scene: Scene
+    question: Question
+    answer: Answer
+    ranked: tuple[str, ...]
+
+    @property
+    def accepted(self) -> frozenset[str]:
+        """The countries that may be found: the right one and those with the same design."""
+        return twins(self.scene.country) | {self.scene.country}
+
+    def found(self, k: int) -> bool:
+        """Whether an accepted country is among the first `k` units."""
+        return bool(self.accepted & set(self.ranked[:k]))
+
+    @property
+    def matched(self) -> bool:
+        """Whether the first unit is the right country and none else."""
+        return self.ranked[:1] == (self.scene.country,)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the reader's answer is one of the gold answers."""
+        return exact_match(self.answer.answer, self.question.gold)
+
+    @property
+    def evidenced(self) -> bool:
+        """Whether a chunk of the right country that holds a gold answer is in the evidence."""
+        return any(
+            self.scene.country in chunk.unit_ids and holds(chunk.text, gold)
+            for chunk in self.answer.chunks
+            for gold in self.question.gold
+        )
+
+
+def holds(text: str, gold: str) -> bool:
+    """Whether every member of a gold answer stands in a text, as whole words."""
+    padded = f" {normalise(text)} "
+    return all(f" {part} " in padded for part in parts(gold))
+
+
+def run_trials(kb: ku_rag.KnowledgeBase, seeds: Sequence[int]) -> list[Trial]:
+    """Ask every scene's question."""
+    trials = []
+    for number, seed in enumerate(seeds, 1):
+        scene = benchmark_scene(seed)
+        question = benchmark_question(seed, scene.country, scene.distractor)
+        answer = kb.query(scene.image, question.text)
+        ranked = tuple(unit.id for unit in answer.units)
+        if not (twins(scene.country) | {scene.country}) & set(ranked):
+            found = kb.search(image=scene.image, text=question.text, k=5)
+            ranked = tuple(unit["id"] for unit in found["units"])
+        trials.append(Trial(seed, scene, question, answer, ranked))
+        if number % 50 == 0:
+            print(f"  {number} of {len(seeds)} scenes", file=sys.stderr)
+    return trials
+
+
+def _rate(flags: Sequence[bool]) -> dict[str, float | int]:
+    share = sum(flags) / len(flags) if flags else float("nan")
+    return {"rate": round(share, 4), "of": len(flags)}
+
+
+_GROUPS: dict[str, Callable[[Trial], bool]] = {
+    "all": lambda t: True,
+    "small (under 10 % of the picture)": lambda t: t.scene.share < 0.1,
+    "large": lambda t: t.scene.share >= 0.1,
+    "hidden by 10-40 %": lambda t: t.scene.hidden > 0,
+    "with a distractor": lambda t: t.scene.distractor is not None,
+    "neither hidden nor with a distractor": lambda t: not t.scene.hidden and not t.scene.distractor,
+    "identical designs": lambda t: bool(twins(t.scene.country)),
+    "without identical designs": lambda t: not twins(t.scene.country),
+}
+
+
+def measure(trials: Sequence[Trial]) -> dict[str, Any]:
+    """Recall by group, evidence recall, exact match and abstention."""
+    units = {}
+    for name, belongs in _GROUPS.items():
+        group = [t for t in trials if belongs(t)]
+        units[name] = {
+            "recall@1": _rate([t.found(1) for t in group]),
+            "recall@5": _rate([t.found(5) for t in group]),
+        }
+    same = [t for t in trials if twins(t.scene.country)]
+    units["identical designs"]["the right one of them @1"] = _rate([t.matched for t in same])
+    asked = [t for t in trials[:QUESTIONS] if t.question.answerable]
+    vain = [t for t in trials[:QUESTIONS] if not t.question.answerable]
+    matched = [t for t in asked if t.matched]
+    topics = sorted({t.question.topic for t in asked})
+    return {
+        "units": units,
+        "evidence recall": {
+            "all": _rate([t.evidenced for t in trials if t.question.answerable]),
+            "right unit matched": _rate(
+                [t.evidenced for t in trials if t.question.answerable and t.matched]
+            ),
+        },
+        "reader": {
+            "exact match": _rate([t.exact for t in asked]),
+            "exact match, right unit matched": _rate([t.exact for t in matched]),
+            "by topic, right unit matched": {
+                topic: _rate([t.exact for t in matched if t.question.topic == topic])
+                for topic in topics
+            },
+            "right abstentions (the base has no answer)": _rate(
+                [not t.answer.answer for t in vain]
+            ),
+            "wrong abstentions (the base has one)": _rate([not t.answer.answer for t in asked]),
+            "wrong abstentions, right unit matched": _rate([not t.answer.answer for t in matched]),
+        },
+        "query_ms_median": round(
+            statistics.median(t.answer.timings_ms["total"] for t in trials), 1
+        ),
+    }
+
+
+def _print(name: str, value: object, depth: int = 0) -> None:
+    if isinstance(value, dict) and set(value) == {"rate", "of"}:
+        print(f"{'  ' * depth}{name}: {value['rate']:.3f} of {value['of']}")
+    elif isinstance(value, dict):
+        print(f"{'  ' * depth}{name}")
+        for inner, part in value.items():
+            _print(inner, part, depth + 1)
+    else:
+        print(f"{'  ' * depth}{name}: {value}")
+
+
+def _show(trials: Sequence[Trial]) -> None:
+    """Print what went wrong, one line each."""
+    for t in trials:
+        if not t.found(1):
+            s = t.scene
+            detail = f"share {s.share:.3f} hidden {s.hidden:.2f} {s.backdrop} other={s.distractor}"
+            print(f"unit   {t.seed} {s.country} {detail} -> {t.ranked[:3]} | {t.question.text}")
+        elif t.matched and t.question.answerable and not t.exact:
+            asked = f"{t.question.text} gold={t.question.gold[0]!r}"
+            print(f"reader {t.seed} {asked} -> {t.answer.answer!r} ({t.answer.reading.why})")
+        elif not t.question.answerable and t.answer.answer:
+            print(f"vain   {t.seed} {t.question.text} -> {t.answer.answer!r}")
+
+
+def main() -> None:
+    """Build the demo base, ask, print, and write the result if told to."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--scenes", type=int, default=600, help="how many (default 600)")
+    parser.add_argument(
+        "--first", type=int, default=0, help=f"first seed; tune from {TUNING_SEEDS}"
+    )
+    parser.add_argument("--show", action="store_true", help="list what went wrong")
+    parser.add_argument("--write", action="store_true", help="write results/flags.json")
+    arguments = parser.parse_args()
+    if arguments.write and arguments.first:
+        parser.error("only the reporting seeds, from 0, are written")
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        data = build(Path(folder) / "data")
+        with ku_rag.KnowledgeBase.open(Path(folder) / "kb", create=True) as kb:
+            kb.ingest(data / "countries.jsonl")
+            models = {"encoder": kb.encoder.fingerprint, "segmenter": kb.segmenter.fingerprint}
+            seeds = range(arguments.first, arguments.first + arguments.scenes)
+            trials = run_trials(kb, seeds)
+    result = {
+        "countries": len(countries()),
+        "scenes": arguments.scenes,
+        "first_seed": arguments.first,
+        "models": models,
+        **measure(trials),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    _print("flags", {k: v for k, v in result.items() if k != "models"})
+    if arguments.show:
+        _show(trials)
+    if arguments.write:
+        write_result("flags", result)
+
+
+if __name__ == "__main__":
+    main()

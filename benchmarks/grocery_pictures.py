@@ -1,0 +1,234 @@
+"""Shop photos and distorted icons: does the picture descriptor find the right ones?
+
+    python -m benchmarks.grocery_pictures [--write] [--mean FILE]
+
+Photos of `grocery/query_photos` look for their product among the shop photos of `kb_photos` (four
+each) and among the clean pictures of `units`; a product is found by its best picture. The
+descriptor was tuned on the photos at even places of each product's sorted list, the others are
+only reported. Beside it stands a 16 x 16 RGB thumbnail, normalised to length 1. Icons of
+`monster_hunter/icons` are looked for after they were turned, cropped, rescaled, recoloured, put on
+other backgrounds and made noisy.
+
+`--mean FILE` writes the mean of the descriptor's blocks over windows of the shop photos and of the
+tuning half: ku_rag/encoders/descriptor_mean.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from benchmarks.record import write_result
+from ku_rag.encoders import descriptor
+from ku_rag.encoders.base import Vectors
+from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.regions.windows import WindowsSegmenter
+from ku_rag.retrieval.sighting import Search, look
+from ku_rag.types import Box
+
+DATA = Path(__file__).parents[1].parent / "shared" / "data"
+Labels = NDArray[np.int64]
+Pictures = list[Image.Image]
+
+
+def load(folder: str) -> tuple[Pictures, Labels, Labels]:
+    """Pictures of a grocery folder, their products and their places in the product's list."""
+    names = sorted(path.name for path in (DATA / "grocery" / "units").iterdir())
+    pictures: Pictures = []
+    products, places = [], []
+    for number, name in enumerate(names):
+        for place, file in enumerate(sorted((DATA / "grocery" / folder / name).glob("*.jpg"))):
+            with Image.open(file) as image:
+                pictures.append(image.convert("RGB"))
+            products.append(number)
+            places.append(place)
+    return pictures, np.array(products), np.array(places)
+
+
+def thumbnails(pictures: Sequence[Image.Image]) -> Vectors:
+    """The baseline: 16 x 16 RGB, length 1."""
+    small = [p.resize((16, 16), Image.Resampling.BOX) for p in pictures]
+    rows = np.stack([np.asarray(image, np.float32).ravel() for image in small])
+    unit: Vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
+    return unit
+
+
+def recall(scores: NDArray[np.float32], stored: Labels, wanted: Labels) -> dict[str, float]:
+    """Recall of products at 1 and 5; a product's score is that of its best picture."""
+    best = np.stack([scores[:, stored == n].max(1) for n in range(int(stored.max()) + 1)], 1)
+    rank = (best > best[np.arange(len(wanted)), wanted][:, None]).sum(1)
+    return {"recall_at_1": _share(rank < 1), "recall_at_5": _share(rank < 5)}
+
+
+def sighted(queries: Pictures, stored: Vectors, products: Labels) -> NDArray[np.float32]:
+    """Scores of stored pictures by `look`, windows included; -9 where they are not sighted."""
+    scores = np.full((len(queries), len(stored)), -9, np.float32)
+    for row, picture in zip(scores, queries, strict=True):
+        for sighting in look(
+            picture,
+            encoder=EmbeddedEncoder(),
+            segmenter=WindowsSegmenter(),
+            search=_search(stored),
+            owner=lambda image: frozenset([int(products[image])]),
+            k=len(stored),
+            floor=0.0,
+        ):
+            row[sighting.image_row] = sighting.score
+    return scores
+
+
+def _search(stored: Vectors) -> Search:
+    def search(queries: Vectors, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        cosines = queries @ stored.T
+        rows = np.argsort(-cosines, axis=1, kind="stable")[:, : min(k, len(stored))]
+        return rows, np.take_along_axis(cosines, rows, 1)
+
+    return search
+
+
+def grocery(windows: bool) -> dict[str, dict[str, dict[str, float]]]:
+    """Recall on both halves, against both kinds of stored pictures."""
+    queries, wanted, places = load("query_photos")
+    figures: dict[str, dict[str, dict[str, float]]] = {}
+    for folder in ("kb_photos", "units"):
+        pictures, products, _ = load(folder)
+        for name, describe in (
+            ("descriptor", descriptor.describe_images),
+            ("thumbnail", thumbnails),
+        ):
+            scores = describe(queries) @ describe(pictures).T
+            figures[f"{folder}, {name}, whole picture"] = _halves(scores, products, wanted, places)
+        if windows:
+            scores = sighted(queries, descriptor.describe_images(pictures), products)
+            figures[f"{folder}, sightings"] = _halves(scores, products, wanted, places)
+    return figures
+
+
+def _halves(
+    scores: NDArray[np.float32], products: Labels, wanted: Labels, places: Labels
+) -> dict[str, dict[str, float]]:
+    return {
+        half: recall(scores[places % 2 == odd], products, wanted[places % 2 == odd])
+        for half, odd in (("tuning", 0), ("reporting", 1))
+    }
+
+
+def icons() -> dict[str, dict[str, float]]:
+    """Recall at 1 of icons after each kind of distortion, for the descriptor and the thumbnail."""
+    originals = []
+    for file in sorted((DATA / "monster_hunter" / "icons").iterdir()):
+        with Image.open(file) as image:
+            originals.append(image.convert("RGBA").resize((128, 128), Image.Resampling.BICUBIC))
+    stored = [_over(icon, Image.new("RGBA", icon.size, "white")) for icon in originals]
+    figures = {}
+    for kind in ("moved", "moved, recoloured", "moved, grey", "moved, other background"):
+        rng = np.random.default_rng(3)
+        queries = [_distort(icon, kind, rng) for icon in originals]
+        figures[kind] = {
+            name: _share(
+                (describe(queries) @ describe(stored).T).argmax(1) == np.arange(len(stored))
+            )
+            for name, describe in (
+                ("descriptor", descriptor.describe_images),
+                ("thumbnail", thumbnails),
+            )
+        }
+    return figures
+
+
+def _over(icon: Image.Image, background: Image.Image) -> Image.Image:
+    background.alpha_composite(icon)
+    return background.convert("RGB")
+
+
+def _distort(icon: Image.Image, kind: str, rng: np.random.Generator) -> Image.Image:
+    turned = icon.rotate(float(rng.uniform(-10, 10)), Image.Resampling.BICUBIC)
+    background = Image.new("RGBA", icon.size, "white")
+    if "background" in kind:
+        blocks = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+        background = Image.fromarray(blocks).resize(icon.size).convert("RGBA")
+    image = _over(turned, background)
+    left, top, right, bottom = rng.integers(0, 10, 4).tolist()
+    image = image.crop((left, top, image.width - right, image.height - bottom))
+    if "recoloured" in kind:
+        hue, *rest = image.convert("HSV").split()
+        shift = int(rng.integers(40, 216))
+        turned_hue = hue.point([(value + shift) % 256 for value in range(256)])
+        image = Image.merge("HSV", (turned_hue, *rest)).convert("RGB")
+    if "grey" in kind:
+        image = image.convert("L").convert("RGB")
+    side = int(rng.integers(40, 160))
+    pixels = np.asarray(image.resize((side, side)), np.float64) + rng.normal(0, 6, (side, side, 3))
+    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+
+
+def mean_blocks() -> NDArray[np.float64]:
+    """Mean of the descriptor's blocks over windows of shop photos, float64[512]."""
+    queries, _, places = load("query_photos")
+    pictures = load("kb_photos")[0] + [
+        q for q, n in zip(queries, places, strict=True) if n % 2 == 0
+    ]
+    total, count = np.zeros(descriptor.DIM), 0
+    for picture in pictures:
+        blocks = descriptor.raw_blocks(picture, _central_windows(picture.size))
+        total += blocks.sum(0)
+        count += len(blocks)
+    return total / count
+
+
+def _central_windows(size: tuple[int, int]) -> list[Box]:
+    boxes = []
+    for scale in (1.0, 0.85, 0.7, 0.55):
+        for aspect in (1.0, 0.7, 1.4):
+            width = scale * min(1.0, aspect) * size[0]
+            height = scale * min(1.0, 1 / aspect) * size[1]
+            for x in np.linspace(0, size[0] - width, 3):
+                for y in np.linspace(0, size[1] - height, 3):
+                    boxes.append((round(x), round(y), round(x + width), round(y + height)))
+    return boxes[::2]
+
+
+def _share(hits: NDArray[np.bool_]) -> float:
+    return round(float(hits.mean()), 3)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; see the module's text."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the result file")
+    parser.add_argument("--no-windows", action="store_true", help="whole pictures only")
+    parser.add_argument("--mean", type=Path, metavar="FILE", help="write the descriptor's mean")
+    options = parser.parse_args(arguments)
+    if not (DATA / "grocery").is_dir():
+        print("The shared data is not there: nothing measured.")
+        return 0
+    if options.mean:
+        lines = mean_blocks().reshape(-1, 16)
+        options.mean.write_text(
+            "".join(" ".join(f"{x:.4f}" for x in line) + "\n" for line in lines), encoding="ascii"
+        )
+        return 0
+    found = grocery(windows=not options.no_windows)
+    print(f"{'':46}  {'tuning @1 @5':>14}  {'reporting @1 @5':>16}")
+    for name, halves in found.items():
+        cells = [f"{h['recall_at_1']:.3f} {h['recall_at_5']:.3f}" for h in halves.values()]
+        print(f"{name:46}  {cells[0]:>14}  {cells[1]:>16}")
+    shapes = icons()
+    for name, shares in shapes.items():
+        print(
+            f"icons, {name:30} descriptor {shares['descriptor']:.3f}  "
+            f"thumbnail {shares['thumbnail']:.3f}"
+        )
+    if options.write:
+        print(write_result("grocery_pictures", {"grocery": found, "icons": shapes}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

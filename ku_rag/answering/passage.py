@@ -1,0 +1,347 @@
+"""The multimodal passage: retrieved knowledge as pages that a model looks at (KU-RAG, 3.3.3).
+
+Every card is `[image][[name][chunk 1] … [chunk k]]`; the chunks of one unit share one card, and the
+cards are stitched into pages (eq. 11).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw
+
+from ku_rag.answering import fonts
+from ku_rag.language.tokens import is_cjk
+from ku_rag.types import Evidence, Match
+
+PICTURE_WIDTH = 224
+PICTURE_HEIGHT = 448
+TEXT_WIDTH = 500
+PAGE_HEIGHT = 2048
+MARGIN = 16
+GAP = 16
+PAGE_WIDTH = MARGIN + PICTURE_WIDTH + GAP + TEXT_WIDTH + MARGIN
+
+_SIZE, _NAME_SIZE = 18, 22
+_ASCENT, _DESCENT = 1.1, 0.35
+_PARAGRAPH_GAP = 8
+_LONG_WORD = 1000
+_INK, _RULE, _PAPER = "#111111", "#c8c8c8", "#ffffff"
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+_NO_LINE_START = re.compile(r"[、。，．・：；？！）〉》」』】〕〗〙〛ー々…‥\u3099\u309a]")
+
+
+@dataclass(frozen=True)
+class Card:
+    """One unit on a page.
+
+    Args:
+        name: its name, set in bold.
+        image: the picture that matched, of any size and mode; None leaves its place empty.
+        texts: the chunks, each a paragraph; line ends in them are kept.
+        labels: what stands before each text, such as "E1"; empty for none.
+    """
+
+    name: str
+    image: Image.Image | None
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+
+
+def cards(
+    units: Sequence[Match],
+    evidence: Sequence[Evidence],
+    pictures: Mapping[str, Image.Image],
+) -> list[Card]:
+    """Put evidence onto the cards of the units that it belongs to, each piece once.
+
+    Args:
+        units: best first; a piece that several units list goes onto the best one's card.
+        evidence: what was found, best first.
+        pictures: by unit id.
+
+    Returns:
+        The cards in the order of the units, those without evidence left out; pieces that belong
+        to none of the units share a last card without name and picture.
+    """
+    known = [unit.id for unit in units]
+    by_unit: dict[str | None, list[Evidence]] = {}
+    for piece in evidence:
+        home = next((id for id in known if id in piece.unit_ids), None)
+        by_unit.setdefault(home, []).append(piece)
+    found = [(unit.name, unit.id, by_unit.get(unit.id, [])) for unit in units]
+    found.append(("", "", by_unit.get(None, [])))
+    return [
+        Card(name, pictures.get(id), tuple(p.text for p in own), tuple(p.label for p in own))
+        for name, id, own in found
+        if own
+    ]
+
+
+def compose(cards: Sequence[Card]) -> list[Image.Image]:
+    """Stitch cards into pages of 772 by at most 2,048 px (KU-RAG, section 3.3.3, eq. 11).
+
+    Pictures are 224 px wide, text runs in a column of 500 px. A card moves to the next page whole
+    where it fits on one; a longer one flows on, under its name and picture again. No text is lost:
+    a character that no font has shows as its code point.
+
+    Args:
+        cards: in reading order.
+
+    Returns:
+        RGB pages, as high as what they hold; none for no cards.
+    """
+    pages: list[list[_Block]] = [[]]
+    used = 0
+    for card in cards:
+        picture = card.image and _picture(card.image)
+        lines = list(_card_lines(card))
+        if not lines and picture is None:
+            continue
+        for block in _split(card.name, picture, lines, PAGE_HEIGHT - 2 * MARGIN - used):
+            if used + block.height > PAGE_HEIGHT - 2 * MARGIN:
+                pages.append([])
+                used = 0
+            pages[-1].append(block)
+            used += block.height + GAP
+    return [_page(blocks) for blocks in pages if blocks]
+
+
+# ---- setting lines -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line ready to draw: pieces with their x and weight, and its extent about the baseline."""
+
+    pieces: tuple[tuple[float, str, bool], ...]
+    size: int
+    ascent: int
+    descent: int
+
+    @property
+    def height(self) -> int:
+        return self.ascent + self.descent
+
+
+def wrap(
+    text: str, size: int, column: float, *, bold: bool = False, indent: float = 0
+) -> list[str]:
+    """Break one paragraph into lines no wider than `column` pixels.
+
+    Lines break at spaces and between CJK characters, and inside a word only when the word alone
+    is wider than the column.
+
+    Args:
+        text: one paragraph; runs of white space count as one space.
+        size: pixels to the em.
+        column: pixels.
+        bold: set in bold strokes.
+        indent: pixels that the first line leaves free.
+
+    Returns:
+        The lines, which joined hold every visible character of `text`.
+    """
+    lines: list[str] = []
+    line: list[str] = []
+    room = column - indent
+    taken = 0.0
+    queue = list(_words(text))[::-1]
+    while queue:
+        word = queue.pop()
+        wide = fonts.width(word[:_LONG_WORD], size, bold)
+        if taken + wide <= room or (not line and word.isspace()):
+            line.append(word)
+            taken += wide
+        elif line:
+            queue.append(word)
+            queue.extend(_overhang(line, size, bold, room))
+            lines.append("".join(line).strip())
+            line, taken, room = [], 0.0, column
+            while queue and queue[-1].isspace():
+                queue.pop()
+        elif room < column:
+            # Nothing fits beside the label: leave that line empty and try a whole one.
+            queue.append(word)
+            lines.append("")
+            room = column
+        else:
+            head = _fitting(word, size, bold, room)
+            line, taken = [word[:head]], room
+            if word[head:]:
+                queue.append(word[head:])
+    while line:
+        rest = _overhang(line, size, bold, room)
+        lines.append("".join(line).strip())
+        line, room = rest[::-1], column
+    return lines
+
+
+def _overhang(line: list[str], size: int, bold: bool, room: float) -> list[str]:
+    """Take off what makes a line too wide as a whole, last piece first.
+
+    Shaping across pieces can change a line's width against the sum of its parts.
+    """
+    rest = []
+    while len(line) > 1 and fonts.width("".join(line).strip(), size, bold) > room:
+        rest.append(line.pop())
+    return rest
+
+
+def _fitting(word: str, size: int, bold: bool, room: float) -> int:
+    """How many characters of `word` fit into `room` pixels, at least one, marks kept on."""
+    low, high = 1, 8
+    while high < len(word) and fonts.width(word[:high], size, bold) <= room:
+        low, high = high, high * 2
+    high = min(high, len(word))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fonts.width(word[:middle], size, bold) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    end = low
+    while end > 1 and end < len(word) and fonts.joins(word[end]):
+        end -= 1
+    return end if end > 1 or not fonts.joins(word[1:2]) else low
+
+
+def _words(text: str) -> Iterator[str]:
+    """Words, single spaces and single CJK characters, closing marks left on what they close."""
+    pending = ""
+    for char in " ".join(text.split()):
+        breaks = char == " " or pending == " " or is_cjk(char) or is_cjk(pending[:1])
+        if pending and breaks and not (_NO_LINE_START.match(char) and pending != " "):
+            yield pending
+            pending = ""
+        pending += char
+    if pending:
+        yield pending
+
+
+def _card_lines(card: Card) -> Iterator[_Line]:
+    for text in wrap(_clean(card.name), _NAME_SIZE, TEXT_WIDTH, bold=True):
+        yield _line([(0, text, True)], _NAME_SIZE)
+    for at, text in enumerate(card.texts):
+        label = card.labels[at] if at < len(card.labels) else ""
+        if not label and not text.strip():
+            continue
+        if card.name or at:
+            yield _Line((), _SIZE, _PARAGRAPH_GAP, 0)
+        yield from _text_lines(_clean(text), label and f"[{label}]")
+
+
+def _text_lines(text: str, label: str) -> Iterator[_Line]:
+    indent = fonts.width(label + " ", _SIZE, True) if label else 0.0
+    head = [(0.0, label, True)] if label else []
+    paragraphs = [part for part in re.split(r"[\n\v\f\r\u2028\u2029]+", text) if part.strip()]
+    for paragraph in paragraphs or [""] * bool(label):
+        for line in wrap(paragraph, _SIZE, TEXT_WIDTH, indent=indent) or [""]:
+            yield _line([*head, (indent, line, False)], _SIZE)
+            head, indent = [], 0.0
+
+
+def _line(pieces: Sequence[tuple[float, str, bool]], size: int) -> _Line:
+    ascent, descent = round(size * _ASCENT), round(size * _DESCENT)
+    for _, text, bold in pieces:
+        top, bottom = fonts.extent(text, size, bold)
+        ascent, descent = max(ascent, top + 1), max(descent, bottom + 1)
+    # Marks can be stacked without end; a line higher than this is cut to it.
+    limit = PAGE_HEIGHT // 8
+    return _Line(tuple(pieces), size, min(ascent, limit), min(descent, limit))
+
+
+def _clean(text: str) -> str:
+    return _CONTROL.sub(" ", text)
+
+
+# ---- laying out --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A card, or the part of one that stands on a page."""
+
+    picture: Image.Image | None
+    lines: tuple[_Line, ...]
+
+    @property
+    def height(self) -> int:
+        return max(_height(self.lines), self.picture.height if self.picture else 0)
+
+
+def _height(lines: Iterable[_Line]) -> int:
+    return sum(line.height for line in lines)
+
+
+def _split(
+    name: str, picture: Image.Image | None, lines: list[_Line], left: int
+) -> Iterator[_Block]:
+    """The parts of one card: one where it fits on a page, else the first fills what is left."""
+    whole = _Block(picture, tuple(lines))
+    page = PAGE_HEIGHT - 2 * MARGIN
+    if whole.height <= page:
+        yield whole
+        return
+    again = [
+        _line([(0, text, True)], _NAME_SIZE)
+        for text in wrap(f"{_clean(name)} (continued)", _NAME_SIZE, TEXT_WIDTH, bold=True)
+    ][:4]
+    room = left if left >= page // 2 else page
+    part: list[_Line] = []
+    taken = 0
+    for line in lines:
+        if taken + line.height > room:
+            yield _Block(picture, tuple(part))
+            part, taken, room = list(again), _height(again), page
+        part.append(line)
+        taken += line.height
+    yield _Block(picture, tuple(part))
+
+
+def _page(blocks: Sequence[_Block]) -> Image.Image:
+    height = 2 * MARGIN + sum(block.height for block in blocks) + GAP * (len(blocks) - 1)
+    page = Image.new("RGB", (PAGE_WIDTH, height), _PAPER)
+    draw = ImageDraw.Draw(page)
+    y = MARGIN
+    for block in blocks:
+        if y > MARGIN:
+            draw.line((MARGIN, y - GAP // 2, PAGE_WIDTH - MARGIN - 1, y - GAP // 2), fill=_RULE)
+        if block.picture:
+            x = MARGIN + (PICTURE_WIDTH - block.picture.width) // 2
+            page.paste(block.picture, (x, y))
+        line_y = y
+        for line in block.lines:
+            page.paste(_strip(line), (MARGIN + PICTURE_WIDTH + GAP, line_y))
+            line_y += line.height
+        y += block.height + GAP
+    return page
+
+
+def _strip(line: _Line) -> Image.Image:
+    """A line drawn by itself, so that no stroke can leave its column or its height."""
+    strip = Image.new("RGB", (TEXT_WIDTH, line.height), _PAPER)
+    draw = ImageDraw.Draw(strip)
+    for x, text, bold in line.pieces:
+        fonts.draw_line(draw, (x, line.ascent), text, line.size, bold=bold, fill=_INK)
+    return strip
+
+
+def _picture(image: Image.Image) -> Image.Image:
+    """The picture at 224 px width, or narrower where it would be too high, on white."""
+    scale = min(PICTURE_WIDTH / image.width, PICTURE_HEIGHT / image.height)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    if image.has_transparency_data:
+        image = image.convert("RGBA").resize(size, Image.Resampling.LANCZOS)
+        paper = Image.new("RGBA", size, _PAPER)
+        return Image.alpha_composite(paper, image).convert("RGB")
+    return _eight_bit(image).convert("RGB").resize(size, Image.Resampling.LANCZOS)
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Sixteen-bit grey scaled to eight bits; Pillow's own conversion cuts it off at white."""
+    if image.mode.startswith("I;16"):
+        return image.convert("I").point(lambda value: value / 256).convert("L")
+    return image

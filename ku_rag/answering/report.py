@@ -1,0 +1,305 @@
+"""One self-contained page that shows an answer with everything that led to it.
+
+No script, no address: styles and pictures are inside the file. All words come from data, so all of
+them are escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from PIL import Image
+
+from ku_rag.types import Answer, Evidence, Match, PathEvidence, Region
+
+_PICTURE_SIDE, _UNIT_SIDE = 1000, 320
+
+
+@dataclass(frozen=True)
+class Section:
+    """One answer of a page that shows several, with the arguments of `render`."""
+
+    answer: Answer
+    picture: Image.Image | None = None
+    unit_pictures: Mapping[str, Image.Image] = field(default_factory=dict)
+    pages: Sequence[Image.Image] = ()
+
+
+def render(
+    answer: Answer,
+    *,
+    picture: Image.Image | None,
+    unit_pictures: Mapping[str, Image.Image],
+    pages: Sequence[Image.Image],
+    title: str = "ku-rag: how this was answered",
+) -> str:
+    """Write one answer as an HTML page.
+
+    Args:
+        answer: what the knowledge base said.
+        picture: the question's picture, upright, in the pixels that the region's box counts.
+        unit_pictures: the picture that matched, by unit id.
+        pages: the multimodal passage, if it was composed.
+        title: the page's title.
+
+    Returns:
+        The page, to be written as UTF-8.
+    """
+    return _page(title, [_section(Section(answer, picture, unit_pictures, pages), "q1")])
+
+
+def render_many(sections: Sequence[Section], title: str) -> str:
+    """Write several answers as one HTML page, with a list of questions and answers before them.
+
+    Args:
+        sections: the answers in reading order.
+        title: the page's title.
+
+    Returns:
+        The page, to be written as UTF-8.
+    """
+    bodies = [_section(section, f"q{n}") for n, section in enumerate(sections, start=1)]
+    return _page(title, [_contents(sections), *bodies])
+
+
+def _page(title: str, bodies: Sequence[str]) -> str:
+    folder = files("ku_rag.answering")
+    template = Template(folder.joinpath("report.html").read_text(encoding="utf-8"))
+    style = folder.joinpath("report.css").read_text(encoding="utf-8").strip()
+    page = template.substitute(title=_text(title), style=style, body="\n".join(bodies))
+    # A lone surrogate, as undecodable file names hold, cannot be written as UTF-8.
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _contents(sections: Sequence[Section]) -> str:
+    rows = []
+    for n, section in enumerate(sections, start=1):
+        answer = section.answer
+        words = (
+            f"<b>{_text(answer.answer)}</b>" if answer.answer else '<b class="none">no answer</b>'
+        )
+        rows.append(f'<li><a href="#q{n}">{_text(answer.question)}</a>{words}</li>')
+    return f'<nav><ol class="contents">{"".join(rows)}</ol></nav>' if rows else ""
+
+
+def _section(section: Section, anchor: str) -> str:
+    answer = section.answer
+    figure = _figure(section.picture, answer.region)
+    top = f'<div class="top{"" if figure else " bare"}">{figure}<div>{_verdict(answer, anchor)}'
+    parts = [
+        f"<h2>{_text(answer.question)}</h2>",
+        f"{top}{_correction(answer)}</div></div>",
+        _units(answer.units, section.unit_pictures),
+        _evidence(answer, anchor),
+        _passage(section.pages),
+        f'<div class="how">{_models(answer)}{_timings(answer.timings_ms)}</div>',
+    ]
+    return f'<section class="question" id="{anchor}">{"".join(parts)}</section>'
+
+
+# ---- the question and its answer ---------------------------------------------------------------
+
+
+def _figure(picture: Image.Image | None, region: Region | None) -> str:
+    if picture is None:
+        return ""
+    frame = caption = ""
+    if region is not None:
+        if region.box != (0, 0, picture.width, picture.height):
+            frame = _frame(region, picture.size)
+        score = "" if region.score is None else f", score {region.score:.3f}"
+        why = f" {_text(region.why)}" if region.why else ""
+        source = "the whole picture" if region.source == "whole" else f"by {region.source}"
+        caption = f"<figcaption>Region: {_text(source + score)}.{why}</figcaption>"
+    image = _image(picture, _PICTURE_SIDE, "the question's picture")
+    return f'<figure><div class="picture">{image}{frame}</div>{caption}</figure>'
+
+
+def _frame(region: Region, size: tuple[int, int]) -> str:
+    x0, y0, x1, y1 = region.box
+    edges = {"left": x0 / size[0], "top": y0 / size[1]}
+    edges |= {"width": (x1 - x0) / size[0], "height": (y1 - y0) / size[1]}
+    style = ";".join(f"{name}:{min(max(part, 0), 1):.2%}" for name, part in edges.items())
+    return f'<div class="region" style="{style}"></div>'
+
+
+def _verdict(answer: Answer, anchor: str) -> str:
+    reading = answer.reading
+    why = f"<p>{_text(reading.why)}</p>" if reading.why else ""
+    if not reading.answer:
+        words = "The knowledge base does not answer this."
+        return f'<div class="verdict none"><p class="words">{words}</p>{why}</div>'
+    tags = " ".join(_tag(label, anchor) for label in dict.fromkeys(reading.citations))
+    cited = f'<p class="quiet">From {tags}</p>' if tags else ""
+    words = f'<p class="words">{_text(reading.answer)}</p>'
+    return f'<div class="verdict">{words}{why}{cited}</div>'
+
+
+def _tag(label: str, anchor: str) -> str:
+    return f'<a class="tag" href="#{anchor}-{_text(label)}">{_text(label)}</a>'
+
+
+def _correction(answer: Answer) -> str:
+    if answer.draft is None:
+        return ""
+    verdict = "corrected" if answer.changed else "kept"
+    return (
+        "<h3>Draft and correction</h3>"
+        f'<div class="chain"><div><small>Before evidence</small>{_text(answer.draft or "—")}</div>'
+        f'<span class="arrow">→</span><div><small>After evidence: {verdict}</small>'
+        f"{_text(answer.answer or '—')}</div></div>"
+    )
+
+
+# ---- what led to it ----------------------------------------------------------------------------
+
+
+def _units(units: Sequence[Match], pictures: Mapping[str, Image.Image]) -> str:
+    rows = []
+    for unit in units:
+        picture = pictures.get(unit.id)
+        image = "" if picture is None else _image(picture, _UNIT_SIDE, unit.name)
+        why = f'<p class="quiet">{_text(unit.why)}</p>' if unit.why else ""
+        rows.append(
+            f'<li>{image}<div><p class="name">{_text(unit.name)}</p>'
+            f'<p class="quiet">score {_number(unit.score)}</p>{why}</div></li>'
+        )
+    listed = f'<ul class="units">{"".join(rows)}</ul>' if rows else ""
+    return f"<h3>Matched units</h3>{listed or _none('No unit matched.')}"
+
+
+def _evidence(answer: Answer, anchor: str) -> str:
+    spans: dict[str, list[tuple[int, int]]] = {}
+    reading = answer.reading
+    for at, label in enumerate(reading.citations):
+        spans.setdefault(label, []).extend(reading.spans[at : at + 1])
+    pieces: list[Evidence | PathEvidence] = [*answer.chunks, *answer.paths]
+    cited = [_piece(p, spans[p.label], anchor) for p in pieces if p.label in spans]
+    other = [_piece(p, [], anchor) for p in pieces if p.label not in spans]
+    html = "<h3>Evidence</h3>"
+    html += "".join(cited) or _none("No evidence was cited." if other else "Nothing was found.")
+    if other:
+        more = f"{len(other)} further {'piece' if len(other) == 1 else 'pieces'} of evidence"
+        html += f"<details><summary>{more}</summary>{''.join(other)}</details>"
+    return html
+
+
+def _piece(piece: Evidence | PathEvidence, spans: Sequence[tuple[int, int]], anchor: str) -> str:
+    if isinstance(piece, Evidence):
+        about = (
+            f'<span class="quiet" title="{_text(piece.source)}">{_text(_short(piece.source))}'
+            f", score {_number(piece.score)}</span>"
+        )
+        route = ""
+    else:
+        about = '<span class="quiet">graph path</span>'
+        route = _route(piece)
+    label = _text(piece.label)
+    return (
+        f'<article class="evidence" id="{anchor}-{label}"><header><span class="tag">{label}</span>'
+        f"{about}</header>{route}<blockquote>{_marked(piece.text, spans)}</blockquote></article>"
+    )
+
+
+def _route(path: PathEvidence) -> str:
+    steps = [f'<span class="entity">{_text(name)}</span>' for name in path.entities]
+    arrows = [f'<span class="relation">— {_text(word)} →</span>' for word in path.relations]
+    arrows += [" "] * (len(steps) - len(arrows))
+    return f'<p class="path">{"".join(a + b for a, b in zip(steps, arrows, strict=False))}</p>'
+
+
+def _marked(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """The text with the spans inside <mark>; overlapping spans become one."""
+    html = []
+    at = 0
+    for start, end in sorted(spans):
+        start = max(start, at)
+        if start >= end:
+            continue
+        html += [_text(text[at:start]), f"<mark>{_text(text[start:end])}</mark>"]
+        at = end
+    return "".join([*html, _text(text[at:])])
+
+
+def _passage(pages: Sequence[Image.Image]) -> str:
+    if not pages:
+        return ""
+    images = "".join(_image(p, None, f"passage, page {n}") for n, p in enumerate(pages, start=1))
+    count = f"{len(pages)} {'page' if len(pages) == 1 else 'pages'}"
+    summary = f"The passage as a model sees it, {count}"
+    return f'<details><summary>{summary}</summary><div class="pages">{images}</div></details>'
+
+
+def _models(answer: Answer) -> str:
+    rows = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in answer.models.items())
+    return f"<div><h3>Made with</h3><dl>{rows}</dl></div>" if rows else ""
+
+
+def _timings(timings: Mapping[str, float]) -> str:
+    if not timings:
+        return ""
+    longest = max(*timings.values(), 1e-9)
+    rows = "".join(
+        f'<tr><th scope="row">{_text(name)}</th><td class="bar"><div style="width:'
+        f'{max(ms, 0) / longest:.1%}"></div></td><td class="ms">{_milliseconds(ms)}</td></tr>'
+        for name, ms in timings.items()
+    )
+    return f'<div><h3>Time</h3><table class="timings">{rows}</table></div>'
+
+
+# ---- words, numbers, pictures ------------------------------------------------------------------
+
+
+def _text(words: object) -> str:
+    return escape(str(words), quote=True)
+
+
+def _none(words: str) -> str:
+    return f'<p class="quiet">{words}</p>'
+
+
+def _number(score: float) -> str:
+    return f"{score:.3f}" if math.isfinite(score) else str(score)
+
+
+def _milliseconds(ms: float) -> str:
+    return f"{ms:.1f} ms" if ms < 10 else f"{ms:,.0f} ms"
+
+
+def _short(source: str) -> str:
+    """The last two parts of a uri: enough to know the file by."""
+    parts = source.split("/")
+    return source if len(parts) < 3 else "…/" + "/".join(parts[-2:])
+
+
+def _image(image: Image.Image, side: int | None, alt: str) -> str:
+    """An <img> with the picture in it: pages as PNG, pictures as JPEG no larger than `side`."""
+    buffer = io.BytesIO()
+    if side is None:
+        kind = "png"
+        image.save(buffer, "PNG", optimize=True)
+    else:
+        kind = "jpeg"
+        small = _flat(image)
+        small.thumbnail((side, side), Image.Resampling.LANCZOS)
+        small.save(buffer, "JPEG", quality=86)
+    data = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return (
+        f'<img src="data:image/{kind};base64,{data}" width="{image.width}" '
+        f'height="{image.height}" alt="{_text(alt)}">'
+    )
+
+
+def _flat(image: Image.Image) -> Image.Image:
+    """A fresh RGB copy, see-through parts on white."""
+    if not image.has_transparency_data:
+        return image.convert("RGB") if image.mode != "RGB" else image.copy()
+    image = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

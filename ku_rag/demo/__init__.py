@@ -1,0 +1,1 @@
+"""The flags knowledge base, drawn and written from facts on demand."""

@@ -1,0 +1,94 @@
+"""Flags drawn from their geometry: official proportions and colours, no picture files."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from PIL import Image
+
+from ku_rag.demo.flags.canvas import Canvas
+from ku_rag.demo.flags.designs import DESIGNS
+from ku_rag.errors import NotFound
+
+__all__ = ["COUNTRIES", "TWIN_DIFFERENCE", "difference", "draw", "proportions", "twins"]
+
+COUNTRIES: tuple[str, ...] = tuple(sorted(DESIGNS))
+"""Ids of all countries whose flags can be drawn, in alphabetical order."""
+
+TWIN_DIFFERENCE = 16.0
+"""Two flags whose `difference` (0-255) is lower count as one design."""
+
+
+def proportions(country_id: str) -> float:
+    """Width of the flag divided by its height, as the country's law has it.
+
+    Raises:
+        NotFound: there is no design for `country_id`.
+    """
+    design = DESIGNS.get(country_id)
+    if design is None:
+        message = f"There is no flag design for {country_id!r}; ku_rag.demo.flags.COUNTRIES lists"
+        raise NotFound(f"{message} the {len(DESIGNS)} that there are.")
+    return design.width / design.height
+
+
+def draw(country_id: str, width: int = 320) -> Image.Image:
+    """Draw a flag, anti-aliased (drawn four times as large, then reduced).
+
+    Args:
+        country_id: one of `COUNTRIES`, such as "ivory-coast".
+        width: in pixels, at least 8; the height follows from the official proportions.
+
+    Returns:
+        An RGB picture that the caller may change.
+
+    Raises:
+        NotFound: there is no design for `country_id`.
+    """
+    proportions(country_id)
+    return _draw(country_id, max(8, width)).copy()
+
+
+@lru_cache(maxsize=512)
+def _draw(country_id: str, width: int) -> Image.Image:
+    design = DESIGNS[country_id]
+    height = max(1, round(width * design.height / design.width))
+    canvas = Canvas(design.width, design.height, 4 * width, 4 * height)
+    design.paint(canvas)
+    return canvas.image.reduce(4)
+
+
+@lru_cache(maxsize=1)
+def _swatches() -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+    size = (24, 16)
+    return {
+        name: np.asarray(_draw(name, 320).resize(size, Image.Resampling.BOX), dtype=np.float64)
+        for name in COUNTRIES
+    }
+
+
+def difference(one: str, other: str) -> float:
+    """Largest difference (0-255, mean of the channels) of any of 24 by 16 patches of two flags.
+
+    Both are brought to the same size first: proportions alone do not make another design.
+    """
+    swatches = _swatches()
+    return float(np.abs(swatches[one] - swatches[other]).mean(axis=2).max())
+
+
+@lru_cache(maxsize=1)
+def _twin_table() -> dict[str, frozenset[str]]:
+    return {
+        name: frozenset(
+            other
+            for other in COUNTRIES
+            if other != name and difference(name, other) < TWIN_DIFFERENCE
+        )
+        for name in COUNTRIES
+    }
+
+
+def twins(country_id: str) -> frozenset[str]:
+    """Other countries whose flag is the same design within the drawing, as Chad's is Romania's."""
+    return _twin_table()[country_id]

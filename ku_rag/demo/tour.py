@@ -1,0 +1,175 @@
+"""What `ku demo` shows: a knowledge base of flags, ten pictures, ten questions, one report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from ku_rag.answering.report import Section, render_many
+from ku_rag.demo.dataset import build
+from ku_rag.demo.facts import countries, country
+from ku_rag.demo.scenes import make_scene
+from ku_rag.demo.scenes.camera import Shot
+from ku_rag.demo.scenes.cloth import Wave
+from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.types import Answer
+
+ORIGIN = "demo data: flags drawn, texts written and scenes made by code, from facts"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One picture of the tour and what is asked about it.
+
+    Args:
+        title: what is special about the picture.
+        seed: of its scene.
+        scene: what `make_scene` is told.
+        question: what is asked.
+    """
+
+    title: str
+    seed: int
+    question: str
+    scene: Mapping[str, Any] = field(default_factory=dict)
+
+
+_BAD = Shot(exposure=-0.9, red=1.12, blue=0.88, blur=1.2, noise=9, vignette=0.35, quality=22)
+_STORM = Wave(height=0.085, count=1.9, phase=0.2, slant=0.1, shading=0.32)
+
+STOPS: tuple[Stop, ...] = (
+    Stop(
+        "a flag on a pole",
+        1,
+        "What is the capital of this country?",
+        {"country": "sweden", "share": 0.16, "backdrop": "sky", "mount": "pole"},
+    ),
+    Stop(
+        "a flag in the wind",
+        2,
+        "What is the currency of this country?",
+        {"country": "brazil", "share": 0.2, "backdrop": "sea", "mount": "pole", "wave": _STORM},
+    ),
+    Stop(
+        "a tilted flag",
+        3,
+        "Which countries does this country border?",
+        {"country": "south-africa", "share": 0.18, "backdrop": "street", "tilt": -19.0},
+    ),
+    Stop(
+        "a flag partly hidden",
+        4,
+        "What are the official languages of this country?",
+        {"country": "canada", "share": 0.2, "backdrop": "landscape", "hidden": 0.25},
+    ),
+    Stop(
+        "a small flag in a landscape",
+        5,
+        "What does black stand for in the flag of this country?",
+        {"country": "jamaica", "share": 0.022, "backdrop": "landscape", "mount": "pole"},
+    ),
+    Stop(
+        "a bad photograph",
+        6,
+        "On which sea or ocean does the coast of this country lie?",
+        {"country": "kuwait", "share": 0.15, "backdrop": "street", "shot": _BAD},
+    ),
+    Stop(
+        "two flags, told apart by a neighbour",
+        7,
+        "What is the currency of the country that borders Myanmar?",
+        {"country": "bangladesh", "distractor": "greece", "share": 0.12, "backdrop": "sky"},
+    ),
+    Stop(
+        "one of two look-alikes",
+        8,
+        "How large is this country?",
+        {"country": "luxembourg", "share": 0.16, "backdrop": "facade"},
+    ),
+    Stop(
+        "two flags, told apart by a continent",
+        9,
+        "When was the flag of the African country adopted?",
+        {"country": "ghana", "distractor": "japan", "share": 0.1, "backdrop": "room"},
+    ),
+    Stop(
+        "a question that the base cannot answer",
+        10,
+        "How many people live in this country?",
+        {"country": "iceland", "share": 0.15, "backdrop": "sea", "mount": "pole"},
+    ),
+)
+"""The ten pictures, in order."""
+
+
+def run(folder: Path, *, say: Callable[[str], None]) -> Path:
+    """Build the demo base, ask ten questions about ten pictures and write one report.
+
+    Args:
+        folder: gets data/, kb/, scenes/ and report.html; made if it does not exist.
+        say: called with each line that is to be shown.
+
+    Returns:
+        The report, one self-contained HTML file.
+
+    Raises:
+        KuError: the knowledge base in `folder` cannot be written to.
+    """
+    data = build(folder / "data")
+    say(f"{len(countries())} countries in {data} ({ORIGIN})")
+    with KnowledgeBase.open(folder / "kb", create=True) as kb:
+        report = kb.ingest(data / "countries.jsonl")
+        told = f"{report.units_added} units added, {report.units_unchanged} unchanged"
+        say(f"knowledge base in {kb.path}: {told}, {report.seconds:.1f} s")
+        sections = [_visit(kb, folder, n, stop, say) for n, stop in enumerate(STOPS, 1)]
+    page = folder / "report.html"
+    title = f"ku demo: ten pictures, ten questions ({ORIGIN})"
+    page.write_text(render_many(sections, title), encoding="utf-8")
+    return page
+
+
+def _visit(
+    kb: KnowledgeBase, folder: Path, number: int, stop: Stop, say: Callable[[str], None]
+) -> Section:
+    """Make one picture, ask about it, tell what came out."""
+    scenes = folder / "scenes"
+    scenes.mkdir(exist_ok=True)
+    file = scenes / f"{number:02d}.png"
+    picture = make_scene(np.random.default_rng(stop.seed), **stop.scene).image
+    picture.save(file)
+    passage = folder / "passages" / f"{number:02d}.png"
+    answer = kb.query(file, stop.question, passage=passage)
+    for line in tell(number, stop, answer):
+        say(line)
+    shown = {unit.id: _load(Path(unit.image)) for unit in answer.units if unit.image}
+    pages = [_load(Path(page)) for page in answer.passage]
+    return Section(answer, picture, shown, pages)
+
+
+def tell(number: int, stop: Stop, answer: Answer) -> list[str]:
+    """The lines that say what was asked, seen and answered, and from which sentence."""
+    there = country(stop.scene["country"]).name
+    lines = ["", f"{number:2d}. {stop.title} ({there})", f"    question  {stop.question}"]
+    if answer.units:
+        region = answer.region
+        where = f" at {region.box}" if region and region.source != "whole" else ""
+        lines.append(f"    seen      {answer.units[0].name}{where}: {answer.units[0].why}")
+    else:
+        lines.append("    seen      nothing that the base knows")
+    lines.append(f"    answer    {answer.answer or 'not in the base'}")
+    lines.append(f"    why       {answer.reading.why}")
+    cited = {chunk.label: chunk.text for chunk in answer.chunks}
+    for label, (start, end) in zip(answer.reading.citations, answer.reading.spans, strict=True):
+        lines.append(f"    {label:9} {cited[label][start:end].strip()}")
+        break
+    return lines
+
+
+def _load(path: Path) -> Image.Image:
+    with Image.open(path) as picture:
+        return picture.convert("RGB")

@@ -1,0 +1,86 @@
+"""Is everything here that ku-rag needs? One line a question, with what to do when it is not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import ku_rag
+from ku_rag.errors import KuError
+
+_PACKAGES = ("numpy", "faiss-cpu", "pillow", "nltk", "click", "rich")
+_SCRIPTS = {"Latin": "Aé", "Greek": "Ω", "Cyrillic": "Ж", "Han": "中", "Arabic": "ع", "Hindi": "अ"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: what, whether it is as it should be, and what was seen."""
+
+    what: str
+    ok: bool
+    seen: str
+
+
+def examine(kb: Path) -> Iterator[Finding]:
+    """Look at the installation, and at the knowledge base in folder `kb` if there is one."""
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    yield Finding("Python", True, python)
+    yield Finding("ku-rag", True, ku_rag.__version__)
+    for package in _PACKAGES:
+        try:
+            yield Finding(package, True, importlib.metadata.version(package))
+        except importlib.metadata.PackageNotFoundError:
+            yield Finding(package, False, f"is not installed: pip install {package}")
+    yield _sqlite()
+    yield _fonts()
+    yield _base(kb)
+
+
+def _sqlite() -> Finding:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
+    except sqlite3.OperationalError:
+        return Finding("SQLite", False, f"{sqlite3.sqlite_version} has no FTS5: use a full build")
+    finally:
+        connection.close()
+    return Finding("SQLite", True, f"{sqlite3.sqlite_version} with FTS5")
+
+
+def _fonts() -> Finding:
+    from ku_rag.answering.fonts import missing_characters
+
+    missing = [script for script, sample in _SCRIPTS.items() if missing_characters(sample)]
+    if not missing:
+        return Finding("fonts", True, "all of " + ", ".join(_SCRIPTS))
+    return Finding(
+        "fonts",
+        "Latin" not in missing,
+        f"none for {', '.join(missing)}: passage pages show code points instead; "
+        "install a font such as Noto if your texts need one",
+    )
+
+
+def _base(kb: Path) -> Finding:
+    from ku_rag.knowledge_base import KnowledgeBase
+    from ku_rag.manifest import lost
+    from ku_rag.store.layout import Layout
+
+    if left := lost(Layout(kb)):
+        seen = f"ku.sqlite is gone, but {' and '.join(left)} hold files: restore ku.sqlite"
+        return Finding("knowledge base", False, seen)
+    if not (kb / "ku.sqlite").exists():
+        return Finding("knowledge base", True, f"none in {kb} yet: ku ingest FOLDER")
+    try:
+        with KnowledgeBase.open(kb, read_only=True) as base:
+            units = base.stats()["counts"]["units"]
+    except KuError as error:
+        return Finding("knowledge base", False, str(error))
+    writable = os.access(kb, os.W_OK)
+    state = "" if writable else ", read-only for you"
+    return Finding("knowledge base", True, f"{kb}: {units} units{state}")

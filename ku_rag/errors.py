@@ -1,0 +1,56 @@
+"""Everything that ku-rag raises on purpose.
+
+    KuError
+    ├── NotFound              a path, unit or source that does not exist        (exit 1)
+    ├── BadInput              one item is broken: quarantined during ingest     (exit 1)
+    ├── Refused               the safe answer is no, until told otherwise       (exit 1)
+    ├── ReadOnly              a change was asked of a base opened for reading   (exit 1)
+    ├── Closed                a base is used after it was closed                (exit 1)
+    ├── Corrupt               stored data fails its checksum                    (exit 1)
+    ├── Mismatch              base and encoder or schema do not fit             (exit 4)
+    └── Locked                another process holds the writer lock             (exit 5)
+
+Each message says what was seen, what was expected and what to do.
+"""
+
+
+class KuError(Exception):
+    """Base of all errors raised on purpose; `exit_code` is what `ku` exits with."""
+
+    exit_code = 1
+
+
+class NotFound(KuError):
+    """A path, unit or source that does not exist."""
+
+
+class BadInput(KuError):
+    """An item that cannot be taken in as it is."""
+
+
+class Refused(KuError):
+    """An action that would lose something and was not confirmed."""
+
+
+class ReadOnly(KuError):
+    """A change was asked of a knowledge base that can only be read."""
+
+
+class Closed(KuError):
+    """A knowledge base was used after it was closed."""
+
+
+class Corrupt(KuError):
+    """Stored data that fails its checksum."""
+
+
+class Mismatch(KuError):
+    """The knowledge base was made with another encoder or a newer schema."""
+
+    exit_code = 4
+
+
+class Locked(KuError):
+    """Another process is writing to the knowledge base."""
+
+    exit_code = 5

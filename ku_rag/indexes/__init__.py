@@ -1,0 +1,1 @@
+"""Lookups and caches over the store: vectors, keywords, unit-chunk lists."""

@@ -1,0 +1,1 @@
+"""From files to knowledge units: sources, chunking, assembly, pipeline."""

@@ -1,0 +1,230 @@
+"""Assembly (KU-RAG, section 3.2.2): what the sources of a unit say of it, together, is the unit.
+
+A unit has no truth of its own: its name, kind, aliases and metadata follow from the declarations of
+its sources, in an order that does not depend on when they came. So a source that goes takes with it
+what only it said, and joining is undone by deleting the source that joined.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ku_rag.indexes.inverted import InvertedIndex
+from ku_rag.language.tokens import name_key
+from ku_rag.store import contents, relations
+from ku_rag.types import Unit
+
+_DEFAULT_KIND = "entity"
+_ALIAS_FIELDS = ("aliases", "alias", "also_known_as", "synonyms")
+_FIRST_WORD = {"update": 0, "ingest": 1, "add": 1, "join": 2}
+"""Who is heard first: what an update named, then the unit's own sources, then what joined it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What one source says of its unit; None where it says nothing.
+
+    Args:
+        replaces: whether aliases and metadata replace what others say (an update) or add to it.
+    """
+
+    name: str | None = None
+    kind: str | None = None
+    aliases: tuple[str, ...] | None = None
+    metadata: Mapping[str, Any] | None = None
+    match: bool = True
+    relations: str = ""
+    replaces: bool = False
+
+    def to_json(self) -> str:
+        """The form that is stored and compared."""
+        return json.dumps(
+            {
+                "name": self.name,
+                "kind": self.kind,
+                "aliases": self.aliases,
+                "metadata": self.metadata,
+                "match": self.match,
+                "relations": self.relations,
+                "replaces": self.replaces,
+            },
+            ensure_ascii=False,
+            sort_keys=True,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Declaration:
+        """Read the stored form."""
+        fields = json.loads(text)
+        if fields["aliases"] is not None:
+            fields["aliases"] = tuple(fields["aliases"])
+        return cls(**fields)
+
+    @classmethod
+    def from_unit(cls, unit: Unit) -> Declaration:
+        """What a described unit declares; its relations are kept as a digest."""
+        return cls(
+            name=unit.name,
+            kind=unit.kind,
+            aliases=unit.aliases,
+            metadata=dict(unit.metadata),
+            match=unit.match,
+            relations=relations.digest(unit.relations),
+        )
+
+
+def settle(
+    connection: sqlite3.Connection, unit_id: str, inverted: InvertedIndex, *, row: int
+) -> None:
+    """Write a unit's row from its sources' declarations and let lists and relations follow.
+
+    Args:
+        connection: inside a change.
+        unit_id: the unit's id.
+        inverted: the lists to keep right.
+        row: its row.
+    """
+    before_name, before_kind, before_match = connection.execute(
+        "SELECT name, kind, match FROM units WHERE row = ?", (row,)
+    ).fetchone()
+    before = {key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (row,))}
+    merged = _merge(_declared(connection, row), unit_id)
+    contents.put_unit(
+        connection,
+        unit_id=unit_id,
+        name=merged.name or unit_id,
+        kind=merged.kind or _DEFAULT_KIND,
+        aliases=merged.aliases or (),
+        metadata=json.dumps(merged.metadata, ensure_ascii=False, sort_keys=True),
+        match=merged.match,
+    )
+    after = _keys(merged)
+    if before != after:
+        _replace_names(connection, row, before, after)
+    looked_up = before if before_match else set()
+    look_up = after if merged.match else set()
+    if looked_up != look_up:
+        inverted.rename(row, before=looked_up, after=look_up)
+    if before != after or (before_name, before_kind) != (merged.name, merged.kind):
+        relations.rename_unit(connection, row, merged.name or unit_id, merged.kind or _DEFAULT_KIND)
+        relations.resolve_names(connection, ids=[unit_id], keys=before | after)
+
+
+def differences(connection: sqlite3.Connection) -> Iterator[str]:
+    """Where units and relations are not what the declarations of their sources say."""
+    for row, unit_id, *stored in connection.execute(
+        "SELECT row, id, name, kind, aliases, metadata, match FROM units"
+    ):
+        merged = _merge(_declared(connection, row), unit_id)
+        expected = [
+            merged.name or unit_id,
+            merged.kind or _DEFAULT_KIND,
+            list(merged.aliases or ()),
+            dict(merged.metadata or {}),
+            int(merged.match),
+        ]
+        name, kind, aliases, metadata, match = stored
+        if [name, kind, json.loads(aliases), json.loads(metadata), match] != expected:
+            yield f"unit {unit_id!r} is not what its sources declare"
+        names = connection.execute("SELECT key FROM names WHERE unit = ?", (row,))
+        if {key for (key,) in names} != _keys(merged):
+            yield f"the names of unit {unit_id!r} are not those that its sources declare"
+    for row, uri, declared in connection.execute(
+        "SELECT row, uri, declared FROM sources WHERE unit IS NOT NULL"
+    ):
+        if Declaration.from_json(declared).relations != relations.stored_digest(connection, row):
+            yield f"the relations stored of {uri} are not those that it states"
+
+
+def restate(connection: sqlite3.Connection, source: int) -> None:
+    """Let a source declare the relations that are left of it.
+
+    So it counts as changed at the next ingest, which brings back what was deleted with others.
+    """
+    uri, unit, origin, digest, declared = connection.execute(
+        "SELECT uri, unit, origin, hash, declared FROM sources WHERE row = ?", (source,)
+    ).fetchone()
+    left = relations.stored_digest(connection, source)
+    contents.put_source(
+        connection,
+        uri=uri,
+        unit=unit,
+        origin=origin,
+        digest=digest,
+        declared=replace(Declaration.from_json(declared), relations=left).to_json(),
+    )
+
+
+def _declared(connection: sqlite3.Connection, row: int) -> list[tuple[str, Declaration]]:
+    """(origin, declaration) of a unit's sources, in the order in which they are heard."""
+    stored = connection.execute(
+        "SELECT origin, uri, declared FROM sources WHERE unit = ?", (row,)
+    ).fetchall()
+    stored.sort(key=lambda source: (_FIRST_WORD[source[0]], source[1]))
+    return [(origin, Declaration.from_json(declared)) for origin, _, declared in stored]
+
+
+def _merge(declared: list[tuple[str, Declaration]], unit_id: str) -> Declaration:
+    """All declarations as one: first come first heard, aliases and metadata together."""
+    spoken = [one for _, one in declared]
+    name = next((one.name for one in spoken if one.name is not None), unit_id)
+    metadata: dict[str, Any] = {}
+    for one in reversed(_replacing(spoken, "metadata") or spoken):
+        metadata.update(one.metadata or {})
+    return Declaration(
+        name=name,
+        kind=next((one.kind for one in spoken if one.kind is not None), _DEFAULT_KIND),
+        aliases=tuple(a for a in _aliases(declared) if a != name),
+        metadata=metadata,
+        match=all(one.match for one in spoken),
+    )
+
+
+def _aliases(declared: list[tuple[str, Declaration]]) -> dict[str, None]:
+    """Declared aliases, and the names that other sources give the unit.
+
+    Who renames a unit takes its old name away, but not the names of what joined it.
+    """
+    spoken = [one for _, one in declared]
+    replacing = _replacing(spoken, "aliases")
+    aliases = {alias: None for one in replacing or spoken for alias in one.aliases or ()}
+    if not replacing:
+        renamed = bool(_replacing(spoken, "name"))
+        for origin, one in declared:
+            if one.name and (origin == "join" or not renamed):
+                aliases[one.name] = None
+    return aliases
+
+
+def _replacing(spoken: list[Declaration], field: str) -> list[Declaration]:
+    """The declaration that replaces what all others say of a field, if there is one."""
+    return [one for one in spoken if one.replaces and getattr(one, field) is not None][:1]
+
+
+def _keys(merged: Declaration) -> set[str]:
+    names = [merged.name or "", *(merged.aliases or ()), *_named_in(merged.metadata or {})]
+    return {key for key in map(name_key, names) if key}
+
+
+def _named_in(metadata: Mapping[str, Any]) -> Iterable[str]:
+    for field in _ALIAS_FIELDS:
+        value = metadata.get(field)
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str):
+                yield name
+
+
+def _replace_names(
+    connection: sqlite3.Connection, row: int, before: set[str], after: set[str]
+) -> None:
+    connection.executemany(
+        "DELETE FROM names WHERE key = ? AND unit = ?", ((key, row) for key in before - after)
+    )
+    connection.executemany(
+        "INSERT INTO names (key, unit) VALUES (?, ?)",
+        ((key, row) for key in sorted(after - before)),
+    )

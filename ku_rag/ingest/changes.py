@@ -1,0 +1,312 @@
+"""The changes that a user makes by name: add, update, delete, sync."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ku_rag.encoders.base import Encoder
+from ku_rag.errors import BadInput, NotFound, Refused
+from ku_rag.indexes.vectors import VectorIndex
+from ku_rag.ingest import joining
+from ku_rag.ingest.assembly import Declaration
+from ku_rag.ingest.pipeline import Given, Pipeline, Progress
+from ku_rag.ingest.preparation import Prepared, prepare
+from ku_rag.ingest.removal import delete_sources, delete_units
+from ku_rag.ingest.seen import Seen
+from ku_rag.ingest.sources import read
+from ku_rag.language.tokens import name_key
+from ku_rag.settings import Settings
+from ku_rag.store.contents import Dropped, content_hash
+from ku_rag.store.database import Database
+from ku_rag.types import Added, IngestReport, Record, Source, Unit
+
+
+class _TakeBack(Exception):
+    """Ends a dry run: everything since its start is rolled back."""
+
+
+def add(
+    pipeline: Pipeline,
+    database: Database,
+    unit: Unit,
+    *,
+    encoder: Encoder,
+    images: VectorIndex,
+    chunks: VectorIndex,
+    settings: Settings,
+    given: Given | None = None,
+) -> Added:
+    """Add a unit, or join it to the unit that it matches when it brings no id.
+
+    Raises:
+        BadInput: it has no name, or one of its pictures cannot be read.
+    """
+    if not unit.name.strip():
+        raise BadInput("a unit needs a name: it is what questions and texts call it")
+    if unit.id is not None and not unit.id.strip():
+        raise BadInput(f"the id {unit.id!r} is blank: give one, or leave it out to get one")
+    prepared = prepare(Record(unit, (Source("add:", unit.texts, unit.images),)))
+    broken = pipeline.encode([prepared], given)
+    if broken:
+        raise BadInput("; ".join(broken.values()))
+    candidate, why = None, "a record with an id of its own never joins"
+    if unit.id is None:
+        candidate, why = _candidate(
+            prepared, database, encoder.fingerprint, images, chunks, settings
+        )
+    unit_id = unit.id or _new_id(database, unit.name)
+    if candidate:
+        (unit_id,) = database.connection.execute(
+            "SELECT id FROM units WHERE row = ?", (candidate.unit,)
+        ).fetchone()
+        why = candidate.why
+    source = prepared.sources[0]
+    prepared.unit = replace(unit, id=unit_id)
+    source.uri = f"add:{unit_id}/{content_hash(source.digest)[:16]}"
+    report = pipeline.put(prepared, origin="join" if candidate else "add")
+    return Added(
+        id=unit_id,
+        action="joined" if candidate else "added",
+        matched=(unit_id, round(candidate.score, 4)) if candidate else None,
+        chunks=report.chunks_added,
+        images=report.images_added,
+        why=why,
+    )
+
+
+def update(
+    pipeline: Pipeline,
+    database: Database,
+    unit_id: str,
+    *,
+    name: str | None = None,
+    kind: str | None = None,
+    aliases: Sequence[str] | None = None,
+    images: Sequence[Path] | None = None,
+    texts: Sequence[str] | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> Added:
+    """Replace what is named of a unit; the rest stays.
+
+    Raises:
+        NotFound: there is no such unit.
+        BadInput: the new name is empty, or a picture cannot be read.
+    """
+    row = unit_row(database, unit_id)
+    if name is not None and not name.strip():
+        raise BadInput("a unit needs a name: leave it out to keep the one it has")
+    uri = f"update:{unit_id}"
+    stored = database.connection.execute(
+        "SELECT declared FROM sources WHERE uri = ?", (uri,)
+    ).fetchone()
+    before = Declaration.from_json(stored[0]) if stored else Declaration(replaces=True)
+    declared = replace(
+        before,
+        name=before.name if name is None else name,
+        kind=before.kind if kind is None else kind,
+        aliases=before.aliases if aliases is None else tuple(aliases),
+        metadata=before.metadata if metadata is None else metadata,
+    )
+    prepared = prepare(Record(None, (Source(uri, tuple(texts or ()), tuple(images or ())),)))
+    broken = pipeline.encode([prepared])
+    if broken:
+        raise BadInput("; ".join(broken.values()))
+    report = pipeline.override(
+        prepared.sources[0],
+        unit_id=unit_id,
+        row=row,
+        declared=declared,
+        texts=texts is not None,
+        images=images is not None,
+    )
+    return Added(
+        id=unit_id,
+        action="updated",
+        matched=None,
+        chunks=report.chunks_added,
+        images=report.images_added,
+        why="replaced what was named",
+    )
+
+
+def delete(pipeline: Pipeline, database: Database, ids: Iterable[str]) -> Dropped:
+    """Delete units by id, or sources by uri, in one transaction.
+
+    Raises:
+        NotFound: one of them does not exist; then nothing is deleted.
+    """
+    units, sources = [], []
+    for one in dict.fromkeys(ids):
+        unit = database.connection.execute("SELECT row FROM units WHERE id = ?", (one,)).fetchone()
+        source = database.connection.execute(
+            "SELECT row FROM sources WHERE uri = ?", (one,)
+        ).fetchone()
+        if unit:
+            units.append(unit[0])
+        elif source:
+            sources.append(source[0])
+        else:
+            raise NotFound(
+                f"there is no unit or source {one!r}: `ku list` prints the ids, "
+                "`ku show ID` the sources of one; nothing was deleted"
+            )
+    dropped = Dropped()
+    with pipeline.change() as connection:
+        delete_sources(connection, sources, pipeline.inverted, dropped)
+        gone = set(dropped.units)
+        left = [u for u in units if _id_of(database, u) not in gone]
+        delete_units(connection, left, pipeline.inverted, dropped)
+    return dropped
+
+
+def sync(
+    pipeline: Pipeline,
+    database: Database,
+    folder: Path,
+    *,
+    heading_level: int | None,
+    yes: bool,
+    dry_run: bool,
+    progress: Progress | None,
+) -> IngestReport:
+    """Make the base's knowledge from a folder what the folder holds now.
+
+    Args:
+        pipeline: stores records.
+        database: the store.
+        folder: absolute; only sources below it are touched.
+        heading_level: see `ingest.sources.read`.
+        yes: go on when the folder is absent or empty, or more than half would be deleted.
+        dry_run: say what would be done, and do nothing.
+        progress: told how far it is.
+
+    Raises:
+        Refused: it would delete too much and `yes` was not given; nothing was changed.
+    """
+    there = folder.is_dir() and any(folder.iterdir())
+    if not there and not yes:
+        state = "empty" if folder.is_dir() else "not there"
+        raise Refused(
+            f"{folder} is {state}: syncing with it would delete everything that came from it; "
+            "mount or correct it, or pass --yes if that is what you want"
+        )
+    gone = _gone(database, folder, heading_level if there else None, there=there)
+    known = _count_below(database, folder)
+    if gone and len(gone) * 2 > known and not (yes or dry_run):
+        raise Refused(
+            f"{len(gone)} of the {known} sources known from {folder} are gone: nothing was "
+            "changed; pass --yes to delete them, or --dry-run to see what would happen"
+        )
+    dropped = Dropped()
+    report = IngestReport()
+    try:
+        if dry_run:
+            with pipeline.change():
+                report = _sync(pipeline, folder, heading_level, gone, dropped, there, progress)
+                raise _TakeBack
+        report = _sync(pipeline, folder, heading_level, gone, dropped, there, progress, files=True)
+    except _TakeBack:
+        pass
+    report.units_deleted = dropped.units
+    return report
+
+
+def _sync(
+    pipeline: Pipeline,
+    folder: Path,
+    heading_level: int | None,
+    gone: Sequence[int],
+    dropped: Dropped,
+    there: bool,
+    progress: Progress | None,
+    files: bool = False,
+) -> IngestReport:
+    items = read(folder, heading_level=heading_level) if there else iter(())
+    report = pipeline.run(items, progress=progress, keep_files=files)
+    with pipeline.change() as connection:
+        delete_sources(connection, gone, pipeline.inverted, dropped)
+    return report
+
+
+def unit_row(database: Database, unit_id: str) -> int:
+    """The row of a unit.
+
+    Raises:
+        NotFound: there is no such unit.
+    """
+    found = database.connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
+    if not found:
+        raise NotFound(f"there is no unit {unit_id!r}: `ku list` prints the ids")
+    return int(found[0])
+
+
+def _candidate(
+    prepared: Prepared,
+    database: Database,
+    fingerprint: str,
+    images: VectorIndex,
+    chunks: VectorIndex,
+    settings: Settings,
+) -> tuple[joining.Candidate | None, str]:
+    unit = prepared.unit
+    named = joining.by_name(database, unit.name) if unit else None
+    if named:
+        return named, named.why
+    reasons = ["no unit bears its name"]
+    for index, kind, vectors in (
+        (images, "image", prepared.picture_vectors()),
+        (chunks, "chunk", prepared.chunk_vectors()),
+    ):
+        candidate, why = joining.by_vectors(
+            database,
+            index,
+            "image" if kind == "image" else "chunk",
+            vectors,
+            fingerprint=fingerprint,
+            threshold=settings.join_threshold,
+        )
+        if candidate:
+            return candidate, candidate.why
+        if why:
+            reasons.append(why)
+    return None, "; ".join(reasons)
+
+
+def _new_id(database: Database, name: str) -> str:
+    base = re.sub(r"\s+", "-", name_key(name)) or content_hash(name)[:12]
+    taken = {
+        unit_id
+        for (unit_id,) in database.connection.execute(
+            "SELECT id FROM units WHERE id = ? OR id GLOB ? || '-[0-9]*'", (base, base)
+        )
+    }
+    return next(
+        candidate
+        for candidate in (base, *(f"{base}-{n}" for n in range(2, len(taken) + 3)))
+        if candidate not in taken
+    )
+
+
+def _id_of(database: Database, row: int) -> str | None:
+    found = database.connection.execute("SELECT id FROM units WHERE row = ?", (row,)).fetchone()
+    return found and str(found[0])
+
+
+def _gone(database: Database, folder: Path, heading_level: int | None, *, there: bool) -> list[int]:
+    with Seen(database) as seen:
+        if there and _count_below(database, folder):
+            for item in read(folder, heading_level=heading_level):
+                seen.note(item)
+        return seen.missing_below(folder.as_posix())
+
+
+def _count_below(database: Database, folder: Path) -> int:
+    below = folder.as_posix().rstrip("/") + "/"
+    (count,) = database.connection.execute(
+        "SELECT count(*) FROM sources WHERE uri >= ? AND uri < ?", (below, below[:-1] + "0")
+    ).fetchone()
+    return int(count)

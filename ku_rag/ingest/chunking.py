@@ -1,0 +1,174 @@
+"""Chunks: as many whole sentences as fit the encoder's token limit (KU-RAG, section 3.2.2)."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from ku_rag.language.sentences import sentences
+from ku_rag.language.tokens import is_cjk
+
+_CHARACTERS_PER_TOKEN = 64
+"""No chunk is longer than this many characters a token, whatever its encoder counts."""
+_PARAGRAPH_END = re.compile(
+    r"(?:\r\n|[\n\r\u2028])[^\S\n\r\u2028]*(?:\r\n|[\n\r\u2028])|[\f\u2029]"
+)
+_CLAUSE_MARKS = frozenset("、，；：,;")
+_JOINERS = "\u200d\ufe0e\ufe0f"
+_LONGEST_CLUSTER = 16
+_GUESSES = 6
+_PRECISION = 16
+"""A cut inside a sentence may leave this fraction of the chunk empty."""
+
+
+def chunk(text: str, *, count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
+    """Cut a text into chunks that hold as many whole sentences as fit.
+
+    A chunk that is at least half full ends at a blank line when there is one. A sentence that is
+    too long by itself is cut at a word, and a word that is too long at a character.
+
+    Args:
+        text: anything; "".join of the chunks is exactly it.
+        count_tokens: the encoder's token counter.
+        max_tokens: the most tokens of one chunk, 1 or more; a single character is never cut.
+    """
+    return [text[start:end] for start, end in _Cutter(text, count_tokens, max_tokens).cut()]
+
+
+class _Cutter:
+    """Cuts one text; knows where its sentences end and about what each costs.
+
+    Token counts of sentences add up only nearly (byte pairs merge over the seams, some counters
+    add start and end marks), so sums are a first guess and whole chunks are counted.
+    """
+
+    def __init__(self, text: str, count_tokens: Callable[[str], int], max_tokens: int) -> None:
+        self._text = text
+        self._count = count_tokens
+        self._limit = max(1, max_tokens)
+        self._longest = self._limit * _CHARACTERS_PER_TOKEN
+        self._marks = count_tokens("")
+        self._counted = 0, 0, self._marks  # what was counted last: it is often asked for again
+        spans = sentences(text)
+        self._ends = [end for _, end in spans]
+        self._costs = [self._cost(start, end) for start, end in spans]
+
+    def cut(self) -> Iterator[tuple[int, int]]:
+        """The chunks as ranges that tile the text."""
+        start = first = 0
+        while first < len(self._ends):
+            end = self._ends[first]
+            if self._marks + self._costs[first] <= self._limit and end - start <= self._longest:
+                first = self._whole_sentences(start, first)
+                end = self._ends[first - 1]
+            else:
+                end = self._part(start, end, self._costs[first])
+                first = self._leave_rest(start, end, first)
+            yield start, end
+            start = end
+
+    def _tokens(self, start: int, end: int) -> int:
+        if self._counted[:2] != (start, end):
+            self._counted = start, end, self._count(self._text[start:end])
+        return self._counted[2]
+
+    def _cost(self, start: int, end: int) -> int:
+        return max(0, self._tokens(start, end) - self._marks)
+
+    def _most(
+        self, start: int, low: int, high: int, guess: int, end: Callable[[int], int], slack: int
+    ) -> int:
+        """About the largest x of low ≤ x < high for which text[start:end(x)] fits; low must."""
+        origin = low - 1
+        for attempt in count():
+            step = max(1, (low - origin) // slack)
+            if high - low <= step:
+                return low
+            middle = (low + high) // 2
+            if attempt < _GUESSES:
+                middle = max(low + 1, min(max(guess, low + step), high - step))
+            tokens = self._tokens(start, end(middle))
+            if tokens <= self._limit:
+                low = middle
+            else:
+                high = middle
+            guess = origin + (middle - origin) * self._limit // max(1, tokens)
+        raise AssertionError("the range shrinks at every step")
+
+    # ---- sentences that fit ----------------------------------------------------------------------
+
+    def _whole_sentences(self, start: int, first: int) -> int:
+        """The index behind the last sentence that fits with sentence `first`, which does."""
+        high = bisect_right(self._ends, start + self._longest, lo=first)
+        guess, total = first, self._marks
+        while guess < high and total + self._costs[guess] <= self._limit:
+            total += self._costs[guess]
+            guess += 1
+        last = self._most(start, first + 1, high + 1, guess, lambda x: self._ends[x - 1], high + 1)
+        if last == len(self._ends):
+            return last
+        total = self._marks + sum(self._costs[first:last])
+        for paragraph in range(last, first, -1):
+            if 2 * total < self._limit:
+                break
+            end = self._ends[paragraph - 1]
+            if self._ends_paragraph(paragraph - 1) and self._tokens(start, end) <= self._limit:
+                return paragraph
+            total -= self._costs[paragraph - 1]
+        return last
+
+    def _ends_paragraph(self, sentence: int) -> bool:
+        start, end = self._ends[sentence - 1] if sentence else 0, self._ends[sentence]
+        bare = len(self._text[start:end].rstrip())
+        return _PARAGRAPH_END.search(self._text, start + bare, end) is not None
+
+    # ---- sentences that do not -------------------------------------------------------------------
+
+    def _part(self, start: int, end: int, cost: int) -> int:
+        """Where to cut a sentence that is too long: after a word, else after a character."""
+        high = min(end, start + self._longest) + 1
+        guess = start + (end - start) * self._limit // max(1, cost)
+        longest = self._most(start, start + 1, high, guess, lambda x: x, _PRECISION)
+        if longest == end:
+            return end
+        cut = _before(self._text, start, longest)
+        return cut if self._tokens(start, cut) <= self._limit else longest
+
+    def _leave_rest(self, start: int, end: int, first: int) -> int:
+        """Note what is left of a sentence that was cut; the index of what comes next."""
+        if end == self._ends[first]:
+            return first + 1
+        rest = self._costs[first] - self._cost(start, end)
+        # While much is left, how much exactly does not matter.
+        sure = rest > 2 * self._limit
+        self._costs[first] = rest if sure else self._cost(end, self._ends[first])
+        return first
+
+
+def _before(text: str, start: int, end: int) -> int:
+    """The best place to cut at or before `end`, which is inside a sentence.
+
+    A space in the second half, a clause mark there, any space; in scripts without spaces, and
+    within a word, a character with the marks that belong to it.
+    """
+    half = (start + end) // 2
+    for good in (str.isspace, _CLAUSE_MARKS.__contains__):
+        for cut in range(end, half, -1):
+            if good(text[cut - 1]) and not text[cut].isspace():
+                return cut
+    if not is_cjk(text[end]):
+        for cut in range(half, start, -1):
+            if text[cut - 1].isspace() and not text[cut].isspace():
+                return cut
+    for cut in range(end, max(start, end - _LONGEST_CLUSTER), -1):
+        if not _belongs_to_previous(text[cut - 1], text[cut]):
+            return cut
+    return end
+
+
+def _belongs_to_previous(before: str, character: str) -> bool:
+    joined = character in _JOINERS or before == _JOINERS[0] or (before, character) == ("\r", "\n")
+    return joined or unicodedata.category(character).startswith("M")

@@ -1,0 +1,174 @@
+"""From a record to what can be compared and stored: hashed texts, hashed pictures."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL.Image import Image
+
+from ku_rag.arguments import regular_file
+from ku_rag.encoders.base import Vectors
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.ingest.documents import PartialSource
+from ku_rag.pictures import open_picture, probe
+from ku_rag.store.contents import content_hash
+from ku_rag.types import IngestReport, Quarantined, Record, Relation, Unit
+
+_LONGEST = 640
+"""Pictures are decoded to about this many pixels for encoding; the file is kept as it is."""
+
+
+@dataclass(slots=True)
+class Picture:
+    """A picture file: its bytes, what its header says, and its vector once it has one."""
+
+    path: Path
+    data: bytes
+    digest: str
+    suffix: str
+    width: int
+    height: int
+    vector: NDArray[np.float32] | None = None
+
+    def decode(self) -> Image:
+        """The upright RGB picture.
+
+        Raises:
+            BadInput: it cannot be decoded.
+        """
+        return open_picture(self.data, longest=_LONGEST)
+
+
+@dataclass(slots=True)
+class PreparedSource:
+    """One source, ready to be compared with the store, then encoded, then stored.
+
+    Args:
+        uri: its place.
+        texts: its documents.
+        pictures: those that could be read.
+        relations: what it states of its unit.
+        partial: pictures of it could not be read: then those that are stored stay.
+        chunks: (number of the text that it is a part of, chunk).
+        chunk_vectors: float32[number of chunks, dim], once encoded.
+        texts_stay: the texts are stored already, or an update replaced just these.
+        pictures_stay: likewise.
+    """
+
+    uri: str
+    texts: tuple[str, ...]
+    pictures: list[Picture]
+    relations: tuple[Relation, ...] = ()
+    partial: bool = False
+    chunks: list[tuple[int, str]] = field(default_factory=list)
+    chunk_vectors: Vectors | None = None
+    texts_stay: bool = False
+    pictures_stay: bool = False
+
+    @property
+    def hashes(self) -> tuple[str, str]:
+        """SHA-256 of its texts and of its pictures."""
+        texts, pictures = hashlib.sha256(), hashlib.sha256()
+        for text in self.texts:
+            data = text.encode("utf-8", "surrogatepass")
+            texts.update(b"%d:" % len(data) + data)
+        for picture in self.pictures:
+            pictures.update(picture.digest.encode())
+        if self.partial:
+            pictures.update(b"and others")
+        return texts.hexdigest(), pictures.hexdigest()
+
+    @property
+    def digest(self) -> str:
+        """Both hashes, as they are stored and compared."""
+        return ":".join(self.hashes)
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A record on its way into the store.
+
+    Args:
+        unit: its declaration; None for shared text.
+        sources: what is left to be stored.
+    """
+
+    unit: Unit | None
+    sources: list[PreparedSource]
+
+    def pictures(self) -> Iterator[Picture]:
+        """The pictures of all sources, without those that stay as they are stored."""
+        for source in self.sources:
+            if not source.pictures_stay:
+                yield from source.pictures
+
+    def leave_out(self, digests: Container[str]) -> list[Picture]:
+        """Take pictures out, and sources that had nothing else; returns the pictures."""
+        left_out = [picture for picture in self.pictures() if picture.digest in digests]
+        kept = []
+        for source in self.sources:
+            sound = [picture for picture in source.pictures if picture.digest not in digests]
+            lost = len(sound) < len(source.pictures)
+            source.pictures, source.partial = sound, source.partial or lost
+            if sound or source.texts or not lost:
+                kept.append(source)
+        self.sources = kept
+        return left_out
+
+    def picture_vectors(self) -> Vectors:
+        """float32[number of pictures, dim]; encoded before."""
+        found = [p.vector for p in self.pictures() if p.vector is not None]
+        return np.stack(found) if found else np.empty((0, 0), np.float32)
+
+    def chunk_vectors(self) -> Vectors:
+        """float32[number of chunks, dim]; encoded before."""
+        found = [s.chunk_vectors for s in self.sources if s.chunk_vectors is not None]
+        return np.concatenate(found) if found else np.empty((0, 0), np.float32)
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        texts = sum(len(text) for source in self.sources for text in source.texts)
+        return texts + sum(len(picture.data) for picture in self.pictures())
+
+
+def prepare(record: Record, *, report: IngestReport | None = None) -> Prepared:
+    """Read and hash what a record brings.
+
+    Args:
+        record: as a reader yields it.
+        report: where broken pictures are noted; without one they raise.
+
+    Raises:
+        BadInput: a picture cannot be read, and there is no report.
+    """
+    sources: list[PreparedSource] = []
+    for source in record.sources:
+        pictures = []
+        for path in source.images:
+            try:
+                pictures.append(_read_picture(path))
+            except BadInput as error:
+                if report is None:
+                    raise
+                report.quarantined.append(Quarantined(str(path), str(error)))
+        if pictures or source.texts or not source.images:
+            stated = record.unit.relations if record.unit and not sources else ()
+            partial = isinstance(source, PartialSource) or len(pictures) < len(source.images)
+            sources.append(PreparedSource(source.uri, source.texts, pictures, stated, partial))
+    return Prepared(record.unit, sources)
+
+
+def _read_picture(path: Path) -> Picture:
+    try:
+        data = regular_file(path, "a picture file").read_bytes()
+    except (OSError, NotFound) as error:
+        raise BadInput(f"the picture cannot be read ({error}): check {path}") from error
+    width, height, kind = probe(data)
+    suffix = path.suffix.lower() or f".{kind.lower()}"
+    return Picture(path.absolute(), data, content_hash(data), suffix, width, height)

@@ -1,0 +1,232 @@
+"""Where knowledge comes from: the right reader for a path, and folders.
+
+A folder that directly holds pictures or text files is a unit, named like the folder. Record files
+(.jsonl, .csv, .tsv) anywhere below are read by their own readers. Pictures that lie loose in the
+ingested folder itself are units named like the files, and other text files there are documents
+whose headings name units. Knowledge bases are passed over. What cannot be read is left out with a
+reason, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.ingest.documents import TEXT_SUFFIXES, clean_name, read_document, read_text
+from ku_rag.ingest.records import RECORD_SUFFIXES, TABLE_SUFFIXES, read_jsonl, read_table
+from ku_rag.pictures import PICTURE_SUFFIXES
+from ku_rag.store.layout import Layout
+from ku_rag.types import Quarantined, Record, Source, Unit
+
+Item = Record | Quarantined
+
+_LITTER = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
+_READ = "pictures, .txt, .md, .jsonl, .csv and .tsv files"
+
+
+def read(path: Path, *, heading_level: int | None = None) -> Iterator[Item]:
+    """Read the units that a folder or file describes, one record at a time.
+
+    Args:
+        path: a folder, a file of records (.jsonl, .csv, .tsv), a document (.md, .txt), a picture.
+        heading_level: 1 to 6, the headings of documents that name units; None finds out.
+
+    Returns:
+        Records and what had to be left out, in an order that depends on the names only. A unit's
+        folder or record is never split over two records.
+
+    Raises:
+        NotFound: there is nothing at `path`.
+        BadInput: nobody reads that kind of file, the folder is a knowledge base, or `heading_level`
+            is out of range; a table names no columns, or a file is unreadable (raised when the
+            first record is asked for).
+    """
+    if heading_level is not None and not 1 <= heading_level <= 6:
+        raise BadInput(f"heading level {heading_level} does not exist: expected 1 to 6")
+    if not path.exists():
+        raise NotFound(f"{path} is not there: expected a folder or a file to read")
+    path = path.resolve()
+    if path.is_dir():
+        if _is_base(path):
+            raise BadInput(
+                f"{path} is a knowledge base itself: expected a folder of knowledge; name that one"
+            )
+        return _read_folder(path, heading_level)
+    if not path.is_file() or _kind(path) is None:
+        raise BadInput(f"{path.name}: {_no_reader(path)}")
+    return _read_file(path, heading_level)
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+
+def _kind(path: Path) -> str | None:
+    suffix = path.suffix.lower()
+    kinds = {
+        "picture": PICTURE_SUFFIXES,
+        "text": TEXT_SUFFIXES,
+        "records": RECORD_SUFFIXES,
+        "table": TABLE_SUFFIXES,
+    }
+    return next((kind for kind, suffixes in kinds.items() if suffix in suffixes), None)
+
+
+def _no_reader(path: Path) -> str:
+    what = path.suffix or "files without a suffix"
+    hint = "; write one object a line and call it .jsonl" if path.suffix == ".json" else ""
+    return f"no reader for {what}: expected {_READ}; convert or remove it{hint}"
+
+
+def _read_file(path: Path, heading_level: int | None) -> Iterator[Item]:
+    """Read one file that is not part of a unit's folder.
+
+    Raises:
+        BadInput: it cannot be read at all.
+    """
+    try:
+        match _kind(path):
+            case "records":
+                yield from read_jsonl(path)
+            case "table":
+                yield from read_table(path)
+            case "text":
+                yield from read_document(path, heading_level=heading_level)
+            case _:
+                name = clean_name(path.stem)
+                yield Record(Unit(name, id=name), (Source(path.as_posix(), images=(path,)),))
+    except OSError as error:
+        raise BadInput(f"{path.name} cannot be read ({error.strerror}): check it") from error
+
+
+# ---- folders -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What one folder directly holds, by kind, in order of names."""
+
+    folders: list[Path] = field(default_factory=list)
+    of_units: list[Path] = field(default_factory=list)
+    of_records: list[Path] = field(default_factory=list)
+    quarantined: list[Quarantined] = field(default_factory=list)
+
+
+def _read_folder(root: Path, heading_level: int | None) -> Iterator[Item]:
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        contents = _contents(folder, root)
+        yield from contents.quarantined
+        if folder == root:
+            yield from _loose(contents.of_units, heading_level)
+        else:
+            yield from _unit(folder.relative_to(root).as_posix(), contents.of_units)
+        for path in contents.of_records:
+            yield from _sheltered(path, heading_level)
+        waiting += reversed(contents.folders)
+
+
+def _contents(folder: Path, root: Path) -> _Contents:
+    contents = _Contents()
+    try:
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError as error:
+        reason = f"the folder cannot be read ({error.strerror}): check its rights"
+        contents.quarantined.append(Quarantined(folder.as_posix(), reason))
+        return contents
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name.casefold() in _LITTER:
+            continue
+        try:
+            _sort_in(entry, root, contents)
+        except BadInput as error:
+            contents.quarantined.append(Quarantined(_shown(entry.path), str(error)))
+        except OSError as error:
+            reason = f"it cannot be read ({error.strerror}): check its rights"
+            contents.quarantined.append(Quarantined(_shown(entry.path), reason))
+    return contents
+
+
+def _sort_in(entry: os.DirEntry[str], root: Path, contents: _Contents) -> None:
+    path = Path(entry.path)
+    if _shown(entry.path) != entry.path:
+        raise BadInput("its name is not UTF-8: rename it")
+    if entry.is_symlink():
+        _check_link(path, root)
+    if entry.is_dir():
+        if not _is_base(path):
+            contents.folders.append(path)
+    elif not entry.is_file():
+        raise BadInput("it is neither a file nor a folder: remove it")
+    elif (kind := _kind(path)) in ("records", "table"):
+        contents.of_records.append(path)
+    elif kind:
+        contents.of_units.append(path)
+    elif entry.stat().st_size:
+        raise BadInput(_no_reader(path))
+
+
+def _is_base(folder: Path) -> bool:
+    return Layout(folder).database.exists()
+
+
+def _check_link(path: Path, root: Path) -> None:
+    try:
+        target = path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise BadInput("the link leads nowhere: correct or remove it") from error
+    if not target.is_relative_to(root):
+        raise BadInput("the link leads out of the ingested folder: put a copy in its place")
+    if target.is_dir():
+        raise BadInput("the link leads to a folder that is read where it stands: remove the link")
+
+
+def _unit(identity: str, files: list[Path]) -> Iterator[Item]:
+    """The unit of one folder: every file a source."""
+    sources = []
+    for path in files:
+        try:
+            sources.append(_source(path))
+        except BadInput as error:
+            yield Quarantined(path.as_posix(), str(error))
+    if sources:
+        identity = unicodedata.normalize("NFC", identity)
+        name = clean_name(identity.rpartition("/")[2])
+        yield Record(Unit(name, id=identity), tuple(sources))
+
+
+def _loose(files: list[Path], heading_level: int | None) -> Iterator[Item]:
+    """Files in the ingested folder itself: pictures with the texts of their names, documents."""
+    pictured = {path.stem for path in files if _kind(path) == "picture"}
+    together: dict[str, list[Path]] = {}
+    for path in files:
+        if path.stem in pictured:
+            together.setdefault(path.stem, []).append(path)
+    for stem, group in together.items():
+        yield from _unit(stem, group)
+    for path in files:
+        if path.stem not in pictured:
+            yield from _sheltered(path, heading_level)
+
+
+def _source(path: Path) -> Source:
+    if _kind(path) == "picture":
+        return Source(path.as_posix(), images=(path,))
+    return Source(path.as_posix(), texts=(read_text(path),))
+
+
+def _sheltered(path: Path, heading_level: int | None) -> Iterator[Item]:
+    """Read one file of many: when it cannot be read, the others still are."""
+    try:
+        yield from _read_file(path, heading_level)
+    except BadInput as error:
+        yield Quarantined(path.as_posix(), str(error))
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

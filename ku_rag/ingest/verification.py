@@ -1,0 +1,49 @@
+"""Is a knowledge base what it should be? Everything that follows from something is made again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ku_rag.indexes import inverted
+from ku_rag.indexes.vectors import VectorIndex
+from ku_rag.ingest import assembly
+from ku_rag.store import checks, inspection
+from ku_rag.store.checks import guarded
+from ku_rag.store.database import Database, snapshot
+from ku_rag.store.layout import Layout
+
+
+def verify(
+    database: Database, layout: Layout, encoder: int, indexes: Sequence[VectorIndex]
+) -> dict[str, Any]:
+    """Check every row, picture, list and cache; whatever is wrong, it ends with a report.
+
+    Args:
+        database: the store.
+        layout: where the pictures are.
+        encoder: row of the encoder that every chunk and image needs a vector of.
+        indexes: the caches.
+
+    Returns:
+        "ok", "problems" (one sentence each) and "counts".
+    """
+    connection = database.connection
+    problems = list(checks.problems(database, layout, encoder))
+    with snapshot(connection):
+        problems += guarded("units", assembly.differences(connection))
+        problems += guarded("the lists of units", inverted.differences(database))
+    for index in indexes:
+        problems += guarded("a cache", _of_cache(index))
+    counts: dict[str, int] = {}
+    problems += guarded("the tables", _count(database, counts))
+    return {"ok": not problems, "problems": problems, "counts": counts}
+
+
+def _of_cache(index: VectorIndex) -> Iterator[str]:
+    yield from index.problems()
+
+
+def _count(database: Database, counts: dict[str, int]) -> Iterator[str]:
+    counts |= inspection.counts(database.connection)
+    yield from ()

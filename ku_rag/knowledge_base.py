@@ -1,0 +1,472 @@
+"""The one object that a user holds."""
+
+from __future__ import annotations
+
+import builtins
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from PIL.Image import Image
+
+from ku_rag import arguments, manifest, pictures
+from ku_rag.answering import asking
+from ku_rag.encoders import load_encoder
+from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.errors import BadInput, Closed
+from ku_rag.indexes.vectors import VectorIndex
+from ku_rag.ingest import changes, sources, verification
+from ku_rag.ingest.pipeline import Given, Pipeline, Progress
+from ku_rag.regions import load_segmenter
+from ku_rag.regions.base import Segmenter
+from ku_rag.settings import Settings
+from ku_rag.store import compaction, inspection
+from ku_rag.store.database import Database, snapshot
+from ku_rag.store.layout import Layout
+from ku_rag.store.lock import WriterLock
+from ku_rag.store.migrations import SCHEMA
+from ku_rag.store.vectors import Kind
+from ku_rag.types import Added, Answer, IngestReport, Unit
+
+_MOST_FOUND = 100_000
+_MOST_ROWS = 2**63 - 1
+
+
+class KnowledgeBase:
+    """A folder that holds knowledge units and answers questions from them.
+
+    Make one with `KnowledgeBase.open`; it is a context manager. Any number of processes may read a
+    knowledge base while one writes to it. An object may be used by one thread at a time.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        database: Database,
+        settings: Settings,
+        encoder: Encoder,
+        segmenter: Segmenter,
+    ) -> None:
+        self.settings = settings
+        self.encoder = encoder
+        self.segmenter = segmenter
+        self._layout = layout
+        self._store: Database | None = database
+        self._lock = WriterLock(layout.lock, wait_s=settings.lock_wait_s)
+        self._encoder_row = manifest.encoder_row(database, encoder)
+        self._images = self._index("image")
+        self._chunks = self._index("chunk")
+        self._writing: Pipeline | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path = "kb",
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        encoder: str | Encoder | None = None,
+        segmenter: str | Segmenter | None = None,
+        **options: object,
+    ) -> Self:
+        """Open a knowledge base.
+
+        Args:
+            path: its folder.
+            create: make it if it is not there.
+            read_only: never write, not even to bring an older schema up to date.
+            encoder: a name such as "embedded", or an object with the `Encoder` protocol; by
+                default what the base was made with.
+            segmenter: likewise, with the `Segmenter` protocol.
+            **options: further settings, see `ku_rag.settings.Settings`.
+
+        Raises:
+            NotFound: there is no knowledge base, or no encoder of that name.
+            Mismatch: the base was made with another encoder, is of a newer schema, or the folder
+                is something else.
+            ReadOnly: it cannot be written to, and `read_only` was not given.
+        """
+        layout = Layout(arguments.path(path, "the knowledge base").absolute())
+        settings = Settings.load(
+            layout.settings,
+            encoder=encoder if isinstance(encoder, str) else None,
+            segmenter=segmenter if isinstance(segmenter, str) else None,
+            **options,
+        )
+        used = (
+            load_encoder(settings.encoder)
+            if encoder is None or isinstance(encoder, str)
+            else encoder
+        )
+        proposing = (
+            load_segmenter(settings.segmenter)
+            if segmenter is None or isinstance(segmenter, str)
+            else segmenter
+        )
+        database = manifest.open_database(
+            layout,
+            settings,
+            create=create,
+            read_only=read_only,
+            spec=settings.encoder if used is not encoder else None,
+            encoder=used,
+            segmenter=proposing,
+        )
+        try:
+            return cls(layout, database, settings, used, proposing)
+        except BaseException:
+            database.close()
+            raise
+
+    def close(self) -> None:
+        """Close the knowledge base; it cannot be used afterwards."""
+        if self._store:
+            self._store.close()
+        self._store = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._layout.root
+
+    # ---- putting knowledge in, and taking it out -----------------------------------------------
+
+    def ingest(self, path: str | Path, *, progress: Progress | None = None) -> IngestReport:
+        """Take in a folder, a JSONL, CSV or TSV file, or a Markdown or text file.
+
+        What is stored already exactly so is passed over; what changed replaces what came from the
+        same place before; another place that speaks of the same unit adds to it.
+
+        Args:
+            path: the folder or file.
+            progress: called with the number of records seen so far.
+
+        Raises:
+            NotFound: the path does not exist.
+            BadInput: no reader knows this kind of file.
+            Locked: another process is writing.
+        """
+        source = arguments.path(path, "what is taken in").resolve()
+        started = time.monotonic()
+        with self._write() as pipeline:
+            items = sources.read(source, heading_level=self._heading_level)
+            report = pipeline.run(items, progress=progress)
+            self._write_caches()
+        report.seconds = time.monotonic() - started
+        return report
+
+    def sync(
+        self,
+        path: str | Path,
+        *,
+        yes: bool = False,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> IngestReport:
+        """Make the base hold of a folder what the folder holds now: add, replace, delete.
+
+        Only what came from below the folder is touched.
+
+        Args:
+            path: the folder.
+            yes: go on when it is absent or empty, or when over half of it would be deleted.
+            dry_run: only say what would happen.
+            progress: called with the number of records seen so far.
+
+        Raises:
+            BadInput: it is a file.
+            Refused: see `yes`.
+            Locked: another process is writing.
+        """
+        folder = arguments.path(path, "what is synced").resolve()
+        if folder.exists() and not folder.is_dir():
+            raise BadInput(f"{folder} is a file: sync takes a folder; use `ku ingest` for a file")
+        started = time.monotonic()
+        with self._write() as pipeline:
+            report = changes.sync(
+                pipeline,
+                self._database,
+                folder,
+                heading_level=self._heading_level,
+                yes=yes,
+                dry_run=dry_run,
+                progress=progress,
+            )
+            self._write_caches()
+        report.seconds = time.monotonic() - started
+        return report
+
+    def add(self, unit: Unit, *, vectors: Mapping[str, Vectors] | None = None) -> Added:
+        """Add a unit; without an id it joins the unit that it matches, if one does.
+
+        Args:
+            unit: what to add.
+            vectors: ready-made vectors of length 1, "texts" float32[number of texts, dim] (each
+                text is then one chunk) and/or "images" float32[number of images, dim].
+
+        Raises:
+            NotFound: a picture is not there.
+            BadInput: the unit has no name, a picture is broken, or vectors do not fit.
+            Locked: another process is writing.
+        """
+        if not isinstance(unit, Unit):
+            raise BadInput(f'the unit is {unit!r}: expected a Unit, such as Unit("Lamp")')
+        if unit.id is not None:
+            arguments.identity(unit.id, "the id")
+        pictures.check_files(unit.images)
+        given = None if vectors is None else self._given(unit, vectors)
+        with self._write() as pipeline:
+            return changes.add(
+                pipeline,
+                self._database,
+                unit,
+                encoder=self.encoder,
+                images=self._images,
+                chunks=self._chunks,
+                settings=self.settings,
+                given=given,
+            )
+
+    def update(
+        self,
+        unit_id: str,
+        *,
+        name: str | None = None,
+        kind: str | None = None,
+        aliases: Sequence[str] | None = None,
+        images: Sequence[str | Path] | None = None,
+        texts: Sequence[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Added:
+        """Replace what is named of a unit; None leaves a thing as it is.
+
+        Raises:
+            NotFound: there is no such unit, or a picture is not there.
+            BadInput: the name is empty, or a picture is broken.
+            Locked: another process is writing.
+        """
+        shown = None if images is None else arguments.paths(images, "images")
+        pictures.check_files(shown or ())
+        replaced: dict[str, Any] = {
+            "name": arguments.optional_text(name, "name"),
+            "kind": arguments.optional_text(kind, "kind"),
+            "aliases": None if aliases is None else arguments.texts(aliases, "aliases"),
+            "images": shown,
+            "texts": None if texts is None else arguments.texts(texts, "texts"),
+            "metadata": None if metadata is None else arguments.json_object(metadata, "metadata"),
+        }
+        with self._write() as pipeline:
+            return changes.update(
+                pipeline, self._database, arguments.text(unit_id, "the id"), **replaced
+            )
+
+    def delete(self, ids: str | Iterable[str]) -> dict[str, builtins.list[Any]]:
+        """Delete units by id, or single sources by uri, with everything that only they brought.
+
+        Args:
+            ids: units or sources; a text alone is one of them.
+
+        Returns:
+            The deleted "units", "chunks", "images" and "relations", as lists of ids.
+
+        Raises:
+            NotFound: one of them does not exist; then nothing is deleted.
+            Locked: another process is writing.
+        """
+        chosen = arguments.ids(ids)
+        with self._write() as pipeline:
+            return changes.delete(pipeline, self._database, chosen).to_dict()
+
+    # ---- asking --------------------------------------------------------------------------------
+
+    def query(
+        self,
+        image: str | Path | Image | None,
+        question: str,
+        *,
+        k: int | None = None,
+        passage: str | Path | None = None,
+        report: str | Path | None = None,
+    ) -> Answer:
+        """Answer a question about a picture from what is known.
+
+        Args:
+            image: a picture file or an RGB picture; None asks without one.
+            question: a sentence.
+            k: most chunks of evidence.
+            passage: PNG file to write the multimodal passage to; further pages get a number.
+            report: HTML file to write the whole story of the answer to.
+
+        Raises:
+            NotFound: the picture is not there.
+            BadInput: the picture cannot be read, the question is empty, or a page cannot be
+                written where it should go.
+        """
+        shown = pictures.given(image)
+        with snapshot(self._database.connection):
+            return asking.ask(
+                self._retrieval(),
+                image=shown,
+                question=arguments.text(question, "the question"),
+                k_units=self.settings.k_units,
+                k_chunks=self.settings.k_chunks if k is None else _most(k),
+                passage=arguments.optional_output(passage, "the passage", spare=shown),
+                report=arguments.optional_output(report, "the report"),
+            )
+
+    def search(
+        self, *, image: str | Path | Image | None = None, text: str = "", k: int = 10
+    ) -> dict[str, builtins.list[dict[str, Any]]]:
+        """Find units and chunks for a picture, a text, or both.
+
+        Args:
+            image: a picture file or an RGB picture.
+            text: words to look for.
+            k: most units, and most chunks.
+
+        Returns:
+            "units" with id, name and score, and "chunks".
+
+        Raises:
+            BadInput: neither was given, or the picture cannot be read.
+        """
+        with snapshot(self._database.connection):
+            return asking.find(
+                self._retrieval(),
+                image=pictures.given(image),
+                text=arguments.text(text, "the text"),
+                k=_most(k),
+            )
+
+    # ---- looking -------------------------------------------------------------------------------
+
+    def list(
+        self, *, kind: str | None = None, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Units as records with counts, by id.
+
+        Args:
+            kind: only units of this kind.
+            limit: most units, from 0 on; None for all.
+
+        Raises:
+            BadInput: the limit is no such number.
+        """
+        arguments.optional_text(kind, "kind")
+        if limit is not None:
+            arguments.count(limit, "limit", least=0, most=_MOST_ROWS)
+        units = inspection.units(self._database.connection, kind=kind, limit=limit)
+        return self._while_open(units)
+
+    def show(self, unit_id: str) -> dict[str, Any]:
+        """One unit as a record, with its pictures, texts, relations and sources.
+
+        Raises:
+            NotFound: there is no such unit.
+        """
+        return inspection.unit(
+            self._database.connection, self._layout, arguments.text(unit_id, "the id")
+        )
+
+    def stats(self) -> dict[str, Any]:
+        """How much there is, made with what."""
+        return {
+            "counts": inspection.counts(self._database.connection),
+            "bytes": self._layout.bytes(),
+            "encoder": self.encoder.fingerprint,
+            "segmenter": self.segmenter.fingerprint,
+            "indexes": [self._images.describe(), self._chunks.describe()],
+            "schema": SCHEMA,
+        }
+
+    def verify(self) -> dict[str, Any]:
+        """Check every row, picture, list and cache: "ok", "problems" and "counts"."""
+        return verification.verify(
+            self._database, self._layout, self._encoder_row, (self._images, self._chunks)
+        )
+
+    def compact(self) -> dict[str, int]:
+        """Give back the space of what was deleted, and wipe it: "bytes_before", "bytes_after".
+
+        Raises:
+            Locked: another process is writing.
+        """
+        with self._write():
+            before = self._layout.bytes()
+            for index in (self._images, self._chunks):
+                index.write_base()
+            compaction.compact(self._database, self._layout)
+            return {"bytes_before": before, "bytes_after": self._layout.bytes()}
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    @property
+    def _database(self) -> Database:
+        if self._store is None:
+            raise Closed(f"the knowledge base {self._layout.root} is closed: open it again")
+        return self._store
+
+    def _while_open(self, units: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        while self._database and (unit := next(units, None)) is not None:
+            yield unit
+
+    @property
+    def _heading_level(self) -> int | None:
+        return self.settings.heading_level or None
+
+    def _index(self, kind: Kind) -> VectorIndex:
+        return VectorIndex(
+            self._database, self._layout.indexes, kind, self._encoder_row, self.encoder.dim
+        )
+
+    @contextmanager
+    def _write(self) -> Iterator[Pipeline]:
+        if self._writing is None:
+            self._writing = Pipeline(
+                self._database, self._layout, self.encoder, self._encoder_row, self.settings
+            )
+        if self._database.read_only:
+            with self._database.change():  # says why not
+                pass
+        with manifest.holding(self._lock, self._layout):
+            yield self._writing
+
+    def _write_caches(self) -> None:
+        for index in (self._images, self._chunks):
+            if index.worth_writing():
+                index.write_base()
+
+    def _given(self, unit: Unit, vectors: Mapping[str, Vectors]) -> Given:
+        wanted = {"texts": len(unit.texts), "images": len(unit.images)}
+        found = arguments.ready_vectors(vectors, expected=wanted, dim=self.encoder.dim)
+        if found["images"] is not None:
+            pictures.check_all_differ(unit.images)
+        return Given(found["texts"], found["images"])
+
+    def _retrieval(self) -> asking.Retrieval:
+        return asking.Retrieval(
+            database=self._database,
+            layout=self._layout,
+            encoder=self.encoder,
+            segmenter=self.segmenter,
+            images=self._images,
+            chunks=self._chunks,
+        )
+
+
+def _most(k: object) -> int:
+    return arguments.count(k, "k", least=1, most=_MOST_FOUND)

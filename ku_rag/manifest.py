@@ -1,0 +1,210 @@
+"""How a knowledge base comes to be: its folder, and what it says it was made with."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ku_rag.encoders.base import Encoder
+from ku_rag.errors import Mismatch, NotFound, ReadOnly
+from ku_rag.regions.base import Segmenter
+from ku_rag.settings import Settings
+from ku_rag.store import vectors
+from ku_rag.store.database import Database
+from ku_rag.store.layout import Layout, write_durably
+from ku_rag.store.lock import WriterLock
+
+_OURS = {
+    "ku.sqlite",
+    "ku.sqlite-journal",
+    "ku.sqlite-wal",
+    "ku.sqlite-shm",
+    "images",
+    "indexes",
+    "ku.toml",
+    "ku.toml.partial",
+    "writer.lock",
+}
+
+
+def open_database(
+    layout: Layout,
+    settings: Settings,
+    *,
+    create: bool,
+    read_only: bool,
+    spec: str | None,
+    encoder: Encoder,
+    segmenter: Segmenter,
+) -> Database:
+    """Open the store of a knowledge base, made before if need be, and see that the encoder fits.
+
+    Whoever makes one holds the writer lock meanwhile, so of several at once one does and the others
+    wait. What a maker that was stopped left behind is finished.
+
+    Args:
+        layout: where it lies.
+        settings: what a new one is made with.
+        create: make it if it is not there.
+        read_only: never write.
+        spec: the encoder's name; None for an object.
+        encoder: the encoder.
+        segmenter: the segmenter.
+
+    Raises:
+        NotFound: there is none, or its folder cannot be made.
+        Mismatch: it was made with another encoder, or the folder is something else.
+        Locked: another process is writing to one that is not finished.
+        ReadOnly: it cannot be written to.
+    """
+    if read_only:
+        database = Database(layout.database, read_only=True)
+    elif create and not _is_finished(layout.database):
+        _make_folder(layout)
+        with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
+            _check_nothing_is_lost(layout)
+            _fill_folder(layout, settings)
+            database = Database(layout.database, create=True)
+            _write_manifest(database, settings, spec, encoder, segmenter)
+    else:
+        database = Database(layout.database)
+        if database.meta("encoder") is None:
+            with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
+                _write_manifest(database, settings, spec, encoder, segmenter)
+    try:
+        _check_manifest(database, encoder)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+@contextmanager
+def holding(lock: WriterLock, layout: Layout) -> Iterator[None]:
+    """Hold the writer lock.
+
+    Raises:
+        ReadOnly: its file cannot be opened for writing.
+        Locked: another process is writing.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock)
+        except OSError as error:
+            raise ReadOnly(
+                f"{layout.root} cannot be written to ({layout.lock.name}: {error.strerror}): "
+                "check its permissions, or use it read-only"
+            ) from error
+        yield
+
+
+def lost(layout: Layout) -> list[str]:
+    """The folders that hold files although the database that knows of them is gone or empty."""
+    if layout.database.exists() and layout.database.stat().st_size:
+        return []
+    return [
+        f"{folder.name}/"
+        for folder in (layout.indexes, layout.images)
+        if any(not one.is_dir() for one in folder.rglob("*"))
+    ]
+
+
+def encoder_row(database: Database, encoder: Encoder) -> int:
+    """The row under which the encoder's vectors are stored.
+
+    Raises:
+        Mismatch: there is none.
+    """
+    row = database.connection.execute(
+        "SELECT row FROM encoders WHERE fingerprint = ?", (encoder.fingerprint,)
+    ).fetchone()
+    if row is None:
+        raise Mismatch(f"the encoder {encoder.fingerprint} has no vectors in this knowledge base")
+    return int(row[0])
+
+
+def _is_finished(path: Path) -> bool:
+    """Whether the file is a store with its manifest; one that cannot be told is not."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+    try:
+        row = connection.execute("SELECT 1 FROM meta WHERE key = 'encoder'").fetchone()
+    except sqlite3.Error:
+        return False
+    finally:
+        connection.close()
+    return row is not None
+
+
+def _make_folder(layout: Layout) -> None:
+    root = layout.root
+    if root.exists() and not root.is_dir():
+        raise Mismatch(f"{root} is a file: name a folder for the knowledge base with --kb")
+    try:
+        strangers = {f.name for f in root.iterdir()} - _OURS if root.exists() else set()
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotFound(f"{root} cannot be made ({error.strerror}): check the path") from error
+    if strangers:
+        raise Mismatch(
+            f"{root} is not a knowledge base and holds other files ({min(strangers)} …): "
+            "name a new or empty folder with --kb"
+        )
+
+
+def _check_nothing_is_lost(layout: Layout) -> None:
+    if left := lost(layout):
+        raise Mismatch(
+            f"{layout.database} is gone, but {' and '.join(left)} hold files: "
+            "restore ku.sqlite, or name another folder with --kb"
+        )
+
+
+def _fill_folder(layout: Layout, settings: Settings) -> None:
+    try:
+        layout.images.mkdir(exist_ok=True)
+        layout.indexes.mkdir(exist_ok=True)
+        if not layout.settings.exists():
+            write_durably([(layout.settings, settings.to_toml().encode())])
+    except OSError as error:
+        raise NotFound(
+            f"{layout.root} cannot be made ({error.strerror}): check the path"
+        ) from error
+
+
+def _write_manifest(
+    database: Database,
+    settings: Settings,
+    spec: str | None,
+    encoder: Encoder,
+    segmenter: Segmenter,
+) -> None:
+    """Keep what a new base is made with; what an older one was made with stays."""
+    if database.meta("encoder") is not None:
+        return
+    with database.change() as connection:
+        database.set_meta("id", uuid.uuid4().hex)
+        database.set_meta("encoder", {"spec": spec, "fingerprint": encoder.fingerprint})
+        database.set_meta("segmenter", segmenter.fingerprint)
+        database.set_meta("max_tokens", settings.max_tokens or encoder.max_tokens)
+        vectors.encoder_row(connection, encoder.fingerprint, encoder.dim)
+
+
+def _check_manifest(database: Database, encoder: Encoder) -> None:
+    made_with = database.meta("encoder")
+    if made_with is None:
+        raise Mismatch(
+            f"{database.path.parent} has no manifest: making it was interrupted; "
+            "open it for writing once"
+        )
+    if made_with["fingerprint"] != encoder.fingerprint:
+        spec = made_with["spec"]
+        how = f"with encoder={spec!r}" if spec else "with the encoder object that made it"
+        raise Mismatch(
+            f"{database.path.parent} was made with encoder {made_with['fingerprint']}, this is "
+            f"{encoder.fingerprint}: open it {how}, or bring it over with `ku reindex --encoder …`"
+        )

@@ -1,0 +1,219 @@
+"""Matching: from a picture and a question to knowledge units (KU-RAG, section 3.3.2, eq. 7).
+
+Two rankings are fused by reciprocal rank: units by how clearly their pictures are seen, and units
+whose names stand in the question. When several things are seen, the clause that only says which
+one is meant ("the country that borders Spain") decides between them.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PIL.Image import Image
+
+from ku_rag.encoders.base import Encoder
+from ku_rag.indexes import keywords
+from ku_rag.indexes.names import matchable
+from ku_rag.indexes.vectors import VectorIndex
+from ku_rag.language.clues import parted
+from ku_rag.language.tokens import words
+from ku_rag.regions.base import Segmenter
+from ku_rag.retrieval.alignment import align
+from ku_rag.retrieval.fusion import reciprocal_rank
+from ku_rag.retrieval.sighting import Sighting, look
+from ku_rag.types import Region
+
+_SIGHTINGS = 60
+_RIVAL_SCORE = 2.5
+"""A clue decides between things whose sighting scores are no further apart."""
+_RIVALS = 16
+_CLUE_WEIGHT = 2.0
+_LONGEST_NAME = 12
+
+
+@dataclass(frozen=True, slots=True)
+class UnitMatch:
+    """A unit that was matched.
+
+    Args:
+        unit: its row.
+        score: fused.
+        sighting: how it was seen, if it was.
+        name: the name that stands in the question, if one does.
+        why: in words.
+    """
+
+    unit: int
+    score: float
+    sighting: Sighting | None
+    name: str | None
+    why: str
+
+
+def match(
+    connection: sqlite3.Connection,
+    *,
+    image: Image | None,
+    question: str,
+    encoder: Encoder,
+    segmenter: Segmenter,
+    images: VectorIndex,
+    picture: Callable[[int], Image],
+    k: int,
+) -> tuple[list[UnitMatch], Region | None]:
+    """The units that a picture and a question point to, best first, and the region it is about.
+
+    Args:
+        connection: the store.
+        image: RGB, upright; None for a question without a picture.
+        question: may be empty.
+        encoder: the base's own.
+        segmenter: proposes regions.
+        images: index of the stored pictures.
+        picture: the stored picture of a row, RGB.
+        k: most units; a unit whose name stands in the question is kept beyond that.
+    """
+    asking, clue = parted(question)
+    seen = _seen(connection, image, encoder, segmenter, images, picture) if image else {}
+    ranked = sorted(seen, key=lambda unit: -seen[unit].score)
+    rivals = [u for u in ranked[:_RIVALS] if seen[ranked[0]].score - seen[u].score < _RIVAL_SCORE]
+    fitting = _fitting(connection, rivals, clue)
+    # "The country that borders Spain" is not Spain.
+    mentioned, named = named_in(connection, question), named_in(connection, asking)
+    for unit in mentioned.keys() - named.keys():
+        fitting.pop(unit, None)
+    ranked.sort(key=lambda unit: -(seen[unit].score + _CLUE_WEIGHT * fitting.get(unit, 0.0)))
+    # A name in the clue says which of the things seen is meant; it is not what is asked about.
+    named = named if seen else mentioned
+    fused = reciprocal_rank([ranked, list(named)])
+    order = sorted(fused, key=lambda unit: (-fused[unit], unit not in seen))
+    kept = [unit for place, unit in enumerate(order) if place < k or unit in named]
+    matches = [
+        UnitMatch(
+            unit=unit,
+            score=round(fused[unit], 4),
+            sighting=seen.get(unit),
+            name=named.get(unit),
+            why=_why(seen.get(unit), named.get(unit), fitting.get(unit, 0.0)),
+        )
+        for unit in kept
+    ]
+    return matches, _region(image, matches, chosen_by_clue=bool(fitting))
+
+
+def named_in(connection: sqlite3.Connection, question: str) -> dict[int, str]:
+    """Units whose name or alias stands in the question: unit row → the folded name, longest first.
+
+    The question's own spans are looked up, so the cost does not grow with the number of units. A
+    name inside a longer name that was found does not count.
+    """
+    tokens = words(question)
+    named: dict[int, str] = {}
+    taken: set[int] = set()
+    for length in range(min(_LONGEST_NAME, len(tokens)), 0, -1):
+        for start in range(len(tokens) - length + 1):
+            span = set(range(start, start + length))
+            key = " ".join(tokens[start : start + length])
+            if span & taken or not matchable(key):
+                continue
+            rows = connection.execute(
+                "SELECT unit FROM names WHERE key = ? ORDER BY unit", (key,)
+            ).fetchall()
+            if rows:
+                taken |= span
+                named.update((unit, key) for (unit,) in rows if unit not in named)
+    return named
+
+
+def _seen(
+    connection: sqlite3.Connection,
+    image: Image,
+    encoder: Encoder,
+    segmenter: Segmenter,
+    images: VectorIndex,
+    picture: Callable[[int], Image],
+) -> dict[int, Sighting]:
+    """The best sighting of each unit that is seen."""
+    owners: dict[int, frozenset[int]] = {}
+
+    def owner(row: int) -> frozenset[int]:
+        if row not in owners:
+            found = connection.execute(
+                "SELECT unit FROM unit_images WHERE image = ? AND unit IS NOT NULL", (row,)
+            )
+            owners[row] = frozenset(unit for (unit,) in found)
+        return owners[row]
+
+    if images.count == 0:
+        return {}
+    sightings = look(
+        image,
+        encoder=encoder,
+        segmenter=segmenter,
+        search=images.search,
+        owner=owner,
+        k=_SIGHTINGS,
+    )
+    sightings = align(image, sightings, picture)
+    best: dict[int, Sighting] = {}
+    for sighting in sightings:
+        for unit in owner(sighting.image_row):
+            if unit not in best or sighting.score > best[unit].score:
+                best[unit] = sighting
+    return best
+
+
+def _fitting(
+    connection: sqlite3.Connection, units: Sequence[int], clue: Sequence[str]
+) -> dict[int, float]:
+    """How well each unit's own text fits the clue, 0 to 1, for those units that it tells apart.
+
+    A word counts the more the fewer units of the base have it. Words that no unit has are left out
+    of account; those that only others have say that none of these is meant.
+    """
+    weights: dict[str, float] = {}
+    holders: dict[str, set[int]] = {}
+    total = connection.execute("SELECT count(*) FROM units").fetchone()[0]
+    for word in clue:
+        everywhere = keywords.count_units_with(connection, word)
+        if everywhere:
+            weights[word] = math.log(1 + total / everywhere)
+            holders[word] = keywords.units_with(connection, word, units)
+    most = sum(weights.values())
+    if all(len(holding) in (0, len(units)) for holding in holders.values()):
+        return {}
+    return {
+        unit: sum(weight for word, weight in weights.items() if unit in holders[word]) / most
+        for unit in units
+    }
+
+
+def _why(sighting: Sighting | None, name: str | None, fits: float) -> str:
+    parts = []
+    if sighting:
+        part = "the whole picture" if sighting.region.source == "whole" else "a region"
+        parts.append(f"{part} looks like its picture (cosine {sighting.cosine:.2f})")
+        if fits > 0:
+            parts.append("its text fits what the question says of the thing")
+    if name:
+        parts.append(f"the question names it ({name!r})")
+    return "; ".join(parts)
+
+
+def _region(
+    image: Image | None, matches: Sequence[UnitMatch], *, chosen_by_clue: bool
+) -> Region | None:
+    if image is None:
+        return None
+    best = next((m.sighting for m in matches if m.sighting), None)
+    if best is None:
+        return Region(
+            (0, 0, *image.size), "whole", None, "nothing in it looks like a stored picture"
+        )
+    why = f"the clearest match among the regions of the picture (cosine {best.cosine:.2f})"
+    if chosen_by_clue:
+        why += ", weighed with what the question says of the thing"
+    return Region(best.region.box, best.region.source, round(best.score, 4), why)

@@ -1,0 +1,134 @@
+"""Search: from a question and matched units to chunks (KU-RAG, section 3.3.2, eq. 8 to 10)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ku_rag.encoders.base import Encoder
+from ku_rag.indexes import keywords
+from ku_rag.indexes.vectors import Rows, VectorIndex
+from ku_rag.language.question import related
+from ku_rag.language.tokens import content_words
+from ku_rag.retrieval.fusion import RANK_OFFSET, reciprocal_rank
+from ku_rag.store.rows import marks
+
+_POOL = 50
+_UNIT_STEP = 30
+"""Ranks that a chunk loses for every matched unit that goes before its own."""
+_NAMED_STEP = 60
+"""Ranks that a chunk loses when it only names a unit and is about another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that was found: its row, its fused score, and the matched units that list it."""
+
+    chunk: int
+    score: float
+    units: tuple[int, ...]
+
+
+def rewrite(question: str, name: str) -> str:
+    """The question as it is scored against one unit's chunks: `question [SEP] name [SEP] words`."""
+    return f"{question} [SEP] {name} [SEP] {', '.join(content_words(question))}"
+
+
+def search_units(
+    connection: sqlite3.Connection,
+    *,
+    question: str,
+    units: Sequence[tuple[int, str]],
+    encoder: Encoder,
+    chunks: VectorIndex,
+    k: int,
+) -> list[Hit]:
+    """The best chunks over all matched units.
+
+    Args:
+        connection: the store.
+        question: the question.
+        units: (row, name) of the matched units, best first.
+        encoder: the base's own.
+        chunks: index of the chunks.
+        k: most chunks.
+    """
+    listed = {unit: _listed(connection, unit) for unit, _ in units}
+    best: dict[int, float] = {}
+    if question.strip():
+        vectors = encoder.encode_texts([rewrite(question, name) for _, name in units])
+        for (unit, _), vector in zip(units, vectors, strict=True):
+            rows, cosines = chunks.search(vector[None], _POOL, among=listed[unit])
+            for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True):
+                if row >= 0:
+                    best[row] = max(cosine, best.get(row, -1.0))
+    dense = sorted(best, key=lambda row: (-best[row], row))
+    found = keywords.search(
+        connection,
+        question,
+        _POOL,
+        stems=related(question),
+        units=tuple(unit for unit, _ in units),
+    )
+    sparse = [row for row, _ in found]
+    fused = reciprocal_rank([dense, sparse])
+    lists = {unit: set(rows.tolist()) for unit, rows in listed.items()}
+    owned = _owned(connection, [unit for unit, _ in units])
+    for row in fused or _first_chunks(listed):
+        place = next(n for n, rows in enumerate(lists.values()) if row in rows)
+        behind = _UNIT_STEP * place + (0 if row in owned else _NAMED_STEP)
+        by_unit = (RANK_OFFSET + 1) / (RANK_OFFSET + 1 + behind)
+        fused[row] = (2 * fused.get(row, 0.0) + by_unit) / 3
+    return _hits(fused, k, lists)
+
+
+def search_all(
+    connection: sqlite3.Connection,
+    *,
+    question: str,
+    encoder: Encoder,
+    chunks: VectorIndex,
+    k: int,
+) -> list[Hit]:
+    """The best chunks of the whole base."""
+    if not question.strip():
+        return []
+    rows, _ = chunks.search(encoder.encode_texts([question]), _POOL)
+    dense = [row for row in rows[0].tolist() if row >= 0]
+    sparse = [
+        row for row, _ in keywords.search(connection, question, _POOL, stems=related(question))
+    ]
+    return _hits(reciprocal_rank([dense, sparse]), k, {})
+
+
+def _listed(connection: sqlite3.Connection, unit: int) -> Rows:
+    rows = connection.execute(
+        "SELECT chunk FROM unit_chunks WHERE unit = ? ORDER BY chunk", (unit,)
+    ).fetchall()
+    return np.array([row for (row,) in rows], np.int64)
+
+
+def _owned(connection: sqlite3.Connection, units: Sequence[int]) -> set[int]:
+    rows = connection.execute(
+        f"SELECT chunk FROM unit_chunks WHERE owned AND unit IN ({marks(units)})", list(units)
+    )
+    return {chunk for (chunk,) in rows}
+
+
+def _first_chunks(listed: dict[int, Rows]) -> set[int]:
+    return {int(row) for rows in listed.values() for row in rows[:_POOL]}
+
+
+def _hits(fused: dict[int, float], k: int, listed: dict[int, set[int]]) -> list[Hit]:
+    order = sorted(fused, key=lambda row: (-fused[row], row))[:k]
+    return [
+        Hit(
+            chunk=row,
+            score=round(fused[row], 4),
+            units=tuple(unit for unit, rows in listed.items() if row in rows),
+        )
+        for row in order
+    ]

@@ -1,0 +1,142 @@
+"""Settings: argument, then environment, then ku.toml, then default, as one frozen object."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ku_rag.arguments import count, identity
+from ku_rag.errors import BadInput
+
+_TEMPLATE = """\
+# Settings of this knowledge base. Arguments and KU_* environment variables go before these.
+# What is commented out stands at its default.
+
+encoder = {encoder}
+segmenter = {segmenter}
+"""
+
+
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "k_units": (1, 1_000),
+    "k_chunks": (1, 1_000),
+    "max_tokens": (0, 1_000_000),
+    "heading_level": (0, 6),
+    "lock_wait_s": (0, 86_400),
+    "join_threshold": (0, 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a knowledge base works.
+
+    Args:
+        encoder: what makes vectors: "embedded" or "name:argument" of an installed encoder.
+        segmenter: what proposes regions: "windows" or "name:argument".
+        k_units: most units that a picture and a question may match, 1 to 1,000.
+        k_chunks: most chunks that become evidence, 1 to 1,000.
+        max_tokens: longest chunk in the encoder's tokens, 0 to 1,000,000; 0 takes the encoder's
+            limit.
+        heading_level: which Markdown headings name units, 1 to 6; 0 finds out.
+        images: "copy" keeps pictures in the knowledge base, "link" leaves them where they are.
+        lock_wait_s: seconds to wait for another writer, 0 to 86,400.
+        join_threshold: similarity, 0 to 1, above which a record without an id joins a unit; 0
+            measures it.
+    """
+
+    encoder: str = "embedded"
+    segmenter: str = "windows"
+    k_units: int = 3
+    k_chunks: int = 3
+    max_tokens: int = 0
+    heading_level: int = 0
+    images: str = "copy"
+    lock_wait_s: float = 10.0
+    join_threshold: float = 0.0
+
+    @classmethod
+    def load(cls, path: Path, **arguments: object) -> Settings:
+        """Read ku.toml at `path` if it is there, then KU_* variables, then arguments.
+
+        Raises:
+            BadInput: a setting is unknown, or its value is of the wrong type or out of range.
+        """
+        settings = cls()
+        if path.is_file():
+            try:
+                stored = tomllib.loads(path.read_text(encoding="utf-8"))
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise BadInput(f"{path} is not TOML ({error}): correct it or delete it") from error
+            except OSError as error:
+                raise BadInput(f"{path} cannot be read ({error.strerror}): check it") from error
+            settings = settings._with(stored, lambda name: f"{path}: {name}")
+        found = {f.name: os.environ.get(_variable(f.name)) for f in fields(cls)}
+        settings = settings._with(
+            {name: _parsed(name, value) for name, value in found.items() if value is not None},
+            _variable,
+        )
+        return settings._with(
+            {name: value for name, value in arguments.items() if value is not None},
+            lambda name: f"argument {name}",
+        )
+
+    def _with(self, values: Mapping[str, object], called: Callable[[str], str]) -> Settings:
+        """With these values; `called` names one in a message, with the place that it came from."""
+        known = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in values:
+            if name not in known:
+                raise BadInput(
+                    f"{called(name)}: there is no setting {name!r}; "
+                    f"there are {', '.join(sorted(known))}"
+                )
+        return replace(
+            self,
+            **{name: _checked(name, value, called(name)) for name, value in values.items()},
+        )
+
+    def to_toml(self) -> str:
+        """The text of a new ku.toml: the two choices that a base is made with, defaults shown."""
+        shown = {"encoder", "segmenter"}
+        rest = "".join(
+            f"# {f.name} = {_toml(getattr(self, f.name))}\n"
+            for f in fields(self)
+            if f.name not in shown
+        )
+        return _TEMPLATE.format(encoder=_toml(self.encoder), segmenter=_toml(self.segmenter)) + rest
+
+
+def _toml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
+
+
+def _variable(name: str) -> str:
+    return f"KU_{name.upper()}"
+
+
+def _parsed(name: str, value: str) -> object:
+    """The value of an environment variable; one that is no number stays a text."""
+    try:
+        return type(getattr(Settings(), name))(value)
+    except ValueError:
+        return value
+
+
+def _checked(name: str, value: object, called: str) -> Any:  # noqa: ANN401 - of the field's type
+    if name not in _RANGES:
+        given = identity(value, called)
+        if name == "images" and given not in ("copy", "link"):
+            raise BadInput(f'{called} is {given!r}: expected "copy" or "link"')
+        return given
+    least, most = _RANGES[name]
+    if isinstance(getattr(Settings(), name), int):
+        return count(value, called, least=int(least), most=int(most))
+    # Not being within the range is also true of NaN.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise BadInput(f"{called} is {value!r}: expected a number from {least:,} to {most:,}")
+    return float(value)

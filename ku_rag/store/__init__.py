@@ -1,0 +1,1 @@
+"""SQLite is the truth: layout, migrations, database, lock."""

@@ -1,0 +1,113 @@
+"""Where the files of a knowledge base lie, and how a picture gets there and stays there.
+
+kb/  ku.sqlite    everything that matters
+     images/ab/…  pictures by content hash
+     indexes/     caches; deleting the folder loses nothing
+     ku.toml      settings
+     writer.lock  held by the one writer
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ku_rag.errors import ReadOnly
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of the knowledge base in folder `root`."""
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.root / "ku.sqlite"
+
+    @property
+    def images(self) -> Path:
+        """The folder of the pictures."""
+        return self.root / "images"
+
+    @property
+    def indexes(self) -> Path:
+        """The folder of the caches."""
+        return self.root / "indexes"
+
+    @property
+    def settings(self) -> Path:
+        """The settings file."""
+        return self.root / "ku.toml"
+
+    @property
+    def lock(self) -> Path:
+        """The writer lock's file."""
+        return self.root / "writer.lock"
+
+    def image(self, file: str) -> Path:
+        """The path of a picture, given the `file` column of its row."""
+        return self.images / file
+
+    def bytes(self) -> int:
+        """The size of everything in the folder, in bytes."""
+        return sum(f.stat().st_size for f in self.root.rglob("*") if f.is_file())
+
+
+def image_file(digest: str, suffix: str) -> str:
+    """The place of a picture below images/: `ab/abcdef….jpg`."""
+    return f"{digest[:2]}/{digest}{suffix}"
+
+
+def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
+    """Write files so that they and their names survive a power cut once this returns.
+
+    Each is written beside its place, synced and renamed; then their folders are synced. A file that
+    is already there with the same size is left alone.
+
+    Raises:
+        ReadOnly: the disk is full, or they may not be written.
+    """
+    folders: set[Path] = set()
+    for path, data in files:
+        try:
+            if path.exists() and path.stat().st_size == len(data):
+                continue
+            fresh = not path.parent.exists()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, data)
+        except OSError as error:
+            raise ReadOnly(
+                f"{path} cannot be written ({error.strerror}): what was committed before is safe; "
+                "make room on the disk, or check the folder's rights, and do it again"
+            ) from error
+        folders.add(path.parent)
+        if fresh:
+            folders.add(path.parent.parent)
+    for folder in folders:
+        sync_folder(folder)
+
+
+def _write(path: Path, data: bytes) -> None:
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

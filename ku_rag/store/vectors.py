@@ -1,0 +1,127 @@
+"""Vectors in the store: the truth that every cache is checked against."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ku_rag.store.database import check, checksum
+from ku_rag.store.rows import batched, marks
+
+Kind = Literal["chunk", "image"]
+Vectors = NDArray[np.float32]
+
+_HALF = np.dtype("<f2")
+
+
+def encoder_row(connection: sqlite3.Connection, fingerprint: str, dim: int) -> int:
+    """The row of an encoder, made if it is new. Called inside a change."""
+    connection.execute(
+        "INSERT OR IGNORE INTO encoders (fingerprint, dim) VALUES (?, ?)", (fingerprint, dim)
+    )
+    (row,) = connection.execute(
+        "SELECT row FROM encoders WHERE fingerprint = ?", (fingerprint,)
+    ).fetchone()
+    return int(row)
+
+
+def put(
+    connection: sqlite3.Connection,
+    kind: Kind,
+    encoder: int,
+    items: Sequence[int],
+    vectors: Vectors,
+) -> None:
+    """Store float32[n, dim] as half precision, one row an item, and note it for the caches."""
+    blobs = [row.tobytes() for row in vectors.astype(_HALF)]
+    connection.executemany(
+        "INSERT INTO vectors (kind, item, encoder, vector, checksum) VALUES (?, ?, ?, ?, ?)",
+        (
+            (kind, item, encoder, blob, checksum(kind, item, encoder, blob))
+            for item, blob in zip(items, blobs, strict=True)
+        ),
+    )
+    _note(connection, kind, encoder, items, "put")
+
+
+def drop(connection: sqlite3.Connection, kind: Kind, items: Sequence[int]) -> None:
+    """Delete the vectors of items for every encoder, and note it for the caches."""
+    for some in batched(items):
+        encoders = connection.execute(
+            f"SELECT encoder, item FROM vectors WHERE kind = ? AND item IN ({marks(some)})",
+            (kind, *some),
+        ).fetchall()
+        connection.execute(
+            f"DELETE FROM vectors WHERE kind = ? AND item IN ({marks(some)})", (kind, *some)
+        )
+        for encoder in {row[0] for row in encoders}:
+            gone = [item for owner, item in encoders if owner == encoder]
+            _note(connection, kind, encoder, gone, "drop")
+
+
+def gather(
+    connection: sqlite3.Connection, kind: Kind, encoder: int, items: Sequence[int], dim: int
+) -> tuple[NDArray[np.int64], Vectors]:
+    """The vectors of some items, as far as they have one: rows int64[n], float32[n, dim].
+
+    Raises:
+        Corrupt: a vector fails its checksum.
+    """
+    found: list[tuple[int, bytes]] = []
+    for some in batched(items):
+        rows = connection.execute(
+            "SELECT item, vector, checksum FROM vectors "
+            f"WHERE kind = ? AND encoder = ? AND item IN ({marks(some)})",
+            (kind, encoder, *some),
+        )
+        found += _checked(rows, kind, encoder)
+    return _stack(found, dim)
+
+
+def scan(
+    connection: sqlite3.Connection, kind: Kind, encoder: int, dim: int, *, size: int = 8192
+) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
+    """All vectors of one kind and encoder in item order, `size` at a time.
+
+    Raises:
+        Corrupt: a vector fails its checksum.
+    """
+    after = -1
+    while True:
+        rows = connection.execute(
+            "SELECT item, vector, checksum FROM vectors "
+            "WHERE kind = ? AND encoder = ? AND item > ? ORDER BY item LIMIT ?",
+            (kind, encoder, after, size),
+        )
+        found = _checked(rows, kind, encoder)
+        if not found:
+            return
+        after = found[-1][0]
+        yield _stack(found, dim)
+
+
+def _checked(rows: sqlite3.Cursor, kind: Kind, encoder: int) -> list[tuple[int, bytes]]:
+    found = []
+    for item, blob, stored in rows:
+        check(stored, kind, item, encoder, blob, what=f"the vector of {kind} {item}")
+        found.append((item, blob))
+    return found
+
+
+def _stack(found: list[tuple[int, bytes]], dim: int) -> tuple[NDArray[np.int64], Vectors]:
+    items = np.array([item for item, _ in found], np.int64)
+    halves = np.frombuffer(b"".join(blob for _, blob in found), _HALF)
+    return items, halves.reshape(len(found), dim).astype(np.float32)
+
+
+def _note(
+    connection: sqlite3.Connection, kind: Kind, encoder: int, items: Sequence[int], op: str
+) -> None:
+    connection.executemany(
+        "INSERT INTO changes (kind, encoder, item, op) VALUES (?, ?, ?, ?)",
+        ((kind, encoder, item, op) for item in items),
+    )

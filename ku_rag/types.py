@@ -1,0 +1,362 @@
+"""The nouns of ku-rag, as frozen dataclasses: what is ingested, what is found, what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ku_rag import arguments
+from ku_rag.errors import BadInput
+
+Box = tuple[int, int, int, int]
+"""A rectangle in pixels, (x0, y0, x1, y1); x1 and y1 are exclusive."""
+
+
+# ---- what goes in ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A directed statement about a unit.
+
+    Args:
+        relation: the word for it, such as "borders".
+        target: id or name of the unit or entity at the other end.
+        target_kind: when given, the target is declared here: it becomes an entity of this kind
+            if no unit bears the name. Without it an unknown target is reported and kept waiting.
+        information: what else is known about the relation.
+        condition: when it holds.
+
+    Raises:
+        BadInput: one of them is no text, or the word or the target is blank.
+    """
+
+    relation: str
+    target: str
+    target_kind: str | None = None
+    information: str | None = None
+    condition: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what was given."""
+        arguments.identity(self.relation, "the word of a relation")
+        arguments.identity(self.target, "the target of a relation")
+        arguments.optional_text(self.target_kind, "target_kind")
+        arguments.optional_text(self.information, "information")
+        arguments.optional_text(self.condition, "condition")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A knowledge unit as its owner describes it (KU-RAG, section 3.2.1, eq. 1).
+
+    Args:
+        name: what people call it.
+        id: its identity; None lets the knowledge base choose, and allows joining.
+        kind: entity, event, rule, topic …
+        aliases: further names.
+        images: picture files, the matching end together with the names.
+        texts: documents, the detail end.
+        metadata: anything else, JSON-serialisable; "aliases" in it are names too.
+        relations: statements that start at this unit.
+        match: False keeps the names from being looked up in other units' texts.
+
+    Lists are taken as well as tuples, paths as texts too.
+
+    Raises:
+        BadInput: a field is of another kind, such as one text where several are expected, or holds
+            what cannot be stored: NUL characters, bytes that are not UTF-8, NaN.
+    """
+
+    name: str
+    id: str | None = None
+    kind: str | None = None
+    aliases: tuple[str, ...] = ()
+    images: tuple[Path, ...] = ()
+    texts: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    relations: tuple[Relation, ...] = ()
+    match: bool = True
+
+    def __post_init__(self) -> None:
+        """Check what was given, and make sequences tuples and texts paths."""
+        arguments.text(self.name, "name")
+        arguments.optional_text(self.id, "id")
+        arguments.optional_text(self.kind, "kind")
+        arguments.json_object(self.metadata, "metadata")
+        if not isinstance(self.match, bool):
+            raise BadInput(f"match is {self.match!r}: expected True or False")
+        object.__setattr__(self, "aliases", arguments.texts(self.aliases, "aliases"))
+        object.__setattr__(self, "images", arguments.paths(self.images, "images"))
+        object.__setattr__(self, "texts", arguments.texts(self.texts, "texts"))
+        object.__setattr__(self, "relations", _relations(self.relations))
+
+
+def _relations(given: object) -> tuple[Relation, ...]:
+    if isinstance(given, Relation) or not isinstance(given, Iterable):
+        raise BadInput("relations is one Relation where several are expected: put it into a list")
+    found = tuple(given)
+    for number, one in enumerate(found):
+        if not isinstance(one, Relation):
+            raise BadInput(
+                f"relations[{number}] is {one!r}: expected a Relation; "
+                'write relations=[Relation("borders", "France")]'
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file or record: where texts and images came from.
+
+    Args:
+        uri: absolute POSIX path of the file, with "#id" for one record of many.
+        texts: its documents, whole.
+        images: its picture files.
+    """
+
+    uri: str
+    texts: tuple[str, ...] = ()
+    images: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a reader yields: one unit with all sources that speak of it in this ingest.
+
+    Args:
+        unit: its declaration (texts and images are in `sources`, not here); None for text that
+            belongs to no unit of its own and is shared by those it names.
+        sources: at least one.
+    """
+
+    unit: Unit | None
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """An item that was left out of an ingest: what it was, and why, in one sentence."""
+
+    item: str
+    reason: str
+
+
+# ---- what is found -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The part of a picture that a question is about.
+
+    Args:
+        box: pixels (x0, y0, x1, y1) in the upright picture.
+        source: "whole", "windows", "yolo" …: who proposed it.
+        score: how clearly it was chosen; None while it is only a proposal.
+        why: one sentence on the choice.
+    """
+
+    box: Box
+    source: str = "whole"
+    score: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A unit that the picture or the question points to.
+
+    Args:
+        id: the unit.
+        name: its name.
+        score: fused score, comparable within one query only.
+        image: path of the picture in the store that matched best, if one did.
+        why: what matched: the picture with its cosine, or the name as found.
+    """
+
+    id: str
+    name: str
+    score: float
+    image: str | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A chunk that may be cited.
+
+    Args:
+        label: "E1", "E2" …
+        chunk: its row in the store.
+        unit_ids: the matched units that list it.
+        source: uri of the file or record that it came from.
+        text: the chunk, exactly as it stood in its source.
+        score: fused score, comparable within one query only.
+    """
+
+    label: str
+    chunk: int
+    unit_ids: tuple[str, ...]
+    source: str
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class PathEvidence:
+    """A graph path that may be cited: entities joined by relations, and its one-line text."""
+
+    label: str
+    entities: tuple[str, ...]
+    relations: tuple[str, ...]
+    text: str
+
+
+# ---- what is answered --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reader made of the evidence.
+
+    Args:
+        answer: the words that answer the question; "" when the reader abstains.
+        citations: labels of the evidence that holds the answer, best first.
+        spans: for each citation, the (start, end) character range of the answering sentence in
+            that evidence's text.
+        score: 0 to 1, how sure the reader is.
+        why: one sentence: how the answer was found, or why there is none.
+    """
+
+    answer: str
+    citations: tuple[str, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+    score: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a question, with everything that led to it."""
+
+    question: str
+    image: str | None
+    region: Region | None
+    units: tuple[Match, ...]
+    chunks: tuple[Evidence, ...]
+    paths: tuple[PathEvidence, ...]
+    passage: tuple[str, ...]
+    draft: str | None
+    reading: Reading
+    changed: bool
+    models: Mapping[str, str]
+    timings_ms: Mapping[str, float]
+
+    @property
+    def answer(self) -> str:
+        """The words that answer the question; "" when there is no answer in the evidence."""
+        return self.reading.answer
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape that `ku query --json` prints."""
+        region = self.region
+        return {
+            "question": self.question,
+            "image": self.image,
+            "region": region
+            and {
+                "box": list(region.box),
+                "source": region.source,
+                "score": region.score,
+                "why": region.why,
+            },
+            "units": [
+                {"id": m.id, "name": m.name, "score": m.score, "image": m.image, "why": m.why}
+                for m in self.units
+            ],
+            "chunks": [
+                {
+                    "evidence": e.label,
+                    "chunk": e.chunk,
+                    "unit_ids": list(e.unit_ids),
+                    "source": e.source,
+                    "text": e.text,
+                    "score": e.score,
+                }
+                for e in self.chunks
+            ],
+            "paths": [
+                {
+                    "evidence": p.label,
+                    "entities": list(p.entities),
+                    "relations": list(p.relations),
+                    "text": p.text,
+                }
+                for p in self.paths
+            ],
+            "passage": list(self.passage),
+            "draft": self.draft,
+            "answer": self.answer,
+            "changed": self.changed,
+            "citations": list(self.reading.citations),
+            "why": self.reading.why,
+            "models": dict(self.models),
+            "timings_ms": dict(self.timings_ms),
+        }
+
+
+@dataclass(slots=True)
+class IngestReport:
+    """What an ingest or sync did; the shape that `ku ingest --json` prints."""
+
+    units_added: int = 0
+    units_updated: int = 0
+    units_unchanged: int = 0
+    chunks_added: int = 0
+    images_added: int = 0
+    relations_added: int = 0
+    quarantined: list[Quarantined] = field(default_factory=list)
+    seconds: float = 0.0
+    units_deleted: list[str] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; `units_deleted` is there after a sync only."""
+        shape: dict[str, Any] = {
+            "units_added": self.units_added,
+            "units_updated": self.units_updated,
+            "units_unchanged": self.units_unchanged,
+            "chunks_added": self.chunks_added,
+            "images_added": self.images_added,
+            "relations_added": self.relations_added,
+            "quarantined": [{"item": q.item, "reason": q.reason} for q in self.quarantined],
+            "seconds": round(self.seconds, 3),
+        }
+        if self.units_deleted is not None:
+            shape["units_deleted"] = self.units_deleted
+        return shape
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What `add` did: a new unit, or an existing one joined, and why."""
+
+    id: str
+    action: str
+    matched: tuple[str, float] | None
+    chunks: int
+    images: int
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape that `ku add --json` prints."""
+        matched = self.matched and {"id": self.matched[0], "score": self.matched[1]}
+        return {
+            "id": self.id,
+            "action": self.action,
+            "matched": matched,
+            "chunks": self.chunks,
+            "images": self.images,
+            "why": self.why,
+        }

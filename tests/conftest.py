@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from PIL import Image
+
+from ku_rag.knowledge_base import KnowledgeBase
+
+settings.register_profile("ku", deadline=None, max_examples=50)
+settings.load_profile("ku")
+
+DATA = Path(__file__).parents[1].parent / "shared" / "data"
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    if not DATA.is_dir():
+        pytest.skip("the shared data folder is not beside this checkout")
+    return DATA
+
+
+@pytest.fixture
+def kb(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        yield base
+
+
+def picture(path: Path, seed: int, size: tuple[int, int] = (96, 64)) -> Path:
+    """A picture of coloured blocks that no other seed makes."""
+    rng = np.random.default_rng(seed)
+    blocks = rng.integers(0, 256, (4, 6, 3), dtype=np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(blocks).resize(size, Image.Resampling.NEAREST).save(path)
+    return path
+
+
+def write_records(path: Path, records: list[dict]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps(record, ensure_ascii=False) for record in records)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def lists(kb: KnowledgeBase) -> dict[str, list[tuple[str, int]]]:
+    """Every unit's list: the text of each chunk and whether it is owned."""
+    rows = kb._database.connection.execute(
+        "SELECT u.id, c.text, l.owned FROM unit_chunks l JOIN units u ON u.row = l.unit "
+        "JOIN chunks c ON c.row = l.chunk ORDER BY u.id, c.text"
+    )
+    found: dict[str, list[tuple[str, int]]] = {}
+    for unit, text, owned in rows:
+        found.setdefault(unit, []).append((text, owned))
+    return found
+
+
+def everywhere(kb: KnowledgeBase) -> list[tuple[str, str]]:
+    """(table, value) of every text and blob in every table, those of the keyword index included."""
+    connection = kb._database.connection
+    found = []
+    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        for row in connection.execute(f'SELECT * FROM "{table}"'):
+            for value in row:
+                text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+                found.append((table, text))
+    return found

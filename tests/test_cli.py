@@ -1,0 +1,421 @@
+"""The contract at the edge: what each command prints, and what it exits with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from ku_rag import cli
+from tests.conftest import picture, write_records
+
+
+@dataclass
+class Run:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def ku(tmp_path, monkeypatch, capsys):
+    """Run `ku` in an empty folder; its base is ./kb."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KU_KB", raising=False)
+
+    def run(*arguments: str) -> Run:
+        monkeypatch.setattr(sys, "argv", ["ku", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code
+        return Run(0 if code is None else code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def fruits(tmp_path):
+    for number, (name, country) in enumerate([("Mango", "Peru"), ("Kiwi", "Italy")]):
+        folder = tmp_path / "fruits" / name
+        picture(folder / "photo.png", number)
+        (folder / "about.txt").write_text(
+            f"Title: {name}\nCountry and volume: {country}, ca 80g\nIt is sweet.\n",
+            encoding="utf-8",
+        )
+    return tmp_path / "fruits"
+
+
+def shape(value):
+    """The types of a JSON value, lists by their first item."""
+    if isinstance(value, dict):
+        return {key: shape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shape(value[0])] if value else []
+    return type(value).__name__
+
+
+def test_init_makes_an_empty_base_once(ku):
+    assert ku("init", "--json").json["created"] is True
+    assert ku("init", "--json").json["created"] is False
+    assert ku("stats", "--json").json["counts"] == {
+        "units": 0, "chunks": 0, "images": 0, "sources": 0, "entities": 0, "relations": 0,
+    }  # fmt: skip
+
+
+def test_ingest_prints_what_it_did(ku, fruits):
+    done = ku("ingest", fruits, "--json")
+    assert done.code == 0
+    assert shape(done.json) == {
+        "units_added": "int",
+        "units_updated": "int",
+        "units_unchanged": "int",
+        "chunks_added": "int",
+        "images_added": "int",
+        "relations_added": "int",
+        "quarantined": [],
+        "seconds": "float",
+    }
+    assert done.json["units_added"] == 2
+
+
+def test_broken_items_are_listed_and_exit_3(ku, fruits):
+    (fruits / "Kiwi" / "broken.jpg").write_bytes(b"")
+    done = ku("ingest", fruits, "--json")
+    assert done.code == 3
+    ((item, reason),) = [tuple(q.values()) for q in done.json["quarantined"]]
+    assert item.endswith("broken.jpg")
+    assert "empty" in reason
+    assert done.json["units_added"] == 2
+
+
+def test_query_answers_with_everything_that_led_to_it(ku, fruits):
+    ku("ingest", fruits)
+    asked = ku("query", fruits / "Kiwi" / "photo.png", "Which country does it come from?", "--json")
+    assert asked.code == 0
+    answer = asked.json
+    assert (answer["answer"], answer["citations"]) == ("Italy", ["E1"])
+    assert answer["units"][0]["id"] == "Kiwi"
+    assert {key: shape(answer[key]) for key in answer if key not in ("timings_ms", "models")} == {
+        "question": "str",
+        "image": "str",
+        "region": {"box": ["int"], "source": "str", "score": "float", "why": "str"},
+        "units": [{"id": "str", "name": "str", "score": "float", "image": "str", "why": "str"}],
+        "chunks": [
+            {
+                "evidence": "str",
+                "chunk": "int",
+                "unit_ids": ["str"],
+                "source": "str",
+                "text": "str",
+                "score": "float",
+            }
+        ],
+        "paths": [],
+        "passage": [],
+        "draft": "NoneType",
+        "answer": "str",
+        "changed": "bool",
+        "citations": ["str"],
+        "why": "str",
+    }
+    assert set(answer["models"]) == {"encoder", "segmenter", "reader"}
+    assert {"match", "search", "read", "total"} <= set(answer["timings_ms"])
+
+
+def test_query_writes_passage_and_report(ku, fruits, tmp_path):
+    ku("ingest", fruits)
+    asked = ku(
+        "query", fruits / "Kiwi" / "photo.png", "Is it sweet?", "--json",
+        "--passage", "out/pages.png", "--report", "out/why.html",
+    )  # fmt: skip
+    assert asked.json["passage"] == ["out/pages.png"]
+    assert (tmp_path / "out" / "pages.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "out" / "why.html").read_text(encoding="utf-8")
+    assert "Is it sweet?" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_question_without_a_picture(ku, fruits):
+    ku("ingest", fruits)
+    asked = ku("query", "-", "Which country does the Mango come from?", "--json").json
+    assert (asked["image"], asked["region"], asked["answer"]) == (None, None, "Peru")
+
+
+def test_add_update_show_list_delete(ku, tmp_path):
+    picture(tmp_path / "lamp.png", 3)
+    (tmp_path / "more.txt").write_text("It hangs.", encoding="utf-8")
+    added = ku(
+        "add", "--name", "Lamp", "--id", "lamp", "--kind", "thing", "--alias", "Light",
+        "--image", "lamp.png", "--text", "It shines.", "--text-file", "more.txt",
+        "--metadata", '{"year": 1920}', "--json",
+    ).json  # fmt: skip
+    assert {k: v for k, v in added.items() if k != "why"} == {
+        "id": "lamp", "action": "added", "matched": None, "chunks": 2, "images": 1,
+    }  # fmt: skip
+    joined = ku("add", "--name", "light", "--text", "Bright.", "--json").json
+    assert (joined["action"], joined["matched"]) == ("joined", {"id": "lamp", "score": 1.0})
+    ku("update", "lamp", "--kind", "device")
+    (listed,) = ku("list", "--json").json
+    assert (listed["id"], listed["kind"], listed["counts"]["chunks"]) == ("lamp", "device", 3)
+    assert ku("list", "--kind", "thing", "--json").json == []
+    shown = ku("show", "lamp", "--json").json
+    assert shown["texts"] == ["It shines.", "It hangs.", "Bright."]
+    assert shown["metadata"] == {"year": 1920}
+    assert shape(ku("delete", "lamp", "--json").json) == {
+        "units": ["str"], "chunks": ["int"], "images": ["str"], "relations": [],
+    }  # fmt: skip
+    assert ku("list", "--json").json == []
+
+
+def test_search_verify_stats_compact(ku, fruits):
+    ku("ingest", fruits)
+    found = ku("search", "--image", fruits / "Mango" / "photo.png", "--text", "sweet", "--json")
+    assert shape(found.json) == {
+        "units": [{"id": "str", "name": "str", "score": "float"}],
+        "chunks": [
+            {
+                "chunk": "int",
+                "unit_ids": ["str"],
+                "source": "str",
+                "text": "str",
+                "score": "float",
+            }
+        ],
+    }
+    assert found.json["units"][0]["id"] == "Mango"
+    assert ku("search", "--text", "Kiwi", "--json").json["chunks"][0]["unit_ids"] == ["Kiwi"]
+    verified = ku("verify", "--json")
+    assert (verified.code, verified.json["ok"], verified.json["problems"]) == (0, True, [])
+    assert set(ku("stats", "--json").json) == {
+        "counts", "bytes", "encoder", "segmenter", "indexes", "schema",
+    }  # fmt: skip
+    assert shape(ku("compact", "--json").json) == {"bytes_before": "int", "bytes_after": "int"}
+
+
+def test_sync_tells_what_it_deleted(ku, fruits):
+    ku("ingest", fruits)
+    for file in (fruits / "Kiwi").iterdir():
+        file.unlink()
+    (fruits / "Kiwi").rmdir()
+    assert ku("sync", fruits, "--dry-run", "--json").json["units_deleted"] == ["Kiwi"]
+    assert ku("sync", fruits, "--json").json["units_deleted"] == ["Kiwi"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["query", "nowhere.png", "What?"], 1, "nowhere.png"),
+        (["query", "fruits/Kiwi/photo.png", "  "], 1, "question is empty"),
+        (["query", "fruits/Kiwi/photo.png", "x" * 100_001], 1, "100001 characters"),
+        (["show", "nobody"], 1, "no unit 'nobody'"),
+        (["delete", "nobody"], 1, "nothing was deleted"),
+        (["update", "nobody", "--name", "x"], 1, "no unit 'nobody'"),
+        (["ingest", "nowhere"], 1, "nowhere"),
+        (["stats", "--kb", "nowhere"], 1, "no knowledge base in"),
+        (["stats", "--kb", "fruits"], 1, "no knowledge base in"),
+        (["init", "--kb", "fruits"], 4, "holds other files"),
+        (["init", "--encoder", "magic"], 1, "no encoder 'magic'"),
+        (["sync", "nowhere"], 1, "--yes"),
+        (["add", "--name", " "], 1, "needs a name"),
+        (["add"], 2, "--name"),
+        (["add", "--name", "x", "--metadata", "{"], 2, "JSON"),
+        (["query", "only-one"], 2, "QUESTION"),
+        (["search"], 2, "--image"),
+        (["fly"], 2, "fly"),
+        (["list", "--limit", "0"], 2, "limit"),
+        (["add", "--name", "x", "--metadata", '{"a": NaN}'], 2, "NaN is no JSON number"),
+        (["add", "--name", "x", "--metadata", '{"a": "\\ud800"}'], 1, "not UTF-8"),
+        (["add", "--name", "\udcff"], 1, "'\\udcff' holds bytes that are not UTF-8"),
+        (["add", "--name", "x", "--id", " "], 1, "the id is empty"),
+        (["show", "\udcff"], 1, "not UTF-8"),
+        (["delete", "\ud800"], 1, "not UTF-8"),
+        (["add", "--name", "x", "--text-file", "fruits"], 1, "fruits is a folder"),
+        (["add", "--name", "x", "--text-file", "/dev/zero"], 1, "/dev/zero is a device"),
+        (["add", "--name", "x", "--text-file", "nowhere.txt"], 1, "nowhere.txt is not there"),
+        (["add", "--name", "x", "--image", "/dev/zero"], 1, "/dev/zero is a device"),
+        (["query", "/dev/zero", "What?"], 1, "/dev/zero is a device"),
+        (["query", "-", "What?", "--passage", "a.jpg"], 2, "ending in .png"),
+        (["query", "-", "What?", "--report", "a.txt"], 2, "ending in .html"),
+        (["query", "-", "What?", "--report", "fruits"], 1, "is a folder"),
+        (["query", "-", "What?", "--report", ""], 1, "is a folder"),
+        (["query", "-", "What?", "--passage", "."], 1, "is a folder"),
+        (["query", "-", "What?", "--passage", "kb/ku.toml/a.png"], 1, "is a file, not a folder"),
+        (["sync", "fruits/Kiwi/photo.png"], 1, "sync takes a folder"),
+        (["init", "--kb", "new", "--encoder", "embedded:foo"], 1, "'embedded:foo' cannot be made"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_one_sentence(ku, fruits, arguments, code, said):
+    ku("ingest", fruits)
+    done = ku(*arguments)
+    assert done.code == code
+    assert said in done.err
+    assert done.out == ""
+    assert "Traceback" not in done.err
+
+
+def test_fts_syntax_in_a_question_is_only_words(ku, fruits):
+    ku("ingest", fruits)
+    for question in ('" OR NEAR( *', "title:sweet AND", "^sweet*", "'; DROP TABLE units; --"):
+        asked = ku("query", fruits / "Kiwi" / "photo.png", question, "--json")
+        assert asked.code == 0
+        assert asked.json["units"][0]["id"] == "Kiwi"
+
+
+def test_a_long_question_is_answered(ku, fruits):
+    ku("ingest", fruits)
+    question = "Which country does it come from? " * 3000
+    assert ku("query", fruits / "Kiwi" / "photo.png", question[:100_000], "--json").code == 0
+
+
+def test_every_command_has_help(ku):
+    for name, command in cli.cli.commands.items():
+        assert command.help, name
+        for option in command.params:
+            if option.param_type_name == "option":
+                assert option.help or name == "search", (name, option.name)
+        assert ku(name, "--help").code == 0
+
+
+def test_kb_comes_from_the_environment_and_settings_from_the_file(ku, tmp_path, monkeypatch):
+    monkeypatch.setenv("KU_KB", str(tmp_path / "elsewhere"))
+    ku("init")
+    assert (tmp_path / "elsewhere" / "ku.sqlite").is_file()
+    (tmp_path / "elsewhere" / "ku.toml").write_text('encoder = "embedded"\nk_chunk = 4\n')
+    done = ku("stats")
+    assert (done.code, "no setting 'k_chunk'" in done.err) == (1, True)
+
+
+def test_a_locked_base_exits_5_and_names_the_holder(ku, tmp_path, monkeypatch):
+    ku("init")
+    monkeypatch.setenv("KU_LOCK_WAIT_S", "0.1")
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import fcntl, os, sys\n"
+            "f = os.open('kb/writer.lock', os.O_RDWR | os.O_CREAT)\n"
+            "fcntl.flock(f, fcntl.LOCK_EX)\n"
+            "os.ftruncate(f, 0)\n"
+            "os.write(f, str(os.getpid()).encode())\n"
+            "print('held', flush=True)\nsys.stdin.read()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with holder:
+        holder.stdout.readline()
+        done = ku("add", "--name", "x")
+        holder.stdin.close()
+    assert done.code == 5
+    assert f"process {holder.pid} is writing" in done.err
+    assert ku("add", "--name", "x").code == 0
+
+
+def test_another_encoder_exits_4_with_the_remedy(ku, tmp_path):
+    import sqlite3
+
+    ku("init")
+    connection = sqlite3.connect(tmp_path / "kb" / "ku.sqlite")
+    with connection:
+        connection.execute(
+            "UPDATE meta SET value = ? WHERE key = 'encoder'",
+            (json.dumps({"spec": "other", "fingerprint": "other:512"}),),
+        )
+    connection.close()
+    done = ku("stats")
+    assert done.code == 4
+    assert "ku reindex --encoder" in done.err
+
+
+def test_a_newer_schema_exits_4(ku, tmp_path):
+    import sqlite3
+
+    ku("init")
+    connection = sqlite3.connect(tmp_path / "kb" / "ku.sqlite")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    done = ku("stats")
+    assert (done.code, "install a newer ku-rag" in done.err) == (4, True)
+
+
+def test_a_file_that_is_no_base_exits_4(ku, tmp_path):
+    (tmp_path / "kb").mkdir()
+    (tmp_path / "kb" / "ku.sqlite").write_bytes(b"not a database at all, " * 100)
+    done = ku("stats")
+    assert (done.code, "is not a knowledge base" in done.err) == (4, True)
+
+
+def test_records_from_a_file(ku, tmp_path):
+    path = write_records(tmp_path / "u.jsonl", [{"id": "a", "name": "A thing", "text": "x."}])
+    assert ku("ingest", path, "--json").json["units_added"] == 1
+
+
+def test_a_pipe_is_no_text_file(ku, tmp_path):
+    os.mkfifo(tmp_path / "p.txt")
+    done = ku("add", "--name", "x", "--text-file", "p.txt")
+    assert (done.code, "p.txt is a pipe" in done.err) == (1, True)
+
+
+def test_a_setting_out_of_range_is_said_with_its_source(ku, monkeypatch):
+    monkeypatch.setenv("KU_JOIN_THRESHOLD", "nan")
+    done = ku("init")
+    assert (done.code, "KU_JOIN_THRESHOLD is nan" in done.err) == (1, True)
+
+
+def test_json_is_strict_json(ku, tmp_path):
+    import sqlite3
+
+    from ku_rag.store.database import checksum
+
+    ku("add", "--name", "Lamp", "--id", "lamp")
+    connection = sqlite3.connect(tmp_path / "kb" / "ku.sqlite")
+    with connection:
+        connection.execute("UPDATE units SET metadata = '{\"a\": NaN}'")
+        fields = connection.execute(
+            "SELECT id, name, kind, aliases, metadata, match FROM units"
+        ).fetchone()
+        connection.execute("UPDATE units SET checksum = ?", (checksum(*fields),))
+    connection.close()
+    done = ku("list", "--json")
+    assert (done.code, done.out, "what JSON cannot" in done.err) == (1, "", True)
+
+
+def test_python_m_is_the_command(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "ku_rag", "stats", "--kb", str(tmp_path / "kb")],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, "there is no knowledge base" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list", "--help"], ["list", "--json"]])
+def test_nobody_reading_on_is_no_failure(ku, tmp_path, arguments):
+    for number in range(3):
+        ku("add", "--name", f"Lamp {number}", "--text", "It shines.")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "ku_rag", *arguments], stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_doctor_sees_that_a_database_is_gone(ku, tmp_path):
+    picture(tmp_path / "p.png", 1)
+    ku("add", "--name", "Lamp", "--image", "p.png")
+    for file in (tmp_path / "kb").glob("ku.sqlite*"):
+        file.unlink()
+    done = ku("doctor", "--json")
+    assert (done.code, done.json[-1]["ok"]) == (1, False)
+    assert "restore ku.sqlite" in done.json[-1]["seen"]
+    assert ku("add", "--name", "x").code == 4

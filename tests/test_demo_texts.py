@@ -1,0 +1,101 @@
+import json
+
+import pytest
+from PIL import Image
+
+from ku_rag.demo.dataset import build, unit_record
+from ku_rag.demo.facts import countries, country, country_named, with_article
+from ku_rag.demo.questions import normalise
+from ku_rag.demo.texts import listed, write_texts
+from ku_rag.errors import NotFound
+
+
+def test_borders_are_told_by_both_sides():
+    known = countries()
+    one_sided = [
+        (c.name, name)
+        for c in known.values()
+        for name in c.neighbours or ()
+        if (other := country_named(name)) and c.name not in other.neighbours
+    ]
+    assert one_sided == []
+
+
+def test_no_country_borders_itself_or_one_twice():
+    for c in countries().values():
+        assert c.name not in (c.neighbours or ())
+        assert len(set(c.neighbours or ())) == len(c.neighbours or ())
+
+
+def test_names_and_aliases_are_unique():
+    names = [n.casefold() for c in countries().values() for n in (c.name, *c.aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_every_fact_stands_in_the_prose():
+    for c in countries().values():
+        prose = f" {normalise(' '.join(write_texts(c)))} "
+        facts = [c.capital, c.currency, c.main_language, *c.languages, *c.continents]
+        facts += [*(c.neighbours or ()), *(c.waters or ()), *c.flag_meanings.values()]
+        facts += [c.flag_year and str(c.flag_year), c.area_km2 and str(c.area_km2)]
+        missing = [fact for fact in facts if fact and f" {normalise(fact)} " not in prose]
+        assert missing == [], c.id
+
+
+def test_prose_is_the_same_every_time_and_not_the_same_for_all():
+    assert write_texts(country("japan")) == write_texts(country("japan"))
+    shapes = {
+        write_texts(c)[1].replace(c.capital, "?").replace(c.currency, "?").replace(c.name, "?")
+        for c in countries().values()
+        if c.capital and c.currency and len(c.languages) == 1
+    }
+    assert len(shapes) > 15
+
+
+def test_prose_is_made_of_whole_sentences():
+    for c in countries().values():
+        for text in write_texts(c):
+            assert text.endswith(".")
+            assert ".." not in text
+            assert "None" not in text
+            assert text[0].isupper()
+
+
+def test_articles_and_lists():
+    assert country("netherlands").full_name == "the Netherlands"
+    assert with_article("United Kingdom") == "the United Kingdom"
+    assert with_article("Central African Republic") == "the Central African Republic"
+    assert with_article("Spain") == "Spain"
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+
+
+def test_an_unknown_country_is_refused():
+    with pytest.raises(NotFound, match="no facts about 'atlantis'"):
+        country("atlantis")
+
+
+def test_build_writes_a_record_and_a_picture_for_each_country(tmp_path):
+    folder = build(tmp_path / "data")
+    lines = (folder / "countries.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    assert [r["id"] for r in records] == list(countries())
+    for record in records:
+        (name,) = record["images"]
+        with Image.open(folder / name) as picture:
+            assert picture.width == 320
+    before = (folder / "countries.jsonl").read_bytes()
+    assert (build(tmp_path / "data") / "countries.jsonl").read_bytes() == before
+
+
+def test_relations_point_to_units_or_declare_what_they_point_to():
+    relations = unit_record(country("ireland"))["relations"]
+    assert relations == [
+        {"relation": "borders", "target": "united-kingdom"},
+        {"relation": "capital", "target": "Dublin", "target_kind": "city"},
+        {"relation": "currency", "target": "euro", "target_kind": "currency"},
+        {"relation": "language", "target": "Irish", "target_kind": "language"},
+        {"relation": "language", "target": "English", "target_kind": "language"},
+    ]
+    outside = unit_record(country("lebanon"))["relations"][0]
+    assert outside == {"relation": "borders", "target": "Syria", "target_kind": "country"}

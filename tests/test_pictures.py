@@ -1,0 +1,257 @@
+"""Opening pictures: every kind comes out upright and RGB, every broken one with one sentence."""
+
+import io
+import os
+import re
+import resource
+import struct
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.pictures import load_picture, locate_picture, open_picture, probe
+
+RED, BLUE = (255, 0, 0), (0, 0, 255)
+FORMATS = ["JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "PPM"]
+
+
+def encoded(image, kind="PNG", **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def two_halves(width=64, height=32):
+    image = Image.new("RGB", (width, height), RED)
+    image.paste(BLUE, (width // 2, 0, width, height))
+    return image
+
+
+def png(width, height):
+    """A PNG that says it is this large and holds next to nothing."""
+
+    def piece(kind, data):
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    packed = zlib.compress(bytes(1_000))
+    return (
+        b"\x89PNG\r\n\x1a\n" + piece(b"IHDR", header) + piece(b"IDAT", packed) + piece(b"IEND", b"")
+    )
+
+
+# ---- what comes out right ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_is_read(kind):
+    data = encoded(two_halves(), kind)
+    picture = open_picture(data)
+    assert (picture.mode, picture.size) == ("RGB", (64, 32))
+    assert probe(data) == (64, 32, kind)
+    left, right = np.asarray(picture)[16, 8], np.asarray(picture)[16, 56]
+    assert np.abs(left.astype(int) - RED).max() <= 4
+    assert np.abs(right.astype(int) - BLUE).max() <= 4
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_the_camera_may_be_turned(kind):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the left of the picture is the top of the scene
+    data = encoded(two_halves(), kind, exif=exif)
+    picture = open_picture(data)
+    assert picture.size == (32, 64)
+    assert probe(data) == (32, 64, kind)
+    top, bottom = np.asarray(picture)[8, 16], np.asarray(picture)[56, 16]
+    assert (top.argmax(), bottom.argmax()) == (0, 2)
+
+
+def test_of_an_animation_the_first_frame_is_taken():
+    frames = [Image.new("RGB", (8, 8), color) for color in (RED, BLUE)]
+    for kind, options in {"GIF": {}, "PNG": {}, "WEBP": {"lossless": True}}.items():
+        data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)
+        assert open_picture(data).getpixel((4, 4)) == RED
+    assert probe(encoded(frames[0], "MPO", save_all=True, append_images=frames[1:]))[2] == "JPEG"
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_16_bit_grey_is_scaled_not_clipped(kind):
+    grey = np.array([[0, 257, 25_700, 65_535]], np.uint16)
+    picture = open_picture(encoded(Image.fromarray(grey), kind))
+    assert [picture.getpixel((x, 0)) for x in range(4)] == [
+        (0, 0, 0),
+        (1, 1, 1),
+        (100, 100, 100),
+        (255, 255, 255),
+    ]
+
+
+def test_other_deep_greys_are_scaled():
+    unit = Image.fromarray(np.array([[0.0, 0.5, 1.0, np.nan]], np.float32))
+    assert list(np.asarray(open_picture(encoded(unit, "TIFF")))[0, :, 0]) == [0, 128, 255, 0]
+    deep = Image.fromarray(np.array([[0, 25_700, 65_535, -3]], np.int32))
+    assert list(np.asarray(open_picture(encoded(deep, "TIFF")))[0, :, 0]) == [0, 100, 255, 0]
+
+
+def test_cmyk_palette_and_black_and_white_become_rgb():
+    cmyk = encoded(two_halves().convert("CMYK"), "TIFF")
+    assert open_picture(cmyk).getpixel((0, 0)) == RED
+    photo = open_picture(encoded(two_halves().convert("CMYK"), "JPEG"))
+    assert np.abs(np.subtract(photo.getpixel((60, 16)), BLUE)).max() <= 4
+    palette = Image.new("P", (2, 1), 1)
+    palette.putpalette([1, 2, 3, 40, 50, 60])
+    assert open_picture(encoded(palette)).getpixel((0, 0)) == (40, 50, 60)
+    assert open_picture(encoded(Image.new("1", (2, 1), 1))).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_what_is_transparent_becomes_white():
+    assert open_picture(encoded(Image.new("RGBA", (2, 2), (255, 0, 0, 0)))).getpixel((0, 0)) == (
+        255,
+        255,
+        255,
+    )
+    assert open_picture(encoded(Image.new("LA", (2, 2), (0, 51)))).getpixel((0, 0)) == (204,) * 3
+    palette = Image.new("P", (2, 1), 0)
+    palette.putpalette([1, 2, 3, 40, 50, 60])
+    for transparency in (0, b"\0\xff"):
+        data = encoded(palette, transparency=transparency)
+        assert open_picture(data).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_large_pictures_are_decoded_smaller_when_asked():
+    large = two_halves(4_000, 1_000)
+    assert open_picture(encoded(large, "JPEG"), longest=640).size == (1_000, 250)
+    assert open_picture(encoded(large, "PNG"), longest=640).size == (667, 167)
+    assert open_picture(encoded(large, "JPEG"), longest=3_999).size == (4_000, 1_000)
+    assert open_picture(encoded(two_halves(), "PNG"), longest=640).size == (64, 32)
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    assert open_picture(encoded(large, "JPEG", exif=exif), longest=640).size == (250, 1_000)
+
+
+# ---- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_truncated_pictures_are_refused(kind):
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8))
+    data = encoded(noise, kind)
+    with pytest.raises(BadInput, match=r"broken .*save or copy it again$"):
+        open_picture(data[: len(data) // 2])
+    with pytest.raises(BadInput, match=r"save it again|copy it again"):
+        open_picture(data[:20])
+
+
+@pytest.mark.parametrize("data", [b"hello", b"<svg/>", b"%PDF-1.4", bytes(100), b"\xff\xd8\xff"])
+def test_other_files_are_no_pictures(data):
+    for read in (open_picture, probe):
+        with pytest.raises(BadInput, match=r"no readable picture .* expected one of JPEG, PNG"):
+            read(data)
+
+
+def test_empty_files_are_no_pictures():
+    for read in (open_picture, probe):
+        with pytest.raises(BadInput, match=re.escape("the picture is empty (0 bytes)")):
+            read(b"")
+
+
+@pytest.mark.parametrize("side", [60_000, 8_001, 2**31 - 1])
+def test_sizes_are_bounded_before_decoding(side):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for read in (open_picture, probe):
+        with pytest.raises(BadInput, match=f"has {side:,} × {side:,} pixels: at most 64,000,000"):
+            read(png(side, side))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
+
+
+def test_a_picture_of_the_largest_size_is_only_broken():
+    with pytest.raises(BadInput, match="the PNG picture is broken"):
+        open_picture(png(8_000, 8_000))
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+def test_webp_sizes_are_bounded_before_decoding(lossless):
+    data = bytearray(encoded(two_halves(), "WEBP", lossless=lossless))
+    if lossless:
+        data[21:25] = b"\xff\xff\xff\x0f"
+    else:
+        data[26:30] = b"\xff\x3f\xff\x3f"
+    with pytest.raises(BadInput, match=r"16,38[34] × 16,38[34] pixels"):
+        probe(bytes(data))
+    exif = Image.Exif()
+    exif[0x0112] = 1
+    data = bytearray(encoded(two_halves(), "WEBP", exif=exif))
+    assert data[12:16] == b"VP8X"
+    data[24:30] = b"\xff\x3f\0\xff\x3f\0"
+    with pytest.raises(BadInput, match="16,384 × 16,384 pixels"):
+        probe(bytes(data))
+
+
+def test_broken_exif_data_does_not_hide_the_picture():
+    data = encoded(two_halves(), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\xff" + bytes(20))
+    assert open_picture(data).size == (64, 32)
+    assert probe(data) == (64, 32, "JPEG")
+
+
+def test_warnings_do_not_leak():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(BadInput, match="10,000 × 10,000"):
+            open_picture(png(10_000, 10_000))
+        with pytest.raises(BadInput, match="no readable picture"):
+            open_picture(encoded(two_halves(), "TIFF")[:20])
+    assert caught == []
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+
+def test_files_are_loaded_or_named_in_the_message(tmp_path):
+    file = tmp_path / "a.png"
+    file.write_bytes(encoded(two_halves()))
+    assert load_picture(file).size == (64, 32)
+    with pytest.raises(NotFound, match=r"b\.png is not there"):
+        load_picture(tmp_path / "b.png")
+    with pytest.raises(BadInput, match="cannot be read"):
+        load_picture(tmp_path)
+    file.write_bytes(b"")
+    with pytest.raises(BadInput, match=r"a\.png: the picture is empty"):
+        load_picture(file)
+
+
+def test_pictures_lie_in_the_folder_of_their_record(tmp_path):
+    folder = (tmp_path / "records").resolve()
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "a.png").touch()
+    (tmp_path / "outside.png").touch()
+    os.symlink(tmp_path / "outside.png", folder / "link.png")
+    os.symlink(folder / "sub" / "a.png", folder / "inner.png")
+    inside = folder / "sub" / "a.png"
+    assert locate_picture(folder, "sub/a.png") == inside
+    assert locate_picture(folder, "sub/../sub/a.png") == inside
+    assert locate_picture(folder, "inner.png") == inside
+    refused = {
+        "../outside.png": "leads out",
+        "../../etc/passwd": "leads out",
+        "link.png": "leads out",
+        "/etc/passwd": "is absolute",
+        str(inside): "is absolute",
+        "C:\\pictures\\a.png": "is absolute",
+        "\\\\server\\a.png": "is absolute",
+        "missing.png": "is not there",
+        "sub": "is not there",
+        "": "is not there",
+        "https://example.org/a.png": "is an address",
+        "data:image/png;base64,AAAA": "is an address",
+        "a\0b.png": "is no path",
+        "a" * 5_000: "is no path|is not there",
+    }
+    for given, reason in refused.items():
+        with pytest.raises(BadInput, match=reason):
+            locate_picture(folder, given)

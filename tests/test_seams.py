@@ -1,0 +1,106 @@
+"""What every implementation of a seam must do, run over all that the project brings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import ku_rag
+from ku_rag import NotFound
+from ku_rag.encoders.base import Encoder
+from ku_rag.regions.base import Segmenter
+from tests.conftest import picture
+
+ENCODERS = ["embedded"]
+SEGMENTERS = ["windows"]
+
+
+@pytest.fixture(params=ENCODERS)
+def encoder(request):
+    return ku_rag.load_encoder(request.param)
+
+
+@pytest.fixture(params=SEGMENTERS)
+def segmenter(request):
+    return ku_rag.load_segmenter(request.param)
+
+
+@pytest.fixture
+def images(tmp_path):
+    sizes = [(320, 200), (64, 64), (7, 400), (1, 1)]
+    return [
+        Image.open(picture(tmp_path / f"{n}.png", n, size)).convert("RGB")
+        for n, size in enumerate(sizes)
+    ]
+
+
+def check_vectors(vectors, count, encoder):
+    assert vectors.shape == (count, encoder.dim)
+    assert vectors.dtype == np.float32
+    lengths = np.linalg.norm(vectors, axis=1)
+    assert np.all((np.abs(lengths - 1) < 1e-4) | (lengths == 0))
+
+
+def test_an_encoder_keeps_its_promises(encoder, images):
+    assert isinstance(encoder, Encoder)
+    texts = ["A lamp gives light.", "北京", "", "A lamp gives light."]
+    found = encoder.encode_texts(texts)
+    check_vectors(found, 4, encoder)
+    np.testing.assert_array_equal(found[0], found[3])
+    check_vectors(encoder.encode_texts([]), 0, encoder)
+    check_vectors(encoder.encode_images(images), len(images), encoder)
+    check_vectors(encoder.encode_images([]), 0, encoder)
+    boxes = [(0, 0, 320, 200), (10, 10, 90, 60)]
+    check_vectors(encoder.encode_regions(images[0], boxes), 2, encoder)
+    again = type(encoder)()
+    assert encoder.fingerprint == again.fingerprint
+    np.testing.assert_array_equal(found, again.encode_texts(texts))
+    assert encoder.count_tokens("") == 0
+    assert 0 < encoder.count_tokens("A lamp gives light.") <= encoder.max_tokens
+    assert encoder.count_tokens("word " * 10_000) > encoder.max_tokens
+    assert encoder.count_tokens("x" * 100_000) > encoder.max_tokens
+
+
+def test_a_segmenter_keeps_its_promises(segmenter, images):
+    assert isinstance(segmenter, Segmenter)
+    for image in images:
+        regions = segmenter.propose(image)
+        whole = (0, 0, *image.size)
+        for region in regions:
+            x0, y0, x1, y1 = region.box
+            assert 0 <= x0 < x1 <= image.width
+            assert 0 <= y0 < y1 <= image.height
+            assert region.box != whole
+            assert (region.source, region.score) == (segmenter.name, None)
+    assert segmenter.propose(images[0]) == segmenter.propose(images[0])
+
+
+def test_an_unknown_name_says_which_there_are():
+    with pytest.raises(NotFound, match="no encoder 'magic'; there are: embedded"):
+        ku_rag.load_encoder("magic")
+    with pytest.raises(NotFound, match="no segmenter 'magic'; there are: windows"):
+        ku_rag.load_segmenter("magic:x")
+
+
+def test_an_encoder_of_ones_own_can_be_handed_in_and_is_kept_to(tmp_path):
+    class Flat:
+        dim, max_tokens, cross_modal, fingerprint = 4, 50, False, "flat:4"
+
+        def count_tokens(self, text):
+            return len(text.split())
+
+        def encode_texts(self, texts):
+            return np.tile(np.float32([1, 0, 0, 0]), (len(texts), 1))
+
+        def encode_images(self, images):
+            return np.tile(np.float32([0, 1, 0, 0]), (len(images), 1))
+
+        def encode_regions(self, image, boxes):
+            return np.tile(np.float32([0, 1, 0, 0]), (len(boxes), 1))
+
+    with ku_rag.KnowledgeBase.open(tmp_path / "kb", create=True, encoder=Flat()) as kb:
+        kb.add(ku_rag.Unit("Lamp", id="lamp", texts=("It shines.",)))
+        assert kb.stats()["encoder"] == "flat:4"
+    with pytest.raises(ku_rag.Mismatch, match="was made with encoder flat:4"):
+        ku_rag.KnowledgeBase.open(tmp_path / "kb")

@@ -1,0 +1,101 @@
+"""Settings: where they come from, and what they may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from ku_rag.errors import BadInput
+from ku_rag.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch):
+    import os
+
+    for name in [name for name in os.environ if name.startswith("KU_")]:
+        monkeypatch.delenv(name)
+
+
+def test_arguments_go_before_the_environment_and_that_before_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "ku.toml"
+    path.write_text("k_units = 4\nk_chunks = 4\nmax_tokens = 4\n", encoding="utf-8")
+    monkeypatch.setenv("KU_K_CHUNKS", "5")
+    monkeypatch.setenv("KU_MAX_TOKENS", "5")
+    settings = Settings.load(path, max_tokens=6, heading_level=None)
+    assert (settings.k_units, settings.k_chunks, settings.max_tokens) == (4, 5, 6)
+    assert settings.heading_level == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KU_JOIN_THRESHOLD", "nan"),
+        ("KU_JOIN_THRESHOLD", "1.5"),
+        ("KU_LOCK_WAIT_S", "inf"),
+        ("KU_LOCK_WAIT_S", "-1"),
+        ("KU_K_UNITS", "-1"),
+        ("KU_K_UNITS", "0"),
+        ("KU_K_UNITS", "true"),
+        ("KU_K_CHUNKS", "2.7"),
+        ("KU_MAX_TOKENS", "-5"),
+        ("KU_HEADING_LEVEL", "9"),
+        ("KU_HEADING_LEVEL", ""),
+        ("KU_IMAGES", "move"),
+        ("KU_ENCODER", " "),
+    ],
+)
+def test_a_variable_out_of_range_is_named(tmp_path, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(BadInput, match=f"^{name} is "):
+        Settings.load(tmp_path / "ku.toml")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "k_units = -1",
+        "k_units = true",
+        "k_units = 2.7",
+        'k_units = "3"',
+        "k_chunks = 1001",
+        "max_tokens = -5",
+        "heading_level = 9",
+        "lock_wait_s = inf",
+        "lock_wait_s = false",
+        "join_threshold = nan",
+        "encoder = 5",
+        "images = []",
+    ],
+)
+def test_a_line_out_of_range_is_named_with_its_file(tmp_path, line):
+    path = tmp_path / "ku.toml"
+    path.write_text(line, encoding="utf-8")
+    with pytest.raises(BadInput, match=rf"ku\.toml: {line.split()[0]} is "):
+        Settings.load(path)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"k_units": True},
+        {"k_units": 2.7},
+        {"k_chunks": "3"},
+        {"join_threshold": float("nan")},
+        {"images": 5},
+    ],
+)
+def test_an_argument_out_of_range_is_named(tmp_path, given):
+    with pytest.raises(BadInput, match=f"^argument {next(iter(given))} is "):
+        Settings.load(tmp_path / "ku.toml", **given)
+
+
+def test_an_unknown_setting_is_named_with_its_place(tmp_path):
+    with pytest.raises(BadInput, match="argument k_chunk: there is no setting"):
+        Settings.load(tmp_path / "ku.toml", k_chunk=4)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    path = tmp_path / "ku.toml"
+    made = Settings(encoder='longclip:C:\\new\\"weights".pt')
+    path.write_text(made.to_toml(), encoding="utf-8")
+    assert Settings.load(path) == made
