@@ -177,14 +177,13 @@ def _check_scalar(value: object, where: str) -> None:
 
 
 def ready_vectors(
-    given: object, *, expected: Mapping[str, int], dim: int
+    given: object, *, expected: Mapping[str, tuple[int, int]]
 ) -> dict[str, Vectors | None]:
     """Ready-made vectors as float32 arrays; None where there are none.
 
     Args:
         given: mapping of a part to an array or nested lists [number of items, dim], or to None.
-        expected: the parts that there are, with their number of items.
-        dim: length of a vector.
+        expected: the parts that there are, with the shape of each: items, length of a vector.
 
     Raises:
         BadInput: a part is unknown, or its vectors are no numbers, of a wrong shape, not finite, or
@@ -195,8 +194,8 @@ def ready_vectors(
     if unknown := [part for part in given if part not in expected]:
         raise BadInput(f"vectors has {unknown[0]!r}: expected {' or '.join(map(repr, expected))}")
     return {
-        part: _rows(given.get(part), f"vectors[{part!r}]", (number, dim))
-        for part, number in expected.items()
+        part: _rows(given.get(part), f"vectors[{part!r}]", shape)
+        for part, shape in expected.items()
     }
 
 

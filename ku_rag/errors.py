@@ -6,6 +6,7 @@
     ├── Refused               the safe answer is no, until told otherwise       (exit 1)
     ├── ReadOnly              a change was asked of a base opened for reading   (exit 1)
     ├── Closed                a base is used after it was closed                (exit 1)
+    ├── MissingExtra          an optional dependency is not installed           (exit 1)
     ├── Corrupt               stored data fails its checksum                    (exit 1)
     ├── Mismatch              base and encoder or schema do not fit             (exit 4)
     └── Locked                another process holds the writer lock             (exit 5)
@@ -38,6 +39,10 @@ class ReadOnly(KuError):
 
 class Closed(KuError):
     """A knowledge base was used after it was closed."""
+
+
+class MissingExtra(KuError):
+    """An optional dependency that a chosen model needs is not installed."""
 
 
 class Corrupt(KuError):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import builtins
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,13 +16,13 @@ from PIL.Image import Image
 
 from ku_rag import arguments, manifest, pictures
 from ku_rag.answering import asking
-from ku_rag.encoders import load_encoder
 from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, Closed
 from ku_rag.indexes.vectors import VectorIndex
 from ku_rag.ingest import changes, sources, verification
 from ku_rag.ingest.pipeline import Given, Pipeline, Progress
-from ku_rag.regions import load_segmenter
+from ku_rag.regions import default_segmenter, load_segmenter
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
 from ku_rag.store import compaction, inspection
@@ -48,15 +50,15 @@ class KnowledgeBase:
         database: Database,
         settings: Settings,
         encoder: Encoder,
-        segmenter: Segmenter,
+        segmenter: Callable[[], Segmenter],
     ) -> None:
         self.settings = settings
         self.encoder = encoder
-        self.segmenter = segmenter
         self._layout = layout
         self._store: Database | None = database
         self._lock = WriterLock(layout.lock, wait_s=settings.lock_wait_s)
-        self._encoder_row = manifest.encoder_row(database, encoder)
+        self._segmenter = segmenter
+        self._encoder_rows = manifest.encoder_rows(database, encoder)
         self._images = self._index("image")
         self._chunks = self._index("chunk")
         self._writing: Pipeline | None = None
@@ -78,9 +80,9 @@ class KnowledgeBase:
             path: its folder.
             create: make it if it is not there.
             read_only: never write, not even to bring an older schema up to date.
-            encoder: a name such as "embedded", or an object with the `Encoder` protocol; by
+            encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol; by
                 default what the base was made with.
-            segmenter: likewise, with the `Segmenter` protocol.
+            segmenter: see `ku_rag.load_segmenter`, or an object with the `Segmenter` protocol.
             **options: further settings, see `ku_rag.settings.Settings`.
 
         Raises:
@@ -96,27 +98,26 @@ class KnowledgeBase:
             segmenter=segmenter if isinstance(segmenter, str) else None,
             **options,
         )
-        used = (
-            load_encoder(settings.encoder)
-            if encoder is None or isinstance(encoder, str)
-            else encoder
-        )
+        spec = None
+        if encoder is None or isinstance(encoder, str):
+            encoder, spec = manifest.encoder_of(layout, settings)
+            settings = replace(settings, encoder=spec)
         proposing = (
-            load_segmenter(settings.segmenter)
+            cache(partial(_segmenter_of, settings, encoder))
             if segmenter is None or isinstance(segmenter, str)
-            else segmenter
+            else partial(_same, segmenter)
         )
         database = manifest.open_database(
             layout,
             settings,
             create=create,
             read_only=read_only,
-            spec=settings.encoder if used is not encoder else None,
-            encoder=used,
+            spec=spec,
+            encoder=encoder,
             segmenter=proposing,
         )
         try:
-            return cls(layout, database, settings, used, proposing)
+            return cls(layout, database, settings, encoder, proposing)
         except BaseException:
             database.close()
             raise
@@ -142,6 +143,11 @@ class KnowledgeBase:
     def path(self) -> Path:
         """The folder."""
         return self._layout.root
+
+    @property
+    def segmenter(self) -> Segmenter:
+        """What proposes regions of a picture; made at its first use."""
+        return self._segmenter()
 
     # ---- putting knowledge in, and taking it out -----------------------------------------------
 
@@ -396,7 +402,7 @@ class KnowledgeBase:
     def verify(self) -> dict[str, Any]:
         """Check every row, picture, list and cache: "ok", "problems" and "counts"."""
         return verification.verify(
-            self._database, self._layout, self._encoder_row, (self._images, self._chunks)
+            self._database, self._layout, self._encoder_rows, (self._images, self._chunks)
         )
 
     def compact(self) -> dict[str, int]:
@@ -429,15 +435,15 @@ class KnowledgeBase:
         return self.settings.heading_level or None
 
     def _index(self, kind: Kind) -> VectorIndex:
-        return VectorIndex(
-            self._database, self._layout.indexes, kind, self._encoder_row, self.encoder.dim
-        )
+        dim = side(self.encoder, kind).dim
+        row = self._encoder_rows[kind]
+        return VectorIndex(self._database, self._layout.indexes, kind, row, dim)
 
     @contextmanager
     def _write(self) -> Iterator[Pipeline]:
         if self._writing is None:
             self._writing = Pipeline(
-                self._database, self._layout, self.encoder, self._encoder_row, self.settings
+                self._database, self._layout, self.encoder, self._encoder_rows, self.settings
             )
         if self._database.read_only:
             with self._database.change():  # says why not
@@ -451,8 +457,11 @@ class KnowledgeBase:
                 index.write_base()
 
     def _given(self, unit: Unit, vectors: Mapping[str, Vectors]) -> Given:
-        wanted = {"texts": len(unit.texts), "images": len(unit.images)}
-        found = arguments.ready_vectors(vectors, expected=wanted, dim=self.encoder.dim)
+        wanted = {
+            "texts": (len(unit.texts), side(self.encoder, "chunk").dim),
+            "images": (len(unit.images), side(self.encoder, "image").dim),
+        }
+        found = arguments.ready_vectors(vectors, expected=wanted)
         if found["images"] is not None:
             pictures.check_all_differ(unit.images)
         return Given(found["texts"], found["images"])
@@ -470,3 +479,12 @@ class KnowledgeBase:
 
 def _most(k: object) -> int:
     return arguments.count(k, "k", least=1, most=_MOST_FOUND)
+
+
+def _segmenter_of(settings: Settings, encoder: Encoder) -> Segmenter:
+    spec = settings.segmenter or default_segmenter(side(encoder, "image"))
+    return load_segmenter(spec, device=settings.device, min_side=settings.region_min_side)
+
+
+def _same(segmenter: Segmenter) -> Segmenter:
+    return segmenter

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.deferred import Deferred
+from ku_rag.encoders.pair import Paired, side
 from ku_rag.errors import Mismatch, NotFound, ReadOnly
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
@@ -16,6 +22,7 @@ from ku_rag.store import vectors
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, write_durably
 from ku_rag.store.lock import WriterLock
+from ku_rag.store.vectors import KINDS, Kind
 
 _OURS = {
     "ku.sqlite",
@@ -38,7 +45,7 @@ def open_database(
     read_only: bool,
     spec: str | None,
     encoder: Encoder,
-    segmenter: Segmenter,
+    segmenter: Callable[[], Segmenter],
 ) -> Database:
     """Open the store of a knowledge base, made before if need be, and see that the encoder fits.
 
@@ -52,7 +59,7 @@ def open_database(
         read_only: never write.
         spec: the encoder's name; None for an object.
         encoder: the encoder.
-        segmenter: the segmenter.
+        segmenter: makes the segmenter; only a new base asks.
 
     Raises:
         NotFound: there is none, or its folder cannot be made.
@@ -62,7 +69,7 @@ def open_database(
     """
     if read_only:
         database = Database(layout.database, read_only=True)
-    elif create and not _is_finished(layout.database):
+    elif create and _made_with(layout.database) is None:
         _make_folder(layout)
         with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
             _check_nothing_is_lost(layout)
@@ -112,12 +119,42 @@ def lost(layout: Layout) -> list[str]:
     ]
 
 
-def encoder_row(database: Database, encoder: Encoder) -> int:
-    """The row under which the encoder's vectors are stored.
+def encoder_of(layout: Layout, settings: Settings) -> tuple[Encoder, str]:
+    """The encoder that the settings name, and its spec with absolute paths.
+
+    The one that a base was made with is only loaded when something is encoded.
+
+    Raises:
+        NotFound: there is no such encoder, or its weights are not here.
+        BadInput: its weights are not what they should be.
+        MissingExtra: what it needs is not installed.
+    """
+    parts = sides(settings.encoder)
+    spec = "+".join(parts)
+    load = partial(load_encoder, device=settings.device, batch_size=settings.batch_size)
+    made_with = _made_with(layout.database)
+    if made_with is None or made_with["spec"] != spec or spec == "embedded":
+        return load(spec), spec
+    known = [made_with["sides"][kind] for kind in KINDS][: len(parts)]
+    deferred = [
+        load(part)
+        if part == "embedded"
+        else Deferred(part, fingerprint=fingerprint, dim=dim, load=partial(load, part))
+        for part, (fingerprint, dim) in zip(parts, known, strict=True)
+    ]
+    return (deferred[0] if len(deferred) == 1 else Paired(*deferred)), spec
+
+
+def encoder_rows(database: Database, encoder: Encoder) -> dict[Kind, int]:
+    """The rows under which vectors of chunks and of images are stored.
 
     Raises:
         Mismatch: there is none.
     """
+    return {kind: _encoder_row(database, side(encoder, kind)) for kind in KINDS}
+
+
+def _encoder_row(database: Database, encoder: Encoder) -> int:
     row = database.connection.execute(
         "SELECT row FROM encoders WHERE fingerprint = ?", (encoder.fingerprint,)
     ).fetchone()
@@ -126,18 +163,19 @@ def encoder_row(database: Database, encoder: Encoder) -> int:
     return int(row[0])
 
 
-def _is_finished(path: Path) -> bool:
-    """Whether the file is a store with its manifest; one that cannot be told is not."""
+def _made_with(path: Path) -> Mapping[str, Any] | None:
+    """What the manifest says of the encoder; None where no finished store can be read."""
     if not path.is_file() or not path.stat().st_size:
-        return False
+        return None
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
     try:
-        row = connection.execute("SELECT 1 FROM meta WHERE key = 'encoder'").fetchone()
+        row = connection.execute("SELECT value FROM meta WHERE key = 'encoder'").fetchone()
     except sqlite3.Error:
-        return False
+        return None
     finally:
         connection.close()
-    return row is not None
+    made_with: dict[str, Any] | None = row and json.loads(row[0])
+    return made_with
 
 
 def _make_folder(layout: Layout) -> None:
@@ -181,17 +219,38 @@ def _write_manifest(
     settings: Settings,
     spec: str | None,
     encoder: Encoder,
-    segmenter: Segmenter,
+    segmenter: Callable[[], Segmenter],
 ) -> None:
     """Keep what a new base is made with; what an older one was made with stays."""
     if database.meta("encoder") is not None:
         return
     with database.change() as connection:
         database.set_meta("id", uuid.uuid4().hex)
-        database.set_meta("encoder", {"spec": spec, "fingerprint": encoder.fingerprint})
-        database.set_meta("segmenter", segmenter.fingerprint)
+        set_encoder(database, spec, encoder)
+        database.set_meta("segmenter", segmenter().fingerprint)
         database.set_meta("max_tokens", settings.max_tokens or encoder.max_tokens)
-        vectors.encoder_row(connection, encoder.fingerprint, encoder.dim)
+        for kind in KINDS:
+            made = side(encoder, kind)
+            vectors.encoder_row(connection, made.fingerprint, made.dim)
+
+
+def set_encoder(database: Database, spec: str | None, encoder: Encoder) -> None:
+    """Write down what vectors are made with from now on. Called inside a change.
+
+    Args:
+        database: the store.
+        spec: what the encoder is made from; None for an object.
+        encoder: the encoder.
+    """
+    made = {kind: side(encoder, kind) for kind in KINDS}
+    database.set_meta(
+        "encoder",
+        {
+            "spec": spec,
+            "fingerprint": encoder.fingerprint,
+            "sides": {kind: [one.fingerprint, one.dim] for kind, one in made.items()},
+        },
+    )
 
 
 def _check_manifest(database: Database, encoder: Encoder) -> None:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from ku_rag.errors import BadInput, NotFound
+from ku_rag.errors import BadInput, MissingExtra, NotFound
 
 
-def load(seam: str, own: Mapping[str, str], spec: str) -> Any:  # noqa: ANN401 - the caller knows
+def extra(name: str, module: str) -> Any:  # noqa: ANN401 - a module, of any content
+    """Import a module of an optional dependency.
+
+    Args:
+        name: the extra of ku-rag that brings it.
+        module: what to import.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and not module.startswith(error.name):
+            raise
+        raise MissingExtra(
+            f'{module} is not installed, and this needs it: pip install "ku-rag[{name}]"'
+        ) from error
+
+
+def load(seam: str, own: Mapping[str, str], spec: str, **options: object) -> Any:  # noqa: ANN401 - the caller knows what it asked for
     """Make the implementation that `spec` names: "name", or "name:argument".
 
     Args:
@@ -17,30 +38,35 @@ def load(seam: str, own: Mapping[str, str], spec: str) -> Any:  # noqa: ANN401 -
             `ku_rag.<seam>s`.
         own: the project's own, name → "module:class".
         spec: the name, with what the class is called with after a colon.
+        **options: given to those that take an argument of that name, such as `device`.
 
     Raises:
         NotFound: nobody offers that name.
         BadInput: it cannot be called so.
     """
     name, _, argument = spec.partition(":")
-    if name in own:
-        module, _, attribute = own[name].partition(":")
-        made = getattr(import_module(module), attribute)
-    else:
-        from importlib.metadata import entry_points
-
-        offered = {point.name: point for point in entry_points(group=f"ku_rag.{seam}s")}
-        if name not in offered:
-            known = ", ".join(sorted({*own, *offered}))
-            raise NotFound(
-                f"there is no {seam} {name!r}; there are: {known}. "
-                "Install the package that brings it, or choose one of these"
-            )
-        made = offered[name].load()
+    known = offered(seam, own)
+    if name not in known:
+        raise NotFound(
+            f"there is no {seam} {name!r}; there are: {', '.join(sorted(known))}. "
+            "Install the package that brings it, or choose one of these"
+        )
+    module, _, attribute = known[name].partition(":")
+    made = getattr(import_module(module), attribute)
+    takes = inspect.signature(made).parameters
+    used = {key: value for key, value in options.items() if key in takes}
     try:
-        return made(argument) if argument else made()
+        return made(argument, **used) if argument else made(**used)
     except TypeError as error:
         raise BadInput(
             f'{seam} {spec!r} cannot be made ({error}): write "{name}:argument" where it takes an '
             f'argument, "{name}" where it takes none'
         ) from error
+
+
+def offered(seam: str, own: Mapping[str, str]) -> dict[str, str]:
+    """What can be loaded: name → "module:class"; the project's own come first."""
+    from importlib.metadata import entry_points
+
+    installed = {point.name: point.value for point in entry_points(group=f"ku_rag.{seam}s")}
+    return {**installed, **own}

@@ -29,7 +29,22 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "heading_level": (0, 6),
     "lock_wait_s": (0, 86_400),
     "join_threshold": (0, 1),
+    "batch_size": (0, 65_536),
+    "region_threshold": (-1, 1),
+    "region_min_side": (1, 100_000),
+    "mllm_image_side": (64, 8_192),
+    "mllm_timeout_s": (0.1, 86_400),
+    "mllm_retries": (0, 20),
+    "mllm_concurrency": (1, 1_000),
+    "mllm_max_calls": (0, 1_000_000_000),
+    "mllm_max_tokens": (0, 1_000_000_000_000),
 }
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "images": ("copy", "link"),
+    "device": ("auto", "cpu", "cuda", "mps"),
+    "region_background": ("keep", "mask"),
+}
+_MAY_BE_BLANK = ("segmenter", "mllm", "mllm_url", "prompts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +52,11 @@ class Settings:
     """How a knowledge base works.
 
     Args:
-        encoder: what makes vectors: "embedded" or "name:argument" of an installed encoder.
-        segmenter: what proposes regions: "windows" or "name:argument".
+        encoder: what makes vectors: "embedded", "longclip:…", "open_clip:…", "sentence:…", an
+            installed one, or two of them, "TEXT+IMAGE".
+        segmenter: what proposes regions: "windows", "whole", "yolo:…", "maskrcnn:…", or an
+            installed one; "" takes windows with the embedded encoder, and the whole picture with a
+            model, for which 1,600 windows would be too many.
         k_units: most units that a picture and a question may match, 1 to 1,000.
         k_chunks: most chunks that become evidence, 1 to 1,000.
         max_tokens: longest chunk in the encoder's tokens, 0 to 1,000,000; 0 takes the encoder's
@@ -48,10 +66,27 @@ class Settings:
         lock_wait_s: seconds to wait for another writer, 0 to 86,400.
         join_threshold: similarity, 0 to 1, above which a record without an id joins a unit; 0
             measures it.
+        device: what models run on, "auto", "cpu", "cuda" or "mps".
+        batch_size: items that a model encodes at once, 0 to 65,536; 0 finds out.
+        region_threshold: cosine to the question, -1 to 1, from which on a region counts as meant,
+            where texts and pictures are comparable (KU-RAG, eq. 6).
+        region_min_side: least width and height of a region in pixels, 1 to 100,000.
+        region_background: "keep" or "mask" what lies in a region's box and not in its mask.
+        mllm: the multimodal model that answers and is corrected, as its endpoint calls it; "" has
+            the extractive reader answer.
+        mllm_url: its endpoint; "" takes OPENAI_BASE_URL, or OpenAI's own.
+        mllm_image_side: longest side in pixels of pictures that are sent, 64 to 8,192.
+        mllm_timeout_s: seconds to wait for a reply, 0.1 to 86,400.
+        mllm_retries: how often a failed call is tried again, 0 to 20.
+        mllm_concurrency: most calls at once, 1 to 1,000.
+        mllm_max_calls: most calls of one process, 0 for any number.
+        mllm_max_tokens: most tokens of one process, both ways, 0 for any number.
+        mllm_cache: keep replies, and take them again for the same request.
+        prompts: a folder whose Markdown files go before the prompts of the project; "" for none.
     """
 
     encoder: str = "embedded"
-    segmenter: str = "windows"
+    segmenter: str = ""
     k_units: int = 3
     k_chunks: int = 3
     max_tokens: int = 0
@@ -59,6 +94,21 @@ class Settings:
     images: str = "copy"
     lock_wait_s: float = 10.0
     join_threshold: float = 0.0
+    device: str = "auto"
+    batch_size: int = 0
+    region_threshold: float = 0.19
+    region_min_side: int = 50
+    region_background: str = "keep"
+    mllm: str = ""
+    mllm_url: str = ""
+    mllm_image_side: int = 1024
+    mllm_timeout_s: float = 60.0
+    mllm_retries: int = 3
+    mllm_concurrency: int = 4
+    mllm_max_calls: int = 0
+    mllm_max_tokens: int = 0
+    mllm_cache: bool = True
+    prompts: str = ""
 
     @classmethod
     def load(cls, path: Path, **arguments: object) -> Settings:
@@ -112,7 +162,8 @@ class Settings:
 
 
 def _toml(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
+    text = isinstance(value, str | bool)
+    return json.dumps(value, ensure_ascii=False) if text else str(value)
 
 
 def _variable(name: str) -> str:
@@ -121,17 +172,28 @@ def _variable(name: str) -> str:
 
 def _parsed(name: str, value: str) -> object:
     """The value of an environment variable; one that is no number stays a text."""
+    kind = type(getattr(Settings(), name))
+    if kind is bool:
+        return {"1": True, "true": True, "0": False, "false": False}.get(value.lower(), value)
     try:
-        return type(getattr(Settings(), name))(value)
+        return kind(value)
     except ValueError:
         return value
 
 
 def _checked(name: str, value: object, called: str) -> Any:  # noqa: ANN401 - of the field's type
+    if name == "mllm_cache":
+        if not isinstance(value, bool):
+            raise BadInput(f"{called} is {value!r}: expected true or false")
+        return value
     if name not in _RANGES:
+        if name in _MAY_BE_BLANK and value == "":
+            return value
         given = identity(value, called)
-        if name == "images" and given not in ("copy", "link"):
-            raise BadInput(f'{called} is {given!r}: expected "copy" or "link"')
+        choices = _CHOICES.get(name)
+        if choices and given not in choices:
+            expected = " or ".join(json.dumps(one) for one in choices)
+            raise BadInput(f"{called} is {given!r}: expected {expected}")
         return given
     least, most = _RANGES[name]
     if isinstance(getattr(Settings(), name), int):

@@ -13,12 +13,12 @@ ROOT = Path(ku_rag.__file__).parent
 LAYERS = [
     {"arguments", "errors", "types", "language", "pictures", "plugins", "settings"},
     {"store"},
-    {"encoders", "regions"},
+    {"encoders", "mllm", "regions", "weights"},
     {"indexes", "manifest"},
     {"retrieval"},
     {"ingest", "answering"},
     {"knowledge_base"},
-    {"demo", "doctor", "printing"},
+    {"demo", "doctor"},
     {"cli"},
     {"__main__"},
 ]

@@ -13,7 +13,7 @@ from ku_rag.regions.base import Segmenter
 from tests.conftest import picture
 
 ENCODERS = ["embedded"]
-SEGMENTERS = ["windows"]
+SEGMENTERS = ["windows", "whole"]
 
 
 @pytest.fixture(params=ENCODERS)
@@ -77,9 +77,13 @@ def test_a_segmenter_keeps_its_promises(segmenter, images):
 
 
 def test_an_unknown_name_says_which_there_are():
-    with pytest.raises(NotFound, match="no encoder 'magic'; there are: embedded"):
+    with pytest.raises(
+        NotFound, match="no encoder 'magic'; there are: embedded, longclip, open_clip, sentence"
+    ):
         ku_rag.load_encoder("magic")
-    with pytest.raises(NotFound, match="no segmenter 'magic'; there are: windows"):
+    with pytest.raises(
+        NotFound, match="no segmenter 'magic'; there are: maskrcnn, whole, windows, yolo"
+    ):
         ku_rag.load_segmenter("magic:x")
 
 

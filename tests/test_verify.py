@@ -42,7 +42,7 @@ def filled(kb, tmp_path):
 
 
 def found(kb):
-    report = verification.verify(kb._database, kb._layout, kb._encoder_row, (kb._images,))
+    report = verification.verify(kb._database, kb._layout, kb._encoder_rows, (kb._images,))
     assert report["ok"] == (not report["problems"])
     return report["problems"]
 

@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ku_rag.plugins import load
+from ku_rag.plugins import load, offered
 
 if TYPE_CHECKING:
     from ku_rag.encoders.base import Encoder
 
-_OWN = {"embedded": "ku_rag.encoders.embedded:EmbeddedEncoder"}
+_OWN = {
+    "embedded": "ku_rag.encoders.embedded:EmbeddedEncoder",
+    "longclip": "ku_rag.encoders.longclip:LongClipEncoder",
+    "open_clip": "ku_rag.encoders.openclip:OpenClipEncoder",
+    "sentence": "ku_rag.encoders.sentence:SentenceEncoder",
+}
+_TEXT_ONLY = {"sentence"}
 
 
-def load_encoder(spec: str) -> Encoder:
-    """Make an encoder from "name" or "name:argument"; "embedded" needs nothing.
+def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encoder:
+    """Make an encoder.
+
+    Args:
+        spec: "name" or "name:argument", such as "embedded" or "longclip:PATH"; or two of them for
+            texts and pictures, "sentence:PATH+longclip:PATH". A sentence encoder alone leaves the
+            pictures to "embedded".
+        device: "auto", "cpu", "cuda" or "mps", for those that run a model.
+        batch_size: items encoded at once; 0 finds out.
 
     Raises:
-        NotFound: there is no encoder of that name.
+        NotFound: there is no encoder of that name, or its weights are not here.
+        BadInput: its weights are not what they should be.
+        MissingExtra: what it needs is not installed.
     """
-    encoder: Encoder = load("encoder", _OWN, spec)
-    return encoder
+    made: list[Encoder] = [
+        load("encoder", _OWN, one, device=device, batch_size=batch_size) for one in sides(spec)
+    ]
+    if len(made) == 1:
+        return made[0]
+    from ku_rag.encoders.pair import Paired
+
+    return Paired(*made)
+
+
+def sides(spec: str) -> list[str]:
+    """The specs of the one encoder, or of the two for texts and pictures; paths made absolute."""
+    known = "|".join(map(re.escape, sorted(offered("encoder", _OWN))))
+    parts = re.split(rf"\+(?=(?:{known})(?::|$))", spec, maxsplit=1)
+    if len(parts) == 1 and parts[0].partition(":")[0] in _TEXT_ONLY:
+        parts.append("embedded")
+    return [_absolute(part) for part in parts]
+
+
+def _absolute(spec: str) -> str:
+    name, colon, argument = spec.partition(":")
+    if argument and Path(argument).exists():
+        return f"{name}:{Path(argument).resolve()}"
+    return f"{name}{colon}{argument}"

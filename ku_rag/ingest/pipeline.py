@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest import assembly
@@ -31,6 +32,7 @@ from ku_rag.store import contents, relations, vectors
 from ku_rag.store.contents import Dropped, content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, write_durably
+from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport, Quarantined, Record
 
 _BATCH_BYTES = 32 << 20
@@ -64,7 +66,7 @@ class Pipeline:
         database: where rows go.
         layout: where pictures go.
         encoder: makes the vectors.
-        encoder_row: its row in the store.
+        encoder_rows: its rows in the store, for chunks and for images.
         settings: chunk length, copying or linking of pictures.
     """
 
@@ -73,16 +75,15 @@ class Pipeline:
         database: Database,
         layout: Layout,
         encoder: Encoder,
-        encoder_row: int,
+        encoder_rows: Mapping[Kind, int],
         settings: Settings,
     ) -> None:
         self.inverted = InvertedIndex(database)
         self._database = database
         self._layout = layout
         self._encoder = encoder
-        self._encoder_row = encoder_row
+        self._encoder_rows = encoder_rows
         self._settings = settings
-        self._max_tokens = min(settings.max_tokens or encoder.max_tokens, encoder.max_tokens)
 
     def run(
         self,
@@ -278,13 +279,18 @@ class Pipeline:
         for source in (s for prepared in batch for s in prepared.sources):
             if source.chunk_vectors is None:
                 rows = [made[content_hash(c)] for _, c in source.chunks]
-                source.chunk_vectors = _stack(rows, self._encoder.dim)
+                source.chunk_vectors = _stack(rows, side(self._encoder, "chunk").dim)
         return self._encode_pictures(batch, given)
 
     def _cut(self, text: str) -> list[str]:
         if not text.strip():
             return []
-        return chunk(text, count_tokens=self._encoder.count_tokens, max_tokens=self._max_tokens)
+        limit = self._encoder.max_tokens
+        return chunk(
+            text,
+            count_tokens=self._encoder.count_tokens,
+            max_tokens=min(self._settings.max_tokens or limit, limit),
+        )
 
     def _encode_pictures(self, batch: Sequence[Prepared], given: Given | None) -> dict[str, str]:
         pictures = {p.digest: p for prepared in batch for p in prepared.pictures()}
@@ -309,7 +315,7 @@ class Pipeline:
             picture.vector = made.get(picture.digest)
         return broken
 
-    def _reuse(self, kind: vectors.Kind, digest: str, made: dict[str, Vector]) -> bool:
+    def _reuse(self, kind: Kind, digest: str, made: dict[str, Vector]) -> bool:
         """Take the vector of the same content by the same encoder, if there is one."""
         table = {"chunk": "chunks", "image": "images"}[kind]
         connection = self._database.connection
@@ -318,7 +324,8 @@ class Pipeline:
         ).fetchone()
         if row is None:
             return False
-        _, found = vectors.gather(connection, kind, self._encoder_row, [row[0]], self._encoder.dim)
+        dim = side(self._encoder, kind).dim
+        _, found = vectors.gather(connection, kind, self._encoder_rows[kind], [row[0]], dim)
         if not len(found):
             return False
         made[digest] = found[0]
@@ -429,7 +436,9 @@ class Pipeline:
     ) -> dict[int, str]:
         rows = contents.add_chunks(connection, source=row, unit=unit, chunks=source.chunks)
         if source.chunk_vectors is not None:
-            vectors.put(connection, "chunk", self._encoder_row, rows, source.chunk_vectors)
+            vectors.put(
+                connection, "chunk", self._encoder_rows["chunk"], rows, source.chunk_vectors
+            )
         return {row: text for row, (_, text) in zip(rows, source.chunks, strict=True)}
 
     @staticmethod
@@ -460,7 +469,7 @@ class Pipeline:
             size=len(picture.data),
         )
         vector = np.asarray(picture.vector, np.float32)
-        vectors.put(connection, "image", self._encoder_row, [row], vector[None])
+        vectors.put(connection, "image", self._encoder_rows["image"], [row], vector[None])
         return row
 
     def _state(

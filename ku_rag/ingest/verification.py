@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ku_rag.indexes import inverted
@@ -12,24 +12,28 @@ from ku_rag.store import checks, inspection
 from ku_rag.store.checks import guarded
 from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import Layout
+from ku_rag.store.vectors import Kind
 
 
 def verify(
-    database: Database, layout: Layout, encoder: int, indexes: Sequence[VectorIndex]
+    database: Database,
+    layout: Layout,
+    encoders: Mapping[Kind, int],
+    indexes: Sequence[VectorIndex],
 ) -> dict[str, Any]:
     """Check every row, picture, list and cache; whatever is wrong, it ends with a report.
 
     Args:
         database: the store.
         layout: where the pictures are.
-        encoder: row of the encoder that every chunk and image needs a vector of.
+        encoders: rows of the encoders that every chunk and every image needs a vector of.
         indexes: the caches.
 
     Returns:
         "ok", "problems" (one sentence each) and "counts".
     """
     connection = database.connection
-    problems = list(checks.problems(database, layout, encoder))
+    problems = list(checks.problems(database, layout, encoders))
     with snapshot(connection):
         problems += guarded("units", assembly.differences(connection))
         problems += guarded("the lists of units", inverted.differences(database))

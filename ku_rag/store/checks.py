@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 
 from ku_rag.errors import Corrupt
@@ -12,6 +12,7 @@ from ku_rag.language.tokens import terms
 from ku_rag.store import migrations, relations
 from ku_rag.store.database import Database, checksum, snapshot
 from ku_rag.store.layout import Layout
+from ku_rag.store.vectors import Kind
 
 _ROWS = {
     "unit": ("units", "id, name, kind, aliases, metadata, match"),
@@ -25,13 +26,13 @@ _ROWS = {
 _MANIFEST = frozenset({"id", "encoder", "segmenter", "max_tokens"})
 
 
-def problems(database: Database, layout: Layout, encoder: int) -> Iterator[str]:
+def problems(database: Database, layout: Layout, encoders: Mapping[Kind, int]) -> Iterator[str]:
     """Everything that is wrong, one sentence each.
 
     Args:
         database: the store.
         layout: where the pictures are.
-        encoder: row of the encoder that every chunk and image needs a vector of.
+        encoders: rows of the encoders that every chunk and every image needs a vector of.
     """
     connection = database.connection
     # A command to the keyword index counts as a write, so it stands outside the one state read.
@@ -44,7 +45,7 @@ def problems(database: Database, layout: Layout, encoder: int) -> Iterator[str]:
             ("checksums", _checksums(connection)),
             ("the contents of sources", _sources(connection)),
             ("the keyword index", _keywords(connection)),
-            ("vectors", _vectors(connection, encoder)),
+            ("vectors", _vectors(connection, encoders)),
             ("relations", relations.differences(connection)),
             ("pictures", _pictures(connection, layout)),
         ):
@@ -160,8 +161,9 @@ def _keywords(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"the keyword index holds row {row}, which is no chunk"
 
 
-def _vectors(connection: sqlite3.Connection, encoder: int) -> Iterator[str]:
-    for kind, table in (("chunk", "chunks"), ("image", "images")):
+def _vectors(connection: sqlite3.Connection, encoders: Mapping[Kind, int]) -> Iterator[str]:
+    for kind, encoder in encoders.items():
+        table = {"chunk": "chunks", "image": "images"}[kind]
         for (row,) in connection.execute(
             f"SELECT row FROM {table} WHERE row NOT IN "
             "(SELECT item FROM vectors WHERE kind = ? AND encoder = ?)",

@@ -13,6 +13,7 @@ from ku_rag.store.database import check, checksum
 from ku_rag.store.rows import batched, marks
 
 Kind = Literal["chunk", "image"]
+KINDS: tuple[Kind, ...] = ("chunk", "image")
 Vectors = NDArray[np.float32]
 
 _HALF = np.dtype("<f2")

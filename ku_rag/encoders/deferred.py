@@ -1,0 +1,73 @@
+"""An encoder that is loaded at its first use: listing units needs no model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PIL.Image import Image
+
+from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.errors import Mismatch
+from ku_rag.types import Box
+
+
+class Deferred:
+    """Stands for the encoder that a base was made with, until it is needed.
+
+    Args:
+        spec: what it is made from.
+        fingerprint: the one that the base was made with.
+        dim: length of its vectors.
+        load: makes it.
+
+    Every method and property that needs the encoder raises what `load` raises, and Mismatch when
+    it turns out to be another one: other weights under the same name.
+    """
+
+    def __init__(
+        self, spec: str, *, fingerprint: str, dim: int, load: Callable[[], Encoder]
+    ) -> None:
+        self.fingerprint = fingerprint
+        self.dim = dim
+        self._spec = spec
+        self._load = load
+        self._loaded: Encoder | None = None
+
+    @property
+    def max_tokens(self) -> int:
+        """See `Encoder`."""
+        return self._encoder.max_tokens
+
+    @property
+    def cross_modal(self) -> bool:
+        """See `Encoder`."""
+        return self._encoder.cross_modal
+
+    def count_tokens(self, text: str) -> int:
+        """See `Encoder`."""
+        return self._encoder.count_tokens(text)
+
+    def encode_texts(self, texts: Sequence[str]) -> Vectors:
+        """See `Encoder`."""
+        return self._encoder.encode_texts(texts)
+
+    def encode_images(self, images: Sequence[Image]) -> Vectors:
+        """See `Encoder`."""
+        return self._encoder.encode_images(images)
+
+    def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
+        """See `Encoder`."""
+        return self._encoder.encode_regions(image, boxes)
+
+    @property
+    def _encoder(self) -> Encoder:
+        if self._loaded is None:
+            loaded = self._load()
+            if loaded.fingerprint != self.fingerprint:
+                raise Mismatch(
+                    f"{self._spec} is {loaded.fingerprint} now, the knowledge base was made with "
+                    f"{self.fingerprint}: put the old weights back, or bring the base over with "
+                    f"`ku reindex --encoder {self._spec}`"
+                )
+            self._loaded = loaded
+        return self._loaded
