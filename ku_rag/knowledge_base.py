@@ -22,6 +22,7 @@ from ku_rag.errors import BadInput, Closed
 from ku_rag.indexes.vectors import VectorIndex
 from ku_rag.ingest import changes, sources, verification
 from ku_rag.ingest.pipeline import Given, Pipeline, Progress
+from ku_rag.ingest.reindexing import Reindexing
 from ku_rag.regions import default_segmenter, load_segmenter
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
@@ -53,15 +54,11 @@ class KnowledgeBase:
         segmenter: Callable[[], Segmenter],
     ) -> None:
         self.settings = settings
-        self.encoder = encoder
         self._layout = layout
         self._store: Database | None = database
         self._lock = WriterLock(layout.lock, wait_s=settings.lock_wait_s)
         self._segmenter = segmenter
-        self._encoder_rows = manifest.encoder_rows(database, encoder)
-        self._images = self._index("image")
-        self._chunks = self._index("chunk")
-        self._writing: Pipeline | None = None
+        self._use(encoder)
 
     @classmethod
     def open(
@@ -70,6 +67,7 @@ class KnowledgeBase:
         *,
         create: bool = False,
         read_only: bool = False,
+        as_made: bool = False,
         encoder: str | Encoder | None = None,
         segmenter: str | Segmenter | None = None,
         **options: object,
@@ -80,6 +78,8 @@ class KnowledgeBase:
             path: its folder.
             create: make it if it is not there.
             read_only: never write, not even to bring an older schema up to date.
+            as_made: with the encoder that it was made with, whatever the settings name and whether
+                or not it is here; for `reindex`, which needs no more of it.
             encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol; by
                 default what the base was made with.
             segmenter: see `ku_rag.load_segmenter`, or an object with the `Segmenter` protocol.
@@ -100,7 +100,7 @@ class KnowledgeBase:
         )
         spec = None
         if encoder is None or isinstance(encoder, str):
-            encoder, spec = manifest.encoder_of(layout, settings)
+            encoder, spec = manifest.encoder_of(layout, settings, as_made=as_made)
             settings = replace(settings, encoder=spec)
         proposing = (
             cache(partial(_segmenter_of, settings, encoder))
@@ -297,6 +297,55 @@ class KnowledgeBase:
         with self._write() as pipeline:
             return changes.delete(pipeline, self._database, chosen).to_dict()
 
+    def reindex(
+        self, encoder: str | Encoder, *, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Bring the base over to another encoder: encode everything anew, then switch at once.
+
+        Until then the old encoder serves, and needs no weights for it. A call that was stopped goes
+        on where it was. Objects of this class that others hold open must be opened again.
+
+        Args:
+            encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol.
+            progress: called with the number of chunks and images encoded so far.
+
+        Returns:
+            "encoder", "chunks" and "images" encoded in this call, and "seconds".
+
+        Raises:
+            NotFound: there is no such encoder, or its weights are not here.
+            BadInput: pictures cannot be read any more.
+            Locked: another process is writing.
+        """
+        started = time.monotonic()
+        self._check_writable()
+        spec = None
+        if isinstance(encoder, str):
+            encoder, spec = manifest.load(encoder, self.settings)
+        limit = min(self.settings.max_tokens or encoder.max_tokens, encoder.max_tokens)
+        work = Reindexing(
+            self._database,
+            self._layout,
+            old=self.encoder,
+            new=encoder,
+            max_tokens=limit,
+            writing=partial(manifest.holding, self._lock, self._layout),
+        )
+        record = partial(manifest.set_encoder, self._database, spec, encoder, limit)
+        done = work.run(record, progress)
+        manifest.write_setting(self._layout, "encoder", spec)
+        self._images.remove_files()
+        self._chunks.remove_files()
+        self._use(encoder)
+        with self._write():
+            self._write_caches()
+        return {
+            "encoder": encoder.fingerprint,
+            "chunks": done.chunks,
+            "images": done.images,
+            "seconds": round(time.monotonic() - started, 3),
+        }
+
     # ---- asking --------------------------------------------------------------------------------
 
     def query(
@@ -430,6 +479,13 @@ class KnowledgeBase:
         while self._database and (unit := next(units, None)) is not None:
             yield unit
 
+    def _use(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self._encoder_rows = manifest.encoder_rows(self._database, encoder)
+        self._images = self._index("image")
+        self._chunks = self._index("chunk")
+        self._writing: Pipeline | None = None
+
     @property
     def _heading_level(self) -> int | None:
         return self.settings.heading_level or None
@@ -445,11 +501,15 @@ class KnowledgeBase:
             self._writing = Pipeline(
                 self._database, self._layout, self.encoder, self._encoder_rows, self.settings
             )
+        self._check_writable()
+        with manifest.holding(self._lock, self._layout):
+            manifest.check(self._database, self.encoder)
+            yield self._writing
+
+    def _check_writable(self) -> None:
         if self._database.read_only:
             with self._database.change():  # says why not
                 pass
-        with manifest.holding(self._lock, self._layout):
-            yield self._writing
 
     def _write_caches(self) -> None:
         for index in (self._images, self._chunks):
@@ -467,6 +527,7 @@ class KnowledgeBase:
         return Given(found["texts"], found["images"])
 
     def _retrieval(self) -> asking.Retrieval:
+        manifest.check(self._database, self.encoder)
         return asking.Retrieval(
             database=self._database,
             layout=self._layout,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
 from ku_rag.store import vectors
 from ku_rag.store.database import Database
-from ku_rag.store.layout import Layout, write_durably
+from ku_rag.store.layout import Layout, write_durably, write_over
 from ku_rag.store.lock import WriterLock
 from ku_rag.store.vectors import KINDS, Kind
 
@@ -82,7 +83,7 @@ def open_database(
             with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
                 _write_manifest(database, settings, spec, encoder, segmenter)
     try:
-        _check_manifest(database, encoder)
+        check(database, encoder)
     except BaseException:
         database.close()
         raise
@@ -119,30 +120,43 @@ def lost(layout: Layout) -> list[str]:
     ]
 
 
-def encoder_of(layout: Layout, settings: Settings) -> tuple[Encoder, str]:
+def encoder_of(layout: Layout, settings: Settings, *, as_made: bool) -> tuple[Encoder, str]:
     """The encoder that the settings name, and its spec with absolute paths.
 
     The one that a base was made with is only loaded when something is encoded.
+
+    Args:
+        layout: where the base is, or will be.
+        settings: name the encoder.
+        as_made: take the one that the base was made with, whatever they name.
 
     Raises:
         NotFound: there is no such encoder, or its weights are not here.
         BadInput: its weights are not what they should be.
         MissingExtra: what it needs is not installed.
     """
-    parts = sides(settings.encoder)
-    spec = "+".join(parts)
-    load = partial(load_encoder, device=settings.device, batch_size=settings.batch_size)
     made_with = _made_with(layout.database)
-    if made_with is None or made_with["spec"] != spec or spec == "embedded":
-        return load(spec), spec
-    known = [made_with["sides"][kind] for kind in KINDS][: len(parts)]
+    spec = "+".join(sides(settings.encoder))
+    if made_with is None or not (as_made or (made_with["spec"] == spec != "embedded")):
+        return load(spec, settings)
+    spec = made_with["spec"] or ""
+    known = [made_with["sides"][kind] for kind in KINDS]
+    parts = sides(spec) if spec else list(dict.fromkeys(fingerprint for fingerprint, _ in known))
     deferred = [
-        load(part)
-        if part == "embedded"
-        else Deferred(part, fingerprint=fingerprint, dim=dim, load=partial(load, part))
-        for part, (fingerprint, dim) in zip(parts, known, strict=True)
+        Deferred(part, fingerprint=fingerprint, dim=dim, load=partial(_make, part, settings))
+        for part, (fingerprint, dim) in zip(parts, known, strict=False)
     ]
     return (deferred[0] if len(deferred) == 1 else Paired(*deferred)), spec
+
+
+def load(spec: str, settings: Settings) -> tuple[Encoder, str]:
+    """Make an encoder as the settings have it; returns its spec with absolute paths as well."""
+    whole = "+".join(sides(spec))
+    return _make(whole, settings), whole
+
+
+def _make(spec: str, settings: Settings) -> Encoder:
+    return load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
 
 
 def encoder_rows(database: Database, encoder: Encoder) -> dict[Kind, int]:
@@ -226,21 +240,21 @@ def _write_manifest(
         return
     with database.change() as connection:
         database.set_meta("id", uuid.uuid4().hex)
-        set_encoder(database, spec, encoder)
+        set_encoder(database, spec, encoder, settings.max_tokens or encoder.max_tokens)
         database.set_meta("segmenter", segmenter().fingerprint)
-        database.set_meta("max_tokens", settings.max_tokens or encoder.max_tokens)
         for kind in KINDS:
             made = side(encoder, kind)
             vectors.encoder_row(connection, made.fingerprint, made.dim)
 
 
-def set_encoder(database: Database, spec: str | None, encoder: Encoder) -> None:
-    """Write down what vectors are made with from now on. Called inside a change.
+def set_encoder(database: Database, spec: str | None, encoder: Encoder, max_tokens: int) -> None:
+    """Write down what vectors are made with, and how long a chunk may be. Called inside a change.
 
     Args:
         database: the store.
         spec: what the encoder is made from; None for an object.
         encoder: the encoder.
+        max_tokens: longest chunk.
     """
     made = {kind: side(encoder, kind) for kind in KINDS}
     database.set_meta(
@@ -251,9 +265,24 @@ def set_encoder(database: Database, spec: str | None, encoder: Encoder) -> None:
             "sides": {kind: [one.fingerprint, one.dim] for kind, one in made.items()},
         },
     )
+    database.set_meta("max_tokens", max_tokens)
 
 
-def _check_manifest(database: Database, encoder: Encoder) -> None:
+def write_setting(layout: Layout, name: str, value: str | None) -> None:
+    """Write one setting into ku.toml, all else as it was; None takes it out."""
+    path = layout.settings
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    line = "" if value is None else f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
+    found, count = re.subn(rf"(?m)^{name}\s*=.*\n?", lambda _: line, text, count=1)
+    write_over(path, (found if count else line + text).encode())
+
+
+def check(database: Database, encoder: Encoder) -> None:
+    """See that the base is still made with this encoder.
+
+    Raises:
+        Mismatch: it is made with another one, or has no manifest.
+    """
     made_with = database.meta("encoder")
     if made_with is None:
         raise Mismatch(

@@ -16,7 +16,7 @@ import click
 
 import ku_rag
 from ku_rag import arguments
-from ku_rag.cli import asking, filling, keeping, looking
+from ku_rag.cli import asking, filling, keeping, looking, models
 from ku_rag.cli.printing import say
 from ku_rag.errors import KuError
 
@@ -34,8 +34,10 @@ _COMMANDS = (
     looking.stats,
     looking.doctor,
     looking.demo,
+    models.models,
     keeping.verify,
     keeping.compact,
+    keeping.reindex,
 )
 
 _INTERRUPTED = 130

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ku_rag.cli.options import common, open_base
-from ku_rag.cli.printing import print_data
+from ku_rag.cli.printing import print_data, progress
 
 
 @click.command()
@@ -28,3 +28,22 @@ def compact(kb: Path, as_json: bool, quiet: bool) -> None:
     with open_base(kb) as base:
         sizes = base.compact()
     print_data(sizes, as_json, f"{sizes['bytes_before']:,} → {sizes['bytes_after']:,} bytes")
+
+
+@click.command()
+@click.option("--encoder", required=True, help="What makes vectors from now on.")
+@common
+def reindex(kb: Path, as_json: bool, quiet: bool, encoder: str) -> None:
+    """Bring the knowledge base over to another encoder.
+
+    Everything is encoded anew beside the old vectors, which serve until all is done and the base is
+    switched at once. Stopped, the same command goes on from there.
+    """
+    with open_base(kb, as_made=True) as base, progress(quiet, "encoding", "items") as moved:
+        done = base.reindex(encoder, progress=moved)
+    print_data(
+        done,
+        as_json,
+        f"{done['chunks']:,} chunks and {done['images']:,} images encoded with {done['encoder']}; "
+        f"{done['seconds']:.1f} s",
+    )

@@ -95,7 +95,9 @@ def one_line(text: str, most: int = 160) -> str:
 
 
 @contextmanager
-def progress(quiet: bool, what: str) -> Iterator[Callable[[int], None] | None]:
+def progress(
+    quiet: bool, what: str, items: str = "records"
+) -> Iterator[Callable[[int], None] | None]:
     """A moving bar on stderr once a second has passed, if somebody looks."""
     if quiet or not sys.stderr.isatty():
         yield None
@@ -108,7 +110,7 @@ def progress(quiet: bool, what: str) -> Iterator[Callable[[int], None] | None]:
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:,} records"),
+        TextColumn("{task.completed:,} " + items),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,

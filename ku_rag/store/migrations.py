@@ -103,6 +103,17 @@ STEPS: tuple[str, ...] = (
         checksum INTEGER NOT NULL,
         UNIQUE (kind, encoder, item)
     );
+    -- What is being encoded anew: how a source's texts are cut for another encoder, with vectors.
+    CREATE TABLE shadows (
+        encoder INTEGER NOT NULL REFERENCES encoders(row),
+        source INTEGER NOT NULL REFERENCES sources(row) ON DELETE CASCADE,
+        state TEXT NOT NULL,                  -- of the source then: its hash, a colon, its chunks
+        cut TEXT NOT NULL,                    -- JSON: [document, characters] of each new chunk
+        vectors BLOB NOT NULL,                -- little-endian float16[chunks, dim]
+        checksum INTEGER NOT NULL,            -- of encoder to vectors
+        PRIMARY KEY (encoder, source)
+    ) WITHOUT ROWID;
+    CREATE INDEX shadows_source ON shadows(source);
     -- What was put and dropped, for caches that catch up.
     CREATE TABLE changes (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,0 +1,231 @@
+"""Bringing a base over to another encoder: all is encoded anew beside the old, then switched.
+
+While that goes on the old encoder serves, other processes may read and write, and what is done is
+kept: a run that was stopped goes on where it was. Texts are cut again, since the new encoder may
+take less at once, or more. The switch is one transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import groupby
+
+from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.pair import side
+from ku_rag.errors import BadInput, KuError
+from ku_rag.indexes.inverted import InvertedIndex
+from ku_rag.ingest.chunking import chunk
+from ku_rag.pictures import load_picture
+from ku_rag.store import contents, shadows, vectors
+from ku_rag.store.contents import Dropped, content_hash
+from ku_rag.store.database import Database, snapshot
+from ku_rag.store.layout import Layout
+from ku_rag.store.shadows import Shadow
+from ku_rag.store.vectors import KINDS, Kind
+
+_SOURCES = 64
+_IMAGES = 64
+
+Document = tuple[int, str]
+Progress = Callable[[int], None]
+"""Called with the number of chunks and images encoded so far."""
+
+
+@dataclass(slots=True)
+class Encoded:
+    """How many chunks and images were encoded in this run."""
+
+    chunks: int = 0
+    images: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reindexing:
+    """One base on its way to another encoder.
+
+    Args:
+        database: the store.
+        layout: where the pictures are.
+        old: what vectors are made with so far; never loaded.
+        new: what they will be made with.
+        max_tokens: longest chunk in the new encoder's tokens.
+        writing: gives the writer lock, for as long as it is held open.
+    """
+
+    database: Database
+    layout: Layout
+    old: Encoder
+    new: Encoder
+    max_tokens: int
+    writing: Callable[[], AbstractContextManager[object]]
+
+    def run(self, record: Callable[[], None], progress: Progress | None = None) -> Encoded:
+        """Encode what is missing, then switch.
+
+        Args:
+            record: writes down the new encoder; called inside the transaction that switches.
+            progress: told how far it is.
+
+        Raises:
+            BadInput: pictures cannot be read any more; nothing was switched.
+            Locked: another process is writing.
+        """
+        rows = self._rows()
+        done = Encoded()
+        while True:
+            for _ in self._encode(rows, done):
+                if progress:
+                    progress(done.chunks + done.images)
+            with self.writing(), self.database.change() as connection:
+                # Others may have written since; what they brought is encoded first.
+                if not self._lacks(connection, rows):
+                    self._switch(connection, rows)
+                    record()
+                    return done
+
+    @property
+    def _changing(self) -> list[Kind]:
+        """The kinds whose vectors come from another encoder than before."""
+        return [
+            kind
+            for kind in KINDS
+            if side(self.old, kind).fingerprint != side(self.new, kind).fingerprint
+        ]
+
+    def _rows(self) -> dict[Kind, int]:
+        """The encoder rows of the new vectors; what was begun for yet another encoder goes."""
+        with self.writing(), self.database.change() as connection:
+            rows = {
+                kind: vectors.encoder_row(
+                    connection, side(self.new, kind).fingerprint, side(self.new, kind).dim
+                )
+                for kind in KINDS
+            }
+            serving = [
+                vectors.encoder_row(
+                    connection, side(self.old, kind).fingerprint, side(self.old, kind).dim
+                )
+                for kind in KINDS
+            ]
+            shadows.forget(connection, but=[*rows.values(), *serving])
+        return rows
+
+    def _lacks(self, connection: sqlite3.Connection, rows: dict[Kind, int]) -> bool:
+        changing = self._changing
+        return bool(
+            ("chunk" in changing and shadows.missing(connection, rows["chunk"], 1))
+            or ("image" in changing and shadows.images_missing(connection, rows["image"], 1))
+        )
+
+    # ---- encoding ------------------------------------------------------------------------------
+
+    def _encode(self, rows: dict[Kind, int], done: Encoded) -> Iterator[None]:
+        connection = self.database.connection
+        if "chunk" in self._changing:
+            while some := shadows.missing(connection, rows["chunk"], _SOURCES):
+                done.chunks += self._encode_texts(rows["chunk"], some)
+                yield
+        if "image" in self._changing:
+            while images := shadows.images_missing(connection, rows["image"], _IMAGES):
+                self._encode_images(rows["image"], images)
+                done.images += len(images)
+                yield
+
+    def _encode_texts(self, row: int, sources: Sequence[tuple[int, str]]) -> int:
+        connection = self.database.connection
+        with snapshot(connection):
+            cuts = [self._cut(_documents(connection, source)) for source, _ in sources]
+        texts = {content_hash(text): text for cut in cuts for _, text in cut}
+        found = self.new.encode_texts(list(texts.values()))
+        place = {digest: n for n, digest in enumerate(texts)}
+        with self.writing(), self.database.change():
+            for (source, state), cut in zip(sources, cuts, strict=True):
+                own = found[[place[content_hash(text)] for _, text in cut]]
+                lengths = tuple((document, len(text)) for document, text in cut)
+                shadows.put(connection, row, source, state, Shadow(lengths, own))
+        return sum(map(len, cuts))
+
+    def _cut(self, documents: Sequence[Document]) -> list[Document]:
+        return [
+            (number, part)
+            for number, text in documents
+            for part in chunk(text, count_tokens=self.new.count_tokens, max_tokens=self.max_tokens)
+        ]
+
+    def _encode_images(self, row: int, images: Sequence[int]) -> None:
+        connection = self.database.connection
+        pictures, broken = [], []
+        for image in images:
+            (file,) = connection.execute(
+                "SELECT file FROM images WHERE row = ?", (image,)
+            ).fetchone()
+            try:
+                pictures.append(load_picture(self.layout.image(file)))
+            except KuError as error:
+                broken.append(str(error))
+        if broken:
+            raise BadInput(
+                f"of {len(images)} pictures {len(broken)} cannot be read; the first: {broken[0]}. "
+                "Nothing was switched: put them back, or delete their units, and do it again"
+            )
+        found = self.new.encode_images(pictures)
+        with self.writing(), self.database.change():
+            there = {
+                image
+                for image in images
+                if connection.execute("SELECT 1 FROM images WHERE row = ?", (image,)).fetchone()
+            }
+            kept = [n for n, image in enumerate(images) if image in there]
+            vectors.put(connection, "image", row, [images[n] for n in kept], found[kept])
+
+    # ---- switching -----------------------------------------------------------------------------
+
+    def _switch(self, connection: sqlite3.Connection, rows: dict[Kind, int]) -> None:
+        if "chunk" in self._changing:
+            inverted = InvertedIndex(self.database)
+            dim = side(self.new, "chunk").dim
+            for source, unit in connection.execute(
+                "SELECT row, unit FROM sources WHERE chunks > 0 ORDER BY row"
+            ).fetchall():
+                shadow = shadows.get(connection, rows["chunk"], source, dim)
+                chunks = _apply(_documents(connection, source), shadow)
+                stored = connection.execute(
+                    "SELECT row, document, text FROM chunks WHERE source = ? ORDER BY position",
+                    (source,),
+                ).fetchall()
+                numbers = [row for row, *_ in stored]
+                if [(document, text) for _, document, text in stored] != chunks:
+                    contents.drop_source_chunks(connection, source, Dropped())
+                    numbers = contents.add_chunks(
+                        connection, source=source, unit=unit, chunks=chunks
+                    )
+                    inverted.add_chunks(
+                        dict(zip(numbers, (text for _, text in chunks), strict=True))
+                    )
+                vectors.put(connection, "chunk", rows["chunk"], numbers, shadow.vectors)
+        connection.execute("DELETE FROM shadows")
+        shadows.forget(connection, but=list(rows.values()))
+
+
+def _documents(connection: sqlite3.Connection, source: int) -> list[Document]:
+    """The texts of a source, as its chunks hold them."""
+    rows = connection.execute(
+        "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (source,)
+    )
+    return [
+        (number, "".join(text for _, text in parts))
+        for number, parts in groupby(rows, key=lambda part: part[0])
+    ]
+
+
+def _apply(documents: Sequence[Document], shadow: Shadow) -> list[Document]:
+    texts, begun = dict(documents), dict.fromkeys((n for n, _ in documents), 0)
+    chunks = []
+    for number, length in shadow.cut:
+        start = begun[number]
+        chunks.append((number, texts[number][start : start + length]))
+        begun[number] = start + length
+    return chunks

@@ -1,0 +1,94 @@
+"""Vectors of another encoder, made while the old one serves: kept until they take its place."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ku_rag.store.database import check, checksum
+
+_STATE = "s.hash || ':' || s.chunks"
+_HALF = np.dtype("<f2")
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """How the texts of a source are cut for another encoder, with their vectors.
+
+    Args:
+        cut: (number of the document, characters) of each chunk, in order.
+        vectors: float32[len(cut), dim].
+    """
+
+    cut: tuple[tuple[int, int], ...]
+    vectors: NDArray[np.float32]
+
+
+def missing(connection: sqlite3.Connection, encoder: int, most: int) -> list[tuple[int, str]]:
+    """Sources with texts that have no shadow, or one of what they were: (row, their state)."""
+    return connection.execute(
+        f"SELECT s.row, {_STATE} FROM sources s "
+        "LEFT JOIN shadows h ON h.encoder = ? AND h.source = s.row "
+        f"WHERE s.chunks > 0 AND (h.state IS NULL OR h.state != {_STATE}) ORDER BY s.row LIMIT ?",
+        (encoder, most),
+    ).fetchall()
+
+
+def images_missing(connection: sqlite3.Connection, encoder: int, most: int) -> list[int]:
+    """Images without a vector of this encoder."""
+    rows = connection.execute(
+        "SELECT row FROM images WHERE row NOT IN "
+        "(SELECT item FROM vectors WHERE kind = 'image' AND encoder = ?) ORDER BY row LIMIT ?",
+        (encoder, most),
+    )
+    return [row for (row,) in rows]
+
+
+def put(
+    connection: sqlite3.Connection, encoder: int, source: int, state: str, shadow: Shadow
+) -> None:
+    """Keep a shadow if its source is still as it was. Called inside a change."""
+    still = connection.execute(
+        f"SELECT 1 FROM sources s WHERE s.row = ? AND {_STATE} = ?", (source, state)
+    ).fetchone()
+    if not still:
+        return
+    cut = json.dumps(shadow.cut)
+    blob = shadow.vectors.astype(_HALF).tobytes()
+    connection.execute(
+        "REPLACE INTO shadows VALUES (?, ?, ?, ?, ?, ?)",
+        (encoder, source, state, cut, blob, checksum(encoder, source, state, cut, blob)),
+    )
+
+
+def get(connection: sqlite3.Connection, encoder: int, source: int, dim: int) -> Shadow:
+    """The shadow of a source.
+
+    Raises:
+        Corrupt: it fails its checksum.
+    """
+    state, cut, blob, stored = connection.execute(
+        "SELECT state, cut, vectors, checksum FROM shadows WHERE encoder = ? AND source = ?",
+        (encoder, source),
+    ).fetchone()
+    check(stored, encoder, source, state, cut, blob, what=f"the new vectors of source {source}")
+    vectors = np.frombuffer(blob, _HALF).reshape(-1, dim).astype(np.float32)
+    return Shadow(tuple((document, length) for document, length in json.loads(cut)), vectors)
+
+
+def forget(connection: sqlite3.Connection, *, but: Sequence[int] = ()) -> None:
+    """Drop shadows, and vectors and encoders that nothing is found by. Called inside a change.
+
+    Args:
+        connection: inside a change.
+        but: rows of the encoders that are kept.
+    """
+    kept = ", ".join(map(str, but)) or "NULL"
+    for table in ("shadows", "vectors", "changes"):
+        connection.execute(f"DELETE FROM {table} WHERE encoder NOT IN ({kept})")
+    connection.execute(f"DELETE FROM encoders WHERE row NOT IN ({kept})")
