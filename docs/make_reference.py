@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -21,12 +22,16 @@ encoder or schema do not fit; 5 locked.
 
 def reference() -> str:
     """The page as it should be."""
-    parts = [_HEAD]
     above = click.Context(cli, info_name="ku", **cli.context_settings)
-    for name, command in sorted(cli.commands.items()):
+    return "\n".join([_HEAD, *_sections(cli, above)])
+
+
+def _sections(group: click.Group, above: click.Context) -> Iterator[str]:
+    for name, command in sorted(group.commands.items()):
         context = click.Context(command, parent=above, info_name=name, terminal_width=100)
-        parts.append(f"## ku {name}\n\n```text\n{command.get_help(context)}\n```\n")
-    return "\n".join(parts)
+        yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+        if isinstance(command, click.Group):
+            yield from _sections(command, context)
 
 
 if __name__ == "__main__":

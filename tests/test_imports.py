@@ -12,8 +12,8 @@ import ku_rag
 ROOT = Path(ku_rag.__file__).parent
 LAYERS = [
     {"arguments", "errors", "types", "language", "pictures", "plugins", "settings"},
-    {"store"},
-    {"encoders", "mllm", "regions", "weights"},
+    {"store", "weights"},
+    {"encoders", "mllm", "regions"},
     {"indexes", "manifest"},
     {"retrieval"},
     {"ingest", "answering"},
