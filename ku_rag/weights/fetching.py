@@ -147,7 +147,7 @@ def _read(
         )
     while True:
         try:
-            chunk = response.read(_CHUNK)
+            chunk = response.read1(_CHUNK)
         except (OSError, HTTPException) as error:
             return have, str(error) or type(error).__name__
         if not chunk:
