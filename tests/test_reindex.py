@@ -150,7 +150,7 @@ def test_pictures_that_are_gone_keep_the_old_encoder(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True, images="link") as kb:
         fill(kb, tmp_path / "data", 5)
         (tmp_path / "data" / "2.png").unlink()
-        with pytest.raises(BadInput, match=r"1 cannot be read; .*2\.png"):
+        with pytest.raises(BadInput, match=r"cannot be read any more, the first: .*2\.png"):
             kb.reindex(Small())
         assert kb.stats()["encoder"].startswith("embedded")
         assert kb.search(text="Thing3")["units"][0]["id"] == "u3"

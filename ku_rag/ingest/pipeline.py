@@ -15,15 +15,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL.Image import Image
 
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
-from ku_rag.errors import BadInput
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest import assembly
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.chunking import chunk
+from ku_rag.ingest.decoding import decoded
 from ku_rag.ingest.preparation import Picture, Prepared, PreparedSource, prepare
 from ku_rag.ingest.removal import delete_sources
 from ku_rag.ingest.seen import Seen
@@ -38,7 +37,6 @@ from ku_rag.types import IngestReport, Quarantined, Record
 _BATCH_BYTES = 32 << 20
 _BATCH_SECONDS = 2.0
 _BATCH_RECORDS = 512
-_ENCODE_IMAGES = 64
 
 Vector = NDArray[np.float32]
 
@@ -301,16 +299,11 @@ class Pipeline:
         unknown = [
             p for d, p in pictures.items() if d not in made and not self._reuse("image", d, made)
         ]
-        for start in range(0, len(unknown), _ENCODE_IMAGES):
-            decoded: dict[str, Image] = {}
-            for picture in unknown[start : start + _ENCODE_IMAGES]:
-                try:
-                    decoded[picture.digest] = picture.decode()
-                except BadInput as error:
-                    broken[picture.digest] = str(error)
-            if decoded:
-                found = self._encoder.encode_images(list(decoded.values()))
-                made.update(zip(decoded, found, strict=True))
+        for sound, unsound in decoded(unknown, Picture.decode):
+            broken.update((picture.digest, str(error)) for picture, error in unsound)
+            if sound:
+                found = self._encoder.encode_images([image for _, image in sound])
+                made.update(zip((picture.digest for picture, _ in sound), found, strict=True))
         for picture in (p for prepared in batch for p in prepared.pictures()):
             picture.vector = made.get(picture.digest)
         return broken

@@ -14,13 +14,11 @@ from PIL.Image import Image
 from ku_rag.arguments import regular_file
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput, NotFound
+from ku_rag.ingest.decoding import LONGEST
 from ku_rag.ingest.documents import PartialSource
 from ku_rag.pictures import open_picture, probe
 from ku_rag.store.contents import content_hash
 from ku_rag.types import IngestReport, Quarantined, Record, Relation, Unit
-
-_LONGEST = 640
-"""Pictures are decoded to about this many pixels for encoding; the file is kept as it is."""
 
 
 @dataclass(slots=True)
@@ -41,7 +39,7 @@ class Picture:
         Raises:
             BadInput: it cannot be decoded.
         """
-        return open_picture(self.data, longest=_LONGEST)
+        return open_picture(self.data, longest=LONGEST)
 
 
 @dataclass(slots=True)

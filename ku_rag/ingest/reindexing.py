@@ -13,11 +13,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
 
+from PIL.Image import Image
+
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
-from ku_rag.errors import BadInput, KuError
+from ku_rag.errors import BadInput
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest.chunking import chunk
+from ku_rag.ingest.decoding import LONGEST, decoded
 from ku_rag.pictures import load_picture
 from ku_rag.store import contents, shadows, vectors
 from ku_rag.store.contents import Dropped, content_hash
@@ -27,7 +30,6 @@ from ku_rag.store.shadows import Shadow
 from ku_rag.store.vectors import KINDS, Kind
 
 _SOURCES = 64
-_IMAGES = 64
 
 Document = tuple[int, str]
 Progress = Callable[[int], None]
@@ -117,7 +119,7 @@ class Reindexing:
         changing = self._changing
         return bool(
             ("chunk" in changing and shadows.missing(connection, rows["chunk"], 1))
-            or ("image" in changing and shadows.images_missing(connection, rows["image"], 1))
+            or ("image" in changing and shadows.images_missing(connection, rows["image"]))
         )
 
     # ---- encoding ------------------------------------------------------------------------------
@@ -129,9 +131,8 @@ class Reindexing:
                 done.chunks += self._encode_texts(rows["chunk"], some)
                 yield
         if "image" in self._changing:
-            while images := shadows.images_missing(connection, rows["image"], _IMAGES):
-                self._encode_images(rows["image"], images)
-                done.images += len(images)
+            for count in self._encode_images(rows["image"]):
+                done.images += count
                 yield
 
     def _encode_texts(self, row: int, sources: Sequence[tuple[int, str]]) -> int:
@@ -155,31 +156,30 @@ class Reindexing:
             for part in chunk(text, count_tokens=self.new.count_tokens, max_tokens=self.max_tokens)
         ]
 
-    def _encode_images(self, row: int, images: Sequence[int]) -> None:
+    def _encode_images(self, row: int) -> Iterator[int]:
         connection = self.database.connection
-        pictures, broken = [], []
-        for image in images:
-            (file,) = connection.execute(
-                "SELECT file FROM images WHERE row = ?", (image,)
+        images = dict(shadows.images_missing(connection, row))
+        for sound, unsound in decoded(list(images), lambda n: self._picture(images[n])):
+            if unsound:
+                raise BadInput(
+                    f"pictures cannot be read any more, the first: {unsound[0][1]}. Nothing was "
+                    "switched: put them back, or delete their units, and do it again"
+                )
+            found = self.new.encode_images([picture for _, picture in sound])
+            with self.writing(), self.database.change():
+                there = [n for n, (image, _) in enumerate(sound) if self._is_there(image)]
+                vectors.put(connection, "image", row, [sound[n][0] for n in there], found[there])
+            yield len(sound)
+
+    def _picture(self, file: str) -> Image:
+        return load_picture(self.layout.image(file), LONGEST)
+
+    def _is_there(self, image: int) -> bool:
+        return bool(
+            self.database.connection.execute(
+                "SELECT 1 FROM images WHERE row = ?", (image,)
             ).fetchone()
-            try:
-                pictures.append(load_picture(self.layout.image(file)))
-            except KuError as error:
-                broken.append(str(error))
-        if broken:
-            raise BadInput(
-                f"of {len(images)} pictures {len(broken)} cannot be read; the first: {broken[0]}. "
-                "Nothing was switched: put them back, or delete their units, and do it again"
-            )
-        found = self.new.encode_images(pictures)
-        with self.writing(), self.database.change():
-            there = {
-                image
-                for image in images
-                if connection.execute("SELECT 1 FROM images WHERE row = ?", (image,)).fetchone()
-            }
-            kept = [n for n, image in enumerate(images) if image in there]
-            vectors.put(connection, "image", row, [images[n] for n in kept], found[kept])
+        )
 
     # ---- switching -----------------------------------------------------------------------------
 

@@ -39,14 +39,13 @@ def missing(connection: sqlite3.Connection, encoder: int, most: int) -> list[tup
     ).fetchall()
 
 
-def images_missing(connection: sqlite3.Connection, encoder: int, most: int) -> list[int]:
-    """Images without a vector of this encoder."""
-    rows = connection.execute(
-        "SELECT row FROM images WHERE row NOT IN "
-        "(SELECT item FROM vectors WHERE kind = 'image' AND encoder = ?) ORDER BY row LIMIT ?",
-        (encoder, most),
-    )
-    return [row for (row,) in rows]
+def images_missing(connection: sqlite3.Connection, encoder: int) -> list[tuple[int, str]]:
+    """Images without a vector of this encoder: (row, file)."""
+    return connection.execute(
+        "SELECT row, file FROM images WHERE row NOT IN "
+        "(SELECT item FROM vectors WHERE kind = 'image' AND encoder = ?) ORDER BY row",
+        (encoder,),
+    ).fetchall()
 
 
 def put(
