@@ -7,6 +7,8 @@
     ├── ReadOnly              a change was asked of a base opened for reading   (exit 1)
     ├── Closed                a base is used after it was closed                (exit 1)
     ├── MissingExtra          an optional dependency is not installed           (exit 1)
+    ├── ModelFailed           a multimodal model gave no reply that can be used (exit 1)
+    ├── BudgetSpent           a model has used the calls or tokens it may use   (exit 1)
     ├── Corrupt               stored data fails its checksum                    (exit 1)
     ├── Mismatch              base and encoder or schema do not fit             (exit 4)
     └── Locked                another process holds the writer lock             (exit 5)
@@ -43,6 +45,14 @@ class Closed(KuError):
 
 class MissingExtra(KuError):
     """An optional dependency that a chosen model needs is not installed."""
+
+
+class ModelFailed(KuError):
+    """A multimodal model, or the endpoint that it is behind, gave no reply that can be used."""
+
+
+class BudgetSpent(KuError):
+    """The calls or tokens that a multimodal model may use are used up."""
 
 
 class Corrupt(KuError):

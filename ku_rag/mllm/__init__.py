@@ -1,0 +1,44 @@
+"""Multimodal language models: the seam, an endpoint, and stand-ins that need none."""
+
+from __future__ import annotations
+
+from ku_rag.mllm.base import MLLM, Message, Picture, Reply, Request
+from ku_rag.mllm.scripted import RecordedMLLM, ScriptedMLLM
+from ku_rag.settings import Settings
+
+__all__ = [
+    "MLLM",
+    "Message",
+    "Picture",
+    "RecordedMLLM",
+    "Reply",
+    "Request",
+    "ScriptedMLLM",
+    "load_mllm",
+]
+
+
+def load_mllm(settings: Settings) -> MLLM | None:
+    """The model that settings name, behind its endpoint; None where they name none.
+
+    Its limits (calls at once, budget) hold for the object, so make one and share it.
+
+    Raises:
+        ModelFailed: the address is none, or there is neither an address nor a key.
+    """
+    if not settings.mllm:
+        return None
+    from ku_rag.mllm.budget import Budget
+    from ku_rag.mllm.cache import ReplyCache
+    from ku_rag.mllm.client import EndpointMLLM
+
+    return EndpointMLLM(
+        settings.mllm,
+        url=settings.mllm_url,
+        image_side=settings.mllm_image_side,
+        timeout_s=settings.mllm_timeout_s,
+        retries=settings.mllm_retries,
+        concurrency=settings.mllm_concurrency,
+        budget=Budget(settings.mllm_max_calls, settings.mllm_max_tokens),
+        cache=ReplyCache() if settings.mllm_cache else None,
+    )

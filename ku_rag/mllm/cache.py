@@ -1,0 +1,86 @@
+"""Replies that were paid for once: files named after the hash of what was asked.
+
+The key covers the endpoint's address, the model, every parameter, the schema, all words and the
+bytes of all pictures. What is kept is the reply alone. A cache that cannot be read or written is
+as good as none, so nothing here fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ku_rag.mllm.base import Reply
+
+_FORMAT = 1
+
+
+def default_folder() -> Path:
+    """$KU_CACHE/replies, by default ~/.cache/ku-rag/replies."""
+    own = os.environ.get("KU_CACHE")
+    if own:
+        return Path(own).expanduser().absolute() / "replies"
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return caches.absolute() / "ku-rag" / "replies"
+
+
+def digest(request: Mapping[str, Any]) -> str:
+    """The key of a request: SHA-256 of its JSON with sorted names."""
+    return hashlib.sha256(_canonical(request)).hexdigest()
+
+
+class ReplyCache:
+    """A folder of replies; several threads and processes may share it.
+
+    Args:
+        folder: where; by default `default_folder()`. It may be deleted at any time.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or default_folder()
+
+    def get(self, key: str) -> Reply | None:
+        """The reply kept under a key; None if there is none, or what is there is damaged."""
+        try:
+            stored = json.loads(self._file(key).read_bytes())
+            fields = stored["reply"]
+            if stored["format"] != _FORMAT or stored["check"] != _check(key, fields):
+                return None
+            return replace(Reply.from_dict(fields), cached=True)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def put(self, key: str, reply: Reply) -> None:
+        """Keep a reply, whole or not at all."""
+        fields = reply.to_dict()
+        stored = {"format": _FORMAT, "check": _check(key, fields), "reply": fields}
+        file = self._file(key)
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, partial = tempfile.mkstemp(dir=file.parent, suffix=".partial")
+            try:
+                with os.fdopen(handle, "wb") as stream:
+                    stream.write(_canonical(stored))
+                Path(partial).replace(file)
+            except BaseException:
+                Path(partial).unlink(missing_ok=True)
+                raise
+        except OSError:
+            return
+
+    def _file(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key[2:]}.json"
+
+
+def _check(key: str, fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(key.encode() + _canonical(fields)).hexdigest()
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
