@@ -23,6 +23,7 @@ from ku_rag.indexes.vectors import VectorIndex
 from ku_rag.ingest import changes, sources, verification
 from ku_rag.ingest.pipeline import Given, Pipeline, Progress
 from ku_rag.ingest.reindexing import Reindexing
+from ku_rag.plugins import absolute
 from ku_rag.regions import default_segmenter, load_segmenter
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
@@ -92,12 +93,11 @@ class KnowledgeBase:
             ReadOnly: it cannot be written to, and `read_only` was not given.
         """
         layout = Layout(arguments.path(path, "the knowledge base").absolute())
-        settings = Settings.load(
-            layout.settings,
-            encoder=encoder if isinstance(encoder, str) else None,
-            segmenter=segmenter if isinstance(segmenter, str) else None,
-            **options,
-        )
+        given = dict(options)
+        given |= {"encoder": encoder} if isinstance(encoder, str) else {}
+        given |= {"segmenter": segmenter} if isinstance(segmenter, str) else {}
+        settings = Settings.load(layout.settings, **given)
+        settings = replace(settings, segmenter=absolute(settings.segmenter))
         spec = None
         if encoder is None or isinstance(encoder, str):
             encoder, spec = manifest.encoder_of(layout, settings, as_made=as_made)
@@ -112,6 +112,7 @@ class KnowledgeBase:
             settings,
             create=create,
             read_only=read_only,
+            stated=[name for name, value in given.items() if value is not None],
             spec=spec,
             encoder=encoder,
             segmenter=proposing,

@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ def open_database(
     *,
     create: bool,
     read_only: bool,
+    stated: Collection[str],
     spec: str | None,
     encoder: Encoder,
     segmenter: Callable[[], Segmenter],
@@ -58,6 +59,7 @@ def open_database(
         settings: what a new one is made with.
         create: make it if it is not there.
         read_only: never write.
+        stated: settings that a new one keeps in its ku.toml.
         spec: the encoder's name; None for an object.
         encoder: the encoder.
         segmenter: makes the segmenter; only a new base asks.
@@ -74,7 +76,7 @@ def open_database(
         _make_folder(layout)
         with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
             _check_nothing_is_lost(layout)
-            _fill_folder(layout, settings)
+            _fill_folder(layout, settings.to_toml(stated))
             database = Database(layout.database, create=True)
             _write_manifest(database, settings, spec, encoder, segmenter)
     else:
@@ -216,12 +218,12 @@ def _check_nothing_is_lost(layout: Layout) -> None:
         )
 
 
-def _fill_folder(layout: Layout, settings: Settings) -> None:
+def _fill_folder(layout: Layout, settings: str) -> None:
     try:
         layout.images.mkdir(exist_ok=True)
         layout.indexes.mkdir(exist_ok=True)
         if not layout.settings.exists():
-            write_durably([(layout.settings, settings.to_toml().encode())])
+            write_durably([(layout.settings, settings.encode())])
     except OSError as error:
         raise NotFound(
             f"{layout.root} cannot be made ({error.strerror}): check the path"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from ku_rag.errors import BadInput, MissingExtra, NotFound
@@ -70,3 +71,11 @@ def offered(seam: str, own: Mapping[str, str]) -> dict[str, str]:
 
     installed = {point.name: point.value for point in entry_points(group=f"ku_rag.{seam}s")}
     return {**installed, **own}
+
+
+def absolute(spec: str) -> str:
+    """A spec whose argument, if it is a path that exists, is absolute: it holds in any folder."""
+    name, _, argument = spec.partition(":")
+    if argument and Path(argument).exists():
+        return f"{name}:{Path(argument).resolve()}"
+    return spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,6 @@ _TEMPLATE = """\
 # Settings of this knowledge base. Arguments and KU_* environment variables go before these.
 # What is commented out stands at its default.
 
-encoder = {encoder}
-segmenter = {segmenter}
 """
 
 
@@ -44,6 +42,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "device": ("auto", "cpu", "cuda", "mps"),
     "region_background": ("keep", "mask"),
 }
+_OF_THE_MACHINE = {"device", "batch_size", "lock_wait_s"}
 _MAY_BE_BLANK = ("segmenter", "mllm", "mllm_url", "prompts")
 
 
@@ -150,15 +149,23 @@ class Settings:
             **{name: _checked(name, value, called(name)) for name, value in values.items()},
         )
 
-    def to_toml(self) -> str:
-        """The text of a new ku.toml: the two choices that a base is made with, defaults shown."""
-        shown = {"encoder", "segmenter"}
-        rest = "".join(
-            f"# {f.name} = {_toml(getattr(self, f.name))}\n"
+    def to_toml(self, stated: Collection[str] = ()) -> str:
+        """The text of a new ku.toml.
+
+        Args:
+            stated: settings that hold for this base; the encoder always does, the others are
+                shown at their defaults.
+        """
+        stated = {"encoder", *stated} - _OF_THE_MACHINE
+        lines = [
+            f"{'' if f.name in stated else '# '}{f.name} = "
+            f"{_toml(getattr(self if f.name in stated else _DEFAULTS, f.name))}\n"
             for f in fields(self)
-            if f.name not in shown
-        )
-        return _TEMPLATE.format(encoder=_toml(self.encoder), segmenter=_toml(self.segmenter)) + rest
+        ]
+        return _TEMPLATE + "".join(lines)
+
+
+_DEFAULTS = Settings()
 
 
 def _toml(value: object) -> str:
@@ -172,7 +179,7 @@ def _variable(name: str) -> str:
 
 def _parsed(name: str, value: str) -> object:
     """The value of an environment variable; one that is no number stays a text."""
-    kind = type(getattr(Settings(), name))
+    kind = type(getattr(_DEFAULTS, name))
     if kind is bool:
         return {"1": True, "true": True, "0": False, "false": False}.get(value.lower(), value)
     try:
@@ -196,7 +203,7 @@ def _checked(name: str, value: object, called: str) -> Any:  # noqa: ANN401 - of
             raise BadInput(f"{called} is {given!r}: expected {expected}")
         return given
     least, most = _RANGES[name]
-    if isinstance(getattr(Settings(), name), int):
+    if isinstance(getattr(_DEFAULTS, name), int):
         return count(value, called, least=int(least), most=int(most))
     # Not being within the range is also true of NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:

@@ -16,12 +16,31 @@ from ku_rag.errors import BadInput, NotFound
 
 @click.command()
 @click.option("--encoder", help="What makes vectors.  [default: embedded]")
-@click.option("--segmenter", help="What proposes regions.  [default: windows]")
+@click.option("--segmenter", help="What proposes regions.  [default: as suits the encoder]")
+@click.option(
+    "--profile",
+    type=click.Choice(["paper", "fast"]),
+    help="Models and thresholds that go together; see `ku models list`.",
+)
 @common
-def init(kb: Path, as_json: bool, quiet: bool, encoder: str | None, segmenter: str | None) -> None:
+def init(
+    kb: Path,
+    as_json: bool,
+    quiet: bool,
+    encoder: str | None,
+    segmenter: str | None,
+    profile: str | None,
+) -> None:
     """Make an empty knowledge base."""
     existed = (kb / "ku.sqlite").exists()
-    with open_base(kb, create=True, encoder=encoder, segmenter=segmenter) as base:
+    chosen: dict[str, Any] = {}
+    if profile:
+        from ku_rag import weights
+
+        chosen = weights.profile(profile)
+    chosen |= {"encoder": encoder} if encoder else {}
+    chosen |= {"segmenter": segmenter} if segmenter else {}
+    with open_base(kb, create=True, **chosen) as base:
         made = {"kb": str(base.path), "created": not existed, "encoder": base.encoder.fingerprint}
     print_data(made, as_json, f"{'there already' if existed else 'made'}: {made['kb']}")
 
@@ -49,7 +68,8 @@ def ingest(kb: Path, as_json: bool, quiet: bool, path: Path) -> None:
 @common
 def sync(kb: Path, as_json: bool, quiet: bool, folder: Path, dry_run: bool, yes: bool) -> None:
     """Add what is new in FOLDER, replace what changed, delete what is gone."""
-    with open_base(kb, create=not dry_run) as base, progress(quiet, "syncing") as moved:
+    create = folder.is_dir() and not dry_run
+    with open_base(kb, create=create) as base, progress(quiet, "syncing") as moved:
         report = base.sync(folder, dry_run=dry_run, yes=yes, progress=moved)
     print_report(report, as_json, quiet, "would be " if dry_run else "")
 

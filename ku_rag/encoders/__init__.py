@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ku_rag.plugins import load, offered
+from ku_rag.plugins import absolute, load, offered
 
 if TYPE_CHECKING:
     from ku_rag.encoders.base import Encoder
@@ -51,11 +50,4 @@ def sides(spec: str) -> list[str]:
     parts = re.split(rf"\+(?=(?:{known})(?::|$))", spec, maxsplit=1)
     if len(parts) == 1 and parts[0].partition(":")[0] in _TEXT_ONLY:
         parts.append("embedded")
-    return [_absolute(part) for part in parts]
-
-
-def _absolute(spec: str) -> str:
-    name, colon, argument = spec.partition(":")
-    if argument and Path(argument).exists():
-        return f"{name}:{Path(argument).resolve()}"
-    return f"{name}{colon}{argument}"
+    return [absolute(part) for part in parts]
