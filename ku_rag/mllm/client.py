@@ -132,19 +132,26 @@ class EndpointMLLM:
                 raise ModelFailed(outcome.message)
 
     def _post(self, body: Mapping[str, Any]) -> Reply | Failure:
-        for attempt in range(self._retries + 1):
-            with self._slots:
-                self._budget.take_call()
-                outcome = self._try(body)
-                if isinstance(outcome, Reply):
-                    self._budget.add_tokens(outcome.prompt_tokens + outcome.completion_tokens)
-                    return outcome
+        attempt = 0
+        while True:
+            attempt += 1
+            outcome = self._once(body)
+            if isinstance(outcome, Reply):
+                return outcome
             pause = _pause(attempt, outcome)
             if pause is None or self._dialect.concerns(outcome, body):
-                break
-            if attempt == self._retries:
-                return replace(outcome, message=f"{outcome.message} (tried {attempt + 1} times)")
+                return outcome
+            if attempt > self._retries:
+                tries = f" (tried {attempt} times)" if self._retries else ""
+                return replace(outcome, message=outcome.message + tries)
             self._wait(pause)
+
+    def _once(self, body: Mapping[str, Any]) -> Reply | Failure:
+        with self._slots:
+            self._budget.take_call()
+            outcome = self._try(body)
+            if isinstance(outcome, Reply):
+                self._budget.add_tokens(outcome.prompt_tokens + outcome.completion_tokens)
         return outcome
 
     def _try(self, body: Mapping[str, Any]) -> Reply | Failure:
@@ -204,7 +211,9 @@ def _pause(attempt: int, failure: Failure) -> float | None:
     """Seconds until a further try, half of them by chance; None where none would help."""
     if not failure.again or (failure.after_s or 0) > LONGEST_ASKED_S:
         return None
-    step: float = min(_FIRST_WAIT_S * 2.0**attempt, _LONGEST_WAIT_S) * random.uniform(0.5, 1)
+    step: float = min(_FIRST_WAIT_S * 2.0 ** (attempt - 1), _LONGEST_WAIT_S) * random.uniform(
+        0.5, 1
+    )
     return step if failure.after_s is None else failure.after_s + step / 4
 
 

@@ -1,0 +1,147 @@
+"""A web server on this machine that speaks the chat-completions interface, well or badly."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from PIL import Image
+
+
+@dataclass
+class Said:
+    """One response.
+
+    `body` is JSON-ready or bytes; with `cut` that many bytes of it are sent before the server
+    hangs up; `gate` is called before anything is sent; with `drip` a byte is sent at a time until
+    nobody listens or the event is set.
+    """
+
+    body: Any = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: int | None = None
+    gate: Callable[[], object] | None = None
+    drip: threading.Event | None = None
+
+
+def says(text: Any, *, finish: str | None = "stop", usage: bool = True, **more: Any) -> Said:
+    """A completion with one choice."""
+    body: dict[str, Any] = {
+        "id": "c-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "another-name",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": finish,
+                "message": {"role": "assistant", "content": text, **more},
+            }
+        ],
+    }
+    if usage:
+        body["usage"] = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+    return Said(body)
+
+
+def fails(status: int, message: str, headers: dict[str, str] | None = None, **more: Any) -> Said:
+    """An error as OpenAI words it."""
+    return Said({"error": {"message": message, **more}}, status, headers or {})
+
+
+@dataclass
+class Endpoint:
+    """What is said, in order or by a function of the request's body, and what was asked."""
+
+    says: list[Said] | Callable[[dict[str, Any]], Said] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def pictures(self, at: int) -> list[Image.Image]:
+        """The pictures in a request, decoded."""
+        found = []
+        for message in self.bodies[at]["messages"]:
+            if isinstance(message["content"], list):
+                for part in message["content"]:
+                    if part["type"] == "image_url":
+                        data = base64.b64decode(part["image_url"]["url"].partition(",")[2])
+                        found.append(Image.open(io.BytesIO(data)))
+        return found
+
+    def texts(self, at: int) -> list[str]:
+        """The words of each message of a request."""
+        found = []
+        for message in self.bodies[at]["messages"]:
+            content = message["content"]
+            parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            found.append("\n".join(part["text"] for part in parts if part["type"] == "text"))
+        return found
+
+
+class _Server(ThreadingHTTPServer):
+    endpoint: Endpoint
+    daemon_threads = True
+    lock = threading.Lock()
+
+    def handle_error(self, *_: object) -> None:
+        """Clients that hang up are part of the tests."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        endpoint = self.server.endpoint
+        with self.server.lock:
+            endpoint.bodies.append(body)
+            endpoint.headers.append({k.lower(): v for k, v in self.headers.items()})
+            endpoint.paths.append(self.path)
+            said = endpoint.says(body) if callable(endpoint.says) else endpoint.says.pop(0)
+        if said.gate:
+            said.gate()
+        data = said.body if isinstance(said.body, bytes) else json.dumps(said.body).encode()
+        self.send_response(said.status)
+        for name, value in {"Content-Type": "application/json", **said.headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data) + (1 << 20 if said.drip else 0)))
+        self.end_headers()
+        if said.drip:
+            while not said.drip.wait(0.02):
+                self.wfile.write(b" ")
+        self.wfile.write(data[: said.cut])
+        if said.cut is not None:
+            self.close_connection = True
+
+
+@contextmanager
+def serving(
+    *answers: Said, by: Callable[[dict[str, Any]], Said] | None = None
+) -> Iterator[Endpoint]:
+    """Serve these answers, one for each request, or those of a function."""
+    endpoint = Endpoint(by or list(answers))
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.endpoint = endpoint
+    endpoint.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield endpoint
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,760 @@
+"""The client of multimodal models against a real server on this machine."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from ku_rag.errors import BadInput, BudgetSpent, MissingExtra, ModelFailed, NotFound
+from ku_rag.mllm import (
+    MLLM,
+    Message,
+    Picture,
+    RecordedMLLM,
+    Reply,
+    Request,
+    ScriptedMLLM,
+    load_mllm,
+    schema,
+)
+from ku_rag.mllm.budget import Budget
+from ku_rag.mllm.cache import ReplyCache, default_folder
+from ku_rag.mllm.client import EndpointMLLM
+from ku_rag.settings import Settings
+from tests.endpoint import Said, fails, says, serving
+
+KEY = "sk-very-secret-0123456789"
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "colour": {"type": "string", "enum": ["red", "blue"]},
+        "count": {"type": "integer", "minimum": 0},
+    },
+    "required": ["colour", "count"],
+    "additionalProperties": False,
+}
+FITS = {"colour": "red", "count": 2}
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch, tmp_path):
+    for name in ("OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("KU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def ask(text="What is this?", *pictures, **more):
+    return Request((Message("user", (*pictures, text)),), **more)
+
+
+def client(endpoint, **more):
+    """A client that waits for nothing; what it would have waited for is in `waits`."""
+    waits = []
+    made = EndpointMLLM("m-1", url=endpoint.url, **({"wait": waits.append} | more))
+    made.waits = waits
+    return made
+
+
+def failure(endpoint, request=None, **more):
+    """What a failed call says, after a look that the key is nowhere in it."""
+    with pytest.raises(ModelFailed) as caught:
+        client(endpoint, **more).chat(request or ask())
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+    return str(caught.value)
+
+
+# ---- what is sent, and what comes back ---------------------------------------------------------
+
+
+def test_a_question_and_its_reply():
+    with serving(says("A lamp.")) as endpoint:
+        reply = client(endpoint).chat(ask(temperature=0.0, seed=7))
+    assert reply == Reply("A lamp.", None, 11, 7, "stop", "m-1")
+    assert endpoint.paths == ["/v1/chat/completions"]
+    assert endpoint.bodies == [
+        {
+            "model": "m-1",
+            "messages": [{"role": "user", "content": "What is this?"}],
+            "temperature": 0.0,
+            "seed": 7,
+        }
+    ]
+    assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_conversation_keeps_its_turns_and_the_order_of_parts():
+    request = Request(
+        (
+            Message("user", (Picture(Image.new("RGB", (8, 8))), "Look.", "What?")),
+            Message("assistant", ("A lamp.",)),
+            Message("user", ("Sure?", Picture(Image.new("RGB", (8, 8))))),
+        )
+    )
+    with serving(says("Yes.")) as endpoint:
+        client(endpoint).chat(request)
+    first, second, third = endpoint.bodies[0]["messages"]
+    assert [part["type"] for part in first["content"]] == ["image_url", "text", "text"]
+    assert second == {"role": "assistant", "content": "A lamp."}
+    assert [part["type"] for part in third["content"]] == ["text", "image_url"]
+
+
+def test_pictures_are_made_smaller_and_keep_their_shape():
+    noise = np.random.default_rng(1).integers(0, 256, (100, 400, 3), dtype=np.uint8)
+    photo, page = Picture(Image.fromarray(noise)), Picture(Image.fromarray(noise[:, :50]), True)
+    with serving(says("x"), says("y")) as endpoint:
+        client(endpoint, image_side=200).chat(ask("?", photo, page))
+        shown, text = endpoint.pictures(0)
+        client(endpoint, image_side=100).chat(ask("?", photo, page))
+        assert [image.size for image in endpoint.pictures(1)] == [(100, 25), (50, 100)]
+    assert (shown.format, shown.size) == ("JPEG", (200, 50))
+    assert (text.format, text.size) == ("PNG", (50, 100))
+    assert np.array_equal(np.asarray(text), noise[:, :50])
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK"])
+def test_pictures_of_other_modes(mode):
+    with serving(says("x")) as endpoint:
+        client(endpoint).chat(ask("?", Picture(Image.new(mode, (9, 5)))))
+        assert endpoint.pictures(0)[0].size == (9, 5)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("  A lamp.\n", "A lamp."),
+        ("<think>It is red {so}</think>\n\nA lamp.", "A lamp."),
+        ([{"type": "text", "text": "A "}, {"type": "text", "text": "lamp."}], "A lamp."),
+        ("A\x1b[31m lamp.\x00", "A[31m lamp."),
+        ("A \ud800 lamp", "A ? lamp"),
+    ],
+)
+def test_words_are_cleaned(content, text):
+    with serving(says(content)) as endpoint:
+        assert client(endpoint).chat(ask()).text == text
+
+
+def test_questions_that_no_encoding_takes_are_sent():
+    with serving(says("x")) as endpoint:
+        client(endpoint).chat(ask("photo\udcff.jpg\x00?"))
+    assert endpoint.texts(0) == ["photo?.jpg?"]
+
+
+def test_tokens_are_guessed_where_none_are_told():
+    with serving(says("A lamp.", usage=False)) as endpoint:
+        reply = client(endpoint).chat(ask("What?", Picture(Image.new("RGB", (8, 8)))))
+    assert (reply.prompt_tokens, reply.completion_tokens) == (1002, 3)
+
+
+# ---- objects -----------------------------------------------------------------------------------
+
+
+def test_an_object_is_held_to_its_schema():
+    with serving(says(json.dumps(FITS))) as endpoint:
+        reply = client(endpoint).chat(ask(schema=SCHEMA))
+    assert reply.parsed == FITS
+    assert endpoint.bodies[0]["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "reply", "strict": True, "schema": SCHEMA},
+    }
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        fails(400, "'response_format.type' must be 'json_object' or 'text'"),
+        fails(422, "unknown field", param="response_format"),
+        fails(500, 'type must be one of "text" or "json_object", but got: json_schema'),
+        Said({"error": "response_format is not supported"}, 400),
+    ],
+)
+def test_a_server_without_schemas_is_asked_in_words_from_then_on(refusal):
+    fitting = says(f"Here you are:\n```json\n{json.dumps(FITS)}\n```")
+    with serving(refusal, fitting, fitting) as endpoint:
+        mllm = client(endpoint)
+        assert mllm.chat(ask(schema=SCHEMA)).parsed == FITS
+        assert mllm.chat(ask("Again?", schema=SCHEMA)).parsed == FITS
+    assert mllm.waits == []
+    assert ["response_format" in body for body in endpoint.bodies] == [True, False, False]
+    for at in (1, 2):
+        assert json.dumps(SCHEMA) in endpoint.texts(at)[-1]
+
+
+def test_a_reply_that_does_not_fit_is_asked_for_once_more():
+    wrong, right = says('{"colour": "green", "count": 2}'), says(json.dumps(FITS))
+    with serving(wrong, right, right) as endpoint:
+        mllm = client(endpoint)
+        reply = mllm.chat(ask(schema=SCHEMA))
+        mllm.chat(ask("Again?", schema=SCHEMA))
+    assert reply.parsed == FITS
+    assert (reply.prompt_tokens, reply.completion_tokens) == (22, 14)
+    asked, answered, repaired = endpoint.bodies[1]["messages"]
+    assert asked["content"] == "What is this?"
+    assert answered == {"role": "assistant", "content": '{"colour": "green", "count": 2}'}
+    assert (
+        'the reply\'s "colour" is "green", expected one of ["red", "blue"]' in repaired["content"]
+    )
+    assert json.dumps(SCHEMA) in repaired["content"]
+    assert "response_format" not in endpoint.bodies[2]
+
+
+def test_a_model_that_gives_no_object_at_all():
+    with serving(says("It is red."), says("Red, I said.")) as endpoint:
+        assert "asked for a JSON object twice, and the reply holds no JSON object" in failure(
+            endpoint, ask(schema=SCHEMA)
+        )
+        assert len(endpoint.bodies) == 2
+
+
+def test_parameters_that_a_model_does_not_take_are_left_out_or_renamed():
+    request = ask(temperature=0.0, max_tokens=50)
+    with serving(
+        fails(400, "Unsupported parameter", param="max_tokens", code="unsupported_parameter"),
+        fails(400, "'temperature' does not support 0 with this model"),
+        says("A lamp."),
+        says("A tree."),
+    ) as endpoint:
+        mllm = client(endpoint)
+        assert mllm.chat(request).text == "A lamp."
+        assert mllm.chat(ask("And this?", temperature=0.0)).text == "A tree."
+    sent = [{k: v for k, v in b.items() if k not in ("model", "messages")} for b in endpoint.bodies]
+    assert sent == [
+        {"temperature": 0.0, "max_tokens": 50},
+        {"temperature": 0.0, "max_completion_tokens": 50},
+        {"max_completion_tokens": 50},
+        {},
+    ]
+
+
+def test_a_refusal_about_something_else_changes_nothing():
+    with serving(fails(400, "temperature: fine; messages: too long", param="messages")) as endpoint:
+        said = failure(endpoint, ask(temperature=0.0))
+        assert "refuses the request (400): temperature: fine; messages: too long" in said
+        assert len(endpoint.bodies) == 1
+
+
+# ---- what goes wrong ---------------------------------------------------------------------------
+
+
+def test_nothing_listens():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        with pytest.raises(ModelFailed, match=r"nothing answers at .* start it, or set mllm_url"):
+            EndpointMLLM("m", url=url, wait=pytest.fail).chat(ask())
+
+
+def test_a_key_that_is_refused_is_not_repeated():
+    with serving(fails(401, f"Incorrect API key provided: {KEY}.")) as endpoint:
+        said = failure(endpoint)
+        assert "refuses the key (401): Incorrect API key provided: [key].; set OPENAI_API_K" in said
+        assert len(endpoint.bodies) == 1
+
+
+def test_a_key_that_is_wanted(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with serving(fails(401, "no")) as endpoint:
+        assert "wants a key (401)" in failure(endpoint)
+
+
+def test_a_busy_endpoint_is_left_alone_as_long_as_it_asks():
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    with serving(
+        fails(429, "slow down", {"Retry-After": "2"}),
+        fails(429, "slow down", {"Retry-After": soon}),
+        says("A lamp."),
+    ) as endpoint:
+        mllm = client(endpoint)
+        assert mllm.chat(ask()).text == "A lamp."
+    first, second = mllm.waits
+    assert 2 < first <= 2.25
+    assert 20 < second <= 30.25
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (fails(429, "later", {"Retry-After": "3600"}), "asks for a pause of 3,600 s"),
+        (fails(429, "no money", code="insufficient_quota"), "see the account's plan"),
+        (fails(404, "no such model"), "knows no model 'm-1', or is not the whole address (404)"),
+        (fails(413, "big"), "lower mllm_image_side"),
+        (Said(b"<html>Bad</html>", 400), "refuses the request (400)"),
+        (Said(b"<html>Hello</html>"), "replied with a web page: give the whole address"),
+    ],
+)
+def test_what_no_further_try_would_mend(said, expected):
+    with serving(said) as endpoint:
+        assert expected in failure(endpoint, wait=pytest.fail)
+
+
+def test_failures_of_the_moment_are_tried_again():
+    whole = says("A lamp.")
+    with serving(
+        fails(500, "out of memory"),
+        Said(whole.body, cut=40),
+        Said(b'{"choices": [{"mess'),
+        whole,
+    ) as endpoint:
+        mllm = client(endpoint)
+        assert mllm.chat(ask()).text == "A lamp."
+    assert len(mllm.waits) == 3
+    assert all(0.25 * 2**n <= wait <= 0.5 * 2**n for n, wait in enumerate(mllm.waits))
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (fails(503, "loading"), "failed (503): loading; try later, or see its log (tried 3 times)"),
+        (Said(says("A lamp.").body, cut=40), "the connection to "),
+        (Said(b"lamp, of course"), "no JSON (it starts with 'lamp, of course')"),
+        (Said(b"[" * 100_000), "no JSON"),
+    ],
+)
+def test_tries_come_to_an_end(said, expected):
+    with serving(said, said, said) as endpoint:
+        message = failure(endpoint, retries=2)
+        assert expected in message
+        assert "(tried 3 times)" in message
+        assert endpoint.says == []
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (says("A la", finish="length"), "was cut at its longest length (it ends with 'A la')"),
+        (says("", finish="length"), "was cut at its longest length"),
+        (says(""), "the model's reply is empty: see whether"),
+        (says(None), "the model's reply is empty"),
+        (says(" \n "), "the model's reply is empty"),
+        (says("", reasoning_content="Hm."), "is empty, it only thought"),
+        (says("", finish="content_filter"), "content filter withheld"),
+        (says(None, refusal="I will not."), "refuses to reply: I will not."),
+        (Said({"choices": []}), "holds no choices[0].message"),
+        (Said([]), "holds no choices[0].message"),
+        (Said({"error": {"message": f"upstream {KEY}"}}), "reports an error: upstream [key]"),
+        (Said({"choices": [{"message": 3}]}), "the model's reply is empty"),
+    ],
+)
+def test_replies_that_are_none(said, expected):
+    with serving(said) as endpoint:
+        message = failure(endpoint)
+        assert expected in message
+        assert f"model 'm-1' at {endpoint.url}" in message
+
+
+def test_a_reply_that_does_not_come():
+    never = threading.Event()
+    with serving(Said({}, gate=lambda: never.wait(20))) as endpoint:
+        assert "did not reply in time" in failure(endpoint, timeout_s=0.2, retries=0)
+        never.set()
+
+
+def test_a_reply_that_comes_in_drops():
+    over = threading.Event()
+    with serving(Said({}, drip=over)) as endpoint:
+        assert "did not finish its reply within 0.3 s" in failure(
+            endpoint, timeout_s=0.3, retries=0
+        )
+        over.set()
+
+
+def test_a_reply_without_end(monkeypatch):
+    monkeypatch.setattr("ku_rag.mllm.client._MOST_BYTES", 1000)
+    with serving(Said(b" " * 100_000)) as endpoint:
+        assert "sent over 1,000 bytes" in failure(endpoint)
+
+
+# ---- addresses and keys ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("localhost:11434/v1", "starts with neither http:// nor https://"),
+        ("file:///etc/passwd", "starts with neither"),
+        ("http://", "starts with neither"),
+        (f"http://me:{KEY}@host/v1", "the endpoint at host holds a name, a password or a query"),
+        (f"http://host/v1?key={KEY}", "holds a name, a password or a query"),
+    ],
+)
+def test_addresses_that_are_none(url, expected):
+    with pytest.raises(ModelFailed, match=expected) as caught:
+        EndpointMLLM("m", url=url)
+    assert KEY not in str(caught.value)
+
+
+def test_without_address_and_key(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(ModelFailed, match="set OPENAI_API_KEY to use OpenAI, or mllm_url"):
+        EndpointMLLM("gpt-5")
+
+
+def test_a_key_alone_means_openai():
+    assert EndpointMLLM("gpt-5").url == "https://api.openai.com/v1"
+
+
+def test_a_server_of_ones_own_needs_no_key(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with serving(says("A lamp.")) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+        assert EndpointMLLM("m").chat(ask()).text == "A lamp."
+    assert endpoint.headers[0]["authorization"] == "Bearer none"
+
+
+@pytest.mark.parametrize("key", ["sk-a\nb", "sk-a b", "sk-ä"])
+def test_a_key_that_no_header_takes(monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ModelFailed, match="copy the key into it again") as caught:
+        EndpointMLLM("m")
+    assert key not in str(caught.value)
+
+
+def test_the_key_is_in_no_log_and_no_file(caplog, tmp_path):
+    caplog.set_level(logging.DEBUG)
+    with serving(fails(500, "hm"), says(f"Your key is {KEY}")) as endpoint:
+        recorded = RecordedMLLM(tmp_path / "r.jsonl", client(endpoint, cache=ReplyCache()))
+        assert recorded.chat(ask()).text == "Your key is [key]"
+    assert len(caplog.records) > 3
+    assert KEY not in caplog.text
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 2
+    for path in files:
+        assert KEY not in path.read_text(encoding="utf-8")
+
+
+# ---- limits ------------------------------------------------------------------------------------
+
+
+def test_no_more_calls_at_once_than_allowed():
+    pair, lock, inside, most = threading.Barrier(2), threading.Lock(), [0], [0]
+
+    def gate():
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        pair.wait(20)
+        with lock:
+            inside[0] -= 1
+
+    def by(_):
+        return Said(says("A lamp.").body, gate=gate)
+
+    with serving(by=by) as endpoint:
+        mllm = client(endpoint, concurrency=2)
+        with ThreadPoolExecutor(6) as pool:
+            replies = list(pool.map(mllm.chat, [ask(f"{n}?") for n in range(6)]))
+    assert [reply.text for reply in replies] == ["A lamp."] * 6
+    assert most == [2]
+
+
+def test_a_call_that_waits_for_its_next_try_holds_no_place():
+    with serving(fails(500, "hm"), says("second"), says("first")) as endpoint:
+        mllm = client(endpoint, concurrency=1, wait=lambda _: said.append(mllm.chat(ask("2?"))))
+        said = []
+        assert mllm.chat(ask("1?")).text == "first"
+    assert [reply.text for reply in said] == ["second"]
+
+
+def test_a_budget_of_calls_counts_every_try():
+    with serving(fails(500, "hm"), says("A lamp.")) as endpoint:
+        mllm = client(endpoint, budget=Budget(max_calls=2))
+        mllm.chat(ask())
+        with pytest.raises(
+            BudgetSpent, match=r"2 calls of 2, 18 tokens of any number\): raise mllm_max_calls"
+        ):
+            mllm.chat(ask("Another?"))
+        assert len(endpoint.bodies) == 2
+
+
+def test_a_budget_of_tokens():
+    budget = Budget(max_tokens=20)
+    with serving(says("A lamp."), says("A lamp.")) as endpoint:
+        mllm = client(endpoint, budget=budget)
+        mllm.chat(ask("1?"))
+        mllm.chat(ask("2?"))
+        with pytest.raises(BudgetSpent, match=r"36 tokens of 20\): raise mllm_max_tokens"):
+            mllm.chat(ask("3?"))
+    assert (budget.calls, budget.tokens) == (2, 36)
+
+
+# ---- the cache ---------------------------------------------------------------------------------
+
+
+def test_a_reply_is_paid_for_once():
+    budget = Budget(max_calls=1)
+    picture = Picture(Image.new("RGB", (8, 8), "red"))
+    with serving(says(json.dumps(FITS))) as endpoint:
+        first = client(endpoint, cache=ReplyCache(), budget=budget).chat(
+            ask("?", picture, schema=SCHEMA)
+        )
+        again = client(endpoint, cache=ReplyCache(), budget=budget).chat(
+            ask("?", picture, schema=SCHEMA)
+        )
+    assert not first.cached
+    assert again.cached
+    assert (again.text, again.parsed, again.prompt_tokens) == (first.text, FITS, 11)
+
+
+def test_a_reply_from_the_cache_needs_no_package_and_no_endpoint():
+    with serving(says("A lamp.")) as endpoint:
+        client(endpoint, cache=ReplyCache()).chat(ask())
+    code = (
+        "import sys\n"
+        "from ku_rag.mllm import Message, Request, load_mllm\n"
+        "from ku_rag.settings import Settings\n"
+        f"mllm = load_mllm(Settings(mllm='m-1', mllm_url={endpoint.url!r}))\n"
+        "print(mllm.chat(Request((Message('user', ('What is this?',)),))).text)\n"
+        "print('openai' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["A lamp.", "False", ""]
+
+
+def test_every_part_of_a_request_counts():
+    red, blue = (Picture(Image.new("RGB", (8, 8), colour)) for colour in ("red", "blue"))
+    requests = [
+        ask(),
+        ask("What is that?"),
+        ask("What is this?", red),
+        ask("What is this?", blue),
+        ask(temperature=0.0),
+        ask(seed=1),
+        ask(max_tokens=5),
+    ]
+    with serving(by=lambda _: says("x")) as endpoint:
+        for request in requests * 2:
+            client(endpoint, cache=ReplyCache()).chat(request)
+        assert len(endpoint.bodies) == len(requests)
+        EndpointMLLM("m-2", url=endpoint.url, cache=ReplyCache()).chat(ask())
+        EndpointMLLM("m-1", url=f"{endpoint.url}/b", cache=ReplyCache()).chat(ask())
+        assert len(endpoint.bodies) == len(requests) + 2
+
+
+def test_only_whole_replies_are_kept():
+    with serving(says("A la", finish="length"), says("A lamp.")) as endpoint:
+        failure(endpoint, cache=ReplyCache())
+        assert client(endpoint, cache=ReplyCache()).chat(ask()).text == "A lamp."
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:-9],
+        lambda data: data.replace(b"lamp", b"tree"),
+        lambda data: b"[" * 100_000,
+        lambda data: b'{"format": 1, "reply": {}, "check": ""}',
+    ],
+)
+def test_a_damaged_entry_is_asked_for_again(damage):
+    with serving(says("A lamp."), says("A lamp again.")) as endpoint:
+        client(endpoint, cache=ReplyCache()).chat(ask())
+        (file,) = default_folder().rglob("*.json")
+        file.write_bytes(damage(file.read_bytes()))
+        assert client(endpoint, cache=ReplyCache()).chat(ask()).text == "A lamp again."
+        assert client(endpoint, cache=ReplyCache()).chat(ask()).cached
+
+
+def test_a_cache_that_cannot_be_written_is_as_good_as_none(tmp_path):
+    (tmp_path / "file").touch()
+    with serving(says("A lamp.")) as endpoint:
+        cache = ReplyCache(tmp_path / "file" / "replies")
+        assert client(endpoint, cache=cache).chat(ask()).text == "A lamp."
+
+
+def test_where_the_cache_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert default_folder() == tmp_path / "cache" / "replies"
+    monkeypatch.delenv("KU_CACHE")
+    assert default_folder() == tmp_path / "xdg" / "ku-rag" / "replies"
+
+
+# ---- settings and extras -----------------------------------------------------------------------
+
+
+def test_settings_make_a_client():
+    assert load_mllm(Settings()) is None
+    with serving(says("A lamp."), says("A tree.")) as endpoint:
+        settings = Settings(mllm="m", mllm_url=endpoint.url, mllm_max_calls=2, mllm_cache=False)
+        mllm = load_mllm(settings)
+        assert isinstance(mllm, MLLM)
+        assert [mllm.chat(ask()).text for _ in range(2)] == ["A lamp.", "A tree."]
+        with pytest.raises(BudgetSpent):
+            mllm.chat(ask())
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(MissingExtra, match=r'pip install "ku-rag\[mllm\]"'):
+        EndpointMLLM("m").chat(ask())
+
+
+# ---- requests and schemas ----------------------------------------------------------------------
+
+
+def test_requests_that_are_none():
+    with pytest.raises(BadInput, match="ends with a message of the role user"):
+        Request(())
+    with pytest.raises(BadInput, match="ends with a message of the role user"):
+        Request((Message("assistant", ("Hm.",)),))
+    with pytest.raises(BadInput, match="the schema uses anyOf, pattern, which"):
+        ask(schema={"properties": {"a": {"items": {"pattern": "x"}}}, "anyOf": []})
+
+
+scalars = (
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-3, 3) | st.text("ab", max_size=2)
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner),
+    max_leaves=6,
+)
+kinds = st.sampled_from(["object", "array", "string", "boolean", "null", "number", "integer"])
+schemas = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": kinds | st.lists(kinds, min_size=1, max_size=2, unique=True),
+            "enum": st.lists(scalars, min_size=1, max_size=3),
+            "minimum": st.integers(-2, 1),
+            "maximum": st.integers(0, 2),
+            "minItems": st.integers(0, 2),
+            "maxItems": st.integers(0, 2),
+        },
+    ),
+    lambda inner: (
+        st.fixed_dictionaries(
+            {"properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=2)},
+            optional={
+                "type": st.just("object"),
+                "required": st.lists(st.sampled_from("abc"), max_size=2, unique=True),
+                "additionalProperties": st.booleans(),
+            },
+        )
+        | st.fixed_dictionaries({"items": inner}, optional={"type": st.just("array")})
+    ),
+    max_leaves=4,
+)
+
+
+@given(values, schemas)
+def test_the_checker_agrees_with_the_standard(value, wanted):
+    assert schema.unknown_words(wanted) == []
+    fits = jsonschema.Draft202012Validator(wanted).is_valid(value)
+    assert (schema.problem(value, wanted) == "") == fits
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(FITS),
+        f"Sure! {json.dumps(FITS)} Was that right?",
+        f"```json\n{json.dumps(FITS, indent=1)}\n```",
+        '{"colour": "green"} no, rather {"colour": "red", "count": 2}',
+        '{{"a": {"colour": "red", "count": 2}',
+    ],
+)
+def test_objects_are_found_in_text(text):
+    assert schema.extract(text, SCHEMA) == (FITS, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "the reply holds no JSON object"),
+        ("red, 2", "the reply holds no JSON object"),
+        ("{" * 100_000, "the reply holds no JSON object"),
+        ('{"a":' * 100_000, "the reply holds no JSON object"),
+        ('{"colour": "red", "count": NaN}', "the reply holds no JSON object"),
+        ('{"colour": "red", "count": 1e999}', "the reply holds no JSON object"),
+        ('{"colour": "red"}', 'the reply has no "count"'),
+        ('{"colour": "red", "count": 2, "x": 1}', 'the reply has "x", which is not expected'),
+        ('{"colour": "red", "count": true}', 'the reply\'s "count" is true, expected integer'),
+        ('{"colour": "red", "count": -1}', 'the reply\'s "count" is -1, expected 0 to -1'),
+    ],
+)
+def test_objects_that_do_not_fit(text, wrong):
+    assert schema.extract(text, SCHEMA) == (None, wrong)
+
+
+# ---- stand-ins ---------------------------------------------------------------------------------
+
+
+def test_a_script_says_its_lines():
+    mllm = ScriptedMLLM(["A lamp.", FITS, Reply("whole", model="x")])
+    assert isinstance(mllm, MLLM)
+    assert mllm.chat(ask()).text == "A lamp."
+    assert mllm.chat(ask(schema=SCHEMA)).parsed == FITS
+    assert mllm.chat(ask()) == Reply("whole", model="x")
+    with pytest.raises(ModelFailed, match="the script is at its end"):
+        mllm.chat(ask())
+    assert len(mllm.requests) == 4
+
+
+def test_a_script_may_be_a_function():
+    mllm = ScriptedMLLM(lambda request: request.messages[-1].text.upper())
+    assert mllm.chat(ask("red?")).text == "RED?"
+    with pytest.raises(ModelFailed, match="does not fit the schema: the reply holds no JSON"):
+        mllm.chat(ask(schema=SCHEMA))
+
+
+def _photo(change=0):
+    rng = np.random.default_rng(5)
+    pixels = rng.integers(20, 230, (6, 9, 3), dtype=np.uint8).repeat(10, 0).repeat(10, 1) + change
+    return Picture(Image.fromarray(pixels))
+
+
+def test_what_was_said_is_said_again(tmp_path):
+    path = tmp_path / "new" / "r.jsonl"
+    model = ScriptedMLLM(["A lamp.", FITS, "Über\u2028zwei Zeilen\x85."])
+    recorded = RecordedMLLM(path, model)
+    requests = [ask("What?", _photo()), ask(schema=SCHEMA), ask("Ünï\u2028code?")]
+    said = [recorded.chat(request) for request in requests * 2]
+    assert len(model.requests) == 3
+    again = RecordedMLLM(path)
+    assert isinstance(again, MLLM)
+    assert [again.chat(request) for request in requests * 2] == said
+
+
+def test_other_decoders_do_not_make_other_pictures(tmp_path):
+    path = tmp_path / "r.jsonl"
+    RecordedMLLM(path, ScriptedMLLM(["A lamp."])).chat(ask("What?", _photo()))
+    replay = RecordedMLLM(path)
+    assert replay.chat(ask("What?", _photo(change=3))).text == "A lamp."
+    for other in (_photo(change=25), Picture(_photo().image.resize((91, 60)))):
+        with pytest.raises(ModelFailed, match="does not hold this request"):
+            replay.chat(ask("What?", other))
+
+
+def test_what_was_not_said_is_not_made_up(tmp_path):
+    path = tmp_path / "r.jsonl"
+    RecordedMLLM(path, ScriptedMLLM(["A lamp."])).chat(ask())
+    replay = RecordedMLLM(path)
+    for other in (ask("What?"), ask(temperature=1.0), ask(schema=SCHEMA), ask("What?", _photo())):
+        with pytest.raises(ModelFailed, match="record it again with a model"):
+            replay.chat(other)
+
+
+def test_recordings_that_are_none(tmp_path):
+    with pytest.raises(NotFound, match="give a model to record it with"):
+        RecordedMLLM(tmp_path / "r.jsonl")
+    for line in ("{", "[]", '{"request": {"messages": []}, "reply": {"text": 3}}'):
+        (tmp_path / "r.jsonl").write_text(f"{line}\n", encoding="utf-8")
+        with pytest.raises(BadInput, match="line 1 is no recorded reply"):
+            RecordedMLLM(tmp_path / "r.jsonl")
