@@ -1,0 +1,126 @@
+"""Reading files of weights: tensors come in, code does not."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import re
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ku_rag.encoders.torching import first_line
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.plugins import extra
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_FOREIGN = re.compile(r"GLOBAL ([\w.]+)|Unsupported (?:class|global|operand) ([\w.]+)")
+_BROKEN = (
+    *(RuntimeError, ValueError, EOFError, OSError, KeyError, IndexError, TypeError),
+    *(AttributeError, AssertionError, pickle.UnpicklingError),
+)
+
+
+def existing_file(argument: str, expected: str) -> Path:
+    """The file of weights that a path names.
+
+    Args:
+        argument: a path that exists.
+        expected: what it should be, for messages.
+
+    Raises:
+        NotFound: there is nothing.
+        BadInput: it is no file, or an empty one.
+    """
+    path = Path(argument).expanduser().absolute()
+    if not path.exists():
+        raise NotFound(f"there is no file {path}: expected {expected}; nothing is downloaded here")
+    if not path.is_file():
+        raise BadInput(f"{path} is a folder: expected {expected}; give the path of the file itself")
+    if not path.stat().st_size:
+        raise BadInput(f"{path} is empty (0 bytes): expected {expected}; copy the file again")
+    return path
+
+
+def content_hash(*paths: Path) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of a file, or of those of several files."""
+    found = []
+    for path in paths:
+        with path.open("rb") as file:
+            found.append(hashlib.file_digest(file, "sha256").hexdigest())
+    whole = found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest()
+    return whole[:16]
+
+
+def read_tensors(path: Path, expected: str) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file or of what `torch.save` wrote; no code of it runs.
+
+    The file stays mapped where its format allows, so that only what is used is read.
+
+    Args:
+        path: an existing file.
+        expected: what it should be, for messages.
+
+    Raises:
+        BadInput: it is broken, brings code, or holds no tensors by name.
+    """
+    torch = extra("longclip", "torch")
+    loaded = _safetensors(path, expected) if _is_safetensors(path) else _pickled(path, expected)
+    if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
+        loaded = loaded["state_dict"]
+    if not isinstance(loaded, Mapping):
+        raise BadInput(f"{path} holds a {type(loaded).__name__}: expected {expected}")
+    tensors = {str(key): value for key, value in loaded.items() if torch.is_tensor(value)}
+    if not tensors or len(tensors) < len(loaded) // 2:
+        keys = ", ".join(repr(str(key)) for key in list(loaded)[:3]) or "nothing"
+        raise BadInput(f"{path} holds no state dict but {keys}: expected {expected}")
+    if all(key.startswith("module.") for key in tensors):
+        tensors = {key.removeprefix("module."): value for key, value in tensors.items()}
+    return tensors
+
+
+def _is_safetensors(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(9)
+    return path.suffix == ".safetensors" or head[8:] == b"{"
+
+
+def _safetensors(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the file holds
+    load_file = extra("longclip", "safetensors.torch").load_file
+    try:
+        return load_file(path)
+    except Exception as error:  # SafetensorError is a child of Exception only
+        raise _unreadable(path, error, expected) from error
+
+
+def _pickled(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the file holds
+    torch = extra("longclip", "torch")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None
+            )
+    except _BROKEN as error:
+        if "TorchScript" in str(error):
+            raise BadInput(
+                f"{path} is a TorchScript archive, which is code: expected {expected}; save its "
+                "state_dict() to a file of its own"
+            ) from error
+        if found := _FOREIGN.search(str(error)):
+            raise BadInput(
+                f"{path} asks for {found[1] or found[2]}, which weights do not need and which "
+                f"could run code: nothing of it was run; expected {expected}"
+            ) from error
+        raise _unreadable(path, error, expected) from error
+
+
+def _unreadable(path: Path, error: Exception, expected: str) -> BadInput:
+    return BadInput(
+        f"{path} cannot be read as weights, it may have been cut off ({first_line(error)}): "
+        f"expected {expected}; copy the file again"
+    )

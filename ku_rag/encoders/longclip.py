@@ -1,0 +1,158 @@
+"""Long-CLIP's official checkpoints as open_clip models (KU-RAG, eq. 2 and 3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ku_rag.encoders.checkpoints import content_hash, existing_file, read_tensors
+from ku_rag.encoders.openclip import ClipEncoder, Parts
+from ku_rag.encoders.torching import first_line, place
+from ku_rag.errors import BadInput
+from ku_rag.plugins import extra
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_EXPECTED = "a Long-CLIP checkpoint, such as longclip-B.pt or longclip-L.pt"
+_KEPT = 20
+"""Positions that Long-CLIP took over from CLIP as they were; those behind them are its own."""
+_HEAD = 64
+"""Numbers of one attention head in every CLIP."""
+
+
+class LongClipEncoder(ClipEncoder):
+    """Texts of up to 246 tokens and pictures in one space.
+
+    Args:
+        argument: path of a checkpoint, or a known name such as "longclip-B".
+        device: "auto", "cpu", "cuda" or "mps".
+        batch_size: items encoded at once; 0 finds out.
+        precision: "auto" (bfloat16 on CUDA, else float32), "float32" or "bfloat16".
+
+    Raises:
+        NotFound: the weights are not here; nothing is downloaded.
+        BadInput: the file is no Long-CLIP checkpoint, or there is no such device.
+        MissingExtra: open_clip is not installed.
+    """
+
+    def __init__(
+        self,
+        argument: str = "longclip-B",
+        *,
+        device: str = "auto",
+        batch_size: int = 0,
+        precision: str = "auto",
+    ) -> None:
+        open_clip = extra("longclip", "open_clip")
+        where = place(device, precision, needs="longclip")
+        path = _find(argument)
+        model = build(read_tensors(path, _EXPECTED), path)
+        context = model.context_length
+        parts = Parts(
+            model=model,
+            tokenizer=open_clip.tokenizer.SimpleTokenizer(context_length=context),
+            preprocessing=open_clip.image_transform(model.visual.image_size, is_train=False),
+            context=context,
+            fingerprint=f"longclip:{content_hash(path)}",
+        )
+        super().__init__(parts, where, batch_size)
+
+
+def _find(argument: str) -> Path:
+    if Path(argument).expanduser().exists() or re.search(r"[/\\]|\.(pt|safetensors)$", argument):
+        return existing_file(argument, _EXPECTED)
+    from ku_rag import weights
+
+    return existing_file(str(weights.find(argument)), _EXPECTED)
+
+
+def build(tensors: Mapping[str, Tensor], path: Path) -> Any:  # noqa: ANN401 - an open_clip CLIP
+    """An open_clip CLIP with the weights of an official checkpoint, in float32 on the CPU.
+
+    The sizes of the model follow from its tensors.
+
+    Args:
+        tensors: of the checkpoint.
+        path: where they come from, for messages.
+
+    Raises:
+        BadInput: these are not the tensors of a Long-CLIP.
+    """
+    torch = extra("longclip", "torch")
+    clip = extra("longclip", "open_clip.model").CLIP
+    folded = fold_positions(tensors, path)
+    try:
+        width, dim = folded["text_projection"].shape
+        vision_width, _, patch, _ = folded["visual.conv1.weight"].shape
+        patches = folded["visual.positional_embedding"].shape[0] - 1
+        vision = {
+            "layers": _layers(folded, "visual.transformer.resblocks."),
+            "width": vision_width,
+            "head_width": _HEAD,
+            "patch_size": patch,
+            "image_size": patch * round(patches**0.5),
+        }
+        text = {
+            "context_length": folded["positional_embedding"].shape[0],
+            "vocab_size": folded["token_embedding.weight"].shape[0],
+            "width": width,
+            "heads": width // _HEAD,
+            "layers": _layers(folded, "transformer.resblocks."),
+        }
+        # On no device nothing is initialised at random first.
+        with torch.device("meta"):
+            model = clip(dim, vision, text, quick_gelu=True)
+        model.load_state_dict(folded, strict=True, assign=True)
+    except (KeyError, ValueError, RuntimeError, ZeroDivisionError, AssertionError) as error:
+        raise BadInput(
+            f"{path}: the tensors make no Long-CLIP ({_last_line(error)}): expected {_EXPECTED}, "
+            "as it was published"
+        ) from error
+    length = text["context_length"]
+    model.attn_mask = torch.full((length, length), float("-inf")).triu_(1)
+    return model
+
+
+def fold_positions(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The tensors in float32, with Long-CLIP's two tables of positions as one.
+
+    Positions 0 to 19 come from `positional_embedding`, the others from `positional_embedding_res`.
+
+    Raises:
+        BadInput: there is no second table.
+    """
+    torch = extra("longclip", "torch")
+    first, second = (tensors.get(f"positional_embedding{end}") for end in ("", "_res"))
+    if first is None or second is None:
+        shown = next(iter(tensors))
+        is_clip = first is not None and "visual.proj" in tensors
+        hint = ', or "open_clip:MODEL/PATH" for a plain CLIP' if is_clip else ""
+        raise BadInput(
+            f"{path} holds {len(tensors)} tensors such as {shown!r} and no "
+            f"{'positional_embedding_res' if is_clip else 'positional_embedding'}, so it is "
+            f"{'a CLIP but no Long-CLIP' if is_clip else 'another architecture'}: "
+            f"expected {_EXPECTED}{hint}"
+        )
+    if first.shape != second.shape or first.ndim != 2 or len(first) <= _KEPT:
+        raise BadInput(
+            f"{path} has tables of positions of {tuple(first.shape)} and {tuple(second.shape)}: "
+            f"expected two of the same size, as in {_EXPECTED}"
+        )
+    folded = {
+        key: tensor.float() for key, tensor in tensors.items() if key != "positional_embedding_res"
+    }
+    folded["positional_embedding"] = torch.cat([first[:_KEPT], second[_KEPT:]]).float()
+    return folded
+
+
+def _layers(tensors: Mapping[str, Tensor], prefix: str) -> int:
+    numbers = {key[len(prefix) :].split(".")[0] for key in tensors if key.startswith(prefix)}
+    return len(numbers)
+
+
+def _last_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1].strip().rstrip(".") if len(lines) > 1 else first_line(error)

@@ -1,0 +1,179 @@
+"""Finding and loading models of open_clip by name or path, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ku_rag.encoders.checkpoints import existing_file, read_tensors
+from ku_rag.encoders.openclip import Parts
+from ku_rag.encoders.quiet import offline_and_quiet
+from ku_rag.encoders.torching import first_line
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.plugins import extra
+
+_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
+_PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
+_TABLES = ("positional_embedding", "text.positional_embedding", "visual.positional_embedding")
+_PREFERRED = (
+    *("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors"),
+    *("open_clip_pytorch_model.bin", "open_clip_pytorch_model.pth"),
+)
+
+_MISSING = (OSError, ImportError)
+_BROKEN = (RuntimeError, ValueError, KeyError, TypeError, AttributeError, AssertionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What to load.
+
+    Args:
+        model: open_clip's name for it; "local" for a folder.
+        weights: the file.
+        folder: where its configuration is, if it has its own.
+        trained: what open_clip notes of the pretrained weights of that name.
+    """
+
+    model: str
+    weights: Path
+    folder: Path | None = None
+    trained: Mapping[str, Any] = field(default_factory=dict)
+
+
+def locate(argument: str) -> Source:
+    """Find what "MODEL/PRETRAINED", "MODEL/PATH" or the path of a folder names.
+
+    Raises:
+        NotFound: there is no such model or file, or the weights are not here.
+        BadInput: a file or folder is not of the kind it should be.
+    """
+    given = Path(argument).expanduser()
+    if given.is_dir():
+        return _in_folder(given.absolute())
+    if given.is_file():
+        raise BadInput(
+            f"{given} says nothing of its architecture: write open_clip:MODEL/{given}, with one of "
+            "the models that open_clip.list_models() names, or longclip:PATH for a Long-CLIP"
+        )
+    open_clip = extra("longclip", "open_clip")
+    model, slash, rest = argument.partition("/")
+    known = open_clip.list_models()
+    if model not in known or not slash or not rest:
+        raise NotFound(
+            f"open_clip:{argument} names no model: expected MODEL/PRETRAINED, MODEL/PATH or a "
+            f"folder with an open_clip_config.json, with MODEL one of {', '.join(known[:4])} … "
+            "(open_clip.list_models() names them all)"
+        )
+    if Path(rest).expanduser().exists() or rest.startswith(("/", "~")) or rest.endswith(_SUFFIXES):
+        return Source(model, existing_file(rest, f"weights of {model}"))
+    return _pretrained(model, rest)
+
+
+def _in_folder(folder: Path) -> Source:
+    if not (folder / "open_clip_config.json").is_file():
+        raise BadInput(
+            f"{folder} has no open_clip_config.json: expected a folder that open_clip saved, or "
+            "MODEL/PATH with the path of a file of weights"
+        )
+    files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
+    files.sort(key=lambda path: (path.name not in _PREFERRED, _SUFFIXES.index(path.suffix)))
+    if not files:
+        raise NotFound(f"{folder} has no weights: expected {_PREFERRED[0]} in it")
+    return Source("local", existing_file(str(files[0]), "weights"), folder)
+
+
+def _pretrained(model: str, tag: str) -> Source:
+    """Weights that open_clip would download, from wherever they were put before."""
+    pretrained = extra("longclip", "open_clip.pretrained")
+    trained = pretrained.get_pretrained_cfg(model, tag)
+    if not trained:
+        tags = ", ".join(pretrained.list_pretrained_tags_by_model(model)) or "none"
+        raise NotFound(f"open_clip has no weights {tag!r} for {model}: it has {tags}")
+    from ku_rag import weights
+    from ku_rag.weights.catalogue import models
+
+    if f"{model}/{tag}" in models():
+        return Source(model, weights.find(f"{model}/{tag}"), trained=trained)
+    repo, _, name = trained.get("hf_hub", "").rpartition("/")
+    names = [name] if name else list(_PREFERRED)
+    if repo:
+        cached = extra("longclip", "huggingface_hub").try_to_load_from_cache
+        for name in names:
+            found = cached(repo, name)
+            if isinstance(found, str):
+                return Source(model, Path(found), trained=trained)
+    url = trained.get("url", "")
+    kept = Path("~/.cache/clip").expanduser() / url.rpartition("/")[2]
+    if url and kept.is_file():
+        return Source(model, kept, trained=trained)
+    origin = f"https://huggingface.co/{repo} ({names[0]})" if repo else url
+    raise NotFound(
+        f"the weights of {model}/{tag} are not here, and nothing is downloaded while encoding: "
+        f"fetch them from {origin} and give their path, open_clip:{model}/PATH"
+    )
+
+
+def load(source: Source, fingerprint: str) -> Parts:
+    """Load a model with its tokenizer and preprocessing; no code of the file runs.
+
+    Raises:
+        BadInput: the weights are not those of the model.
+        NotFound: it needs a tokenizer or configuration that is not here.
+    """
+    open_clip = extra("longclip", "open_clip")
+    name = f"local-dir:{source.folder}" if source.folder else source.model
+    expected = f"weights of {source.folder or source.model}"
+    tensors = read_tensors(source.weights, expected)
+    with offline_and_quiet("longclip"):
+        try:
+            model = open_clip.create_model(
+                name,
+                load_weights=False,
+                pretrained_text=False,
+                force_quick_gelu=bool(source.trained.get("quick_gelu")),
+                force_preprocess_cfg={
+                    key: source.trained[key] for key in _PREPROCESSING if key in source.trained
+                },
+            )
+            tokenizer = open_clip.get_tokenizer(name)
+        except _MISSING as error:
+            raise NotFound(
+                f"{name} needs more than its weights ({first_line(error)}): run it once with a "
+                "network through open_clip itself, so that its tokenizer is kept on this machine"
+            ) from error
+        except _BROKEN as error:
+            raise BadInput(
+                f"{name} cannot be made ({first_line(error)}): expected a model of open_clip"
+            ) from error
+        _check_tables(model, tensors, source, expected)
+        try:
+            open_clip.load_checkpoint(model, str(source.weights), strict=True, weights_only=True)
+        except _BROKEN as error:
+            raise BadInput(
+                f"{source.weights} does not fit {source.folder or source.model} "
+                f"({_differences(error)}): expected {expected}"
+            ) from error
+    preprocessing = open_clip.image_transform_v2(
+        open_clip.transform.PreprocessCfg(**open_clip.get_model_preprocess_cfg(model)),
+        is_train=False,
+    )
+    return Parts(model, tokenizer, preprocessing, int(model.context_length), fingerprint)
+
+
+def _check_tables(model: Any, tensors: Mapping[str, Any], source: Source, expected: str) -> None:  # noqa: ANN401
+    """Refuse what open_clip would stretch: positions of another text length or picture size."""
+    own = model.state_dict()
+    for key in _TABLES:
+        if key in own and key in tensors and own[key].shape != tensors[key].shape:
+            raise BadInput(
+                f"{source.weights} has {key} of {tuple(tensors[key].shape)}, {source.model} has "
+                f"{tuple(own[key].shape)}: expected {expected}"
+            )
+
+
+def _differences(error: BaseException) -> str:
+    lines = [line.strip().rstrip(".") for line in str(error).strip().splitlines()]
+    return " ".join((lines[1] if len(lines) > 1 else lines[0] if lines else "").split())[:200]

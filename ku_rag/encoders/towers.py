@@ -1,0 +1,143 @@
+"""The two towers of a CLIP, run over open_clip's weights with nothing computed that is not used.
+
+Texts are padded to the longest of their batch only: the mask is causal, so what comes after the end
+of a text changes nothing. In the last layer only one position of each row goes on (the end of a
+text, the class token of a picture), so only that one is computed. x · sigmoid(1.702 x), which is
+three passes over memory, becomes one: silu, with 1.702 multiplied into the weights before it and
+out of those after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+def fold_quick_gelu(model: nn.Module) -> None:
+    """Replace every QuickGELU of a model by silu, in place; its outputs stay the same."""
+    from open_clip.transformer import QuickGELU
+
+    for module in model.modules():
+        parts = dict(module.named_children())
+        if isinstance(parts.get("gelu"), QuickGELU) and {"c_fc", "c_proj"} <= parts.keys():
+            before: Any = parts["c_fc"]
+            behind: Any = parts["c_proj"]
+            with torch.no_grad():
+                before.weight.mul_(1.702)
+                before.bias.mul_(1.702)
+                behind.weight.div_(1.702)
+            module.gelu = nn.SiLU(inplace=True)
+
+
+def text_part(model: Any) -> Any | None:  # noqa: ANN401 - a model of open_clip
+    """What `encode_text` can run: the part with the text tower, if it is a plain causal one."""
+    from open_clip.model import CLIP
+    from open_clip.transformer import TextTransformer
+
+    part = model if type(model) is CLIP else getattr(model, "text", None)
+    if not isinstance(part, CLIP | TextTransformer):
+        return None
+    pool = getattr(part, "text_pool_type", getattr(part, "pool_type", None))
+    usual = (
+        part.attn_mask is not None
+        and pool == "argmax"
+        and getattr(part, "cls_emb", None) is None
+        and not getattr(part, "use_pad_mask", False)
+    )
+    return part if usual and _is_plain(part.transformer) else None
+
+
+def encode_text(part: Any, ids: Tensor, ends: Tensor) -> Tensor:  # noqa: ANN401
+    """Text features [n, dim], not normalised.
+
+    Args:
+        part: see `text_part`.
+        ids: int64[n, length], padded with anything.
+        ends: int64[n], where each text's end mark is.
+    """
+    x: Tensor = part.token_embedding(ids) + part.positional_embedding[: ids.shape[1]]
+    x = part.ln_final(_run(part.transformer.resblocks, x, ends))
+    return _projected(x, part.text_projection)
+
+
+def is_plain_vision(tower: Any) -> bool:  # noqa: ANN401 - any tower
+    """Whether `encode_pixels` can run an image tower."""
+    from open_clip.transformer import VisionTransformer
+
+    return bool(
+        type(tower) is VisionTransformer
+        and tower.attn_pool is None
+        and tower.pool_type == "tok"
+        and not tower.output_tokens
+        and _is_plain(tower.transformer)
+    )
+
+
+def encode_pixels(tower: Any, pixels: Tensor) -> Tensor:  # noqa: ANN401
+    """Image features [n, dim], not normalised, of pixels [n, 3, side, side]."""
+    x = tower.conv1(pixels).flatten(2).transpose(1, 2)
+    first = tower.class_embedding.expand(len(x), 1, -1)
+    x = tower.ln_pre(torch.cat([first, x], dim=1) + tower.positional_embedding)
+    x = tower.ln_post(_run(tower.transformer.resblocks, x, None))
+    return _projected(x, tower.proj)
+
+
+def _projected(x: Tensor, project: Any) -> Tensor:  # noqa: ANN401 - a table, a layer or None
+    if isinstance(project, nn.Module):
+        x = project(x)
+    elif project is not None:
+        x = x @ project
+    return x
+
+
+def _is_plain(transformer: Any) -> bool:  # noqa: ANN401
+    from open_clip.transformer import ResidualAttentionBlock
+
+    return all(
+        type(block) is ResidualAttentionBlock
+        and isinstance(block.ls_1, nn.Identity)
+        and isinstance(block.ls_2, nn.Identity)
+        and block.attn.in_proj_weight is not None
+        and block.attn.in_proj_bias is not None
+        for block in transformer.resblocks
+    )
+
+
+def _run(blocks: Any, x: Tensor, ends: Tensor | None) -> Tensor:  # noqa: ANN401
+    """Run all blocks over x [n, length, width]; returns one position of each row, [n, width].
+
+    Args:
+        blocks: pre-norm attention and MLP.
+        x: the embedded rows.
+        ends: the position wanted of each row, beyond which nothing is looked at and the mask is
+            causal; None is the first one, with no mask.
+    """
+    last = len(blocks) - 1
+    rows = torch.arange(len(x), device=x.device)
+    for number, block in enumerate(blocks):
+        q, k, v = _heads(block.attn, block.ln_1(x))
+        if number < last:
+            found = functional.scaled_dot_product_attention(q, k, v, is_causal=ends is not None)
+        else:
+            at = torch.zeros_like(rows) if ends is None else ends
+            x = x[rows, at][:, None]
+            seen = None
+            if ends is not None:
+                seen = torch.arange(k.shape[2], device=x.device) <= ends[:, None]
+                seen = seen[:, None, None]
+            q = q[rows, :, at][:, :, None]
+            found = functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+        x = x + block.attn.out_proj(found.transpose(1, 2).flatten(2))
+        x = x + block.mlp(block.ln_2(x))
+    return x[:, 0]
+
+
+def _heads(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: ANN401
+    """Queries, keys and values, each [n, heads, length, width of a head]."""
+    found = functional.linear(x, attention.in_proj_weight, attention.in_proj_bias)
+    n, length, _ = found.shape
+    q, k, v = found.view(n, length, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4)
+    return q, k, v
