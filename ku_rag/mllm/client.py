@@ -10,6 +10,7 @@ import os
 import random
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -204,6 +205,7 @@ class EndpointMLLM:
                     timeout=self._timeout_s,
                     max_retries=0,
                 )
+                weakref.finalize(self, self._made.close)
             return self._made
 
 
