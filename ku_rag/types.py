@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Box = tuple[int, int, int, int]
 """A rectangle in pixels, (x0, y0, x1, y1); x1 and y1 are exclusive."""
@@ -155,13 +159,16 @@ class Region:
         box: pixels (x0, y0, x1, y1) in the upright picture.
         source: "whole", "windows", "yolo" …: who proposed it.
         score: how clearly it was chosen; None while it is only a proposal.
-        why: one sentence on the choice.
+        why: one sentence on the choice, or on what a proposal is.
+        mask: bool[height, width] of the box, what belongs to the thing; None where only its box is
+            known. Regions that differ in nothing else are equal.
     """
 
     box: Box
     source: str = "whole"
     score: float | None = None
     why: str = ""
+    mask: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,7 +15,7 @@ from ku_rag.regions.base import Segmenter
 from tests.conftest import picture
 
 ENCODERS = ["embedded"]
-SEGMENTERS = ["windows", "whole"]
+SEGMENTERS = ["windows", "whole", f"yolo:{Path(__file__).parent / 'assets' / 'shapes-seg.pt'}"]
 
 
 @pytest.fixture(params=ENCODERS)
@@ -21,7 +23,7 @@ def encoder(request):
     return ku_rag.load_encoder(request.param)
 
 
-@pytest.fixture(params=SEGMENTERS)
+@pytest.fixture(params=SEGMENTERS, ids=lambda spec: spec.partition(":")[0])
 def segmenter(request):
     return ku_rag.load_segmenter(request.param)
 
@@ -72,6 +74,7 @@ def test_a_segmenter_keeps_its_promises(segmenter, images):
             assert 0 <= x0 < x1 <= image.width
             assert 0 <= y0 < y1 <= image.height
             assert region.box != whole
+            assert region.mask is None or region.mask.shape == (y1 - y0, x1 - x0)
             assert (region.source, region.score) == (segmenter.name, None)
     assert segmenter.propose(images[0]) == segmenter.propose(images[0])
 

@@ -1,0 +1,189 @@
+"""Regions from torchvision's Mask R-CNN: the permissively licensed alternative to YOLO."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ku_rag.errors import BadInput
+from ku_rag.plugins import extra
+from ku_rag.regions.things import Thing, clipped, proposals
+from ku_rag.regions.weight_files import content_hash, torch_device, weights_file
+from ku_rag.types import Region
+
+_KNOWN = "maskrcnn_resnet50_fpn_v2"
+_WHAT = "weights of torchvision's maskrcnn_resnet50_fpn_v2 or maskrcnn_resnet50_fpn (a state dict)"
+_OVERLAP = 0.7
+"""Boxes that share more (intersection over union) are one thing, whatever it is called."""
+_LONGEST = 5 / 3
+"""The longer side is at most so many times `side`: 1333 to 800, torchvision's own."""
+_COUNTER = "num_batches_tracked"
+
+
+class MaskRCNNSegmenter:
+    """Proposes the things that a Mask R-CNN finds.
+
+    Args:
+        argument: path of a state dict for torchvision's maskrcnn_resnet50_fpn_v2 or
+            maskrcnn_resnet50_fpn, with any number of classes; "" takes those that
+            `ku models pull maskrcnn_resnet50_fpn_v2` brings. Nothing is downloaded here.
+        device: "auto", "cpu", "cuda", "cuda:1" or "mps".
+        min_side: least width and height of a region, in pixels of the picture as given.
+        confidence: 0 to 1; what the network is less sure of is left out.
+        side: pixels that a picture's shorter side is scaled to, 800 as in training.
+
+    Raises:
+        NotFound: there is no such file, or the known weights were not pulled.
+        BadInput: it is broken or for another network; or an option is out of its range.
+        MissingExtra: torchvision is not installed.
+    """
+
+    def __init__(
+        self,
+        argument: str = "",
+        *,
+        device: str = "auto",
+        min_side: int = 50,
+        confidence: float = 0.5,
+        side: int = 800,
+    ) -> None:
+        for option, value in (("min_side", min_side), ("side", side)):
+            if not isinstance(value, int) or value < 1:
+                raise BadInput(
+                    f"maskrcnn: {option} is {value!r}, expected a whole number from 1 on"
+                )
+        if not 0 <= confidence <= 1:
+            raise BadInput(f"maskrcnn: confidence is {confidence!r}, expected 0 to 1")
+        path = weights_file(argument or _KNOWN, _WHAT)
+        self._device = torch_device(device, "maskrcnn")
+        self._network = _build(path, confidence, side).to(self._device)
+        self._names = _names(self._network.roi_heads.box_predictor.cls_score.out_features)
+        self._min_side, self._confidence, self._side = min_side, confidence, side
+        self._hash = content_hash(path)
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        return "maskrcnn"
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the weights and the parameters."""
+        return (
+            f"maskrcnn:{self._hash} side={self._side} confidence={self._confidence:g} "
+            f"overlap={_OVERLAP:g} min_side={self._min_side}"
+        )
+
+    def propose(self, image: Image.Image) -> list[Region]:
+        """Regions of an RGB picture with masks, surest first; the whole picture is not among them.
+
+        `why` says what the network calls the thing and how sure it is.
+        """
+        return proposals(self.find(image), self.name, image.size, self._min_side)
+
+    def find(self, image: Image.Image) -> list[Thing]:
+        """All that the network finds in an RGB picture, however small, surest first."""
+        torch = extra("maskrcnn", "torch")
+        ops = extra("maskrcnn", "torchvision.ops")
+        network = self._network
+        pixels = torch.from_numpy(np.asarray(image).copy()).to(self._device)
+        with torch.inference_mode():
+            # The network's own forward, without pasting each mask into a whole picture.
+            scaled, _ = network.transform([pixels.permute(2, 0, 1).float().div(255)])
+            features = network.backbone(scaled.tensors)
+            places, _ = network.rpn(scaled, features)
+            found = network.roi_heads(features, places, scaled.image_sizes)[0][0]
+            kept = ops.nms(found["boxes"], found["scores"], _OVERLAP)
+            boxes, scores, labels, masks = (
+                found[part][kept].cpu().numpy() for part in ("boxes", "scores", "labels", "masks")
+            )
+        down, across = scaled.image_sizes[0]
+        boxes *= np.array([image.width / across, image.height / down] * 2, np.float32)
+        things = []
+        for box, score, label, mask in zip(boxes, scores, labels, masks[:, 0], strict=True):
+            place = clipped(box, image.size)
+            size = (place[2] - place[0], place[3] - place[1])
+            belonging = drawn(mask, size)
+            if belonging.any():
+                things.append(Thing(place, belonging, self._names[int(label)], float(score)))
+        return things
+
+
+def drawn(mask: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.bool_]:
+    """A network's small mask, of values 0 to 1, as bool[height, width] of a box of `size`."""
+    scaled = Image.fromarray(mask).resize(size, Image.Resampling.BILINEAR)
+    belonging: NDArray[np.bool_] = np.asarray(scaled) > 0.5
+    return belonging
+
+
+def _build(path: Path, confidence: float, side: int) -> Any:  # noqa: ANN401 - made by torchvision
+    torch = extra("maskrcnn", "torch")
+    detection = extra("maskrcnn", "torchvision.models.detection")
+    tensors = _state_dict(path)
+    classes = tensors["roi_heads.box_predictor.cls_score.weight"].shape[0]
+    newer = "backbone.fpn.inner_blocks.0.1.weight" in tensors
+    make = detection.maskrcnn_resnet50_fpn_v2 if newer else detection.maskrcnn_resnet50_fpn
+    with torch.random.fork_rng(devices=[]):
+        network = make(
+            weights=None,
+            weights_backbone=None,
+            num_classes=classes,
+            min_size=side,
+            max_size=round(side * _LONGEST),
+            box_score_thresh=confidence,
+        )
+    counting = any(name.endswith(_COUNTER) for name in tensors)
+    try:
+        missing, unknown = network.load_state_dict(tensors, strict=False)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise BadInput(f"{path} does not fit ({reason}): expected {_WHAT}") from error
+    missing = [name for name in missing if counting or not name.endswith(_COUNTER)]
+    if missing or unknown:
+        raise BadInput(
+            f"{path} does not fit: {len(missing)} tensors are missing and {len(unknown)} unknown, "
+            f"such as {[*missing, *unknown][0]}; expected {_WHAT}"
+        )
+    if not counting:
+        # Frozen normalisation, as in torchvision's first weights, which were made without epsilon.
+        for module in network.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.eps = 0.0
+    return network.float().eval().requires_grad_(requires_grad=False)
+
+
+def _state_dict(path: Path) -> dict[str, Any]:
+    torch = extra("maskrcnn", "torch")
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except (
+        *(RuntimeError, ValueError, EOFError, OSError, KeyError, IndexError, AttributeError),
+        *(TypeError, AssertionError, RecursionError, pickle.UnpicklingError),
+    ) as error:
+        raise BadInput(
+            f"{path} cannot be read as tensors (it is cut short, or brings code, none of which was "
+            f"run): expected {_WHAT}"
+        ) from error
+    wanted = "roi_heads.box_predictor.cls_score.weight"
+    if not isinstance(tensors, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor)
+        for name, tensor in tensors.items()
+    ):
+        raise BadInput(f"{path} holds something else than named tensors: expected {_WHAT}")
+    if wanted not in tensors:
+        raise BadInput(f"{path} has no {wanted}, it is for another network: expected {_WHAT}")
+    return tensors
+
+
+def _names(classes: int) -> tuple[str, ...]:
+    """What the classes are called: those of COCO if there are as many."""
+    detection = extra("maskrcnn", "torchvision.models.detection")
+    known = detection.MaskRCNN_ResNet50_FPN_V2_Weights.DEFAULT.meta["categories"]
+    if classes == len(known):
+        return tuple(known)
+    return tuple(f"thing {number}" for number in range(classes))

@@ -1,0 +1,135 @@
+"""The query-aware choice of a region (KU-RAG, section 3.3.1, eq. 4 to 6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL.Image import Image
+
+from ku_rag.errors import BadInput
+from ku_rag.regions.crops import Background, crop
+from ku_rag.types import Region
+
+if TYPE_CHECKING:
+    from ku_rag.encoders.base import Encoder, Vectors
+
+_AT_ONCE = 64
+"""Crops held in memory together."""
+
+
+def choose(
+    image: Image,
+    question: str,
+    regions: Sequence[Region],
+    encoder: Encoder,
+    *,
+    threshold: float = 0.19,
+    background: Background = "keep",
+) -> Region:
+    """The region that a question is about: the only one that passes the threshold, or the whole.
+
+    Each region is cut out and encoded (eq. 4) and compared with the question (eq. 5). The one whose
+    cosine exceeds the threshold is chosen; if none does, or several do, the question may be about
+    the scene or about more than one thing, and the whole picture is taken (eq. 6).
+
+    Args:
+        image: RGB, upright.
+        question: one that is longer than the encoder takes is cut after the last word that fits,
+            for this comparison alone.
+        regions: proposals for this picture.
+        encoder: cross-modal, the one that encodes pictures.
+        threshold: cosine, -1 to 1. 0.19 suits Long-CLIP; other models have other scales.
+        background: see `crop`.
+
+    Returns:
+        A region with `why` in words and numbers. The score is the cosine to the question; None for
+        the whole picture, which is not compared.
+
+    Raises:
+        BadInput: the encoder's vectors of pictures and texts cannot be compared.
+    """
+    if not encoder.cross_modal:
+        raise BadInput(
+            f"{encoder.fingerprint} cannot compare a question with a picture: choose regions by "
+            "what the knowledge base holds, or take an encoder such as longclip"
+        )
+    whole = Region((0, 0, *image.size), "whole")
+    if not regions:
+        return replace(whole, why="no region was proposed: the whole picture")
+    if not question.strip():
+        return replace(whole, why="there is no question to choose a region by: the whole picture")
+    asked = encoder.encode_texts([fitting(question, encoder)])[0]
+    cosines = _vectors(image, regions, encoder, background) @ asked
+    best = int(cosines.argmax())
+    passing = int((cosines > threshold).sum())
+    if passing == 1:
+        return replace(
+            regions[best],
+            score=round(float(cosines[best]), 4),
+            why=_chosen(regions[best], float(cosines[best]), threshold, len(regions)),
+        )
+    proposed = f"of {len(regions)} regions" if len(regions) > 1 else "of 1 region"
+    if passing == 0:
+        why = (
+            f"none {proposed} passes the threshold {threshold:g} "
+            f"(the best cosine to the question is {cosines[best]:.3f}): the whole picture"
+        )
+    else:
+        least = float(np.sort(cosines)[-passing])
+        why = (
+            f"{passing} {proposed} pass the threshold {threshold:g} "
+            f"(cosines to the question {least:.3f} to {cosines[best]:.3f}): the whole picture"
+        )
+    return replace(whole, why=why)
+
+
+def fitting(text: str, encoder: Encoder) -> str:
+    """The longest beginning of a text that the encoder takes whole, in whole words.
+
+    Where not even the first word fits, as many of its characters as do. A text that fits comes back
+    as it is.
+    """
+    if encoder.count_tokens(text) <= encoder.max_tokens:
+        return text
+    ends = [found.end() for found in re.finditer(r"\S+", text)]
+    if not ends:
+        return ""
+    if encoder.count_tokens(text[: ends[0]]) > encoder.max_tokens:
+        ends = list(range(ends[0]))
+    low, high = 0, len(ends)
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = encoder.count_tokens(text[: ends[middle]]) <= encoder.max_tokens
+        low, high = (middle, high) if fits else (low, middle)
+    return text[: ends[low]]
+
+
+def _vectors(
+    image: Image, regions: Sequence[Region], encoder: Encoder, background: Background
+) -> Vectors:
+    """float32[n, dim] of the regions cut out."""
+    return np.concatenate(
+        [
+            encoder.encode_images(
+                [crop(image, one, background) for one in regions[at : at + _AT_ONCE]]
+            )
+            for at in range(0, len(regions), _AT_ONCE)
+        ]
+    )
+
+
+def _chosen(region: Region, cosine: float, threshold: float, count: int) -> str:
+    what = f" ({region.why})" if region.why else ""
+    if count == 1:
+        return (
+            f"the only region{what}; its cosine to the question, {cosine:.3f}, passes the "
+            f"threshold {threshold:g}"
+        )
+    return (
+        f"the one of {count} regions{what} that passes the threshold {threshold:g} with its cosine "
+        f"to the question, {cosine:.3f}"
+    )

@@ -1,0 +1,64 @@
+"""Importing ultralytics so that it unpickles, installs, downloads and sends nothing (DESIGN 8)."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from ku_rag.plugins import extra
+
+_GUARDS = {
+    "ULTRALYTICS_SAFE_LOAD": "true",
+    "YOLO_AUTOINSTALL": "false",
+    "YOLO_OFFLINE": "true",
+    "YOLO_VERBOSE": "false",
+}
+_lock = threading.Lock()
+
+
+def guarded() -> Any:  # noqa: ANN401 - a module without types
+    """The module ultralytics, imported under guard: safe loading, offline, silent, nothing in HOME.
+
+    The guards are environment variables that ultralytics reads while it is imported, so they are
+    set first; those that the user set otherwise are overruled. It keeps its settings in a folder of
+    this process alone, which goes when the process ends. What it changes for the whole process by
+    being imported (OMP_NUM_THREADS, the printing of arrays) is put back.
+
+    Raises:
+        MissingExtra: ultralytics is not installed.
+    """
+    with _lock:
+        if "ultralytics" not in sys.modules:
+            _prepare()
+        threads = os.environ.get("OMP_NUM_THREADS")
+        import numpy as np
+
+        # torch reads the number of threads once, when it is loaded: before ultralytics makes it 1.
+        torch = extra("yolo", "torch")
+        printing = np.get_printoptions()
+        try:
+            module = extra("yolo", "ultralytics")
+        finally:
+            np.set_printoptions(**printing)
+            if threads is None:
+                os.environ.pop("OMP_NUM_THREADS", None)
+        torch.set_printoptions(profile="default")
+        settings = module.settings
+        if settings["sync"]:
+            settings.update(sync=False)
+        return module
+
+
+def _prepare() -> None:
+    folder = tempfile.mkdtemp(prefix="ku-rag-ultralytics-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    settings = Path(folder) / "Ultralytics" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"sync": false}', "utf-8")
+    os.environ.update(_GUARDS, YOLO_CONFIG_DIR=folder)
