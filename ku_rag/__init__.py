@@ -19,6 +19,7 @@ from ku_rag.types import Answer, Evidence, Relation, Unit
 if TYPE_CHECKING:
     from ku_rag.encoders import load_encoder
     from ku_rag.knowledge_base import KnowledgeBase
+    from ku_rag.mllm import RecordedMLLM, ScriptedMLLM
     from ku_rag.regions import load_segmenter
 
 __version__ = "0.1.0"
@@ -32,7 +33,9 @@ __all__ = [
     "Locked",
     "Mismatch",
     "NotFound",
+    "RecordedMLLM",
     "Relation",
+    "ScriptedMLLM",
     "Unit",
     "load_encoder",
     "load_segmenter",
@@ -40,6 +43,8 @@ __all__ = [
 
 _LATE = {
     "KnowledgeBase": "ku_rag.knowledge_base",
+    "RecordedMLLM": "ku_rag.mllm",
+    "ScriptedMLLM": "ku_rag.mllm",
     "load_encoder": "ku_rag.encoders",
     "load_segmenter": "ku_rag.regions",
 }

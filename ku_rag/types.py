@@ -245,8 +245,33 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Correction:
+    """How a multimodal model came to its answer (KU-RAG, section 3.3.3, eq. 12 and 13).
+
+    Args:
+        draft: what it said before it saw evidence; None where it was asked in one turn.
+        changed: whether its answer says something else than its draft; a refusal does.
+        reason: what it gives as the reason.
+        dropped_citations: evidence that it cited and was not shown.
+        caption: how it described the picture, where texts alone were searched.
+        usage: "replies", how many of them were "cached", and the "prompt_tokens" and
+            "completion_tokens" of all of them.
+    """
+
+    draft: str | None = None
+    changed: bool = False
+    reason: str = ""
+    dropped_citations: tuple[str, ...] = ()
+    caption: str | None = None
+    usage: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question, with everything that led to it."""
+    """The answer to a question, with everything that led to it.
+
+    `correction` is None where no multimodal model had a part in it.
+    """
 
     question: str
     image: str | None
@@ -255,20 +280,35 @@ class Answer:
     chunks: tuple[Evidence, ...]
     paths: tuple[PathEvidence, ...]
     passage: tuple[str, ...]
-    draft: str | None
     reading: Reading
-    changed: bool
     models: Mapping[str, str]
     timings_ms: Mapping[str, float]
+    correction: Correction | None = None
 
     @property
     def answer(self) -> str:
         """The words that answer the question; "" when there is no answer in the evidence."""
         return self.reading.answer
 
+    @property
+    def citations(self) -> tuple[str, ...]:
+        """The labels of the evidence that the answer rests on, best first."""
+        return self.reading.citations
+
+    @property
+    def draft(self) -> str | None:
+        """What a multimodal model said before it saw evidence, if it was asked."""
+        return self.correction.draft if self.correction else None
+
+    @property
+    def changed(self) -> bool:
+        """Whether evidence made another answer of the draft."""
+        return self.correction is not None and self.correction.changed
+
     def to_dict(self) -> dict[str, Any]:
         """The shape that `ku query --json` prints."""
         region = self.region
+        correction = self.correction or Correction()
         return {
             "question": self.question,
             "image": self.image,
@@ -307,8 +347,12 @@ class Answer:
             "draft": self.draft,
             "answer": self.answer,
             "changed": self.changed,
-            "citations": list(self.reading.citations),
+            "citations": list(self.citations),
             "why": self.reading.why,
+            "reason": correction.reason,
+            "dropped_citations": list(correction.dropped_citations),
+            "caption": correction.caption,
+            "usage": dict(correction.usage),
             "models": dict(self.models),
             "timings_ms": dict(self.timings_ms),
         }

@@ -125,6 +125,10 @@ def test_query_answers_with_everything_that_led_to_it(ku, fruits):
         "changed": "bool",
         "citations": ["str"],
         "why": "str",
+        "reason": "str",
+        "dropped_citations": [],
+        "caption": "NoneType",
+        "usage": {},
     }
     assert set(answer["models"]) == {"encoder", "segmenter", "reader"}
     assert {"match", "search", "read", "total"} <= set(answer["timings_ms"])

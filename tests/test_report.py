@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from ku_rag.answering.report import Section, render, render_many
-from ku_rag.types import Answer, Evidence, Match, PathEvidence, Reading, Region
+from ku_rag.types import Answer, Correction, Evidence, Match, PathEvidence, Reading, Region
 
 EVIL = '<script>alert("1")</script>&amp; \' $title ${body}'
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -28,9 +28,7 @@ def answer(**changes):
         ),
         "paths": (PathEvidence("E3", ("Anjou", "Argentina"), ("grows in",), "It grows there."),),
         "passage": (),
-        "draft": None,
         "reading": Reading("Argentina", ("E1",), ((START, END),), 0.9, "The line says so."),
-        "changed": False,
         "models": {"encoder": "embedded", "reader": "extractive"},
         "timings_ms": {"match": 12.34, "total": 1234.5},
     }
@@ -144,12 +142,47 @@ def test_an_abstention_is_said_plainly():
     assert "<mark>" not in html
 
 
-@pytest.mark.parametrize(("changed", "word"), [(True, "corrected"), (False, "kept")])
-def test_a_draft_and_its_correction(changed, word):
-    words = " ".join(check(page(answer(draft="From Italy.", changed=changed))).words)
-    assert "From Italy." in words
-    assert f"After evidence: {word}" in words
+def corrected(draft, after, *, changed=True, **more):
+    return page(
+        answer(
+            reading=Reading(after, ("E1",), ((0, 0),)),
+            correction=Correction(draft, changed, "The label says so.", **more),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("draft", "after", "changed", "verdict", "marked"),
+    [
+        ("From Italy.", "From Argentina.", True, "corrected",
+         ("From <del>Italy.</del>", "From <ins>Argentina.</ins>")),
+        ("Italy", "Argentina", True, "corrected", ("<del>Italy</del>", "<ins>Argentina</ins>")),
+        ("It is Italy.", "Italy", False, "kept", ("It is Italy.", "Italy")),
+        ("Italy", "", True, "refused", ("<del>Italy</del>", "—")),
+    ],
+)  # fmt: skip
+def test_a_draft_and_its_correction(draft, after, changed, verdict, marked):
+    html = corrected(draft, after, changed=changed)
+    words = " ".join(check(html).words)
+    assert f"After evidence: {verdict}" in words
+    assert "The label says so." in words
+    assert f"<small>Before evidence</small>{marked[0]}</div>" in html
+    assert f"</small>{marked[1]}</div>" in html
     assert "Before evidence" not in " ".join(check(page()).words)
+
+
+def test_a_long_correction_loses_no_word():
+    draft, after = " ".join(f"a{n}" for n in range(900)), " ".join(f"b{n}" for n in range(900))
+    words = " ".join(" ".join(check(corrected(draft, after)).words).split())
+    assert draft in words
+    assert after in words
+
+
+def test_an_answer_in_one_turn_shows_no_draft():
+    html = corrected(None, "Argentina", changed=False, caption="A <green> pear.")
+    words = " ".join(check(html).words)
+    assert "Before evidence" not in words
+    assert "Searched by the caption: A <green> pear." in words
 
 
 def test_everything_is_escaped():
@@ -159,7 +192,7 @@ def test_everything_is_escaped():
         units=(Match(EVIL, EVIL, float("nan"), EVIL, EVIL),),
         chunks=(Evidence("E1", 1, (EVIL,), EVIL, EVIL, 0.1),),
         paths=(PathEvidence(EVIL, (EVIL, EVIL), (EVIL,), EVIL),),
-        draft=EVIL,
+        correction=Correction(EVIL, True, EVIL, (EVIL,), EVIL),
         reading=Reading(EVIL, ("E1", EVIL), ((3, 9), (0, 4)), 0.5, EVIL),
         models={EVIL: EVIL},
         timings_ms={EVIL: 1.0},

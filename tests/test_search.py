@@ -179,10 +179,10 @@ def test_pictures_can_be_left_where_they_are(tmp_path):
 def test_a_question_sees_one_state_of_the_base(kb, monkeypatch):
     """What a writer commits between matching and reading is seen by the next question only."""
     from ku_rag import KnowledgeBase
-    from ku_rag.answering import asking
+    from ku_rag.answering import gathering
 
     kb.add(Unit("Lamp", id="lamp", texts=("The lamp comes from Peru.",)))
-    found = asking._match
+    found = gathering.matched
 
     def match_and_then_delete(*arguments):
         matches = found(*arguments)
@@ -191,7 +191,7 @@ def test_a_question_sees_one_state_of_the_base(kb, monkeypatch):
         return matches
 
     with KnowledgeBase.open(kb.path, read_only=True) as reader:
-        monkeypatch.setattr(asking, "_match", match_and_then_delete)
+        monkeypatch.setattr(gathering, "matched", match_and_then_delete)
         assert reader.query(None, "Where does the lamp come from?").answer == "Peru"
-        monkeypatch.setattr(asking, "_match", found)
+        monkeypatch.setattr(gathering, "matched", found)
         assert reader.query(None, "Where does the lamp come from?").answer == ""

@@ -1,4 +1,4 @@
-"""One question from end to end: region, units, chunks, reading, passage, report.
+"""One question from end to end: region, units, chunks, passage, reading or correction, report.
 
 Data flows one way. Every step is timed, and what each one found is in the answer.
 """
@@ -6,7 +6,7 @@ Data flows one way. Every step is timed, and what each one found is in the answe
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,43 +14,20 @@ from typing import Any
 
 from PIL.Image import Image
 
-from ku_rag.answering import extractive
-from ku_rag.encoders.base import Encoder
+from ku_rag.answering import correction, extractive, gathering
+from ku_rag.answering.correction import Answered, Chain, Material
+from ku_rag.answering.gathering import Matched
+from ku_rag.answering.gathering import Retrieval as Retrieval
+from ku_rag.answering.passage import PAGE_HEIGHT, cards, compose
 from ku_rag.errors import BadInput
-from ku_rag.indexes.vectors import VectorIndex
+from ku_rag.mllm.base import MLLM, Reply
 from ku_rag.pictures import load_picture
-from ku_rag.regions.base import Segmenter
-from ku_rag.retrieval.matching import UnitMatch, match
-from ku_rag.retrieval.paths import search_paths
-from ku_rag.retrieval.search import Hit, search_all, search_units
-from ku_rag.store.database import Database, check
-from ku_rag.store.layout import Layout
-from ku_rag.types import Answer, Evidence, Match, Reading, Region
+from ku_rag.store.database import snapshot
+from ku_rag.types import Answer, Evidence, PathEvidence, Reading, Region
 
 _LONGEST_QUESTION = 100_000
-_MOST_PATHS = 5
-_THUMBNAIL_SIDE = 160
 _LONGEST_SIDE = 1600
 """Larger pictures are looked at in this size; regions are told in the pixels of the original."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retrieval:
-    """What a question is asked of: a store, its indexes and its models."""
-
-    database: Database
-    layout: Layout
-    encoder: Encoder
-    segmenter: Segmenter
-    images: VectorIndex
-    chunks: VectorIndex
-
-    def picture(self, row: int) -> Image:
-        """The stored picture of a row, decoded no larger than comparing needs."""
-        (file,) = self.database.connection.execute(
-            "SELECT file FROM images WHERE row = ?", (row,)
-        ).fetchone()
-        return load_picture(self.layout.image(file), _THUMBNAIL_SIDE)
 
 
 class _Clock:
@@ -66,6 +43,16 @@ class _Clock:
         self.times[name] = round((time.perf_counter() - started) * 1000, 2)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was looked up, pictures of units included: nothing is asked of the store after it."""
+
+    matched: Matched
+    evidence: Sequence[Evidence]
+    paths: Sequence[PathEvidence]
+    pictures: Mapping[str, Image]
+
+
 def ask(
     base: Retrieval,
     *,
@@ -75,57 +62,87 @@ def ask(
     k_chunks: int,
     passage: Path | None,
     report: Path | None,
+    mllm: MLLM | None = None,
+    kcc: bool = True,
+    with_units: bool = True,
+    prompts: Path | None = None,
 ) -> Answer:
     """Answer a question about a picture; see `KnowledgeBase.query`.
 
+    The store is read in one transaction, which is over before a model is shown what was found.
+
+    Args:
+        base: what is asked.
+        image: a picture or its file; None asks without one.
+        question: a sentence.
+        k_units: most units.
+        k_chunks: most chunks of evidence.
+        passage: PNG file for the multimodal passage; further pages get a number.
+        report: HTML file for the whole story.
+        mllm: answers, and is corrected by what was found; None has the extractive reader answer.
+        kcc: False asks the model once, question and evidence together (KU-RAG, section 4.5,
+            "w/o KCC").
+        with_units: False searches texts alone, by the question and the model's caption of the
+            picture, and shows the model no passage ("w/o KU"). Without a model there is no
+            caption, and the question alone is searched by.
+        prompts: folder of prompts that go before those of the project.
+
     Raises:
-        BadInput: the picture cannot be read, or the question is empty or too long.
+        BadInput: the picture cannot be read, the question is empty or too long, or a prompt is
+            none.
+        NotFound: the folder of prompts is not there.
+        ModelFailed, BudgetSpent: the model did not answer; nothing else answers in its place.
     """
     _check_question(question)
     clock = _Clock()
     started = time.perf_counter()
     with clock.step("picture"):
         picture, scale = _look_at(image)
-    with clock.step("match"):
-        matches, region = _match(base, picture, question, k_units)
-    with clock.step("search"):
-        units = _units(base, matches)
-        hits = _search(base, question, matches, units, k_chunks)
-        evidence = _evidence(
-            base, hits, {m.unit: unit.id for m, unit in zip(matches, units, strict=True)}
-        )
-        paths = search_paths(
-            base.database.connection,
-            question=question,
-            units=[m.unit for m in matches],
-            k=_MOST_PATHS,
-            first_label=len(evidence) + 1,
-        )
+    chain = Chain(mllm, correction.Prompts.load(prompts)) if mllm else None
+    if with_units:
+        caption = None
+        found = _found(base, clock, picture, question, (k_units, k_chunks))
+    else:
+        with clock.step("caption"):
+            caption = chain.describe(picture) if chain and picture else None
+        found = _found_in_texts(base, clock, question, caption, k_chunks)
+    pages: list[Image] = []
+    if passage or report or (chain and with_units):
+        with clock.step("passage"):
+            pages = compose(
+                cards(found.matched.units, found.evidence, found.pictures),
+                page_height=correction.PAGE_HEIGHT if chain else PAGE_HEIGHT,
+            )
     with clock.step("read"):
-        reading = _read(question, evidence, matches, units, with_picture=picture is not None)
+        if chain:
+            shown = pages if with_units else []
+            material = _material(question, picture, found, shown, caption)
+            answered = chain.correct(material) if kcc else chain.answer_at_once(material)
+        else:
+            answered = _read(question, found, seen=picture is None or not with_units)
+    region = found.matched.region
     answer = Answer(
         question=question,
         image=str(image) if isinstance(image, str | Path) else None,
         region=region and _scaled(region, scale),
-        units=tuple(units),
-        chunks=tuple(evidence),
-        paths=tuple(paths),
-        passage=(),
-        draft=None,
-        reading=reading,
-        changed=False,
+        units=tuple(found.matched.units),
+        chunks=tuple(found.evidence),
+        paths=tuple(found.paths),
+        passage=_write_passage(pages, passage) if passage else (),
+        reading=answered.reading,
         models={
             "encoder": base.encoder.fingerprint,
             "segmenter": base.segmenter.fingerprint,
-            "reader": extractive.NAME,
+            **answered.models,
         },
         timings_ms=clock.times,
+        correction=answered.correction,
     )
-    if passage or report:
-        with clock.step("passage"):
-            answer = _write_pages(base, answer, passage, report, picture, region)
     clock.times["total"] = round((time.perf_counter() - started) * 1000, 2)
-    return replace(answer, timings_ms=dict(clock.times))
+    answer = replace(answer, timings_ms=dict(clock.times))
+    if report:
+        _write_report(replace(answer, region=region), report, picture, found.pictures, pages)
+    return answer
 
 
 def find(
@@ -139,18 +156,13 @@ def find(
     if image is None and not text.strip():
         raise BadInput("nothing to search for: give a picture, a text, or both")
     picture, _ = _look_at(image)
-    matches, _ = _match(base, picture, text, k)
-    units = _units(base, matches)
+    found = gathering.matched(base, picture, text, k)
     if text.strip() and picture is None:
-        hits = search_all(
-            base.database.connection, question=text, encoder=base.encoder, chunks=base.chunks, k=k
-        )
+        evidence = gathering.evidence_anywhere(base, text, k)
     else:
-        hits = _search(base, text, matches, units, k)
-    ids = {m.unit: unit.id for m, unit in zip(matches, units, strict=True)}
-    evidence = _evidence(base, hits, ids)
+        evidence = gathering.evidence(base, text, found, k)
     return {
-        "units": [{"id": u.id, "name": u.name, "score": u.score} for u in units],
+        "units": [{"id": u.id, "name": u.name, "score": u.score} for u in found.units],
         "chunks": [
             {
                 "chunk": e.chunk,
@@ -186,106 +198,58 @@ def _look_at(image: str | Path | Image | None) -> tuple[Image | None, float]:
     return picture, scale
 
 
-def _match(
-    base: Retrieval, picture: Image | None, question: str, k: int
-) -> tuple[list[UnitMatch], Region | None]:
-    return match(
-        base.database.connection,
-        image=picture,
-        question=question,
-        encoder=base.encoder,
-        segmenter=base.segmenter,
-        images=base.images,
-        picture=base.picture,
-        k=k,
-    )
+def _found(
+    base: Retrieval, clock: _Clock, picture: Image | None, question: str, most: tuple[int, int]
+) -> _Found:
+    """Units, and what bears on the question; at most so many units and chunks."""
+    with snapshot(base.database.connection):
+        with clock.step("match"):
+            matched = gathering.matched(base, picture, question, most[0])
+        with clock.step("search"):
+            evidence = gathering.evidence(base, question, matched, most[1])
+            paths = gathering.paths(base, question, matched, first_label=len(evidence) + 1)
+        pictures = {u.id: load_picture(Path(u.image)) for u in matched.units if u.image}
+    return _Found(matched, evidence, paths, pictures)
 
 
-def _search(
-    base: Retrieval,
+def _found_in_texts(
+    base: Retrieval, clock: _Clock, question: str, caption: Reply | None, k: int
+) -> _Found:
+    with snapshot(base.database.connection), clock.step("search"):
+        text = f"{question}\n{caption.text}" if caption else question
+        return _Found(Matched(), gathering.evidence_anywhere(base, text, k), (), {})
+
+
+def _material(
     question: str,
-    matches: Sequence[UnitMatch],
-    units: Sequence[Match],
-    k: int,
-) -> list[Hit]:
-    connection = base.database.connection
-    if matches:
-        named = [(m.unit, unit.name) for m, unit in zip(matches, units, strict=True)]
-        return search_units(
-            connection,
-            question=question,
-            units=named,
-            encoder=base.encoder,
-            chunks=base.chunks,
-            k=k,
-        )
-    return search_all(connection, question=question, encoder=base.encoder, chunks=base.chunks, k=k)
-
-
-def _units(base: Retrieval, matches: Sequence[UnitMatch]) -> list[Match]:
-    connection = base.database.connection
-    found = []
-    for one in matches:
-        unit_id, name = connection.execute(
-            "SELECT id, name FROM units WHERE row = ?", (one.unit,)
-        ).fetchone()
-        file = (
-            one.sighting
-            and connection.execute(
-                "SELECT file FROM images WHERE row = ?", (one.sighting.image_row,)
-            ).fetchone()
-        )
-        image = str(base.layout.image(file[0])) if file else None
-        found.append(Match(unit_id, name, one.score, image, one.why))
-    return found
-
-
-def _evidence(base: Retrieval, hits: Sequence[Hit], ids: dict[int, str]) -> list[Evidence]:
-    evidence = []
-    for number, hit in enumerate(hits, 1):
-        source, position, document, digest, text, stored, uri = base.database.connection.execute(
-            "SELECT c.source, c.position, c.document, c.hash, c.text, c.checksum, s.uri "
-            "FROM chunks c JOIN sources s ON s.row = c.source WHERE c.row = ?",
-            (hit.chunk,),
-        ).fetchone()
-        check(stored, source, position, document, digest, text, what=f"chunk {hit.chunk}")
-        listing = tuple(ids[unit] for unit in hit.units) or _listed_by(base, hit.chunk)
-        evidence.append(Evidence(f"E{number}", hit.chunk, listing, uri, text, hit.score))
-    return evidence
-
-
-def _listed_by(base: Retrieval, chunk: int) -> tuple[str, ...]:
-    rows = base.database.connection.execute(
-        "SELECT u.id FROM unit_chunks l JOIN units u ON u.row = l.unit WHERE l.chunk = ? "
-        "ORDER BY l.owned DESC, u.id",
-        (chunk,),
+    picture: Image | None,
+    found: _Found,
+    pages: Sequence[Image],
+    caption: Reply | None,
+) -> Material:
+    region = found.matched.region
+    return Material(
+        question,
+        picture,
+        region=region.box if region else None,
+        units=found.matched.units,
+        evidence=found.evidence,
+        paths=found.paths,
+        pages=pages,
+        caption=caption,
     )
-    return tuple(unit_id for (unit_id,) in rows)
 
 
-def _read(
-    question: str,
-    evidence: Sequence[Evidence],
-    matches: Sequence[UnitMatch],
-    units: Sequence[Match],
-    *,
-    with_picture: bool,
-) -> Reading:
-    """Read what is known of the units that the question can be about.
-
-    That is the best match, and whatever the question names: the second best match of a picture is
-    another thing, and what holds for it answers nothing.
-    """
-    if with_picture and not units:
-        return Reading("", why="nothing in the picture looks like anything in the knowledge base")
-    about = {
-        unit.id
-        for n, (found, unit) in enumerate(zip(matches, units, strict=True))
-        if n == 0 or found.name
-    }
-    return extractive.read(
-        question, [e for e in evidence if not units or about.intersection(e.unit_ids)], units
-    )
+def _read(question: str, found: _Found, *, seen: bool) -> Answered:
+    """Have the extractive reader read what is known of the units that the question can be about."""
+    units = found.matched.units
+    if not units and not seen:
+        why = "nothing in the picture looks like anything in the knowledge base"
+        return Answered(Reading("", why=why), models={"reader": extractive.NAME})
+    about = found.matched.about
+    pieces = [e for e in found.evidence if not units or about.intersection(e.unit_ids)]
+    reading = extractive.read(question, pieces, units)
+    return Answered(reading, models={"reader": extractive.NAME})
 
 
 def _scaled(region: Region, scale: float) -> Region:
@@ -293,33 +257,25 @@ def _scaled(region: Region, scale: float) -> Region:
     return replace(region, box=(x0, y0, x1, y1))
 
 
-def _write_pages(
-    base: Retrieval,
+def _write_passage(pages: Sequence[Image], file: Path) -> tuple[str, ...]:
+    written = []
+    for number, page in enumerate(pages, 1):
+        one = file if number == 1 else file.with_stem(f"{file.stem}-{number}")
+        one.parent.mkdir(parents=True, exist_ok=True)
+        page.save(one, format="PNG")
+        written.append(str(one))
+    return tuple(written)
+
+
+def _write_report(
     answer: Answer,
-    passage: Path | None,
-    report: Path | None,
+    file: Path,
     picture: Image | None,
-    region: Region | None,
-) -> Answer:
-    from ku_rag.answering.passage import cards, compose
+    unit_pictures: Mapping[str, Image],
+    pages: Sequence[Image],
+) -> None:
+    from ku_rag.answering.report import render
 
-    pictures = {u.id: load_picture(Path(u.image)) for u in answer.units if u.image}
-    pages = compose(cards(answer.units, answer.chunks, pictures))
-    if passage:
-        files = [
-            passage,
-            *(passage.with_stem(f"{passage.stem}-{n}") for n in range(2, len(pages) + 1)),
-        ]
-        for file, page in zip(files, pages, strict=False):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            page.save(file, format="PNG")
-        answer = replace(answer, passage=tuple(str(f) for f, _ in zip(files, pages, strict=False)))
-    if report:
-        from ku_rag.answering.report import render
-
-        html = render(
-            replace(answer, region=region), picture=picture, unit_pictures=pictures, pages=pages
-        )
-        report.parent.mkdir(parents=True, exist_ok=True)
-        report.write_text(html, encoding="utf-8")
-    return answer
+    html = render(answer, picture=picture, unit_pictures=unit_pictures, pages=pages)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(html, encoding="utf-8")

@@ -80,7 +80,7 @@ def cards(
     ]
 
 
-def compose(cards: Sequence[Card]) -> list[Image.Image]:
+def compose(cards: Sequence[Card], *, page_height: int = PAGE_HEIGHT) -> list[Image.Image]:
     """Stitch cards into pages of 772 by at most 2,048 px (KU-RAG, section 3.3.3, eq. 11).
 
     Pictures are 224 px wide, text runs in a column of 500 px. A card moves to the next page whole
@@ -89,19 +89,21 @@ def compose(cards: Sequence[Card]) -> list[Image.Image]:
 
     Args:
         cards: in reading order.
+        page_height: pixels that a page may be high, at least 600.
 
     Returns:
         RGB pages, as high as what they hold; none for no cards.
     """
     pages: list[list[_Block]] = [[]]
+    page = page_height - 2 * MARGIN
     used = 0
     for card in cards:
         picture = card.image and _picture(card.image)
         lines = list(_card_lines(card))
         if not lines and picture is None:
             continue
-        for block in _split(card.name, picture, lines, PAGE_HEIGHT - 2 * MARGIN - used):
-            if used + block.height > PAGE_HEIGHT - 2 * MARGIN:
+        for block in _split(card.name, picture, lines, page=page, left=page - used):
+            if used + block.height > page:
                 pages.append([])
                 used = 0
             pages[-1].append(block)
@@ -277,11 +279,10 @@ def _height(lines: Iterable[_Line]) -> int:
 
 
 def _split(
-    name: str, picture: Image.Image | None, lines: list[_Line], left: int
+    name: str, picture: Image.Image | None, lines: list[_Line], *, page: int, left: int
 ) -> Iterator[_Block]:
     """The parts of one card: one where it fits on a page, else the first fills what is left."""
     whole = _Block(picture, tuple(lines))
-    page = PAGE_HEIGHT - 2 * MARGIN
     if whole.height <= page:
         yield whole
         return

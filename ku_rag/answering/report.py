@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -20,6 +22,8 @@ from PIL import Image
 from ku_rag.types import Answer, Evidence, Match, PathEvidence, Region
 
 _PICTURE_SIDE, _UNIT_SIDE = 1000, 320
+_MOST_WORDS = 500
+"""Words, and spaces between them, that are compared; comparing takes the square of it."""
 
 
 @dataclass(frozen=True)
@@ -147,15 +151,37 @@ def _tag(label: str, anchor: str) -> str:
 
 
 def _correction(answer: Answer) -> str:
-    if answer.draft is None:
+    found = answer.correction
+    if found is None:
         return ""
-    verdict = "corrected" if answer.changed else "kept"
+    caption = (
+        found.caption and f'<p class="quiet">Searched by the caption: {_text(found.caption)}</p>'
+    )
+    if found.draft is None:
+        return caption or ""
+    verdict = ("corrected" if found.changed else "kept") if answer.answer else "refused"
+    before, after = _text(found.draft), _text(answer.answer)
+    if found.changed:
+        before, after = _difference(found.draft, answer.answer)
+    reason = f'<p class="quiet">{_text(found.reason)}</p>' if found.reason else ""
     return (
         "<h3>Draft and correction</h3>"
-        f'<div class="chain"><div><small>Before evidence</small>{_text(answer.draft or "—")}</div>'
+        f'<div class="chain"><div><small>Before evidence</small>{before or "—"}</div>'
         f'<span class="arrow">→</span><div><small>After evidence: {verdict}</small>'
-        f"{_text(answer.answer or '—')}</div></div>"
+        f"{after or '—'}</div></div>{reason}{caption or ''}"
     )
+
+
+def _difference(before: str, after: str) -> tuple[str, str]:
+    """Both texts with the words marked that only one of them has."""
+    old, new = (re.findall(r"\s+|\S+", text)[:_MOST_WORDS] for text in (before, after))
+    html: tuple[list[str], list[str]] = ([], [])
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for words, tag, to in ((old[a:b], "del", html[0]), (new[c:d], "ins", html[1])):
+            text = _text("".join(words))
+            to.append(text if kind == "equal" or not text else f"<{tag}>{text}</{tag}>")
+    rest = (before[len("".join(old)) :], after[len("".join(new)) :])
+    return "".join(html[0]) + _text(rest[0]), "".join(html[1]) + _text(rest[1])
 
 
 # ---- what led to it ----------------------------------------------------------------------------

@@ -77,15 +77,23 @@ def print_added(added: Added, as_json: bool) -> None:
 
 
 def print_answer(answer: Answer) -> None:
-    """Print an answer, why it is one, and what it cites."""
+    """Print an answer, what became of its draft, why it is one, and what it cites."""
     click.echo(answer.answer or "No answer in the knowledge base.")
+    if answer.draft is not None and answer.changed:
+        click.echo(f"  - {one_line(answer.draft)}")
+        click.echo(f"  + {one_line(answer.answer) or '(no answer)'}")
+    elif answer.draft is not None:
+        click.echo(f"  = {one_line(answer.draft)}")
     click.echo(f"  why: {answer.reading.why}")
-    cited = set(answer.reading.citations)
+    cited = set(answer.citations)
     for unit in answer.units:
         click.echo(f"  unit: {unit.name} ({unit.score:.2f}; {unit.why})")
     for piece in answer.chunks:
         if piece.label in cited:
             click.echo(f"  {piece.label}: {one_line(piece.text)}  [{piece.source}]")
+    for path in answer.paths:
+        if path.label in cited:
+            click.echo(f"  {path.label}: {one_line(path.text)}")
 
 
 def one_line(text: str, most: int = 160) -> str:

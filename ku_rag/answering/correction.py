@@ -1,0 +1,309 @@
+"""The knowledge correction chain: a model's own answer, corrected by what was retrieved.
+
+KU-RAG, section 3.3.3: asked with evidence at hand, a model follows the evidence and forgets what it
+knows and sees. So it answers first from the picture and the question alone (eq. 12), and then, in
+the same conversation, is shown the evidence and told to keep, correct or refuse what it said
+(eq. 13).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL.Image import Image
+
+from ku_rag.answering.prompting import Prompt, fenced, load_prompt
+from ku_rag.errors import ModelFailed
+from ku_rag.mllm.base import MLLM, Message, Part, Picture, Reply, Request
+from ku_rag.types import Box, Correction, Evidence, Match, PathEvidence, Reading
+
+PAGE_HEIGHT = 1024
+"""Pages for a model are no higher than pictures are sent, so that their letters keep their size."""
+
+_MOST_PAGES = 8
+_TEMPERATURE = 0.0
+_LONGEST_LABEL = 40
+_LABEL = re.compile(r"E\d+")
+_WORDS = re.compile(r"\w+")
+
+_ANSWERED: Mapping[str, Any] = {
+    "reason": {"type": "string"},
+    "citations": {"type": "array", "items": {"type": "string"}},
+    "answer": {"type": "string"},
+}
+_SINGLE = {
+    "type": "object",
+    "properties": _ANSWERED,
+    "required": list(_ANSWERED),
+    "additionalProperties": False,
+}
+_CORRECTED = {
+    "type": "object",
+    "properties": {**_ANSWERED, "changed": {"type": "boolean"}},
+    "required": [*_ANSWERED, "changed"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The prompts of a query."""
+
+    draft: Prompt
+    correction: Prompt
+    single: Prompt
+    caption: Prompt
+
+    @classmethod
+    def load(cls, folder: Path | None = None) -> Prompts:
+        """Those of the project, each replaced by the file of its name in `folder`.
+
+        Raises:
+            NotFound: the folder is not there.
+            BadInput: a file in it is no prompt.
+        """
+        names = ("draft", "correction", "single", "caption")
+        return cls(*(load_prompt(name, folder) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What an answer can rest on.
+
+    Args:
+        question: the question.
+        picture: the whole picture, RGB; None where it is asked without one.
+        region: the part of it that was searched for; None where none was.
+        units: what was matched.
+        evidence: chunks that may be cited.
+        paths: graph paths that may be cited.
+        pages: the passage.
+        caption: how the picture was described, where texts alone were searched.
+    """
+
+    question: str
+    picture: Image | None
+    region: Box | None = None
+    units: Sequence[Match] = ()
+    evidence: Sequence[Evidence] = ()
+    paths: Sequence[PathEvidence] = ()
+    pages: Sequence[Image] = ()
+    caption: Reply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A reading, who read (and with which prompts), and how a model was corrected, if one read."""
+
+    reading: Reading
+    models: Mapping[str, str]
+    correction: Correction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A model and the prompts that it is asked with.
+
+    Every method raises ModelFailed or BudgetSpent where the model does not reply: an answer
+    without one of its turns would pass for something that it is not.
+    """
+
+    mllm: MLLM
+    prompts: Prompts
+
+    def describe(self, picture: Image) -> Reply:
+        """A caption of a picture, for a search among texts alone."""
+        return self._say(Message("user", (Picture(picture), self.prompts.caption.fill())))
+
+    def correct(self, material: Material) -> Answered:
+        """Answer in two turns of one conversation: a draft, then what evidence makes of it.
+
+        Where nothing was found there is nothing to correct the draft with, so it stands.
+        """
+        words = self.prompts.draft.fill(question=material.question)
+        asked = Message("user", (*_shown(material), words))
+        first = self._say(asked)
+        draft = first.text
+        if not (material.units or material.evidence or material.paths):
+            why = "Nothing was found to check the model's draft with, so it stands."
+            return self._answered(Reading(draft, why=why), material, [first], draft=draft)
+        second = self._say(
+            asked,
+            Message("assistant", (draft,)),
+            _evidence(material, self.prompts.correction),
+            schema=_CORRECTED,
+        )
+        said = _judged(second, material)
+        changed = said.changed and _bare(said.answer) != _bare(draft)
+        verdict = ("Corrected" if changed else "Kept") if said.answer else "Refused"
+        return self._answered(
+            said.reading(verdict),
+            material,
+            [first, second],
+            draft=draft,
+            changed=changed,
+            said=said,
+        )
+
+    def answer_at_once(self, material: Material) -> Answered:
+        """Answer in one turn with the evidence at hand: the ablation without the chain."""
+        message = _evidence(material, self.prompts.single, *_shown(material))
+        reply = self._say(message, schema=_SINGLE)
+        said = _judged(reply, material)
+        return self._answered(said.reading("Answered in one turn"), material, [reply], said=said)
+
+    def _say(self, *messages: Message, schema: Mapping[str, Any] | None = None) -> Reply:
+        try:
+            return self.mllm.chat(Request(messages, schema=schema, temperature=_TEMPERATURE))
+        except ModelFailed as error:
+            raise ModelFailed(
+                f"{error}. Without a model (the setting mllm left blank) the extractive reader "
+                "answers"
+            ) from error
+
+    def _answered(
+        self,
+        reading: Reading,
+        material: Material,
+        replies: Sequence[Reply],
+        *,
+        draft: str | None = None,
+        changed: bool = False,
+        said: _Said | None = None,
+    ) -> Answered:
+        used = [self.prompts.single] if draft is None else [self.prompts.draft]
+        if draft is not None and said:
+            used.append(self.prompts.correction)
+        every = list(replies)
+        if material.caption:
+            used.insert(0, self.prompts.caption)
+            every.insert(0, material.caption)
+        return Answered(
+            reading,
+            models={
+                "reader": f"mllm:{replies[-1].model}",
+                "prompts": ", ".join(prompt.label for prompt in used),
+            },
+            correction=Correction(
+                draft=draft,
+                changed=changed,
+                reason=said.reason if said else "",
+                dropped_citations=said.dropped if said else (),
+                caption=material.caption.text if material.caption else None,
+                usage={
+                    "replies": len(every),
+                    "cached": sum(reply.cached for reply in every),
+                    "prompt_tokens": sum(reply.prompt_tokens for reply in every),
+                    "completion_tokens": sum(reply.completion_tokens for reply in every),
+                },
+            ),
+        )
+
+
+# ---- what is said to the model -----------------------------------------------------------------
+
+
+def _shown(material: Material) -> tuple[Part, ...]:
+    return (Picture(material.picture),) if material.picture else ()
+
+
+def _evidence(material: Material, prompt: Prompt, *before: Part) -> Message:
+    pages = [Picture(page, sharp=True) for page in material.pages[:_MOST_PAGES]]
+    text = prompt.fill(
+        question=material.question,
+        evidence=fenced(material.units, material.evidence, material.paths),
+        pages=_pages(len(pages)),
+        region=_where(material),
+    )
+    return Message("user", (*before, *pages, text))
+
+
+def _pages(count: int) -> str:
+    if not count:
+        return ""
+    which = "The last picture is a page" if count == 1 else f"The last {count} pictures are pages"
+    return f"{which} that the evidence was set on beside pictures of what it is about."
+
+
+def _where(material: Material) -> str:
+    if material.region is None or material.picture is None:
+        return ""
+    (x0, y0, x1, y1), (width, height) = material.region, material.picture.size
+    if (x0, y0, x1, y1) == (0, 0, width, height):
+        return ""
+    across, down = (
+        f"from {start / size:.0%} to {end / size:.0%}"
+        for start, end, size in ((x0, x1, width), (y0, y1, height))
+    )
+    return (
+        f"What was searched for is the part of the question's picture {across} of its width and "
+        f"{down} of its height, counted from the top left."
+    )
+
+
+# ---- what the model said -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """An object that a model replied with, looked at against what it was shown.
+
+    Args:
+        answer: "" where it refuses.
+        reason: in its words.
+        changed: whether it says that it changed its draft; a refusal is a change.
+        cited: labels and texts of the evidence that it cites.
+        dropped: what it cites and was not shown.
+    """
+
+    answer: str
+    reason: str
+    changed: bool
+    cited: Mapping[str, str]
+    dropped: tuple[str, ...]
+
+    def reading(self, verdict: str) -> Reading:
+        why = f"{verdict}: {self.reason}" if self.reason else f"{verdict}, for no reason given."
+        if self.dropped:
+            why += f" (It cites {', '.join(self.dropped)}, which it was not shown: dropped.)"
+        return Reading(
+            self.answer,
+            citations=tuple(self.cited),
+            spans=tuple(_span(self.answer, text) for text in self.cited.values()),
+            why=why,
+        )
+
+
+def _judged(reply: Reply, material: Material) -> _Said:
+    said = reply.parsed or {}
+    answer = said["answer"].strip()
+    shown = {piece.label: piece.text for piece in material.evidence}
+    shown |= {path.label: path.text for path in material.paths}
+    # Models write "[E1]", "e1" and "E1, E2" as well.
+    labels = [
+        label
+        for given in said["citations"]
+        if given.strip()
+        for label in _LABEL.findall(given.upper()) or [given.strip()[:_LONGEST_LABEL]]
+    ]
+    return _Said(
+        answer=answer,
+        reason=" ".join(said["reason"].split()),
+        changed=said.get("changed", False) or not answer,
+        cited={label: shown[label] for label in labels if label in shown},
+        dropped=tuple(dict.fromkeys(label for label in labels if label not in shown)),
+    )
+
+
+def _span(answer: str, text: str) -> tuple[int, int]:
+    """Where the answer stands in a text word for word; (0, 0) where it does not."""
+    found = re.search(re.escape(answer), text, re.IGNORECASE) if answer else None
+    return found.span() if found else (0, 0)
+
+
+def _bare(text: str) -> list[str]:
+    return _WORDS.findall(text.casefold())

@@ -1,0 +1,158 @@
+"""From a picture and a question to units, evidence and paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PIL.Image import Image
+
+from ku_rag.encoders.base import Encoder
+from ku_rag.indexes.vectors import VectorIndex
+from ku_rag.pictures import load_picture
+from ku_rag.regions.base import Segmenter
+from ku_rag.retrieval.matching import UnitMatch, match
+from ku_rag.retrieval.paths import search_paths
+from ku_rag.retrieval.search import Hit, search_all, search_units
+from ku_rag.store.database import Database, check
+from ku_rag.store.layout import Layout
+from ku_rag.types import Evidence, Match, PathEvidence, Region
+
+_MOST_PATHS = 5
+_THUMBNAIL_SIDE = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What a question is asked of: a store, its indexes and its models."""
+
+    database: Database
+    layout: Layout
+    encoder: Encoder
+    segmenter: Segmenter
+    images: VectorIndex
+    chunks: VectorIndex
+
+    def picture(self, row: int) -> Image:
+        """The stored picture of a row, decoded no larger than comparing needs."""
+        (file,) = self.database.connection.execute(
+            "SELECT file FROM images WHERE row = ?", (row,)
+        ).fetchone()
+        return load_picture(self.layout.image(file), _THUMBNAIL_SIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Units that a picture and a question point to, as rows and as their readers see them.
+
+    Args:
+        rows: best first.
+        units: the same ones.
+        region: the part of the picture that the question is about; None without a picture.
+    """
+
+    rows: Sequence[UnitMatch] = ()
+    units: Sequence[Match] = ()
+    region: Region | None = None
+
+    @property
+    def about(self) -> frozenset[str]:
+        """Units that the question can be about: the best match, and whatever it names.
+
+        The second best match of a picture is another thing, and what holds for it answers nothing.
+        """
+        return frozenset(
+            unit.id
+            for n, (found, unit) in enumerate(zip(self.rows, self.units, strict=True))
+            if n == 0 or found.name
+        )
+
+
+def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Matched:
+    """Find units; see `match`."""
+    rows, region = match(
+        base.database.connection,
+        image=picture,
+        question=question,
+        encoder=base.encoder,
+        segmenter=base.segmenter,
+        images=base.images,
+        picture=base.picture,
+        k=k,
+    )
+    return Matched(rows, [_unit(base, row) for row in rows], region)
+
+
+def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evidence]:
+    """The chunks that bear on a question, among those of the matched units if there are any."""
+    if not found.rows:
+        return evidence_anywhere(base, question, k)
+    hits = search_units(
+        base.database.connection,
+        question=question,
+        units=[(m.unit, unit.name) for m, unit in zip(found.rows, found.units, strict=True)],
+        encoder=base.encoder,
+        chunks=base.chunks,
+        k=k,
+    )
+    ids = {m.unit: unit.id for m, unit in zip(found.rows, found.units, strict=True)}
+    return _evidence(base, hits, ids)
+
+
+def evidence_anywhere(base: Retrieval, text: str, k: int) -> list[Evidence]:
+    """The chunks of the whole base that bear on a text."""
+    hits = search_all(
+        base.database.connection, question=text, encoder=base.encoder, chunks=base.chunks, k=k
+    )
+    return _evidence(base, hits, {})
+
+
+def paths(
+    base: Retrieval, question: str, found: Matched, *, first_label: int
+) -> list[PathEvidence]:
+    """Graph paths from the matched units that bear on a question."""
+    return search_paths(
+        base.database.connection,
+        question=question,
+        units=[m.unit for m in found.rows],
+        k=_MOST_PATHS,
+        first_label=first_label,
+    )
+
+
+def _unit(base: Retrieval, found: UnitMatch) -> Match:
+    connection = base.database.connection
+    unit_id, name = connection.execute(
+        "SELECT id, name FROM units WHERE row = ?", (found.unit,)
+    ).fetchone()
+    file = (
+        found.sighting
+        and connection.execute(
+            "SELECT file FROM images WHERE row = ?", (found.sighting.image_row,)
+        ).fetchone()
+    )
+    image = str(base.layout.image(file[0])) if file else None
+    return Match(unit_id, name, found.score, image, found.why)
+
+
+def _evidence(base: Retrieval, hits: Sequence[Hit], ids: dict[int, str]) -> list[Evidence]:
+    found = []
+    for number, hit in enumerate(hits, 1):
+        source, position, document, digest, text, stored, uri = base.database.connection.execute(
+            "SELECT c.source, c.position, c.document, c.hash, c.text, c.checksum, s.uri "
+            "FROM chunks c JOIN sources s ON s.row = c.source WHERE c.row = ?",
+            (hit.chunk,),
+        ).fetchone()
+        check(stored, source, position, document, digest, text, what=f"chunk {hit.chunk}")
+        listing = tuple(ids[unit] for unit in hit.units) or _listed_by(base, hit.chunk)
+        found.append(Evidence(f"E{number}", hit.chunk, listing, uri, text, hit.score))
+    return found
+
+
+def _listed_by(base: Retrieval, chunk: int) -> tuple[str, ...]:
+    rows = base.database.connection.execute(
+        "SELECT u.id FROM unit_chunks l JOIN units u ON u.row = l.unit WHERE l.chunk = ? "
+        "ORDER BY l.owned DESC, u.id",
+        (chunk,),
+    )
+    return tuple(unit_id for (unit_id,) in rows)
