@@ -11,11 +11,11 @@ from ku_rag.errors import BadInput
 from ku_rag.types import Region
 
 Background = Literal["keep", "mask"]
-BACKGROUNDS: tuple[str, ...] = get_args(Background)
+BACKGROUNDS: tuple[Background, ...] = get_args(Background)
 
 FILL = (123, 117, 104)
-"""What stands in for a background that is masked out: the mean colour of the photographs that CLIP
-was trained on, so that its encoders see nothing there (0 after normalising)."""
+"""What stands in for a background that is masked out: the mean colour of CLIP's training pictures,
+0 after the normalising of its encoders. Black finds far less (docs/decisions/0013-regions.md)."""
 
 
 def crop(image: Image.Image, region: Region, background: Background = "keep") -> Image.Image:
