@@ -19,6 +19,7 @@ from ku_rag.answering.correction import Chain, Material, Prompts
 from ku_rag.answering.prompting import fenced, load_prompt
 from ku_rag.cli.printing import print_answer
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
+from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.mllm import RecordedMLLM, Reply, Request, ScriptedMLLM
 from ku_rag.mllm.cache import ReplyCache
 from ku_rag.mllm.client import EndpointMLLM
@@ -72,6 +73,12 @@ def data(text):
     first, last = (n for n, line in enumerate(lines) if line.startswith("====="))
     assert lines[first] == lines[last]
     return [json.loads(line) for line in lines[first + 1 : last]]
+
+
+@pytest.fixture
+def kb(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True, segmenter="whole") as base:
+        yield base
 
 
 @pytest.fixture

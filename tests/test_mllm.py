@@ -386,9 +386,13 @@ def test_a_reply_without_end(monkeypatch):
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("localhost:11434/v1", "starts with neither http:// nor https://"),
-        ("file:///etc/passwd", "starts with neither"),
-        ("http://", "starts with neither"),
+        ("localhost:11434/v1", "is no http:// or https:// address: expected one such as http"),
+        ("file:///etc/passwd", "is no http"),
+        ("http://", "is no http"),
+        ("http://[half/v1", "is no http"),
+        ("http://host:99999/v1", "is no http"),
+        ("http://ho st/v1", "is no http"),
+        ("http://host/v1\n", "is no http"),
         (f"http://me:{KEY}@host/v1", "the endpoint at host holds a name, a password or a query"),
         (f"http://host/v1?key={KEY}", "holds a name, a password or a query"),
     ],
@@ -415,6 +419,18 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch):
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
         assert EndpointMLLM("m").chat(ask()).text == "A lamp."
     assert endpoint.headers[0]["authorization"] == "Bearer none"
+
+
+def test_an_address_that_only_the_transport_refuses():
+    with pytest.raises(ModelFailed, match=r"no client can be made for http://☃/v1 \(InvalidURL"):
+        EndpointMLLM("m", url="http://☃/v1").chat(ask())
+
+
+@pytest.mark.parametrize("key", ["x", "EMPTY", "ollama"])
+def test_a_placeholder_is_no_secret(monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with serving(says(f"{key}, exactly")) as endpoint:
+        assert client(endpoint).chat(ask()).text == f"{key}, exactly"
 
 
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk-a b", "sk-ä"])

@@ -31,6 +31,9 @@ _NO_KEY = "none"
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 8.0
 _MOST_BYTES = 16 << 20
+_SECRET = 12
+"""Characters of a key that is one: servers that want none are given "x", "EMPTY" or "ollama",
+which replies may hold."""
 
 
 class EndpointMLLM:
@@ -164,11 +167,11 @@ class EndpointMLLM:
                 read = self._read(response, started)
         except extra("mllm", "openai").OpenAIError as error:
             failure = explain(error, self.url, self.model, has_key=bool(self._key))
-            return replace(failure, message=self._hidden(failure.message))
+            return replace(failure, message=self._hidden(failure.message, least=4))
         if isinstance(read, Failure):
             return read
         try:
-            return wire.read_reply(self._hidden(read), body)
+            return wire.read_reply(self._hidden(read, least=_SECRET), body)
         except (ValueError, RecursionError):
             return unreadable(read, self.url)
         except ModelFailed as error:
@@ -192,19 +195,27 @@ class EndpointMLLM:
             return cut_off(error, self.url)
         return data.decode("utf-8", "replace")
 
-    def _hidden(self, text: str) -> str:
-        """Without the key, should an endpoint repeat it."""
-        return text.replace(self._key, "[key]") if self._key else text
+    def _hidden(self, text: str, *, least: int) -> str:
+        """Without the key, should an endpoint repeat it, if it has at least so many characters."""
+        return text.replace(self._key, "[key]") if len(self._key) >= least else text
 
     def _client(self) -> Any:  # noqa: ANN401 - the package's client, which is imported late
         with self._making:
             if self._made is None:
-                self._made = extra("mllm", "openai").OpenAI(
-                    api_key=self._key or _NO_KEY,
-                    base_url=self.url,
-                    timeout=self._timeout_s,
-                    max_retries=0,
-                )
+                package = extra("mllm", "openai")
+                try:
+                    self._made = package.OpenAI(
+                        api_key=self._key or _NO_KEY,
+                        base_url=self.url,
+                        timeout=self._timeout_s,
+                        max_retries=0,
+                    )
+                except Exception as error:  # the transport below the package raises its own kinds
+                    kind = type(error).__name__
+                    raise ModelFailed(
+                        f"no client can be made for {self.url} ({kind}): check mllm_url, and the "
+                        "OPENAI_* and proxy variables of the environment"
+                    ) from None
                 weakref.finalize(self, self._made.close)
             return self._made
 
@@ -220,11 +231,15 @@ def _pause(attempt: int, failure: Failure) -> float | None:
 
 
 def _address(given: str) -> str:
-    parts = urlsplit(given)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(given)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not given.isprintable() or " " in given:
         raise ModelFailed(
-            "the address of the multimodal model's endpoint starts with neither http:// nor "
-            "https://: expected one such as http://localhost:11434/v1"
+            "the address of the multimodal model's endpoint (mllm_url or OPENAI_BASE_URL) is no "
+            "http:// or https:// address: expected one such as http://localhost:11434/v1"
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ModelFailed(
