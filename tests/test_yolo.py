@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pytest
@@ -124,6 +124,48 @@ def test_the_same_picture_gives_the_same_regions(segmenter):
     assert first == again
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one.mask, other.mask)
+
+
+def test_it_finds_what_ultralytics_itself_finds(segmenter):
+    from ultralytics.models.yolo.segment import SegmentationPredictor
+
+    predictor = SegmentationPredictor(
+        overrides={
+            **{"model": str(WEIGHTS), "device": "cpu", "imgsz": 160, "rect": True},
+            **{"retina_masks": True, "agnostic_nms": True, "verbose": False, "save": False},
+        }
+    )
+    for (image, _), size in zip(
+        drawings(3, (333, 217)), [(333, 217), (160, 160), (90, 400)], strict=True
+    ):
+        picture = image.resize(size)
+        (expected,) = predictor(np.asarray(picture)[..., ::-1].copy())
+        things = segmenter.find(picture)
+        assert len(things) == len(expected.boxes)
+        for thing, box in zip(things, expected.boxes, strict=True):
+            np.testing.assert_allclose(thing.box, box.xyxy[0].numpy(), atol=0.51)
+            assert thing.confidence == pytest.approx(float(box.conf), abs=1e-5)
+            assert thing.name == expected.names[int(box.cls)]
+        masks = [] if expected.masks is None else expected.masks.data.numpy() > 0
+        for thing, mask in zip(things, masks, strict=True):
+            assert shared(pasted(thing, size), mask) > 0.94
+
+
+@pytest.mark.parametrize("family", ["yolov8n-seg", "yolov9c-seg", "yolo11n-seg", "yolo26n-seg"])
+def test_networks_of_every_family_are_read(tmp_path, family):
+    """As ultralytics describes them, without their weights."""
+    from ultralytics.nn.tasks import SegmentationModel
+
+    network = SegmentationModel(f"{family}.yaml", nc=3, verbose=False).half()
+    network.names = {0: "ant", 1: "bee", 2: "cow"}
+    trained = {"imgsz": 64, "data": PurePosixPath("coco.yaml")}
+    saved = {"model": None, "ema": network, "train_args": trained, "best_fitness": np.float64(0.5)}
+    torch.save(saved, tmp_path / "saved.pt")
+    segmenter = YoloSegmenter(str(tmp_path / "saved.pt"), device="cpu", confidence=0.0)
+    things = segmenter.find(drawings(1)[0][0])
+    assert things
+    assert {thing.name for thing in things} <= {"ant", "bee", "cow"}
+    assert " side=64 " in segmenter.fingerprint
 
 
 def test_small_things_are_left_out():

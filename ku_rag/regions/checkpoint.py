@@ -44,6 +44,11 @@ _LAYERS = frozenset(
 )
 """The layers of ultralytics' own segmentation networks. None of them opens a file or an address."""
 _HEADS = {"Segment", "Segment26"}
+_DESCRIBING = (
+    *("nc", "ch", "channels", "backbone", "head", "activation", "end2end", "reg_max", "inplace"),
+    *("scale", "scales", "depth_multiple", "width_multiple"),
+)
+"""What a description says of the network; the rest of it is left unread."""
 _WORDS = {"nc", "nearest", "bilinear", "None", "True", "False"}
 _LARGEST = 8192
 """The most channels or repeats of a layer."""
@@ -109,11 +114,14 @@ def read(path: Path) -> Checkpoint:
     network = (loaded.get("ema") or loaded.get("model")) if isinstance(loaded, dict) else None
     if not isinstance(network, _Husk):
         raise BadInput(f"{path} holds no ultralytics network: expected {_EXPECTED}")
-    layers, trained = network.state.get("yaml"), loaded.get("train_args")
+    described, trained = network.state.get("yaml"), loaded.get("train_args")
     kind = type(network).__name__
-    if not isinstance(layers, dict) or not _is_plain(layers):
+    if not isinstance(described, dict):
         raise BadInput(f"{path} holds a {kind} without its description: expected {_EXPECTED}")
     try:
+        layers = {key: described[key] for key in _DESCRIBING if key in described}
+        if not _is_plain(layers):
+            raise TypeError("the description holds more than words and numbers")
         _check_layers(path, kind, layers)
         classes = layers["nc"]
         names = _names(network.state.get("names"), classes)
