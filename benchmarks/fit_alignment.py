@@ -31,7 +31,7 @@ FOLDS = 4
 
 
 def cases(kb: ku_rag.KnowledgeBase, seeds: range) -> list[Case]:
-    """Features float64[n, 11] of the sightings of each scene, and which of them are right."""
+    """Features float64[n, 10] of the sightings of each scene, and which of them are right."""
     connection = kb._database.connection
     countries = dict(
         connection.execute(
@@ -72,7 +72,7 @@ def _case(
     return features[kept], np.array([seen[i] in right for i in kept])
 
 
-def fit(train: list[Case], *, decay: float = 0.02, steps: int = 500) -> NDArray[np.float64]:
+def fit(train: list[Case], *, decay: float = 0.005, steps: int = 1500) -> NDArray[np.float64]:
     """Weights of a conditional logit, by Adam on standardised features."""
     spread = np.concatenate([features for features, _ in train]).std(0) + 1e-6
     weights = np.zeros(len(spread))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
+from PIL import Image
 
 from ku_rag import BadInput, Relation, Unit
 from ku_rag.indexes import keywords
 from ku_rag.ingest import joining
+from ku_rag.language.clues import ClueWord, parted
 from ku_rag.retrieval.fusion import reciprocal_rank
 from ku_rag.retrieval.search import rewrite
 from ku_rag.store import contents
@@ -76,6 +78,51 @@ def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb):
     assert keywords.count_units_with(connection, "burns") == 2
     assert len(keywords.chunks_with_all(connection, "lamp oil")) == many
     assert time.monotonic() - started < 5
+
+
+def test_a_whole_word_is_not_the_beginning_of_another(kb):
+    kb.add(Unit("A", id="a", texts=("It borders Niger.", "They paid three pesos.")))
+    kb.add(Unit("B", id="b", texts=("It borders Nigeria.",)))
+    connection = kb._database.connection
+    rows = dict(connection.execute("SELECT id, row FROM units"))
+    both = list(rows.values())
+    assert keywords.units_with(connection, "niger", both) == set(both)
+    assert keywords.units_with(connection, "niger", both, whole=True) == {rows["a"]}
+    assert keywords.units_with(connection, "peso", both, whole=True) == {rows["a"]}
+    assert keywords.count_units_with(connection, "niger") == 2
+    assert keywords.count_units_with(connection, "niger", whole=True) == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (
+            "What is the capital of the country that borders Niger?",
+            [ClueWord("border", "", True), ClueWord("niger", "niger")],
+        ),
+        ("How large is the country where people pay with the euro?",
+            [ClueWord("pay", "", True), ClueWord("euro", "euro")]),
+        ("How large is the African country?", [ClueWord("afric")]),
+        ("How large is the country with red bicycles?",
+            [ClueWord("red", "red"), ClueWord("bicycl")]),
+    ],
+)  # fmt: skip
+def test_a_clue_says_which_words_stand_for_themselves(question, words):
+    assert parted(question)[1] == words
+
+
+@pytest.mark.parametrize(("neighbour", "unit"), [("Niger", "a"), ("Nigeria", "b")])
+def test_a_clue_chooses_between_two_things_seen(kb, tmp_path, neighbour, unit):
+    scene = Image.new("RGB", (320, 200), (90, 110, 130))
+    for n, (name, border) in enumerate((("a", "Niger"), ("b", "Nigeria"))):
+        path = picture(tmp_path / f"{name}.png", n)
+        kb.add(Unit(f"Land {n}", id=name, texts=(f"It borders {border}.",), images=(path,)))
+        scene.paste(Image.open(path).resize((120, 80)), (20 + 160 * n, 60))
+    for n in range(2, 8):
+        kb.add(Unit(f"Land {n}", id=str(n), images=(picture(tmp_path / f"{n}.png", n),)))
+    scene.save(tmp_path / "scene.png")
+    asked = f"How large is the country that borders {neighbour}?"
+    assert kb.query(tmp_path / "scene.png", asked).units[0].id == unit
 
 
 def test_a_question_is_rewritten_with_the_unit_and_its_content_words():

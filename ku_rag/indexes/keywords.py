@@ -78,26 +78,39 @@ def _quoted(term: str) -> str:
     return f'"{term}"*' if len(term) == 1 and is_cjk(term) else f'"{term}"'
 
 
-def units_with(connection: sqlite3.Connection, stem: str, units: Sequence[int]) -> set[int]:
-    """Which of these units list, as their own, a chunk with a word that begins with `stem`."""
+def units_with(
+    connection: sqlite3.Connection, word: str, units: Sequence[int], *, whole: bool = False
+) -> set[int]:
+    """Which of these units list, as their own, a chunk with a word that begins with `word`.
+
+    Args:
+        connection: the database.
+        word: folded.
+        units: their rows.
+        whole: whether only the word itself and its plain plural count.
+    """
     # A cross join keeps the order that is written: the words once, not once for every listed chunk.
     rows = connection.execute(
         "SELECT DISTINCT l.unit FROM words CROSS JOIN unit_chunks l ON l.chunk = words.rowid "
         f"WHERE words MATCH ? AND l.owned AND l.unit IN ({marks(units)})",
-        (_begins(stem), *units),
+        (_is(word) if whole else _begins(word), *units),
     )
     return {unit for (unit,) in rows}
 
 
-def count_units_with(connection: sqlite3.Connection, stem: str) -> int:
+def count_units_with(connection: sqlite3.Connection, word: str, *, whole: bool = False) -> int:
     """How many units have such a chunk of their own."""
     (count,) = connection.execute(
         "SELECT count(DISTINCT l.unit) FROM words CROSS JOIN unit_chunks l "
         "ON l.chunk = words.rowid "
         "WHERE words MATCH ? AND l.owned",
-        (_begins(stem),),
+        (_is(word) if whole else _begins(word),),
     ).fetchone()
     return int(count)
+
+
+def _is(word: str) -> str:
+    return f'"{word}" OR "{word}s"'
 
 
 def _begins(stem: str) -> str:

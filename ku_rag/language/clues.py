@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
-from ku_rag.language.lexicon import Word, read_words, stem, word_list
+from ku_rag.language.lexicon import Word, concepts, read_words, stem, word_list
 from ku_rag.language.tokens import fold
 
 WH = frozenset({"who", "whom", "whose", "what", "which", "when", "where", "why", "how"})
@@ -179,20 +180,54 @@ def _content(clue: list[Word]) -> list[Word]:
     return [word for word in clue if word.text[0].isalnum() and word.stem not in plain]
 
 
-def parted(question: str) -> tuple[str, list[str]]:
-    """A question without what only says which thing is meant, and how the words of that begin.
+class ClueWord(NamedTuple):
+    """A word of what only says which thing is meant.
+
+    Args:
+        beginning: what its other forms begin with, folded.
+        whole: the word itself, folded, where that is to be looked for first: a name or a base form.
+            "Niger" is not Nigeria, "euro" is not Europe.
+        kind: whether it says what kind of thing is told, as "border" and "capital" do.
+    """
+
+    beginning: str
+    whole: str = ""
+    kind: bool = False
+
+
+def parted(question: str) -> tuple[str, list[ClueWord]]:
+    """A question without what only says which thing is meant, and the words of that.
 
     "What is the capital of the African country that borders Spain?" → ("What is the capital of the
-    country", ["border", "spain", "afric"]). An adjective loses its ending: it must begin as the
-    noun does.
+    country", words that begin with "border", "spain" and "afric"). An adjective loses its ending:
+    it must begin as the noun does.
     """
     words = interrogative(read_words(question))
     main, clause = cut_clue(words)
     main, adjectives = cut_adjectives(main)
-    beginnings = [_beginning(word) for word in _content(clause)]
+    clue = [_clue_word(word) for word in _content(clause)]
     roots = [fold(word.text) for word in _content(adjectives)]
-    beginnings += [r[: max(4, len(r) - 2)] if r.endswith("n") else r for r in roots]
-    return " ".join(w.text for w in main), list(dict.fromkeys(beginnings))
+    clue += [ClueWord(r[: max(4, len(r) - 2)] if r.endswith("n") else r) for r in roots]
+    return " ".join(w.text for w in main), list({word.beginning: word for word in clue}.values())
+
+
+def _clue_word(word: Word) -> ClueWord:
+    folded, name = fold(word.text), word.text[0].isupper()
+    kind = not name and word.stem in _kinds()
+    whole = folded if name or (folded == word.stem and not kind) else ""
+    return ClueWord(_beginning(word), whole, kind)
+
+
+@lru_cache(maxsize=1)
+def _kinds() -> frozenset[str]:
+    """The words with which the lexicon asks for things and texts tell them."""
+    return frozenset(
+        stem
+        for concept in concepts()
+        for phrases in (concept.ask, concept.nouns, concept.before, concept.after)
+        for phrase in phrases
+        for stem in phrase
+    )
 
 
 def _beginning(word: Word) -> str:

@@ -18,7 +18,7 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.indexes import keywords
 from ku_rag.indexes.names import matchable
 from ku_rag.indexes.vectors import VectorIndex
-from ku_rag.language.clues import parted
+from ku_rag.language.clues import ClueWord, parted
 from ku_rag.language.tokens import words
 from ku_rag.regions.base import Segmenter
 from ku_rag.retrieval.alignment import align
@@ -30,7 +30,9 @@ _SIGHTINGS = 60
 _RIVAL_SCORE = 2.5
 """A clue decides between things whose sighting scores are no further apart."""
 _RIVALS = 16
-_CLUE_WEIGHT = 2.0
+_CLUE_WEIGHT = 4.0
+_KIND = 0.2
+"""What a word counts that only says what kind of thing is told, as "borders" does."""
 _LONGEST_NAME = 12
 
 
@@ -167,21 +169,25 @@ def _seen(
 
 
 def _fitting(
-    connection: sqlite3.Connection, units: Sequence[int], clue: Sequence[str]
+    connection: sqlite3.Connection, units: Sequence[int], clue: Sequence[ClueWord]
 ) -> dict[int, float]:
     """How well each unit's own text fits the clue, 0 to 1, for those units that it tells apart.
 
-    A word counts the more the fewer units of the base have it. Words that no unit has are left out
-    of account; those that only others have say that none of these is meant.
+    A word counts the more the fewer units of the base have it, and less if it only says what kind
+    of thing is told: "borders Spain" is about Spain. Words that no unit has are left out of
+    account; those that only others have say that none of these is meant.
     """
     weights: dict[str, float] = {}
     holders: dict[str, set[int]] = {}
     total = connection.execute("SELECT count(*) FROM units").fetchone()[0]
-    for word in clue:
-        everywhere = keywords.count_units_with(connection, word)
+    for beginning, whole, kind in clue:
+        everywhere = keywords.count_units_with(connection, whole, whole=True) if whole else 0
+        known = everywhere > 0
+        everywhere = everywhere or keywords.count_units_with(connection, beginning)
         if everywhere:
-            weights[word] = math.log(1 + total / everywhere)
-            holders[word] = keywords.units_with(connection, word, units)
+            weights[beginning] = math.log(1 + total / everywhere) * (_KIND if kind else 1.0)
+            wanted = whole if known else beginning
+            holders[beginning] = keywords.units_with(connection, wanted, units, whole=known)
     most = sum(weights.values())
     if all(len(holding) in (0, len(units)) for holding in holders.values()):
         return {}
