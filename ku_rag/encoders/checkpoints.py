@@ -18,7 +18,7 @@ from ku_rag.plugins import extra
 if TYPE_CHECKING:
     from torch import Tensor
 
-_FOREIGN = re.compile(r"GLOBAL ([\w.]+)|Unsupported (?:class|global|operand) ([\w.]+)")
+_FOREIGN = re.compile(r"GLOBAL ([a-zA-Z_][\w.]*)|Unsupported (?:class|global) ([a-zA-Z_][\w.]*)")
 _BROKEN = (
     *(RuntimeError, ValueError, EOFError, OSError, KeyError, IndexError, TypeError),
     *(AttributeError, AssertionError, pickle.UnpicklingError),

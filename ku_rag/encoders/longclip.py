@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ku_rag.encoders.checkpoints import content_hash, existing_file, read_tensors
-from ku_rag.encoders.openclip import ClipEncoder, Parts
+from ku_rag.encoders.clip import ClipEncoder, Parts
 from ku_rag.encoders.torching import first_line, place
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra

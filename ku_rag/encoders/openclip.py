@@ -1,228 +1,29 @@
-"""Any model of open_clip as an encoder: texts and pictures in one space (KU-RAG, eq. 2 and 3)."""
+"""Any model of open_clip as an encoder, by name or path, without a network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL.Image import Image
-
-from ku_rag.encoders.base import Vectors
-from ku_rag.encoders.bytepairs import BytePairs
-from ku_rag.encoders.checkpoints import content_hash
-from ku_rag.encoders.torching import Batches, Place, encode_ahead, encode_sorted, place
-from ku_rag.errors import BadInput
+from ku_rag.encoders.checkpoints import content_hash, existing_file, read_tensors
+from ku_rag.encoders.clip import ClipEncoder, Parts
+from ku_rag.encoders.quiet import offline_and_quiet
+from ku_rag.encoders.torching import first_line, place
+from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
-from ku_rag.types import Box
 
-if TYPE_CHECKING:
-    from torch import Tensor
+_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
+_PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
+_TABLES = ("positional_embedding", "text.positional_embedding", "visual.positional_embedding")
+_PREFERRED = (
+    *("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors"),
+    *("open_clip_pytorch_model.bin", "open_clip_pytorch_model.pth"),
+)
 
-_PREPROCESSING = "clip1"
-"""Changes when pictures or texts are turned into other tensors than before."""
-_NUMBERS = "float"
-"""float32 and bfloat16 alike: their vectors differ by less than two pictures of one thing do."""
-_NARROW = 8
-"""A picture longer than this many times its shorter side is cut before it is scaled."""
-# Costs of batches, in padded tokens and in pictures; see benchmarks/encode.py.
-_FIRST_TOKENS, _MOST_TOKENS = {"cpu": 1024, "cuda": 16_384}, 1 << 20
-_FIRST_PICTURES, _MOST_PICTURES = {"cpu": 8, "cuda": 64}, 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What an encoder is made of.
-
-    Args:
-        model: of open_clip, with its weights, on the CPU.
-        tokenizer: of open_clip.
-        preprocessing: open_clip's steps from a picture to a tensor, the last two of which make a
-            tensor and normalise it.
-        context: tokens of the longest text, marks included.
-        fingerprint: names model and weights.
-    """
-
-    model: Any
-    tokenizer: Any
-    preprocessing: Any
-    context: int
-    fingerprint: str
-
-
-class ClipEncoder:
-    """Encodes with a model of open_clip; vectors of texts and pictures are comparable.
-
-    Args:
-        parts: the model and what belongs to it.
-        where: the device and precision.
-        batch_size: items encoded at once; 0 finds out.
-    """
-
-    cross_modal = True
-
-    def __init__(self, parts: Parts, where: Place, batch_size: int) -> None:
-        from ku_rag.encoders import towers
-
-        self._towers = towers
-        towers.fold_quick_gelu(parts.model)
-        self._model = where.load(parts.model)
-        self._place = where
-        self._torch = extra("longclip", "torch")
-        self._tokenizer = parts.tokenizer
-        self._text = towers.text_part(self._model)
-        self._has_plain_vision = towers.is_plain_vision(self._model.visual)
-        is_simple = type(parts.tokenizer).__name__ == "SimpleTokenizer"
-        self._pairs = BytePairs(parts.tokenizer) if is_simple else None
-        *self._steps, _, normalize = parts.preprocessing.transforms
-        self._mean, self._std = (
-            self._torch.tensor(values, device=where.device).view(-1, 1, 1)
-            for values in (normalize.mean, normalize.std)
-        )
-        kind = where.device.type
-        self._texts_at_once = Batches(
-            where, batch_size, first=_FIRST_TOKENS.get(kind, 4096), most=_MOST_TOKENS
-        )
-        self._pictures_at_once = Batches(
-            where, batch_size, first=_FIRST_PICTURES.get(kind, 32), most=_MOST_PICTURES
-        )
-        self._context = parts.context
-        self.max_tokens = parts.context - self._marks()
-        self.dim = self._dim()
-        self.fingerprint = f"{parts.fingerprint}:{_PREPROCESSING}:{_NUMBERS}:{self.dim}"
-
-    # ---- texts ---------------------------------------------------------------------------------
-
-    def count_tokens(self, text: str) -> int:
-        """Number of tokens of `text`, without the marks of start and end."""
-        return len(self._ids(text))
-
-    def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts, float32[n, dim]; each batch is as long as its longest text.
-
-        Raises:
-            BadInput: a text has more than `max_tokens` tokens.
-        """
-        rows = [self._ids(text) for text in texts]
-        longest = max(map(len, rows), default=0)
-        if longest > self.max_tokens:
-            raise BadInput(
-                f"a text has {longest:,} tokens: {self.fingerprint.partition(':')[0]} takes "
-                f"{self.max_tokens} at most; cut it into chunks"
-            )
-        if self._text is not None and self._pairs is not None:
-            return encode_sorted(rows, _cost, self._encode_ids, self._texts_at_once, self.dim)
-        return encode_sorted(
-            list(texts), lambda _: self._context, self._encode_padded, self._texts_at_once, self.dim
-        )
-
-    def _ids(self, text: str) -> tuple[int, ...]:
-        if self._pairs is not None:
-            return self._pairs.ids(text)
-        inner = self._tokenizer.tokenizer
-        cleaned = self._tokenizer.clean_fn(text)
-        found = inner(cleaned, add_special_tokens=False, truncation=False, verbose=False)
-        return tuple(found["input_ids"])
-
-    def _marks(self) -> int:
-        if self._pairs is not None:
-            return 2
-        return int(self._tokenizer.tokenizer.num_special_tokens_to_add())
-
-    def _encode_ids(self, rows: Sequence[tuple[int, ...]]) -> Vectors:
-        pairs, torch = self._pairs, self._torch
-        assert pairs is not None
-        ids = np.zeros((len(rows), max(map(len, rows)) + 2), np.int64)
-        for place_of, row in zip(ids, rows, strict=True):
-            place_of[: len(row) + 2] = pairs.start, *row, pairs.end
-        ends = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))
-        with torch.inference_mode():
-            on_device = [torch.from_numpy(a).to(self._place.device) for a in (ids, ends)]
-            return self._normalised(self._towers.encode_text(self._text, *on_device))
-
-    def _encode_padded(self, texts: Sequence[str]) -> Vectors:
-        with self._torch.inference_mode():
-            ids = self._tokenizer(list(texts), context_length=self._context)
-            return self._normalised(self._model.encode_text(ids.to(self._place.device)))
-
-    # ---- pictures ------------------------------------------------------------------------------
-
-    def fit(self, image: Image) -> Image:
-        """The part of a picture that the model sees, in its size; may run in any thread.
-
-        Pictures that were fitted before are encoded to the same vectors, and need less memory
-        while they wait.
-        """
-        if image.mode != "RGB":
-            image = image.convert("RGB")
-        short = min(image.size)
-        if max(image.size) > _NARROW * short:
-            # Only the middle is left in the end, and the whole might be scaled to gigabytes.
-            width, height = (min(length, _NARROW * short) for length in image.size)
-            left, top = (image.width - width) // 2, (image.height - height) // 2
-            image = image.crop((left, top, left + width, top + height))
-        for step in self._steps:
-            image = step(image)
-        return image
-
-    def pixels(self, images: Iterable[Image]) -> Tensor:
-        """What the image tower sees: float32[n, 3, side, side], normalised, on the device."""
-        return self._pixels([np.asarray(self.fit(image)) for image in images])
-
-    def encode_images(self, images: Iterable[Image]) -> Vectors:
-        """Encode whole RGB pictures, float32[n, dim]: scaled, and the middle cut out, as CLIP does.
-
-        Args:
-            images: drawn while others are encoded; an iterator may decode them on the way.
-        """
-        return encode_ahead(
-            images,
-            lambda image: np.asarray(self.fit(image)),
-            self._encode_arrays,
-            self._pictures_at_once,
-            self.dim,
-        )
-
-    def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
-        """Encode parts of one RGB picture, float32[len(boxes), dim]; boxes are clipped to it."""
-        return self.encode_images([image.crop(_clipped(box, image.size)) for box in boxes])
-
-    def _pixels(self, arrays: Sequence[NDArray[np.uint8]]) -> Tensor:
-        stacked = self._torch.from_numpy(np.stack(arrays)).to(self._place.device)
-        pixels: Tensor = stacked.permute(0, 3, 1, 2).float()
-        return pixels.div_(255).sub_(self._mean).div_(self._std)
-
-    def _encode_arrays(self, arrays: Sequence[NDArray[np.uint8]]) -> Vectors:
-        with self._torch.inference_mode():
-            pixels = self._pixels(arrays).to(self._place.dtype)
-            if self._has_plain_vision:
-                return self._normalised(self._towers.encode_pixels(self._model.visual, pixels))
-            return self._normalised(self._model.encode_image(pixels))
-
-    # ---- both ----------------------------------------------------------------------------------
-
-    def _normalised(self, features: Tensor) -> Vectors:
-        unit = self._torch.nn.functional.normalize(features.float(), dim=-1)
-        vectors: Vectors = unit.cpu().numpy()
-        return vectors
-
-    def _dim(self) -> int:
-        project = getattr(self._text or self._model, "text_projection", None)
-        if project is not None:
-            return int(getattr(project, "out_features", None) or project.shape[-1])
-        return int(self._encode_padded([""]).shape[1])
-
-
-def _cost(row: tuple[int, ...]) -> int:
-    return len(row) + 2
-
-
-def _clipped(box: Box, size: tuple[int, int]) -> Box:
-    x0, y0 = (max(0, min(low, most - 1)) for low, most in zip(box[:2], size, strict=True))
-    x1 = min(max(box[2], x0 + 1), size[0])
-    return x0, y0, x1, min(max(box[3], y0 + 1), size[1])
+_MISSING = (OSError, ImportError)
+_BROKEN = (RuntimeError, ValueError, KeyError, TypeError, AttributeError, AssertionError)
 
 
 class OpenClipEncoder(ClipEncoder):
@@ -249,9 +50,160 @@ class OpenClipEncoder(ClipEncoder):
         batch_size: int = 0,
         precision: str = "auto",
     ) -> None:
-        from ku_rag.encoders.openclip_models import load, locate
-
         where = place(device, precision, needs="longclip")
         source = locate(argument)
         parts = load(source, f"open_clip:{source.model}:{content_hash(source.weights)}")
         super().__init__(parts, where, batch_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What to load.
+
+    Args:
+        model: open_clip's name for it; "local" for a folder.
+        weights: the file.
+        folder: where its configuration is, if it has its own.
+        trained: what open_clip notes of the pretrained weights of that name.
+    """
+
+    model: str
+    weights: Path
+    folder: Path | None = None
+    trained: Mapping[str, Any] = field(default_factory=dict)
+
+
+def locate(argument: str) -> Source:
+    """Find what "MODEL/PRETRAINED", "MODEL/PATH" or the path of a folder names.
+
+    Raises:
+        NotFound: there is no such model or file, or the weights are not here.
+        BadInput: a file or folder is not of the kind it should be.
+    """
+    given = Path(argument).expanduser()
+    if given.is_dir():
+        return _in_folder(given.absolute())
+    if given.is_file():
+        raise BadInput(
+            f"{given} says nothing of its architecture: write open_clip:MODEL/{given}, with one of "
+            "the models that open_clip.list_models() names, or longclip:PATH for a Long-CLIP"
+        )
+    open_clip = extra("longclip", "open_clip")
+    model, slash, rest = argument.partition("/")
+    known = open_clip.list_models()
+    if model not in known or not slash or not rest:
+        raise NotFound(
+            f"open_clip:{argument} names no model: expected MODEL/PRETRAINED, MODEL/PATH or a "
+            f"folder with an open_clip_config.json, with MODEL one of {', '.join(known[:4])} … "
+            "(open_clip.list_models() names them all)"
+        )
+    if Path(rest).expanduser().exists() or rest.startswith(("/", "~")) or rest.endswith(_SUFFIXES):
+        return Source(model, existing_file(rest, f"weights of {model}"))
+    return _pretrained(model, rest)
+
+
+def _in_folder(folder: Path) -> Source:
+    if not (folder / "open_clip_config.json").is_file():
+        raise BadInput(
+            f"{folder} has no open_clip_config.json: expected a folder that open_clip saved, or "
+            "MODEL/PATH with the path of a file of weights"
+        )
+    files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
+    files.sort(key=lambda path: (path.name not in _PREFERRED, _SUFFIXES.index(path.suffix)))
+    if not files:
+        raise NotFound(f"{folder} has no weights: expected {_PREFERRED[0]} in it")
+    return Source("local", existing_file(str(files[0]), "weights"), folder)
+
+
+def _pretrained(model: str, tag: str) -> Source:
+    """Weights that open_clip would download, from wherever they were put before."""
+    pretrained = extra("longclip", "open_clip.pretrained")
+    trained = pretrained.get_pretrained_cfg(model, tag)
+    if not trained:
+        tags = ", ".join(pretrained.list_pretrained_tags_by_model(model)) or "none"
+        raise NotFound(f"open_clip has no weights {tag!r} for {model}: it has {tags}")
+    from ku_rag import weights
+    from ku_rag.weights.catalogue import models
+
+    if f"{model}/{tag}" in models():
+        return Source(model, weights.find(f"{model}/{tag}"), trained=trained)
+    repo, _, name = trained.get("hf_hub", "").rpartition("/")
+    names = [name] if name else list(_PREFERRED)
+    if repo:
+        cached = extra("longclip", "huggingface_hub").try_to_load_from_cache
+        for name in names:
+            found = cached(repo, name)
+            if isinstance(found, str):
+                return Source(model, Path(found), trained=trained)
+    url = trained.get("url", "")
+    kept = Path("~/.cache/clip").expanduser() / url.rpartition("/")[2]
+    if url and kept.is_file():
+        return Source(model, kept, trained=trained)
+    origin = f"https://huggingface.co/{repo} ({names[0]})" if repo else url
+    raise NotFound(
+        f"the weights of {model}/{tag} are not here, and nothing is downloaded while encoding: "
+        f"fetch them from {origin} and give their path, open_clip:{model}/PATH"
+    )
+
+
+def load(source: Source, fingerprint: str) -> Parts:
+    """Load a model with its tokenizer and preprocessing; no code of the file runs.
+
+    Raises:
+        BadInput: the weights are not those of the model.
+        NotFound: it needs a tokenizer or configuration that is not here.
+    """
+    open_clip = extra("longclip", "open_clip")
+    name = f"local-dir:{source.folder}" if source.folder else source.model
+    expected = f"weights of {source.folder or source.model}"
+    tensors = read_tensors(source.weights, expected)
+    with offline_and_quiet("longclip"):
+        try:
+            model = open_clip.create_model(
+                name,
+                load_weights=False,
+                pretrained_text=False,
+                force_quick_gelu=bool(source.trained.get("quick_gelu")),
+                force_preprocess_cfg={
+                    key: source.trained[key] for key in _PREPROCESSING if key in source.trained
+                },
+            )
+            tokenizer = open_clip.get_tokenizer(name)
+        except _MISSING as error:
+            raise NotFound(
+                f"{name} needs more than its weights ({first_line(error)}): run it once with a "
+                "network through open_clip itself, so that its tokenizer is kept on this machine"
+            ) from error
+        except _BROKEN as error:
+            raise BadInput(
+                f"{name} cannot be made ({first_line(error)}): expected a model of open_clip"
+            ) from error
+        _check_tables(model, tensors, source, expected)
+        try:
+            open_clip.load_checkpoint(model, str(source.weights), strict=True, weights_only=True)
+        except _BROKEN as error:
+            raise BadInput(
+                f"{source.weights} does not fit {source.folder or source.model} "
+                f"({_differences(error)}): expected {expected}"
+            ) from error
+    preprocessing = open_clip.transform.image_transform_v2(
+        open_clip.transform.PreprocessCfg(**open_clip.get_model_preprocess_cfg(model)),
+        is_train=False,
+    )
+    return Parts(model, tokenizer, preprocessing, int(model.context_length), fingerprint)
+
+
+def _check_tables(model: Any, tensors: Mapping[str, Any], source: Source, expected: str) -> None:  # noqa: ANN401
+    """Refuse what open_clip would stretch: positions of another text length or picture size."""
+    own = model.state_dict()
+    for key in _TABLES:
+        if key in own and key in tensors and own[key].shape != tensors[key].shape:
+            raise BadInput(
+                f"{source.weights} has {key} of {tuple(tensors[key].shape)}, {source.model} has "
+                f"{tuple(own[key].shape)}: expected {expected}"
+            )
+
+
+def _differences(error: BaseException) -> str:
+    lines = [line.strip().rstrip(".") for line in str(error).strip().splitlines()]
+    return " ".join((lines[1] if len(lines) > 1 else lines[0] if lines else "").split())[:200]

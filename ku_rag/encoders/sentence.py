@@ -22,6 +22,8 @@ _EXPECTED = "a folder that sentence-transformers saved, with modules.json and we
 _FIRST_TOKENS, _MOST_TOKENS = {"cpu": 1024, "cuda": 16_384}, 1 << 20
 _LONGEST = 8192
 """Tokens of the longest text of a model that states no limit."""
+_LETTERS_PER_TOKEN = 64
+"""A word that a model does not know may be one token to it, however long."""
 _SETTINGS = (
     *("modules.json", "config.json", "config_sentence_transformers.json"),
     *("sentence_bert_config.json", "tokenizer.json", "vocab.txt"),
@@ -201,6 +203,8 @@ def _counter(tokenizer: Any) -> tuple[Callable[[str], int], int]:  # noqa: ANN40
     copy.no_truncation()
     copy.no_padding()
     return (
-        lambda text: len(copy.encode(text, add_special_tokens=False).ids),
+        lambda text: max(
+            len(copy.encode(text, add_special_tokens=False).ids), len(text) // _LETTERS_PER_TOKEN
+        ),
         int(copy.num_special_tokens_to_add(is_pair=False)),
     )

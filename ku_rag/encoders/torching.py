@@ -134,7 +134,7 @@ class Batches:
                     "free some, or use --device cpu"
                 ) from error
         else:
-            self._learn(len(batch) * cost, time.perf_counter() - started)
+            self.learn(len(batch) * cost, time.perf_counter() - started)
             return [made]
         half = len(batch) // 2
         self._given = min(self._given, half)
@@ -142,7 +142,8 @@ class Batches:
         self._settled = True
         return self.run(batch[:half], encode, cost) + self.run(batch[half:], encode, cost)
 
-    def _learn(self, cost: int, seconds: float) -> None:
+    def learn(self, cost: int, seconds: float) -> None:
+        """Take note of how long a batch of that cost took."""
         if self._settled or 2 * cost <= self.size:
             return
         self._tries += 1

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.pair import side
 from ku_rag.indexes import keywords
 from ku_rag.indexes.names import matchable
 from ku_rag.indexes.vectors import VectorIndex
@@ -158,6 +159,8 @@ def _seen(
         search=images.search,
         owner=owner,
         k=_SIGHTINGS,
+        # A thousand cuts are milliseconds for a descriptor, minutes for a model.
+        refine=not side(encoder, "image").cross_modal,
     )
     sightings = align(image, sightings, picture)
     best: dict[int, Sighting] = {}
