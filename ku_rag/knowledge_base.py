@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import builtins
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,9 +23,11 @@ from ku_rag.indexes.vectors import VectorIndex
 from ku_rag.ingest import changes, sources, verification
 from ku_rag.ingest.pipeline import Given, Pipeline, Progress
 from ku_rag.ingest.reindexing import Reindexing
+from ku_rag.mllm.base import MLLM
+from ku_rag.models import Models, encoder_of, load_named
 from ku_rag.plugins import absolute
-from ku_rag.regions import default_segmenter, load_segmenter
 from ku_rag.regions.base import Segmenter
+from ku_rag.retrieval.seeing import Eyes
 from ku_rag.settings import Settings
 from ku_rag.store import compaction, inspection
 from ku_rag.store.database import Database, snapshot
@@ -35,6 +37,8 @@ from ku_rag.store.migrations import SCHEMA
 from ku_rag.store.vectors import Kind
 from ku_rag.types import Added, Answer, IngestReport, Unit
 
+_COMPARED = 160
+"""Stored pictures are compared in about this many pixels."""
 _MOST_FOUND = 100_000
 _MOST_ROWS = 2**63 - 1
 
@@ -51,15 +55,14 @@ class KnowledgeBase:
         layout: Layout,
         database: Database,
         settings: Settings,
-        encoder: Encoder,
-        segmenter: Callable[[], Segmenter],
+        models: Models,
     ) -> None:
         self.settings = settings
         self._layout = layout
         self._store: Database | None = database
         self._lock = WriterLock(layout.lock, wait_s=settings.lock_wait_s)
-        self._segmenter = segmenter
-        self._use(encoder)
+        self._models = models
+        self._follow(models.encoder)
 
     @classmethod
     def open(
@@ -71,6 +74,7 @@ class KnowledgeBase:
         as_made: bool = False,
         encoder: str | Encoder | None = None,
         segmenter: str | Segmenter | None = None,
+        mllm: str | MLLM | None = None,
         **options: object,
     ) -> Self:
         """Open a knowledge base.
@@ -84,6 +88,8 @@ class KnowledgeBase:
             encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol; by
                 default what the base was made with.
             segmenter: see `ku_rag.load_segmenter`, or an object with the `Segmenter` protocol.
+            mllm: the multimodal model that answers, as its endpoint calls it, or an object with the
+                `MLLM` protocol; by default what the settings name, or none.
             **options: further settings, see `ku_rag.settings.Settings`.
 
         Raises:
@@ -93,32 +99,32 @@ class KnowledgeBase:
             ReadOnly: it cannot be written to, and `read_only` was not given.
         """
         layout = Layout(arguments.path(path, "the knowledge base").absolute())
-        given = dict(options)
-        given |= {"encoder": encoder} if isinstance(encoder, str) else {}
-        given |= {"segmenter": segmenter} if isinstance(segmenter, str) else {}
-        settings = Settings.load(layout.settings, **given)
+        chosen = {"encoder": encoder, "segmenter": segmenter, "mllm": mllm}
+        named = options | {k: value for k, value in chosen.items() if isinstance(value, str)}
+        settings = Settings.load(layout.settings, **named)
         settings = replace(settings, segmenter=absolute(settings.segmenter))
         spec = None
         if encoder is None or isinstance(encoder, str):
-            encoder, spec = manifest.encoder_of(layout, settings, as_made=as_made)
+            encoder, spec = encoder_of(layout, settings, as_made=as_made)
             settings = replace(settings, encoder=spec)
-        proposing = (
-            cache(partial(_segmenter_of, settings, encoder))
-            if segmenter is None or isinstance(segmenter, str)
-            else partial(_same, segmenter)
+        models = Models(
+            settings,
+            encoder,
+            segmenter=None if isinstance(segmenter, str) else segmenter,
+            mllm=None if isinstance(mllm, str) else mllm,
         )
         database = manifest.open_database(
             layout,
             settings,
             create=create,
             read_only=read_only,
-            stated=[name for name, value in given.items() if value is not None],
+            stated=[name for name, value in named.items() if value is not None],
             spec=spec,
             encoder=encoder,
-            segmenter=proposing,
+            segmenter=lambda: models.segmenter,
         )
         try:
-            return cls(layout, database, settings, encoder, proposing)
+            return cls(layout, database, settings, models)
         except BaseException:
             database.close()
             raise
@@ -146,9 +152,14 @@ class KnowledgeBase:
         return self._layout.root
 
     @property
+    def encoder(self) -> Encoder:
+        """What makes vectors."""
+        return self._models.encoder
+
+    @property
     def segmenter(self) -> Segmenter:
         """What proposes regions of a picture; made at its first use."""
-        return self._segmenter()
+        return self._models.segmenter
 
     # ---- putting knowledge in, and taking it out -----------------------------------------------
 
@@ -322,7 +333,7 @@ class KnowledgeBase:
         self._check_writable()
         spec = None
         if isinstance(encoder, str):
-            encoder, spec = manifest.load(encoder, self.settings)
+            encoder, spec = load_named(encoder, self.settings)
         limit = min(self.settings.max_tokens or encoder.max_tokens, encoder.max_tokens)
         work = Reindexing(
             self._database,
@@ -337,7 +348,8 @@ class KnowledgeBase:
         manifest.write_setting(self._layout, "encoder", spec)
         self._images.remove_files()
         self._chunks.remove_files()
-        self._use(encoder)
+        self._models.encoder = encoder
+        self._follow(encoder)
         with self._write():
             self._write_caches()
         return {
@@ -357,6 +369,8 @@ class KnowledgeBase:
         k: int | None = None,
         passage: str | Path | None = None,
         report: str | Path | None = None,
+        kcc: bool = True,
+        units: bool = True,
     ) -> Answer:
         """Answer a question about a picture from what is known.
 
@@ -366,23 +380,31 @@ class KnowledgeBase:
             k: most chunks of evidence.
             passage: PNG file to write the multimodal passage to; further pages get a number.
             report: HTML file to write the whole story of the answer to.
+            kcc: False asks a multimodal model once, question and evidence together, instead of
+                correcting its own answer (KU-RAG, section 4.5, "w/o KCC").
+            units: False searches texts alone, by the question and the model's caption of the
+                picture ("w/o KU").
 
         Raises:
             NotFound: the picture is not there.
             BadInput: the picture cannot be read, the question is empty, or a page cannot be
                 written where it should go.
+            ModelFailed, BudgetSpent: the multimodal model did not answer.
         """
         shown = pictures.given(image)
-        with snapshot(self._database.connection):
-            return asking.ask(
-                self._retrieval(),
-                image=shown,
-                question=arguments.text(question, "the question"),
-                k_units=self.settings.k_units,
-                k_chunks=self.settings.k_chunks if k is None else _most(k),
-                passage=arguments.optional_output(passage, "the passage", spare=shown),
-                report=arguments.optional_output(report, "the report"),
-            )
+        return asking.ask(
+            self._retrieval(),
+            image=shown,
+            question=arguments.text(question, "the question"),
+            k_units=self.settings.k_units,
+            k_chunks=self.settings.k_chunks if k is None else _most(k),
+            passage=arguments.optional_output(passage, "the passage", spare=shown),
+            report=arguments.optional_output(report, "the report"),
+            mllm=self._models.mllm,
+            kcc=kcc,
+            with_units=units,
+            prompts=self.path / self.settings.prompts if self.settings.prompts else None,
+        )
 
     def search(
         self, *, image: str | Path | Image | None = None, text: str = "", k: int = 10
@@ -480,8 +502,8 @@ class KnowledgeBase:
         while self._database and (unit := next(units, None)) is not None:
             yield unit
 
-    def _use(self, encoder: Encoder) -> None:
-        self.encoder = encoder
+    def _follow(self, encoder: Encoder) -> None:
+        """Work with the vectors of this encoder."""
         self._encoder_rows = manifest.encoder_rows(self._database, encoder)
         self._images = self._index("image")
         self._chunks = self._index("chunk")
@@ -529,24 +551,23 @@ class KnowledgeBase:
 
     def _retrieval(self) -> asking.Retrieval:
         manifest.check(self._database, self.encoder)
-        return asking.Retrieval(
-            database=self._database,
-            layout=self._layout,
+        eyes = Eyes(
             encoder=self.encoder,
             segmenter=self.segmenter,
             images=self._images,
-            chunks=self._chunks,
+            picture=self._picture,
+            threshold=self.settings.region_threshold,
+            background="mask" if self.settings.region_background == "mask" else "keep",
         )
+        return asking.Retrieval(self._database, self._layout, eyes, self._chunks)
+
+    def _picture(self, row: int) -> Image:
+        """The stored picture of a row, decoded no larger than comparing needs."""
+        (file,) = self._database.connection.execute(
+            "SELECT file FROM images WHERE row = ?", (row,)
+        ).fetchone()
+        return pictures.load_picture(self._layout.image(file), _COMPARED)
 
 
 def _most(k: object) -> int:
     return arguments.count(k, "k", least=1, most=_MOST_FOUND)
-
-
-def _segmenter_of(settings: Settings, encoder: Encoder) -> Segmenter:
-    spec = settings.segmenter or default_segmenter(side(encoder, "image"))
-    return load_segmenter(spec, device=settings.device, min_side=settings.region_min_side)
-
-
-def _same(segmenter: Segmenter) -> Segmenter:
-    return segmenter

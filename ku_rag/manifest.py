@@ -8,14 +8,11 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder
-from ku_rag.encoders.deferred import Deferred
-from ku_rag.encoders.pair import Paired, side
+from ku_rag.encoders.pair import side
 from ku_rag.errors import Mismatch, NotFound, ReadOnly
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
@@ -72,7 +69,7 @@ def open_database(
     """
     if read_only:
         database = Database(layout.database, read_only=True)
-    elif create and _made_with(layout.database) is None:
+    elif create and made_with(layout.database) is None:
         _make_folder(layout)
         with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
             _check_nothing_is_lost(layout)
@@ -122,45 +119,6 @@ def lost(layout: Layout) -> list[str]:
     ]
 
 
-def encoder_of(layout: Layout, settings: Settings, *, as_made: bool) -> tuple[Encoder, str]:
-    """The encoder that the settings name, and its spec with absolute paths.
-
-    The one that a base was made with is only loaded when something is encoded.
-
-    Args:
-        layout: where the base is, or will be.
-        settings: name the encoder.
-        as_made: take the one that the base was made with, whatever they name.
-
-    Raises:
-        NotFound: there is no such encoder, or its weights are not here.
-        BadInput: its weights are not what they should be.
-        MissingExtra: what it needs is not installed.
-    """
-    made_with = _made_with(layout.database)
-    spec = "+".join(sides(settings.encoder))
-    if made_with is None or not (as_made or (made_with["spec"] == spec != "embedded")):
-        return load(spec, settings)
-    spec = made_with["spec"] or ""
-    known = [made_with["sides"][kind] for kind in KINDS]
-    parts = sides(spec) if spec else list(dict.fromkeys(fingerprint for fingerprint, _ in known))
-    deferred = [
-        Deferred(part, fingerprint=fingerprint, dim=dim, load=partial(_make, part, settings))
-        for part, (fingerprint, dim) in zip(parts, known, strict=False)
-    ]
-    return (deferred[0] if len(deferred) == 1 else Paired(*deferred)), spec
-
-
-def load(spec: str, settings: Settings) -> tuple[Encoder, str]:
-    """Make an encoder as the settings have it; returns its spec with absolute paths as well."""
-    whole = "+".join(sides(spec))
-    return _make(whole, settings), whole
-
-
-def _make(spec: str, settings: Settings) -> Encoder:
-    return load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
-
-
 def encoder_rows(database: Database, encoder: Encoder) -> dict[Kind, int]:
     """The rows under which vectors of chunks and of images are stored.
 
@@ -179,7 +137,7 @@ def _encoder_row(database: Database, encoder: Encoder) -> int:
     return int(row[0])
 
 
-def _made_with(path: Path) -> Mapping[str, Any] | None:
+def made_with(path: Path) -> Mapping[str, Any] | None:
     """What the manifest says of the encoder; None where no finished store can be read."""
     if not path.is_file() or not path.stat().st_size:
         return None
@@ -190,8 +148,8 @@ def _made_with(path: Path) -> Mapping[str, Any] | None:
         return None
     finally:
         connection.close()
-    made_with: dict[str, Any] | None = row and json.loads(row[0])
-    return made_with
+    found: dict[str, Any] | None = row and json.loads(row[0])
+    return found
 
 
 def _make_folder(layout: Layout) -> None:
@@ -285,16 +243,16 @@ def check(database: Database, encoder: Encoder) -> None:
     Raises:
         Mismatch: it is made with another one, or has no manifest.
     """
-    made_with = database.meta("encoder")
-    if made_with is None:
+    made = database.meta("encoder")
+    if made is None:
         raise Mismatch(
             f"{database.path.parent} has no manifest: making it was interrupted; "
             "open it for writing once"
         )
-    if made_with["fingerprint"] != encoder.fingerprint:
-        spec = made_with["spec"]
+    if made["fingerprint"] != encoder.fingerprint:
+        spec = made["spec"]
         how = f"with encoder={spec!r}" if spec else "with the encoder object that made it"
         raise Mismatch(
-            f"{database.path.parent} was made with encoder {made_with['fingerprint']}, this is "
+            f"{database.path.parent} was made with encoder {made['fingerprint']}, this is "
             f"{encoder.fingerprint}: open it {how}, or bring it over with `ku reindex --encoder …`"
         )

@@ -78,10 +78,11 @@ class Settings:
         mllm_timeout_s: seconds to wait for a reply, 0.1 to 86,400.
         mllm_retries: how often a failed call is tried again, 0 to 20.
         mllm_concurrency: most calls at once, 1 to 1,000.
-        mllm_max_calls: most calls of one process, 0 for any number.
-        mllm_max_tokens: most tokens of one process, both ways, 0 for any number.
+        mllm_max_calls: most calls of one opened base, 0 for any number.
+        mllm_max_tokens: most tokens of one opened base, both ways, 0 for any number.
         mllm_cache: keep replies, and take them again for the same request.
-        prompts: a folder whose Markdown files go before the prompts of the project; "" for none.
+        prompts: a folder, from the base's own on, whose Markdown files go before the prompts of the
+            project; "" for none.
     """
 
     encoder: str = "embedded"
@@ -97,7 +98,7 @@ class Settings:
     batch_size: int = 0
     region_threshold: float = 0.19
     region_min_side: int = 50
-    region_background: str = "keep"
+    region_background: str = "mask"
     mllm: str = ""
     mllm_url: str = ""
     mllm_image_side: int = 1024

@@ -15,6 +15,7 @@ LAYERS = [
     {"store", "weights"},
     {"encoders", "mllm", "regions"},
     {"indexes", "manifest"},
+    {"models"},
     {"retrieval"},
     {"ingest", "answering"},
     {"knowledge_base"},

@@ -131,8 +131,8 @@ def ask(
         passage=_write_passage(pages, passage) if passage else (),
         reading=answered.reading,
         models={
-            "encoder": base.encoder.fingerprint,
-            "segmenter": base.segmenter.fingerprint,
+            "encoder": base.eyes.encoder.fingerprint,
+            "segmenter": base.eyes.segmenter.fingerprint,
             **answered.models,
         },
         timings_ms=clock.times,

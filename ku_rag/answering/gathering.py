@@ -7,38 +7,26 @@ from dataclasses import dataclass
 
 from PIL.Image import Image
 
-from ku_rag.encoders.base import Encoder
 from ku_rag.indexes.vectors import VectorIndex
-from ku_rag.pictures import load_picture
-from ku_rag.regions.base import Segmenter
 from ku_rag.retrieval.matching import UnitMatch, match
 from ku_rag.retrieval.paths import search_paths
 from ku_rag.retrieval.search import Hit, search_all, search_units
+from ku_rag.retrieval.seeing import Eyes
 from ku_rag.store.database import Database, check
 from ku_rag.store.layout import Layout
 from ku_rag.types import Evidence, Match, PathEvidence, Region
 
 _MOST_PATHS = 5
-_THUMBNAIL_SIDE = 160
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What a question is asked of: a store, its indexes and its models."""
+    """What a question is asked of: a store and what it is searched with."""
 
     database: Database
     layout: Layout
-    encoder: Encoder
-    segmenter: Segmenter
-    images: VectorIndex
+    eyes: Eyes
     chunks: VectorIndex
-
-    def picture(self, row: int) -> Image:
-        """The stored picture of a row, decoded no larger than comparing needs."""
-        (file,) = self.database.connection.execute(
-            "SELECT file FROM images WHERE row = ?", (row,)
-        ).fetchone()
-        return load_picture(self.layout.image(file), _THUMBNAIL_SIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +62,7 @@ def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Ma
         base.database.connection,
         image=picture,
         question=question,
-        encoder=base.encoder,
-        segmenter=base.segmenter,
-        images=base.images,
-        picture=base.picture,
+        eyes=base.eyes,
         k=k,
     )
     return Matched(rows, [_unit(base, row) for row in rows], region)
@@ -91,7 +76,7 @@ def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evi
         base.database.connection,
         question=question,
         units=[(m.unit, unit.name) for m, unit in zip(found.rows, found.units, strict=True)],
-        encoder=base.encoder,
+        encoder=base.eyes.encoder,
         chunks=base.chunks,
         k=k,
     )
@@ -102,7 +87,7 @@ def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evi
 def evidence_anywhere(base: Retrieval, text: str, k: int) -> list[Evidence]:
     """The chunks of the whole base that bear on a text."""
     hits = search_all(
-        base.database.connection, question=text, encoder=base.encoder, chunks=base.chunks, k=k
+        base.database.connection, question=text, encoder=base.eyes.encoder, chunks=base.chunks, k=k
     )
     return _evidence(base, hits, {})
 

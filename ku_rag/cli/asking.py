@@ -28,6 +28,9 @@ from ku_rag.cli.printing import one_line, print_answer, print_data, say
     metavar="FILE.html",
     help="Write one page that shows how the question was answered.",
 )
+@click.option("--mllm", metavar="MODEL", help="The multimodal model that answers; '' for none.")
+@click.option("--no-kcc", is_flag=True, help="Ask it once, with the evidence; no correction.")
+@click.option("--no-units", is_flag=True, help="Search texts alone, by its caption of the picture.")
 @common
 def query(
     kb: Path,
@@ -38,11 +41,20 @@ def query(
     k: int | None,
     passage: Path | None,
     report: Path | None,
+    mllm: str | None,
+    no_kcc: bool,
+    no_units: bool,
 ) -> None:
     """Answer QUESTION about the picture IMAGE ("-" asks without a picture)."""
-    with open_base(kb, read_only=True) as base:
+    with open_base(kb, read_only=True, mllm=mllm) as base:
         answer = base.query(
-            None if image == "-" else image, question, k=k, passage=passage, report=report
+            None if image == "-" else image,
+            question,
+            k=k,
+            passage=passage,
+            report=report,
+            kcc=not no_kcc,
+            units=not no_units,
         )
     if as_json:
         print_data(answer.to_dict(), as_json, "")

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PIL.Image import Image
 
-from ku_rag.encoders.base import Encoder
-from ku_rag.encoders.pair import side
 from ku_rag.indexes import keywords
 from ku_rag.indexes.names import matchable
-from ku_rag.indexes.vectors import VectorIndex
 from ku_rag.language.clues import ClueWord, parted
 from ku_rag.language.tokens import words
-from ku_rag.regions.base import Segmenter
-from ku_rag.retrieval.alignment import align
 from ku_rag.retrieval.fusion import reciprocal_rank
-from ku_rag.retrieval.sighting import Sighting, look
+from ku_rag.retrieval.seeing import Eyes, Seen, see
+from ku_rag.retrieval.sighting import Sighting
 from ku_rag.types import Region
 
-_SIGHTINGS = 60
 _RIVAL_SCORE = 2.5
 """A clue decides between things whose sighting scores are no further apart."""
 _RIVALS = 16
@@ -61,10 +56,7 @@ def match(
     *,
     image: Image | None,
     question: str,
-    encoder: Encoder,
-    segmenter: Segmenter,
-    images: VectorIndex,
-    picture: Callable[[int], Image],
+    eyes: Eyes,
     k: int,
 ) -> tuple[list[UnitMatch], Region | None]:
     """The units that a picture and a question point to, best first, and the region it is about.
@@ -73,14 +65,12 @@ def match(
         connection: the store.
         image: RGB, upright; None for a question without a picture.
         question: may be empty.
-        encoder: the base's own.
-        segmenter: proposes regions.
-        images: index of the stored pictures.
-        picture: the stored picture of a row, RGB.
+        eyes: what the picture is looked at with.
         k: most units; a unit whose name stands in the question is kept beyond that.
     """
     asking, clue = parted(question)
-    seen = _seen(connection, image, encoder, segmenter, images, picture) if image else {}
+    looked = see(connection, image, question, eyes) if image else Seen({})
+    seen = looked.units
     ranked = sorted(seen, key=lambda unit: -seen[unit].score)
     rivals = [u for u in ranked[:_RIVALS] if seen[ranked[0]].score - seen[u].score < _RIVAL_SCORE]
     fitting = _fitting(connection, rivals, clue)
@@ -104,7 +94,7 @@ def match(
         )
         for unit in kept
     ]
-    return matches, _region(image, matches, chosen_by_clue=bool(fitting))
+    return matches, looked.region or _region(image, matches, chosen_by_clue=bool(fitting))
 
 
 def named_in(connection: sqlite3.Connection, question: str) -> dict[int, str]:
@@ -129,46 +119,6 @@ def named_in(connection: sqlite3.Connection, question: str) -> dict[int, str]:
                 taken |= span
                 named.update((unit, key) for (unit,) in rows if unit not in named)
     return named
-
-
-def _seen(
-    connection: sqlite3.Connection,
-    image: Image,
-    encoder: Encoder,
-    segmenter: Segmenter,
-    images: VectorIndex,
-    picture: Callable[[int], Image],
-) -> dict[int, Sighting]:
-    """The best sighting of each unit that is seen."""
-    owners: dict[int, frozenset[int]] = {}
-
-    def owner(row: int) -> frozenset[int]:
-        if row not in owners:
-            found = connection.execute(
-                "SELECT unit FROM unit_images WHERE image = ? AND unit IS NOT NULL", (row,)
-            )
-            owners[row] = frozenset(unit for (unit,) in found)
-        return owners[row]
-
-    if images.count == 0:
-        return {}
-    sightings = look(
-        image,
-        encoder=encoder,
-        segmenter=segmenter,
-        search=images.search,
-        owner=owner,
-        k=_SIGHTINGS,
-        # A thousand cuts are milliseconds for a descriptor, minutes for a model.
-        refine=not side(encoder, "image").cross_modal,
-    )
-    sightings = align(image, sightings, picture)
-    best: dict[int, Sighting] = {}
-    for sighting in sightings:
-        for unit in owner(sighting.image_row):
-            if unit not in best or sighting.score > best[unit].score:
-                best[unit] = sighting
-    return best
 
 
 def _fitting(

@@ -1,0 +1,91 @@
+"""The models of a knowledge base, each made at its first use: listing units needs none."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+
+from ku_rag import manifest
+from ku_rag.encoders import load_encoder, sides
+from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.deferred import Deferred
+from ku_rag.encoders.pair import Paired, side
+from ku_rag.mllm import load_mllm
+from ku_rag.mllm.base import MLLM
+from ku_rag.regions import default_segmenter, load_segmenter
+from ku_rag.regions.base import Segmenter
+from ku_rag.settings import Settings
+from ku_rag.store.layout import Layout
+from ku_rag.store.vectors import KINDS
+
+
+class Models:
+    """What a base encodes, looks and answers with.
+
+    Args:
+        settings: name what is not given.
+        encoder: the base's own.
+        segmenter: proposes regions; None makes the one that the settings name.
+        mllm: answers; None makes the one that the settings name, if they name one.
+    """
+
+    def __init__(
+        self, settings: Settings, encoder: Encoder, segmenter: Segmenter | None, mllm: MLLM | None
+    ) -> None:
+        self.encoder = encoder
+        self._settings = settings
+        self._given = segmenter, mllm
+
+    @cached_property
+    def segmenter(self) -> Segmenter:
+        """What proposes regions of a picture."""
+        given, _ = self._given
+        if given is not None:
+            return given
+        settings = self._settings
+        spec = settings.segmenter or default_segmenter(side(self.encoder, "image"))
+        return load_segmenter(spec, device=settings.device, min_side=settings.region_min_side)
+
+    @cached_property
+    def mllm(self) -> MLLM | None:
+        """The multimodal model that answers, if there is one."""
+        _, given = self._given
+        return load_mllm(self._settings) if given is None else given
+
+
+def encoder_of(layout: Layout, settings: Settings, *, as_made: bool) -> tuple[Encoder, str]:
+    """The encoder that the settings name, and its spec with absolute paths.
+
+    The one that a base was made with is only loaded when something is encoded.
+
+    Args:
+        layout: where the base is, or will be.
+        settings: name the encoder.
+        as_made: take the one that the base was made with, whatever they name.
+
+    Raises:
+        NotFound: there is no such encoder, or its weights are not here.
+        BadInput: its weights are not what they should be.
+        MissingExtra: what it needs is not installed.
+    """
+    made_with = manifest.made_with(layout.database)
+    spec = "+".join(sides(settings.encoder))
+    if made_with is None or not (as_made or (made_with["spec"] == spec != "embedded")):
+        return load_named(spec, settings)
+    spec = made_with["spec"] or ""
+    known = [made_with["sides"][kind] for kind in KINDS]
+    parts = sides(spec) if spec else list(dict.fromkeys(fingerprint for fingerprint, _ in known))
+    deferred = [
+        Deferred(part, fingerprint=fingerprint, dim=dim, load=partial(_make, part, settings))
+        for part, (fingerprint, dim) in zip(parts, known, strict=False)
+    ]
+    return (deferred[0] if len(deferred) == 1 else Paired(*deferred)), spec
+
+
+def load_named(spec: str, settings: Settings) -> tuple[Encoder, str]:
+    """Make an encoder as the settings have it; returns its spec with absolute paths as well."""
+    whole = "+".join(sides(spec))
+    return _make(whole, settings), whole
+
+
+def _make(spec: str, settings: Settings) -> Encoder:
+    return load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
