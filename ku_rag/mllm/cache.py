@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ku_rag import folders
 from ku_rag.mllm.base import Reply
 
 _FORMAT = 1
@@ -23,11 +24,7 @@ _FORMAT = 1
 
 def default_folder() -> Path:
     """$KU_CACHE/replies, by default ~/.cache/ku-rag/replies."""
-    own = os.environ.get("KU_CACHE")
-    if own:
-        return Path(own).expanduser().absolute() / "replies"
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return caches.absolute() / "ku-rag" / "replies"
+    return folders.own() / "replies"
 
 
 def digest(request: Mapping[str, Any]) -> str:

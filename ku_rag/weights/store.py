@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ku_rag import folders
 from ku_rag.errors import Corrupt, NotFound
 from ku_rag.weights.catalogue import File, Model, known
 
 
 def folder() -> Path:
     """Our own folder: $KU_CACHE/weights, by default ~/.cache/ku-rag/weights."""
-    own = os.environ.get("KU_CACHE")
-    return (Path(own).expanduser() if own else _caches() / "ku-rag").absolute() / "weights"
+    return folders.own() / "weights"
 
 
 def hub() -> Path:
@@ -23,12 +23,9 @@ def hub() -> Path:
         if given := os.environ.get(name):
             return Path(os.path.expandvars(given)).expanduser().absolute()
     home = os.environ.get("HF_HOME")
-    above = Path(os.path.expandvars(home)).expanduser() if home else _caches() / "huggingface"
-    return above.absolute() / "hub"
-
-
-def _caches() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    if home:
+        return Path(os.path.expandvars(home)).expanduser().absolute() / "hub"
+    return folders.caches() / "huggingface" / "hub"
 
 
 def own_path(model: Model) -> Path:
