@@ -70,17 +70,18 @@ def open_database(
     if read_only:
         database = Database(layout.database, read_only=True)
     elif create and made_with(layout.database) is None:
+        proposing = segmenter()
         _make_folder(layout)
         with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
             _check_nothing_is_lost(layout)
             _fill_folder(layout, settings.to_toml(stated))
             database = Database(layout.database, create=True)
-            _write_manifest(database, settings, spec, encoder, segmenter)
+            _write_manifest(database, settings, spec, encoder, proposing)
     else:
         database = Database(layout.database)
         if database.meta("encoder") is None:
             with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
-                _write_manifest(database, settings, spec, encoder, segmenter)
+                _write_manifest(database, settings, spec, encoder, segmenter())
     try:
         check(database, encoder)
     except BaseException:
@@ -193,7 +194,7 @@ def _write_manifest(
     settings: Settings,
     spec: str | None,
     encoder: Encoder,
-    segmenter: Callable[[], Segmenter],
+    segmenter: Segmenter,
 ) -> None:
     """Keep what a new base is made with; what an older one was made with stays."""
     if database.meta("encoder") is not None:
@@ -201,7 +202,7 @@ def _write_manifest(
     with database.change() as connection:
         database.set_meta("id", uuid.uuid4().hex)
         set_encoder(database, spec, encoder, settings.max_tokens or encoder.max_tokens)
-        database.set_meta("segmenter", segmenter().fingerprint)
+        database.set_meta("segmenter", segmenter.fingerprint)
         for kind in KINDS:
             made = side(encoder, kind)
             vectors.encoder_row(connection, made.fingerprint, made.dim)
