@@ -4,6 +4,8 @@ import os
 
 import numpy as np
 import pytest
+import torch
+from torchvision.models import detection
 
 import ku_rag
 from ku_rag import BadInput, NotFound
@@ -12,9 +14,6 @@ from ku_rag.regions.maskrcnn import MaskRCNNSegmenter, drawn
 from ku_rag.regions.things import Thing, proposals
 from ku_rag.types import Region
 from tests.assets.shapes import scene
-
-torch = pytest.importorskip("torch")
-detection = pytest.importorskip("torchvision.models.detection")
 
 MAKERS = {"newer": "maskrcnn_resnet50_fpn_v2", "older": "maskrcnn_resnet50_fpn"}
 SIDE = 32

@@ -11,16 +11,17 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import ku_rag
 from ku_rag import BadInput, NotFound
 from ku_rag.errors import MissingExtra
+from ku_rag.regions.ultralytics_guard import guarded
 from ku_rag.regions.yolo import YoloSegmenter
 from tests.assets.shapes import KINDS, scene
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("ultralytics")
+guarded()  # before any test imports ultralytics without
 
 WEIGHTS = Path(__file__).parent / "assets" / "shapes-seg.pt"
 HELD_OUT = 90210
@@ -357,15 +358,16 @@ class Refusing(socket.socket):
 
 socket.socket, socket.create_connection, socket.getaddrinfo = Refusing, refuse, refuse
 import numpy as np
+import torch
+from PIL import Image
 import ku_rag
 from tests.assets.shapes import scene
 
-printed = np.get_printoptions()
+printed, opening, saving = np.get_printoptions(), Image.open, torch.save
 segmenter = ku_rag.load_segmenter("yolo:" + sys.argv[1], device="cpu", min_side=20)
 image, shapes = scene(np.random.default_rng(4), (200, 160))
 assert len(segmenter.propose(image)) >= 1
 from ultralytics import utils
-import torch
 
 settings = Path(utils.SETTINGS.file)
 assert settings.is_relative_to(os.environ["TMPDIR"]), settings
@@ -374,6 +376,7 @@ assert utils.SETTINGS["sync"] is False
 assert utils.SAFE_LOAD
 assert not (utils.AUTOINSTALL or utils.ONLINE or utils.VERBOSE)
 assert np.get_printoptions() == printed
+assert (Image.open, torch.save) == (opening, saving)
 assert "OMP_NUM_THREADS" not in os.environ
 assert torch.get_num_threads() > 1 or len(os.sched_getaffinity(0)) == 1
 """

@@ -28,7 +28,8 @@ def guarded() -> Any:  # noqa: ANN401 - a module without types
     The guards are environment variables that ultralytics reads while it is imported, so they are
     set first; those that the user set otherwise are overruled. It keeps its settings in a folder of
     this process alone, which goes when the process ends. What it changes for the whole process by
-    being imported (OMP_NUM_THREADS, the printing of arrays) is put back.
+    being imported is put back: OMP_NUM_THREADS, the printing of arrays, torch.save, and Pillow's
+    own `open`, which would try to install a package whenever a file is no picture.
 
     Raises:
         MissingExtra: ultralytics is not installed.
@@ -38,14 +39,17 @@ def guarded() -> Any:  # noqa: ANN401 - a module without types
             _prepare()
         threads = os.environ.get("OMP_NUM_THREADS")
         import numpy as np
+        from PIL import Image
 
         # torch reads the number of threads once, when it is loaded: before ultralytics makes it 1.
         torch = extra("yolo", "torch")
         printing = np.get_printoptions()
+        opening, saving = Image.open, torch.save
         try:
             module = extra("yolo", "ultralytics")
         finally:
             np.set_printoptions(**printing)
+            Image.open, torch.save = opening, saving
             if threads is None:
                 os.environ.pop("OMP_NUM_THREADS", None)
         torch.set_printoptions(profile="default")
