@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 from ku_rag.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
-    from ku_rag.encoders.base import Vectors
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
 
 MAX_FILE_BYTES = 512 << 20
 """The largest single file that is read whole."""

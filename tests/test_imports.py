@@ -11,7 +11,17 @@ import ku_rag
 
 ROOT = Path(ku_rag.__file__).parent
 LAYERS = [
-    {"arguments", "errors", "folders", "types", "language", "pictures", "plugins", "settings"},
+    {
+        "arguments",
+        "devices",
+        "errors",
+        "folders",
+        "types",
+        "language",
+        "pictures",
+        "plugins",
+        "settings",
+    },
     {"store", "weights"},
     {"encoders", "mllm", "regions"},
     {"indexes", "manifest"},

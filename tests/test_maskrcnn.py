@@ -139,7 +139,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     refused(file, "there is no file .*weights.pth: expected weights of torchvision", NotFound)
     refused(tmp_path, "is a folder: expected weights of torchvision")
     file.touch()
-    refused(file, "is empty: expected weights of torchvision")
+    refused(file, "is empty .0 bytes.: expected weights of torchvision")
     torch.save({"positional_embedding": torch.zeros(77, 8)}, file)
     refused(file, "has no roi_heads.box_predictor.cls_score.weight, it is for another network")
     torch.save({"model": {"a": 1}}, file)

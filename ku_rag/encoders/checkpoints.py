@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import re
 import warnings
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ku_rag.encoders.torching import first_line
-from ku_rag.errors import BadInput, NotFound
+from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 
 if TYPE_CHECKING:
@@ -23,37 +22,6 @@ _BROKEN = (
     *(RuntimeError, ValueError, EOFError, OSError, KeyError, IndexError, TypeError),
     *(AttributeError, AssertionError, pickle.UnpicklingError),
 )
-
-
-def existing_file(argument: str, expected: str) -> Path:
-    """The file of weights that a path names.
-
-    Args:
-        argument: a path that exists.
-        expected: what it should be, for messages.
-
-    Raises:
-        NotFound: there is nothing.
-        BadInput: it is no file, or an empty one.
-    """
-    path = Path(argument).expanduser().absolute()
-    if not path.exists():
-        raise NotFound(f"there is no file {path}: expected {expected}; nothing is downloaded here")
-    if not path.is_file():
-        raise BadInput(f"{path} is a folder: expected {expected}; give the path of the file itself")
-    if not path.stat().st_size:
-        raise BadInput(f"{path} is empty (0 bytes): expected {expected}; copy the file again")
-    return path
-
-
-def content_hash(*paths: Path) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of a file, or of those of several files."""
-    found = []
-    for path in paths:
-        with path.open("rb") as file:
-            found.append(hashlib.file_digest(file, "sha256").hexdigest())
-    whole = found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest()
-    return whole[:16]
 
 
 def read_tensors(path: Path, expected: str) -> dict[str, Tensor]:

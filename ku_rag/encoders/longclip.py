@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ku_rag.encoders.checkpoints import content_hash, existing_file, read_tensors
+from ku_rag.encoders.checkpoints import read_tensors
 from ku_rag.encoders.clip import ClipEncoder, Parts
 from ku_rag.encoders.torching import first_line, place
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
+from ku_rag.weights.files import content_hash, weights_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +48,7 @@ class LongClipEncoder(ClipEncoder):
     ) -> None:
         open_clip = extra("longclip", "open_clip")
         where = place(device, precision, needs="longclip")
-        path = _find(argument)
+        path = weights_file(argument, _EXPECTED)
         model = build(read_tensors(path, _EXPECTED), path)
         context = model.context_length
         parts = Parts(
@@ -59,14 +59,6 @@ class LongClipEncoder(ClipEncoder):
             fingerprint=f"longclip:{content_hash(path)}",
         )
         super().__init__(parts, where, batch_size)
-
-
-def _find(argument: str) -> Path:
-    if Path(argument).expanduser().exists() or re.search(r"[/\\]|\.(pt|safetensors)$", argument):
-        return existing_file(argument, _EXPECTED)
-    from ku_rag import weights
-
-    return existing_file(str(weights.find(argument)), _EXPECTED)
 
 
 def build(tensors: Mapping[str, Tensor], path: Path) -> Any:  # noqa: ANN401 - an open_clip CLIP

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ku_rag.encoders.checkpoints import content_hash, existing_file, read_tensors
+from ku_rag.encoders.checkpoints import read_tensors
 from ku_rag.encoders.clip import ClipEncoder, Parts
 from ku_rag.encoders.quiet import offline_and_quiet
 from ku_rag.encoders.torching import first_line, place
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
+from ku_rag.weights.files import content_hash, existing_file
 
 _SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 _PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")

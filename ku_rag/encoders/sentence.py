@@ -11,15 +11,16 @@ import numpy as np
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.encoders.checkpoints import content_hash, read_tensors
+from ku_rag.encoders.checkpoints import read_tensors
 from ku_rag.encoders.quiet import offline_and_quiet
 from ku_rag.encoders.torching import Batches, encode_sorted, first_line, place
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
 from ku_rag.types import Box
+from ku_rag.weights.files import content_hash
 
 _EXPECTED = "a folder that sentence-transformers saved, with modules.json and weights"
-_FIRST_TOKENS, _MOST_TOKENS = {"cpu": 1024, "cuda": 16_384}, 1 << 20
+_FIRST_TOKENS, _MOST_TOKENS = {"cpu": 512, "cuda": 16_384}, 1 << 20
 _LONGEST = 8192
 """Tokens of the longest text of a model that states no limit."""
 _LETTERS_PER_TOKEN = 64

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ku_rag.devices import torch_device
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
@@ -60,27 +61,12 @@ def place(device: str, precision: str, *, needs: str) -> Place:
         BadInput: this machine has no such device, or there is no such precision.
     """
     torch = extra(needs, "torch")
-    there = [
-        name
-        for name, is_there in (
-            ("cuda", torch.cuda.is_available()),
-            ("mps", torch.backends.mps.is_available()),
-            ("cpu", True),
-        )
-        if is_there
-    ]
-    name = there[0] if device == "auto" else device
-    kind, _, number = name.partition(":")
-    is_numbered = kind == "cuda" and number.isdecimal() and int(number) < torch.cuda.device_count()
-    if kind not in there or (":" in name and not is_numbered):
-        raise BadInput(
-            f"there is no device {device!r} on this machine: choose auto or {', '.join(there)}"
-        )
+    chosen = torch_device(device, needs=needs)
     if precision not in ("auto", "float32", "bfloat16"):
         raise BadInput(f"there is no precision {precision!r}: choose auto, float32 or bfloat16")
     if precision == "auto":
-        precision = "bfloat16" if kind == "cuda" else "float32"
-    return Place(torch.device(name), getattr(torch, precision))
+        precision = "bfloat16" if chosen.type == "cuda" else "float32"
+    return Place(chosen, getattr(torch, precision))
 
 
 class Batches:

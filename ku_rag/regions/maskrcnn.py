@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from ku_rag.devices import torch_device
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 from ku_rag.regions.things import Thing, clipped, proposals
-from ku_rag.regions.weight_files import content_hash, torch_device, weights_file
 from ku_rag.types import Region
+from ku_rag.weights.files import content_hash, weights_file
 
 _KNOWN = "maskrcnn_resnet50_fpn_v2"
 _WHAT = "weights of torchvision's maskrcnn_resnet50_fpn_v2 or maskrcnn_resnet50_fpn (a state dict)"
@@ -60,7 +61,7 @@ class MaskRCNNSegmenter:
         if not 0 <= confidence <= 1:
             raise BadInput(f"maskrcnn: confidence is {confidence!r}, expected 0 to 1")
         path = weights_file(argument or _KNOWN, _WHAT)
-        self._device = torch_device(device, "maskrcnn")
+        self._device = torch_device(device, needs="maskrcnn")
         self._network = _build(path, confidence, side).to(self._device)
         self._names = _names(self._network.roi_heads.box_predictor.cls_score.out_features)
         self._min_side, self._confidence, self._side = min_side, confidence, side

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from ku_rag.devices import torch_device
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 from ku_rag.regions.checkpoint import read
 from ku_rag.regions.things import Thing, clipped, proposals
-from ku_rag.regions.weight_files import content_hash, torch_device, weights_file
 from ku_rag.types import Box, Region
+from ku_rag.weights.files import content_hash, weights_file
 
 _MOST = 100
 """Things found in one picture, the surest first."""
@@ -58,7 +59,7 @@ class YoloSegmenter:
         extra("yolo", "torchvision")
         path = weights_file(argument, "a YOLO segmentation checkpoint (.pt)")
         checkpoint = read(path)
-        self._device = torch_device(device, "yolo")
+        self._device = torch_device(device, needs="yolo")
         self._network = checkpoint.build().to(self._device)
         self._names = checkpoint.names
         self._stride = max(int(self._network.stride.max()), 32)
