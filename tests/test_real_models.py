@@ -209,3 +209,46 @@ def test_without_an_extra_the_message_says_how_to_install_it(tmp_path, missing, 
     assert f'pip install "ku-rag[{extra}]"' in run.stderr
     assert "Traceback" not in run.stderr
     assert not (tmp_path / "kb" / "ku.sqlite").exists()
+
+
+_EXTRAS = {
+    "longclip": {"open_clip", "timm", "ftfy", "safetensors", "huggingface_hub", "torchvision"},
+    "sentence": {"sentence_transformers", "transformers", "safetensors", "huggingface_hub"},
+    "yolo": {"ultralytics", "cv2", "torchvision"},
+    "maskrcnn": {"torchvision"},
+}
+
+
+@pytest.mark.parametrize("extra", _EXTRAS)
+def test_each_extra_works_without_the_others(extra, weights):
+    """What only other extras bring cannot be imported; the model must run all the same."""
+    missing = sorted(set().union({"openai"}, *_EXTRAS.values()) - _EXTRAS[extra])
+    what = {
+        "longclip": f"ku_rag.load_encoder('longclip:{weights / 'longclip-tiny.pt'}')",
+        "sentence": f"ku_rag.load_encoder('sentence:{get_model_path()}')",
+        "yolo": f"ku_rag.load_segmenter('yolo:{YOLO}')",
+        "maskrcnn": "ku_rag.load_segmenter('maskrcnn:' + saved)",
+    }[extra]
+    code = (
+        f"import sys\nsys.modules.update(dict.fromkeys({missing!r}))\nimport ku_rag\n"
+        "from PIL import Image\n"
+    )
+    if extra == "maskrcnn":
+        code += (
+            "import torch\nfrom torchvision.models.detection import maskrcnn_resnet50_fpn\n"
+            "saved = sys.argv[1]\ntorch.save(maskrcnn_resnet50_fpn("
+            "weights=None, weights_backbone=None).state_dict(), saved)\n"
+        )
+    code += f"made = {what}\nimage = Image.new('RGB', (90, 70), 'red')\n"
+    code += (
+        "assert made.encode_texts(['a lamp']).shape == (1, made.dim)"
+        if extra in ("longclip", "sentence")
+        else "made.propose(image)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, str(weights / "random.pth")],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
