@@ -27,7 +27,7 @@ _NUMBERS = "float"
 _NARROW = 8
 """A picture longer than this many times its shorter side is cut before it is scaled."""
 # Costs of batches, in padded tokens and in pictures; see benchmarks/encode.py.
-_FIRST_TOKENS, _MOST_TOKENS = {"cpu": 1024, "cuda": 16_384}, 1 << 20
+_FIRST_TOKENS, _MOST_TOKENS = {"cpu": 512, "cuda": 16_384}, 1 << 20
 _FIRST_PICTURES, _MOST_PICTURES = {"cpu": 8, "cuda": 64}, 2048
 
 
@@ -71,10 +71,14 @@ class ClipEncoder:
         self._place = where
         self._torch = extra("longclip", "torch")
         self._tokenizer = parts.tokenizer
-        self._text = towers.text_part(self._model)
-        self._has_plain_vision = towers.is_plain_vision(self._model.visual)
         is_simple = type(parts.tokenizer).__name__ == "SimpleTokenizer"
         self._pairs = BytePairs(parts.tokenizer) if is_simple else None
+        self._text = towers.text_part(self._model) if is_simple else None
+        if self._text is not None:
+            towers.prepare(self._text.transformer)
+        self._has_plain_vision = towers.is_plain_vision(self._model.visual)
+        if self._has_plain_vision:
+            towers.prepare(self._model.visual.transformer)
         *self._steps, _, normalize = parts.preprocessing.transforms
         self._mean, self._std = (
             self._torch.tensor(values, device=where.device).view(-1, 1, 1)
@@ -111,7 +115,7 @@ class ClipEncoder:
                 f"a text has {longest:,} tokens: {self.fingerprint.partition(':')[0]} takes "
                 f"{self.max_tokens} at most; cut it into chunks"
             )
-        if self._text is not None and self._pairs is not None:
+        if self._text is not None:
             return encode_sorted(rows, _cost, self._encode_ids, self._texts_at_once, self.dim)
         return encode_sorted(
             list(texts), lambda _: self._context, self._encode_padded, self._texts_at_once, self.dim

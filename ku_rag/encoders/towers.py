@@ -4,11 +4,13 @@ Texts are padded to the longest of their batch only: the mask is causal, so what
 of a text changes nothing. In the last layer only one position of each row goes on (the end of a
 text, the class token of a picture), so only that one is computed. x · sigmoid(1.702 x), which is
 three passes over memory, becomes one: silu, with 1.702 multiplied into the weights before it and
-out of those after it.
+out of those after it. On an x86 CPU the weights are packed once in the order in which oneDNN reads
+them, which is a seventh faster for a batch and by half for a question.
 """
 
 from __future__ import annotations
 
+from platform import machine
 from typing import Any
 
 import torch
@@ -30,6 +32,62 @@ def fold_quick_gelu(model: nn.Module) -> None:
                 before.bias.mul_(1.702)
                 behind.weight.div_(1.702)
             module.gelu = nn.SiLU(inplace=True)
+
+
+class Packed(nn.Module):
+    """A linear layer whose weights are laid out for oneDNN; float32 on an x86 CPU only.
+
+    Args:
+        weight: float32[out, in].
+        bias: float32[out].
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+        self.bias = bias.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Float32[..., out] of float32[..., in]."""
+        made: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return made
+
+
+def prepare(transformer: Any) -> None:  # noqa: ANN401 - a plain transformer of open_clip
+    """Make the linear layers of a plain transformer ready to run, packed where that is possible."""
+    linear: type[Packed] | type[_Linear] = Packed if _can_pack(transformer) else _Linear
+    with torch.no_grad():
+        for block in transformer.resblocks:
+            attention, mlp = block.attn, block.mlp
+            attention.in_proj = linear(attention.in_proj_weight, attention.in_proj_bias)
+            attention.in_proj_weight = None
+            for holder, name in ((attention, "out_proj"), (mlp, "c_fc"), (mlp, "c_proj")):
+                layer = getattr(holder, name)
+                setattr(holder, name, linear(layer.weight, layer.bias))
+
+
+class _Linear(nn.Module):
+    def __init__(self, weight: nn.Parameter, bias: nn.Parameter) -> None:
+        super().__init__()
+        self.weight, self.bias = weight, bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight, self.bias)
+
+
+def _can_pack(transformer: Any) -> bool:  # noqa: ANN401
+    weight = transformer.resblocks[0].attn.in_proj_weight
+    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        return False
+    backend: Any = torch.backends.mkldnn
+    if machine() not in ("x86_64", "AMD64") or not backend.is_available():
+        return False
+    try:
+        Packed(torch.zeros(8, 8), torch.zeros(8))(torch.zeros(1, 8))
+    except (AttributeError, RuntimeError, NotImplementedError):
+        # These operators have no public name, so another torch may have others.
+        return False
+    return True
 
 
 def text_part(model: Any) -> Any | None:  # noqa: ANN401 - a model of open_clip
@@ -137,7 +195,7 @@ def _run(blocks: Any, x: Tensor, ends: Tensor | None) -> Tensor:  # noqa: ANN401
 
 def _heads(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: ANN401
     """Queries, keys and values, each [n, heads, length, width of a head]."""
-    found = functional.linear(x, attention.in_proj_weight, attention.in_proj_bias)
+    found = attention.in_proj(x)
     n, length, _ = found.shape
     q, k, v = found.view(n, length, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4)
     return q, k, v

@@ -1,0 +1,328 @@
+"""Encoders that run a model: how much faster than padding, and how much of it ingest keeps?
+
+    python -m benchmarks.encode [--pictures 2000] [--chunks 5000] [--write]
+
+Weights, texts and pictures are generated (fixed seeds), so nothing is needed but the extra
+[longclip].
+
+- "texts": Long-CLIP-B's text tower on one core, against open_clip's own padded to 248 tokens: 16
+  texts of about 70 tokens and one question. Rounds alternate; ratios are those of the medians.
+- "ingest": a folder of pictures, and records with one chunk each, taken into a knowledge base with
+  a smaller CLIP on one core, against the same encoder alone on pictures that are decoded and scaled
+  already: half of them before and half after.
+- "gpu", where there is one: pictures and texts a second for Long-CLIP-B and -L in bfloat16, and the
+  share of what a plain matrix product reaches on the same device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+try:
+    import torch
+    from open_clip import image_transform
+    from open_clip.model import CLIP
+    from open_clip.tokenizer import SimpleTokenizer
+except ModuleNotFoundError as error:
+    print(f'left out: {error.name} is not installed, pip install "ku-rag[longclip]" brings it')
+    raise SystemExit(0) from error
+
+from benchmarks.record import write_result
+from ku_rag.encoders import towers
+from ku_rag.encoders.clip import ClipEncoder, Parts
+from ku_rag.encoders.torching import place
+from ku_rag.knowledge_base import KnowledgeBase
+
+SHAPES: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
+    "B": (
+        512,
+        {"layers": 12, "width": 768, "patch_size": 16, "image_size": 224},
+        {"layers": 12, "width": 512, "heads": 8},
+    ),
+    "L": (
+        768,
+        {"layers": 24, "width": 1024, "patch_size": 14, "image_size": 224},
+        {"layers": 12, "width": 768, "heads": 12},
+    ),
+    "small": (
+        256,
+        {"layers": 8, "width": 384, "patch_size": 32, "image_size": 224},
+        {"layers": 6, "width": 256, "heads": 4},
+    ),
+}
+CONTEXT = 248
+FLOORS = {"texts": 5.0, "question": 6.0, "pictures_ingested": 0.90, "chunks_ingested": 0.90}
+_WORDS = ("bridge", "river", "tower", "castle", "museum", "station", "harbour", "garden", "market")
+_QUESTION = "Who designed the tower beside the old harbour bridge?"
+_ROUNDS = 5
+
+
+def make(shape: str, device: str = "cpu") -> tuple[ClipEncoder, Any]:
+    """An encoder with random weights, and the untouched model that it was made from."""
+    dim, vision, text = SHAPES[shape]
+    torch.manual_seed(0)
+    models = [CLIP(dim, vision, {**text, "context_length": CONTEXT}, quick_gelu=True)]
+    if device == "cpu":
+        models.append(CLIP(dim, vision, {**text, "context_length": CONTEXT}, quick_gelu=True))
+        models[1].load_state_dict(models[0].state_dict())
+    parts = Parts(
+        model=models[0],
+        tokenizer=SimpleTokenizer(context_length=CONTEXT),
+        preprocessing=image_transform(vision["image_size"], is_train=False),
+        context=CONTEXT,
+        fingerprint=f"random-{shape}",
+    )
+    return ClipEncoder(parts, place(device, "auto", needs="longclip"), 0), models[-1].eval()
+
+
+# ---- texts -------------------------------------------------------------------------------------
+
+
+def texts_against_padding() -> dict[str, object]:
+    """Texts a second, cut to the longest of a batch and padded to the context length."""
+    encoder, model = make("B")
+    tokenizer = SimpleTokenizer(context_length=CONTEXT)
+    texts = [text_of(encoder, tokens, seed) for seed, tokens in enumerate(range(60, 76))]
+
+    def padded(given: Sequence[str]) -> Any:  # noqa: ANN401
+        with torch.inference_mode():
+            found = model.encode_text(tokenizer(list(given)))
+            return torch.nn.functional.normalize(found, dim=-1).numpy()
+
+    figures: dict[str, object] = {}
+    for name, given in (("texts", texts), ("question", [_QUESTION])):
+        with threads(1):
+            apart = float(np.abs(encoder.encode_texts(given) - padded(given)).max())
+            cut, whole = alternate(partial(encoder.encode_texts, given), partial(padded, given))
+        if apart > 1e-5:
+            raise SystemExit(f"the vectors of {name} differ by {apart}")
+        lengths = [encoder.count_tokens(text) + 2 for text in given]
+        figures[name] = {
+            "number": len(given),
+            "tokens_mean": round(statistics.mean(lengths), 1),
+            "seconds": round(cut, 4),
+            "seconds_padded": round(whole, 4),
+            "ratio": round(whole / cut, 2),
+            "largest_difference": float(f"{apart:.1e}"),
+        }
+    return figures
+
+
+def text_of(encoder: ClipEncoder, tokens: int, seed: int) -> str:
+    """A text of so many tokens, without the two marks."""
+    rng = random.Random(seed)
+    words = [f"{seed}"]
+    while encoder.count_tokens(" ".join(words)) < tokens:
+        words.append(rng.choice(_WORDS))
+    return " ".join(words)
+
+
+def alternate(*functions: Callable[[], object]) -> list[float]:
+    """The median time of each, run in turn."""
+    seconds: list[list[float]] = [[] for _ in functions]
+    for function in functions:
+        function()
+    for _ in range(_ROUNDS):
+        for times, function in zip(seconds, functions, strict=True):
+            times.append(timed(function))
+    return [statistics.median(times) for times in seconds]
+
+
+def timed(function: Callable[[], object]) -> float:
+    """Seconds of one run."""
+    started = time.perf_counter()
+    function()
+    return time.perf_counter() - started
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Let torch use so many cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+# ---- ingest ------------------------------------------------------------------------------------
+
+
+def ingest_against_encoder(pictures: int, chunks: int) -> dict[str, object]:
+    """How much of the encoder's own speed is left when a knowledge base is filled with it."""
+    encoder, _ = make("small")
+    figures: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = list(draw(folder / "pictures", pictures))
+        texts = [text_of(encoder, 50 + seed % 40, seed) for seed in range(chunks)]
+        records = folder / "records.jsonl"
+        with records.open("w", encoding="utf-8") as file:
+            for number, text in enumerate(texts):
+                unit = {"id": f"t{number}", "name": f"Text {number}", "text": text}
+                file.write(json.dumps(unit) + "\n")
+        fitted = [encoder.fit(opened(path)) for path in paths]
+        with threads(1):
+            for kind, source, items, encode in (
+                ("pictures_ingested", folder / "pictures", fitted, encoder.encode_images),
+                ("chunks_ingested", records, texts, encoder.encode_texts),
+            ):
+                figures[kind] = share(encoder, folder / kind, source, items, encode)
+    return figures
+
+
+def share(
+    encoder: ClipEncoder,
+    base: Path,
+    source: Path,
+    items: Sequence[Any],
+    encode: Callable[[Any], object],
+) -> dict[str, object]:
+    """Seconds of an ingest, and of the encoder alone."""
+    encode(items[:64])
+    half = len(items) // 2
+    own = timed(lambda: encode(items[:half]))
+    with KnowledgeBase.open(base, create=True, encoder=encoder) as kb:
+        seconds = timed(lambda: kb.ingest(source))
+        counts = kb.stats()["counts"]
+    own += timed(lambda: encode(items[half:]))
+    if len(items) not in (counts["images"], counts["chunks"]):
+        raise SystemExit(f"{len(items)} were given, the base has {counts}")
+    return {
+        "number": len(items),
+        "seconds": round(seconds, 2),
+        "seconds_of_encoder_alone": round(own, 2),
+        "ratio": round(own / seconds, 3),
+    }
+
+
+def draw(folder: Path, number: int) -> Iterator[Path]:
+    """Pictures of 480 x 360 pixels, a unit each."""
+    rng = np.random.default_rng(0)
+    for n in range(number):
+        path = folder / f"unit {n:05}" / "picture.jpg"
+        path.parent.mkdir(parents=True)
+        blocks = rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)
+        Image.fromarray(blocks).resize((480, 360), Image.Resampling.BICUBIC).save(path)
+        yield path
+
+
+def opened(path: Path) -> Image.Image:
+    """A decoded picture whose file is closed."""
+    with Image.open(path) as image:
+        return image.convert("RGB")
+
+
+# ---- GPU ---------------------------------------------------------------------------------------
+
+
+def gpu(shapes: Sequence[str] = ("B", "L"), number: int = 16_384) -> dict[str, object]:
+    """Pictures and texts a second in bfloat16, and the share of a matrix product's speed.
+
+    "a_second" counts everything from fitted pictures and from texts to vectors in memory;
+    "share_of_matrix_product" is that of the towers alone, on tensors that are on the device.
+    """
+    figures: dict[str, object] = {"device": torch.cuda.get_device_name()}
+    peak = matrix_product()
+    figures["matrix_product_tflops"] = round(peak / 1e12, 1)
+    for shape in shapes:
+        encoder, _ = make(shape, "cuda")
+        _, vision, text = SHAPES[shape]
+        side = vision["image_size"]
+        noise = np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
+        drawn = [text_of(encoder, 66, seed) for seed in range(512)]
+        texts = [f"{drawn[n % 512]} {n}" for n in range(number)]
+        ids = torch.full((1024, 70), 1000, device="cuda")
+        ends = torch.full((1024,), 69, device="cuda")
+        pixels = torch.randn(512, 3, side, side, device="cuda", dtype=torch.bfloat16)
+        for kind, items, encode, run, size, work in (
+            (
+                *("pictures", [Image.fromarray(noise)] * number, encoder.encode_images),
+                partial(towers.encode_pixels, encoder._model.visual, pixels),
+                *(len(pixels), work_of(vision, (side // vision["patch_size"]) ** 2 + 1)),
+            ),
+            (
+                *("texts", texts, encoder.encode_texts),
+                partial(towers.encode_text, encoder._text, ids, ends),
+                *(len(ids), work_of(text, 70)),
+            ),
+        ):
+            encode(items)
+            rate = len(items) / timed(partial(encode, items))
+            alone = size / on_device(run)
+            batches = encoder._pictures_at_once if kind == "pictures" else encoder._texts_at_once
+            figures[f"{shape}_{kind}"] = {
+                "a_second": round(rate),
+                "a_second_of_tower_alone": round(alone),
+                "share_of_matrix_product": round(alone * work / peak, 3),
+                "batch": batches.size,
+            }
+    return figures
+
+
+def on_device(run: Callable[[], object], rounds: int = 20) -> float:
+    """Seconds of one run on the device, after others that warm up."""
+    with torch.inference_mode():
+        for _ in range(3):
+            run()
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(rounds):
+            run()
+        torch.cuda.synchronize()
+    return (time.perf_counter() - started) / rounds
+
+
+def work_of(tower: dict[str, int], length: int) -> float:
+    """Floating-point operations of one item: weights times tokens, and attention."""
+    width, layers = tower["width"], tower["layers"]
+    return layers * length * (24.0 * width**2 + 4.0 * length * width)
+
+
+def matrix_product(side: int = 8192) -> float:
+    """Operations a second of a plain product in bfloat16."""
+    a = torch.randn(side, side, device="cuda", dtype=torch.bfloat16)
+    return 2.0 * side**3 / on_device(lambda: a @ a)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; fails below the floors."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pictures", type=int, default=2000)
+    parser.add_argument("--chunks", type=int, default=5000)
+    parser.add_argument("--write", action="store_true", help="write the result file")
+    options = parser.parse_args(arguments)
+    figures = texts_against_padding()
+    figures |= ingest_against_encoder(options.pictures, options.chunks)
+    low = []
+    for name, floor in FLOORS.items():
+        figure: Any = figures[name]
+        print(f"{name:18} ratio {figure['ratio']:6.2f} (floor {floor:.2f})  {figure}")
+        low += [name] if figure["ratio"] < floor else []
+    if torch.cuda.is_available():
+        figures["gpu"] = gpu()
+        print(json.dumps(figures["gpu"], indent=2))
+    if options.write:
+        print(write_result("encode", figures))
+    if low:
+        print(f"below the floor: {', '.join(low)}", file=sys.stderr)
+    return int(bool(low))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
