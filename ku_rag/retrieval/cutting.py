@@ -58,14 +58,20 @@ def corners(
     return x + u * np.cos(turn) - v * np.sin(turn), y + u * np.sin(turn) + v * np.cos(turn)
 
 
-def box_of(frame: NDArray[np.float64], size: tuple[int, int]) -> Box:
-    """The smallest box around a frame that lies in the picture."""
+def boxes_of(frames: Frames, size: tuple[int, int]) -> NDArray[np.int64]:
+    """The smallest boxes around frames that lie in the picture, int64[n, 4]."""
     sides = np.array([[-0.5, 0.5, 0.5, -0.5]]), np.array([[-0.5, -0.5, 0.5, 0.5]])
-    across, down = corners(frame[None], *sides)
-    x0 = min(max(round(float(across.min())), 0), size[0] - 1)
-    y0 = min(max(round(float(down.min())), 0), size[1] - 1)
-    x1 = min(max(round(float(across.max())), x0 + 1), size[0])
-    y1 = min(max(round(float(down.max())), y0 + 1), size[1])
+    points = np.stack(corners(frames, *sides))
+    limits = np.array(size)[:, None]
+    low = np.clip(np.rint(points.min(2)), 0, limits - 1)
+    high = np.clip(np.rint(points.max(2)), low + 1, limits)
+    boxes: NDArray[np.int64] = np.concatenate([low, high]).T.astype(np.int64)
+    return boxes
+
+
+def box_of(frame: NDArray[np.float64], size: tuple[int, int]) -> Box:
+    """The smallest box around one frame that lies in the picture."""
+    x0, y0, x1, y1 = boxes_of(frame[None], size)[0].tolist()
     return x0, y0, x1, y1
 
 

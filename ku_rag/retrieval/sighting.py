@@ -24,7 +24,7 @@ from PIL.Image import Image
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.regions.base import Segmenter
 from ku_rag.regions.windows import contrast
-from ku_rag.retrieval.cutting import Cutter, Frames, borders, box_of, overlap, variety
+from ku_rag.retrieval.cutting import Cutter, Frames, borders, boxes_of, overlap, variety
 from ku_rag.types import Region
 
 Search = Callable[[Vectors, int], tuple[NDArray[np.int64], NDArray[np.float32]]]
@@ -166,7 +166,7 @@ def look(
         views = views.take(_apart(boxes, worth, _PLACES))
         random = np.random.default_rng(_SEED)
         for places, cuts, stray in _ROUNDS:
-            reached = np.array([box_of(frame, image.size) for frame in views.frames])
+            reached = boxes_of(views.frames, image.size)
             best = _apart(reached, _worth(views, outstanding, size, _THEN), places)
             tried = _try_around(views.take(best), cuts, stray, random)
             parts = [cutter.cut(frame) for frame in tried.frames]
@@ -280,7 +280,7 @@ def _sightings(
         *(np.concatenate([getattr(part, name) for part in seen]) for name in _Views.__slots__)
     )
     first = np.arange(len(views.frames)) < len(seen[0].frames)
-    boxes = np.array([box_of(frame, size) for frame in views.frames], np.int64)
+    boxes = boxes_of(views.frames, size)
     worth = _worth(views, outstanding, area, _THEN)
     worth[0] = np.inf
     kept = _different(boxes, worth)
