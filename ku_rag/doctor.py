@@ -14,6 +14,14 @@ import ku_rag
 from ku_rag.errors import KuError
 
 _PACKAGES = ("numpy", "faiss-cpu", "pillow", "nltk", "click", "rich")
+_EXTRAS = {
+    "longclip": "open_clip_torch",
+    "sentence": "sentence-transformers",
+    "yolo": "ultralytics",
+    "maskrcnn": "torchvision",
+    "mllm": "openai",
+    "models": "huggingface_hub",
+}
 _SCRIPTS = {"Latin": "Aé", "Greek": "Ω", "Cyrillic": "Ж", "Han": "中", "Arabic": "ع", "Hindi": "अ"}
 
 
@@ -38,7 +46,16 @@ def examine(kb: Path) -> Iterator[Finding]:
             yield Finding(package, False, f"is not installed: pip install {package}")
     yield _sqlite()
     yield _fonts()
+    for extra, package in _EXTRAS.items():
+        yield Finding(f"extra {extra}", True, _version_of_extra(extra, package))
     yield _base(kb)
+
+
+def _version_of_extra(extra: str, package: str) -> str:
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f'not installed, and not needed unless you want it: pip install "ku-rag[{extra}]"'
 
 
 def _sqlite() -> Finding:
