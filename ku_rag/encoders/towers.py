@@ -57,9 +57,14 @@ def prepare(transformer: Any) -> None:  # noqa: ANN401 - a plain transformer of 
     """Make the linear layers of a plain transformer ready to run, packed where that is possible."""
     linear: type[Packed] | type[_Linear] = Packed if _can_pack(transformer) else _Linear
     with torch.no_grad():
-        for block in transformer.resblocks:
+        last = len(transformer.resblocks) - 1
+        for number, block in enumerate(transformer.resblocks):
             attention, mlp = block.attn, block.mlp
-            attention.in_proj = linear(attention.in_proj_weight, attention.in_proj_bias)
+            weight, bias = attention.in_proj_weight, attention.in_proj_bias
+            width = weight.shape[1] if number == last else 0
+            # The last layer asks from one position of each row only.
+            attention.q_proj = linear(weight[:width], bias[:width]) if width else None
+            attention.in_proj = linear(weight[width:], bias[width:])
             attention.in_proj_weight = None
             for holder, name in ((attention, "out_proj"), (mlp, "c_fc"), (mlp, "c_proj")):
                 layer = getattr(holder, name)
@@ -67,7 +72,7 @@ def prepare(transformer: Any) -> None:  # noqa: ANN401 - a plain transformer of 
 
 
 class _Linear(nn.Module):
-    def __init__(self, weight: nn.Parameter, bias: nn.Parameter) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
         self.weight, self.bias = weight, bias
 
@@ -173,29 +178,29 @@ def _run(blocks: Any, x: Tensor, ends: Tensor | None) -> Tensor:  # noqa: ANN401
         ends: the position wanted of each row, beyond which nothing is looked at and the mask is
             causal; None is the first one, with no mask.
     """
-    last = len(blocks) - 1
     rows = torch.arange(len(x), device=x.device)
-    for number, block in enumerate(blocks):
-        q, k, v = _heads(block.attn, block.ln_1(x))
-        if number < last:
-            found = functional.scaled_dot_product_attention(q, k, v, is_causal=ends is not None)
+    for block in blocks:
+        attention, seen = block.attn, None
+        around = block.ln_1(x)
+        if attention.q_proj is None:
+            q, k, v = _heads(attention, attention.in_proj(around), 3)
         else:
             at = torch.zeros_like(rows) if ends is None else ends
             x = x[rows, at][:, None]
-            seen = None
+            (q,) = _heads(attention, attention.q_proj(around[rows, at][:, None]), 1)
+            k, v = _heads(attention, attention.in_proj(around), 2)
             if ends is not None:
                 seen = torch.arange(k.shape[2], device=x.device) <= ends[:, None]
                 seen = seen[:, None, None]
-            q = q[rows, :, at][:, :, None]
-            found = functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
-        x = x + block.attn.out_proj(found.transpose(1, 2).flatten(2))
+        causal = ends is not None and attention.q_proj is None
+        found = functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=causal)
+        x = x + attention.out_proj(found.transpose(1, 2).flatten(2))
         x = x + block.mlp(block.ln_2(x))
     return x[:, 0]
 
 
-def _heads(attention: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: ANN401
-    """Queries, keys and values, each [n, heads, length, width of a head]."""
-    found = attention.in_proj(x)
+def _heads(attention: Any, found: Tensor, number: int) -> tuple[Tensor, ...]:  # noqa: ANN401
+    """Queries, keys or values out of one product, each [n, heads, length, width of a head]."""
     n, length, _ = found.shape
-    q, k, v = found.view(n, length, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4)
-    return q, k, v
+    apart = found.view(n, length, number, attention.num_heads, -1).permute(2, 0, 3, 1, 4)
+    return apart.unbind()
