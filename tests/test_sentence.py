@@ -80,6 +80,12 @@ def test_tokens_are_counted_whole_and_too_many_are_refused(encoder):
         encoder.encode_texts(["short", full + " bridge"])
 
 
+@pytest.mark.parametrize("texts", ["embedded", f"sentence:{MODEL}"])
+def test_it_is_refused_as_the_encoder_of_pictures(texts):
+    with pytest.raises(BadInput, match=r"encoder of pictures is sentence:.* knows texts only"):
+        ku_rag.load_encoder(f"{texts}+sentence:{MODEL}")
+
+
 def test_pictures_are_refused(encoder):
     image = Image.new("RGB", (8, 8))
     with pytest.raises(BadInput, match=r"knows texts only: .*sentence:NAME\+embedded"):

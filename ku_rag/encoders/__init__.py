@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ku_rag.errors import BadInput
 from ku_rag.plugins import absolute, load, offered
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Enc
         BadInput: its weights are not what they should be.
         MissingExtra: what it needs is not installed.
     """
-    made = [load_side(one, device=device, batch_size=batch_size) for one in sides(spec)]
+    parts = sides(spec)
+    if parts[-1].partition(":")[0] in _TEXT_ONLY:
+        raise BadInput(
+            f"the encoder of pictures is {parts[-1]}, which knows texts only: write it first, as "
+            f'in "{parts[-1]}+embedded"'
+        )
+    made = [load_side(one, device=device, batch_size=batch_size) for one in parts]
     if len(made) == 1:
         return made[0]
     from ku_rag.encoders.pair import Paired

@@ -62,7 +62,7 @@ def _safetensors(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever t
     try:
         return load_file(path)
     except Exception as error:  # SafetensorError is a child of Exception only
-        raise _unreadable(path, error, expected) from error
+        raise _unreadable(path, first_line(error), expected) from error
 
 
 def _pickled(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the file holds
@@ -84,11 +84,14 @@ def _pickled(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the f
                 f"{path} asks for {found[1] or found[2]}, which weights do not need and which "
                 f"could run code: nothing of it was run; expected {expected}"
             ) from error
-        raise _unreadable(path, error, expected) from error
+        # What torch says of other pickles proposes to run them.
+        strange = isinstance(error, pickle.UnpicklingError)
+        reason = "not as torch saves them, nothing of it was run" if strange else first_line(error)
+        raise _unreadable(path, reason, expected) from error
 
 
-def _unreadable(path: Path, error: Exception, expected: str) -> BadInput:
+def _unreadable(path: Path, reason: str, expected: str) -> BadInput:
     return BadInput(
-        f"{path} cannot be read as weights, it may have been cut off ({first_line(error)}): "
+        f"{path} cannot be read as weights, it may have been cut off ({reason}): "
         f"expected {expected}; copy the file again"
     )
