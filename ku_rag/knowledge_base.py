@@ -345,7 +345,6 @@ class KnowledgeBase:
         )
         record = partial(manifest.set_encoder, self._database, spec, encoder, limit)
         done = work.run(record, progress)
-        manifest.write_setting(self._layout, "encoder", spec)
         self._images.remove_files()
         self._chunks.remove_files()
         self._models.encoder = encoder
@@ -466,7 +465,7 @@ class KnowledgeBase:
             "counts": inspection.counts(self._database.connection),
             "bytes": self._layout.bytes(),
             "encoder": self.encoder.fingerprint,
-            "segmenter": self.segmenter.fingerprint,
+            "segmenter": self._segmenter_fingerprint(),
             "indexes": [self._images.describe(), self._chunks.describe()],
             "schema": SCHEMA,
         }
@@ -489,6 +488,14 @@ class KnowledgeBase:
                 index.write_base()
             compaction.compact(self._database, self._layout)
             return {"bytes_before": before, "bytes_after": self._layout.bytes()}
+
+    def _segmenter_fingerprint(self) -> str:
+        """As it was written down, if it is still the same one: a network need not be loaded."""
+        made = self._database.meta("segmenter")
+        runs_model = ":" in self.settings.segmenter
+        if runs_model and made["spec"] == self.settings.segmenter:
+            return str(made["fingerprint"])
+        return self.segmenter.fingerprint
 
     # ---- inside --------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import shlex
 import sqlite3
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -18,7 +18,7 @@ from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
 from ku_rag.store import vectors
 from ku_rag.store.database import Database
-from ku_rag.store.layout import Layout, write_durably, write_over
+from ku_rag.store.layout import Layout, write_durably
 from ku_rag.store.lock import WriterLock
 from ku_rag.store.vectors import KINDS, Kind
 
@@ -83,7 +83,7 @@ def open_database(
             with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
                 _write_manifest(database, settings, spec, encoder, segmenter())
     try:
-        check(database, encoder)
+        check(database, encoder, spec)
     except BaseException:
         database.close()
         raise
@@ -202,7 +202,8 @@ def _write_manifest(
     with database.change() as connection:
         database.set_meta("id", uuid.uuid4().hex)
         set_encoder(database, spec, encoder, settings.max_tokens or encoder.max_tokens)
-        database.set_meta("segmenter", segmenter.fingerprint)
+        chosen = {"spec": settings.segmenter, "fingerprint": segmenter.fingerprint}
+        database.set_meta("segmenter", chosen)
         for kind in KINDS:
             made = side(encoder, kind)
             vectors.encoder_row(connection, made.fingerprint, made.dim)
@@ -229,17 +230,13 @@ def set_encoder(database: Database, spec: str | None, encoder: Encoder, max_toke
     database.set_meta("max_tokens", max_tokens)
 
 
-def write_setting(layout: Layout, name: str, value: str | None) -> None:
-    """Write one setting into ku.toml, all else as it was; None takes it out."""
-    path = layout.settings
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    line = "" if value is None else f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
-    found, count = re.subn(rf"(?m)^{name}\s*=.*\n?", lambda _: line, text, count=1)
-    write_over(path, (found if count else line + text).encode())
-
-
-def check(database: Database, encoder: Encoder) -> None:
+def check(database: Database, encoder: Encoder, spec: str | None = None) -> None:
     """See that the base is still made with this encoder.
+
+    Args:
+        database: the store.
+        encoder: the one that is to be used.
+        spec: what that is made from, if it is known.
 
     Raises:
         Mismatch: it is made with another one, or has no manifest.
@@ -250,10 +247,20 @@ def check(database: Database, encoder: Encoder) -> None:
             f"{database.path.parent} has no manifest: making it was interrupted; "
             "open it for writing once"
         )
-    if made["fingerprint"] != encoder.fingerprint:
-        spec = made["spec"]
-        how = f"with encoder={spec!r}" if spec else "with the encoder object that made it"
-        raise Mismatch(
-            f"{database.path.parent} was made with encoder {made['fingerprint']}, this is "
-            f"{encoder.fingerprint}: open it {how}, or bring it over with `ku reindex --encoder …`"
-        )
+    if made["fingerprint"] == encoder.fingerprint:
+        return
+    said = (
+        f"{database.path.parent} was made with encoder {made['fingerprint']}, this is "
+        f"{encoder.fingerprint}: "
+    )
+    if spec is None:
+        raise Mismatch(said + "open it again with the encoder that it is made with now")
+    folder = shlex.quote(str(database.path.parent))
+    command = f"`ku reindex --encoder {shlex.quote(spec)} --kb {folder}`"
+    if made["spec"] is None:
+        how = "open it with the encoder object that made it"
+    elif made["spec"] == spec:
+        how = "install the version that made it"
+    else:
+        how = "name no other encoder (--encoder, KU_ENCODER, ku.toml)"
+    raise Mismatch(f"{said}{how}, or bring it over with {command}")

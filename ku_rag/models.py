@@ -53,13 +53,14 @@ class Models:
 
 
 def encoder_of(layout: Layout, settings: Settings, *, as_made: bool) -> tuple[Encoder, str]:
-    """The encoder that the settings name, and its spec with absolute paths.
+    """The encoder of a base, and its spec with absolute paths.
 
-    The one that a base was made with is only loaded when something is encoded.
+    That is what the settings name; where they name none, what the base was made with, and for a
+    new base the embedded one. What the base was made with is loaded when something is encoded.
 
     Args:
         layout: where the base is, or will be.
-        settings: name the encoder.
+        settings: may name the encoder.
         as_made: take the one that the base was made with, whatever they name.
 
     Raises:
@@ -68,10 +69,11 @@ def encoder_of(layout: Layout, settings: Settings, *, as_made: bool) -> tuple[En
         MissingExtra: what it needs is not installed.
     """
     made_with = manifest.made_with(layout.database)
-    spec = "+".join(sides(settings.encoder))
-    if made_with is None or not (as_made or (made_with["spec"] == spec != "embedded")):
+    own = made_with["spec"] if made_with else None
+    spec = "+".join(sides(settings.encoder or own or "embedded"))
+    if made_with is None or not (as_made or own == spec != "embedded"):
         return load_named(spec, settings)
-    spec = made_with["spec"] or ""
+    spec = own or ""
     known = [made_with["sides"][kind] for kind in KINDS]
     parts = sides(spec) if spec else list(dict.fromkeys(fingerprint for fingerprint, _ in known))
     deferred = [

@@ -42,8 +42,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "device": ("auto", "cpu", "cuda", "mps"),
     "region_background": ("keep", "mask"),
 }
-_OF_THE_MACHINE = {"device", "batch_size", "lock_wait_s"}
-_MAY_BE_BLANK = ("segmenter", "mllm", "mllm_url", "prompts")
+_NOT_KEPT = {"encoder", "device", "batch_size", "lock_wait_s"}
+_MAY_BE_BLANK = ("encoder", "segmenter", "mllm", "mllm_url", "prompts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ class Settings:
 
     Args:
         encoder: what makes vectors: "embedded", "longclip:…", "open_clip:…", "sentence:…", an
-            installed one, or two of them, "TEXT+IMAGE".
+            installed one, or two of them, "TEXT+IMAGE"; "" takes what the base was made with, and
+            for a new base "embedded".
         segmenter: what proposes regions: "windows", "whole", "yolo:…", "maskrcnn:…", or an
             installed one; "" takes windows with the embedded encoder, and the whole picture with a
             model, for which 1,600 windows would be too many.
@@ -85,7 +86,7 @@ class Settings:
             project; "" for none.
     """
 
-    encoder: str = "embedded"
+    encoder: str = ""
     segmenter: str = ""
     k_units: int = 3
     k_chunks: int = 3
@@ -154,10 +155,10 @@ class Settings:
         """The text of a new ku.toml.
 
         Args:
-            stated: settings that hold for this base; the encoder always does, the others are
-                shown at their defaults.
+            stated: settings that hold for this base; the others are shown at their defaults.
+                The encoder is kept in the base itself, with the vectors that it made.
         """
-        stated = {"encoder", *stated} - _OF_THE_MACHINE
+        stated = set(stated) - _NOT_KEPT
         lines = [
             f"{'' if f.name in stated else '# '}{f.name} = "
             f"{_toml(getattr(self if f.name in stated else _DEFAULTS, f.name))}\n"

@@ -331,7 +331,7 @@ def test_another_encoder_exits_4_with_the_remedy(ku, tmp_path):
     with connection:
         connection.execute(
             "UPDATE meta SET value = ? WHERE key = 'encoder'",
-            (json.dumps({"spec": "other", "fingerprint": "other:512"}),),
+            (json.dumps({"spec": "embedded", "fingerprint": "other:512", "sides": {}}),),
         )
     connection.close()
     done = ku("stats")
@@ -423,3 +423,13 @@ def test_doctor_sees_that_a_database_is_gone(ku, tmp_path):
     assert (done.code, done.json[-1]["ok"]) == (1, False)
     assert "restore ku.sqlite" in done.json[-1]["seen"]
     assert ku("add", "--name", "x").code == 4
+
+
+def test_the_help_begins_with_what_to_type(ku):
+    assert "Begin with:  ku demo\n" in ku("--help").out
+
+
+def test_a_base_that_is_made_on_the_way_is_told(ku, fruits):
+    assert "made " in (first := ku("ingest", fruits).err)
+    assert "encoder embedded" in first
+    assert ku("ingest", fruits).err == ""

@@ -514,7 +514,7 @@ def test_the_report_shows_the_correction(lamp, photo, tmp_path):
         ),
         (
             said(""),
-            ["No answer in the knowledge base.", "  - Italy", "  + (no answer)"],
+            ["The model gives no answer.", "  - Italy", "  + (no answer)"],
         ),
     ],
 )

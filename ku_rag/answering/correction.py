@@ -161,8 +161,8 @@ class Chain:
             return self.mllm.chat(Request(messages, schema=schema, temperature=_TEMPERATURE))
         except ModelFailed as error:
             raise ModelFailed(
-                f"{error}. Without a model (the setting mllm left blank) the extractive reader "
-                "answers"
+                f"{error}. Without --mllm, and with the setting mllm left blank, the extractive "
+                "reader answers"
             ) from error
 
     def _answered(

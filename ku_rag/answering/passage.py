@@ -58,7 +58,7 @@ def cards(
     """Put evidence onto the cards of the units that it belongs to, each piece once.
 
     Args:
-        units: best first; a piece that several units list goes onto the best one's card.
+        units: best first; a piece goes onto the card of the first of them that it names, its owner.
         evidence: what was found, best first.
         pictures: by unit id.
 
@@ -69,7 +69,7 @@ def cards(
     known = [unit.id for unit in units]
     by_unit: dict[str | None, list[Evidence]] = {}
     for piece in evidence:
-        home = next((id for id in known if id in piece.unit_ids), None)
+        home = next((id for id in piece.unit_ids if id in known), None)
         by_unit.setdefault(home, []).append(piece)
     found = [(unit.name, unit.id, by_unit.get(unit.id, [])) for unit in units]
     found.append(("", "", by_unit.get(None, [])))
@@ -313,6 +313,8 @@ def _page(blocks: Sequence[_Block]) -> Image.Image:
         if block.picture:
             x = MARGIN + (PICTURE_WIDTH - block.picture.width) // 2
             page.paste(block.picture, (x, y))
+            right, bottom = x + block.picture.width - 1, y + block.picture.height - 1
+            draw.rectangle((x, y, right, bottom), outline=_RULE)
         line_y = y
         for line in block.lines:
             page.paste(_strip(line), (MARGIN + PICTURE_WIDTH + GAP, line_y))

@@ -28,12 +28,13 @@ _MOST_WORDS = 500
 
 @dataclass(frozen=True)
 class Section:
-    """One answer of a page that shows several, with the arguments of `render`."""
+    """One answer of a page that shows several: the arguments of `render`, and a remark on it."""
 
     answer: Answer
     picture: Image.Image | None = None
     unit_pictures: Mapping[str, Image.Image] = field(default_factory=dict)
     pages: Sequence[Image.Image] = ()
+    note: str = ""
 
 
 def render(
@@ -89,7 +90,8 @@ def _contents(sections: Sequence[Section]) -> str:
         words = (
             f"<b>{_text(answer.answer)}</b>" if answer.answer else '<b class="none">no answer</b>'
         )
-        rows.append(f'<li><a href="#q{n}">{_text(answer.question)}</a>{words}</li>')
+        note = f' <span class="quiet">{_text(section.note)}</span>' if section.note else ""
+        rows.append(f'<li><a href="#q{n}">{_text(answer.question)}</a>{words}{note}</li>')
     return f'<nav><ol class="contents">{"".join(rows)}</ol></nav>' if rows else ""
 
 
@@ -99,6 +101,7 @@ def _section(section: Section, anchor: str) -> str:
     top = f'<div class="top{"" if figure else " bare"}">{figure}<div>{_verdict(answer, anchor)}'
     parts = [
         f"<h2>{_text(answer.question)}</h2>",
+        f'<p class="quiet">{_text(section.note)}</p>' if section.note else "",
         f"{top}{_correction(answer)}</div></div>",
         _units(answer.units, section.unit_pictures),
         _evidence(answer, anchor),
@@ -139,6 +142,8 @@ def _verdict(answer: Answer, anchor: str) -> str:
     why = f"<p>{_text(reading.why)}</p>" if reading.why else ""
     if not reading.answer:
         words = "The knowledge base does not answer this."
+        if answer.correction:
+            words = "The model gives no answer."
         return f'<div class="verdict none"><p class="words">{words}</p>{why}</div>'
     tags = " ".join(_tag(label, anchor) for label in dict.fromkeys(reading.citations))
     cited = f'<p class="quiet">From {tags}</p>' if tags else ""

@@ -70,16 +70,15 @@ def _until_nobody_reads() -> Iterator[None]:
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    # A backspace alone in its line keeps click from filling the lines below it.
+    help="Questions about your own pictures, answered from your own knowledge.\n\n"
+    "\b\nBegin with:  ku demo\n"
+    "or:          ku ingest FOLDER\n"
+    '             ku query picture.jpg "Which country does it come from?"',
 )
 @click.version_option(ku_rag.__version__, prog_name="ku")
 def cli() -> None:
-    r"""Questions about your own pictures, answered from your own knowledge.
-
-    \b
-    Begin with:  ku demo
-    or:          ku ingest FOLDER
-                 ku query picture.jpg "Which country does it come from?"
-    """
+    """Run a command; see `ku --help`."""
 
 
 for _command in _COMMANDS:

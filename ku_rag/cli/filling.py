@@ -42,7 +42,7 @@ def init(
     chosen |= {"segmenter": segmenter} if segmenter else {}
     with open_base(kb, create=True, **chosen) as base:
         made = {"kb": str(base.path), "created": not existed, "encoder": base.encoder.fingerprint}
-    print_data(made, as_json, f"{'there already' if existed else 'made'}: {made['kb']}")
+    print_data(made, as_json, f"there already: {base.path}" if existed else str(base.path))
 
 
 @click.command()

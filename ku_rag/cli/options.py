@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from ku_rag import arguments
+from ku_rag.cli.printing import say
 
 if TYPE_CHECKING:
     from ku_rag.knowledge_base import KnowledgeBase
@@ -106,6 +107,10 @@ def open_base(kb: Path, **how: Any) -> Iterator[KnowledgeBase]:  # noqa: ANN401 
     from ku_rag.knowledge_base import KnowledgeBase
     from ku_rag.store.database import explained
 
-    models = click.get_current_context().meta.get(_MODELS, {})
+    context = click.get_current_context()
+    existed = (kb / "ku.sqlite").exists()
+    models = context.meta.get(_MODELS, {})
     with KnowledgeBase.open(kb, **how, **models) as base, explained(base.path / "ku.sqlite"):
+        if not (existed or context.params.get("quiet") or context.params.get("as_json")):
+            say(f"made {base.path} with the encoder {base.settings.encoder}")
         yield base

@@ -78,7 +78,8 @@ def print_added(added: Added, as_json: bool) -> None:
 
 def print_answer(answer: Answer) -> None:
     """Print an answer, what became of its draft, why it is one, and what it cites."""
-    click.echo(answer.answer or "No answer in the knowledge base.")
+    none = "The model gives no answer." if answer.correction else "No answer in the knowledge base."
+    click.echo(answer.answer or none)
     if answer.draft is not None and answer.changed:
         click.echo(f"  - {one_line(answer.draft)}")
         click.echo(f"  + {one_line(answer.answer) or '(no answer)'}")
@@ -87,7 +88,7 @@ def print_answer(answer: Answer) -> None:
     click.echo(f"  why: {answer.reading.why}")
     cited = set(answer.citations)
     for unit in answer.units:
-        click.echo(f"  unit: {unit.name} ({unit.score:.2f}; {unit.why})")
+        click.echo(f"  unit: {unit.name} ({unit.why})")
     for piece in answer.chunks:
         if piece.label in cited:
             click.echo(f"  {piece.label}: {one_line(piece.text)}  [{piece.source}]")

@@ -63,7 +63,7 @@ STOPS: tuple[Stop, ...] = (
     ),
     Stop(
         "a flag partly hidden",
-        4,
+        11,
         "What are the official languages of this country?",
         {"country": "canada", "share": 0.2, "backdrop": "landscape", "hidden": 0.25},
     ),
@@ -127,6 +127,8 @@ def run(folder: Path, *, say: Callable[[str], None]) -> Path:
         told = f"{report.units_added} units added, {report.units_unchanged} unchanged"
         say(f"knowledge base in {kb.path}: {told}, {report.seconds:.1f} s")
         sections = [_visit(kb, folder, n, stop, say) for n, stop in enumerate(STOPS, 1)]
+    right = sum(_is_seen(stop, one.answer) for stop, one in zip(STOPS, sections, strict=True))
+    say(f"\n{right} of {len(STOPS)} flags were recognised")
     page = folder / "report.html"
     title = f"ku demo: ten pictures, ten questions ({ORIGIN})"
     page.write_text(render_many(sections, title), encoding="utf-8")
@@ -148,13 +150,12 @@ def _visit(
         say(line)
     shown = {unit.id: _load(Path(unit.image)) for unit in answer.units if unit.image}
     pages = [_load(Path(page)) for page in answer.passage]
-    return Section(answer, picture, shown, pages)
+    return Section(answer, picture, shown, pages, note=_remark(stop, answer))
 
 
 def tell(number: int, stop: Stop, answer: Answer) -> list[str]:
     """The lines that say what was asked, seen and answered, and from which sentence."""
-    there = country(stop.scene["country"]).name
-    lines = ["", f"{number:2d}. {stop.title} ({there})", f"    question  {stop.question}"]
+    lines = ["", f"{number:2d}. {_remark(stop, answer)}", f"    question  {stop.question}"]
     if answer.units:
         region = answer.region
         where = f" at {region.box}" if region and region.source != "whole" else ""
@@ -168,6 +169,17 @@ def tell(number: int, stop: Stop, answer: Answer) -> list[str]:
         lines.append(f"    {label:9} {cited[label][start:end].strip()}")
         break
     return lines
+
+
+def _is_seen(stop: Stop, answer: Answer) -> bool:
+    return bool(answer.units) and answer.units[0].id == stop.scene["country"]
+
+
+def _remark(stop: Stop, answer: Answer) -> str:
+    """What the picture shows, and whether that was recognised."""
+    there = country(stop.scene["country"]).name
+    wrong = "" if _is_seen(stop, answer) else ", which was not recognised"
+    return f"{stop.title} ({there}){wrong}"
 
 
 def _load(path: Path) -> Image.Image:

@@ -118,7 +118,10 @@ def extract(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None
         The first object that fits, and ""; or None and what is wrong, as a clause.
     """
     wrong = "the reply holds no JSON object"
-    for found in _objects(text):
+    known = schema.get("properties")
+    for every in _objects(text):
+        # What a model says beyond what it was asked does no harm.
+        found = {k: v for k, v in every.items() if known is None or k in known}
         reason = problem(found, schema)
         if not reason:
             return found, ""

@@ -25,7 +25,7 @@ _NAMED_STEP = 60
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk that was found: its row, its fused score, and the matched units that list it."""
+    """A chunk that was found: row, fused score, matched units that list it (its owner first)."""
 
     chunk: int
     score: float
@@ -76,13 +76,13 @@ def search_units(
     sparse = [row for row, _ in found]
     fused = reciprocal_rank([dense, sparse])
     lists = {unit: set(rows.tolist()) for unit, rows in listed.items()}
-    owned = _owned(connection, [unit for unit, _ in units])
+    owned = _owners(connection, [unit for unit, _ in units])
     for row in fused or _first_chunks(listed):
         place = next(n for n, rows in enumerate(lists.values()) if row in rows)
         behind = _UNIT_STEP * place + (0 if row in owned else _NAMED_STEP)
         by_unit = (RANK_OFFSET + 1) / (RANK_OFFSET + 1 + behind)
         fused[row] = (2 * fused.get(row, 0.0) + by_unit) / 3
-    return _hits(fused, k, lists)
+    return _hits(fused, k, lists, owned)
 
 
 def search_all(
@@ -101,7 +101,7 @@ def search_all(
     sparse = [
         row for row, _ in keywords.search(connection, question, _POOL, stems=related(question))
     ]
-    return _hits(reciprocal_rank([dense, sparse]), k, {})
+    return _hits(reciprocal_rank([dense, sparse]), k, {}, {})
 
 
 def _listed(connection: sqlite3.Connection, unit: int) -> Rows:
@@ -111,24 +111,32 @@ def _listed(connection: sqlite3.Connection, unit: int) -> Rows:
     return np.array([row for (row,) in rows], np.int64)
 
 
-def _owned(connection: sqlite3.Connection, units: Sequence[int]) -> set[int]:
+def _owners(connection: sqlite3.Connection, units: Sequence[int]) -> dict[int, int]:
+    """Chunk → the one of these units whose own source it comes from."""
     rows = connection.execute(
-        f"SELECT chunk FROM unit_chunks WHERE owned AND unit IN ({marks(units)})", list(units)
+        f"SELECT chunk, unit FROM unit_chunks WHERE owned AND unit IN ({marks(units)})", list(units)
     )
-    return {chunk for (chunk,) in rows}
+    return dict(rows.fetchall())
 
 
 def _first_chunks(listed: dict[int, Rows]) -> set[int]:
     return {int(row) for rows in listed.values() for row in rows[:_POOL]}
 
 
-def _hits(fused: dict[int, float], k: int, listed: dict[int, set[int]]) -> list[Hit]:
+def _hits(
+    fused: dict[int, float], k: int, listed: dict[int, set[int]], owners: dict[int, int]
+) -> list[Hit]:
     order = sorted(fused, key=lambda row: (-fused[row], row))[:k]
     return [
         Hit(
             chunk=row,
             score=round(fused[row], 4),
-            units=tuple(unit for unit, rows in listed.items() if row in rows),
+            units=tuple(
+                sorted(
+                    (unit for unit, rows in listed.items() if row in rows),
+                    key=lambda unit: unit != owners.get(row),
+                )
+            ),
         )
         for row in order
     ]

@@ -91,12 +91,6 @@ def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
         sync_folder(folder)
 
 
-def write_over(path: Path, data: bytes) -> None:
-    """Write a file in place of what is there, or leave that: never a part of it."""
-    _write(path, data)
-    sync_folder(path.parent)
-
-
 def _write(path: Path, data: bytes) -> None:
     partial = path.with_name(path.name + ".partial")
     try:
