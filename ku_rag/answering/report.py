@@ -121,10 +121,9 @@ def _figure(picture: Image.Image | None, region: Region | None) -> str:
     if region is not None:
         if region.box != (0, 0, picture.width, picture.height):
             frame = _frame(region, picture.size)
-        score = "" if region.score is None else f", score {region.score:.3f}"
-        why = f" {_text(region.why)}" if region.why else ""
+        why = f": {_text(region.why)}" if region.why else ""
         source = "the whole picture" if region.source == "whole" else f"by {region.source}"
-        caption = f"<figcaption>Region: {_text(source + score)}.{why}</figcaption>"
+        caption = f"<figcaption>Region, {_text(source)}{why}</figcaption>"
     image = _image(picture, _PICTURE_SIDE, "the question's picture")
     return f'<figure><div class="picture">{image}{frame}</div>{caption}</figure>'
 
@@ -198,10 +197,7 @@ def _units(units: Sequence[Match], pictures: Mapping[str, Image.Image]) -> str:
         picture = pictures.get(unit.id)
         image = "" if picture is None else _image(picture, _UNIT_SIDE, unit.name)
         why = f'<p class="quiet">{_text(unit.why)}</p>' if unit.why else ""
-        rows.append(
-            f'<li>{image}<div><p class="name">{_text(unit.name)}</p>'
-            f'<p class="quiet">score {_number(unit.score)}</p>{why}</div></li>'
-        )
+        rows.append(f'<li>{image}<div><p class="name">{_text(unit.name)}</p>{why}</div></li>')
     listed = f'<ul class="units">{"".join(rows)}</ul>' if rows else ""
     return f"<h3>Matched units</h3>{listed or _none('No unit matched.')}"
 
