@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL.Image import Image
+from PIL.Image import Image, new
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.bytepairs import BytePairs
@@ -79,11 +79,13 @@ class ClipEncoder:
         self._has_plain_vision = towers.is_plain_vision(self._model.visual)
         if self._has_plain_vision:
             towers.prepare(self._model.visual.transformer)
+        self._size = (0, 0)
         *self._steps, _, normalize = parts.preprocessing.transforms
         self._mean, self._std = (
             self._torch.tensor(values, device=where.device).view(-1, 1, 1)
             for values in (normalize.mean, normalize.std)
         )
+        self._size = self.fit(new("RGB", (64, 64))).size
         kind = where.device.type
         self._texts_at_once = Batches(
             where, batch_size, first=_FIRST_TOKENS.get(kind, 4096), most=_MOST_TOKENS
@@ -160,6 +162,8 @@ class ClipEncoder:
         """
         if image.mode != "RGB":
             image = image.convert("RGB")
+        if image.size == self._size:
+            return image
         short = min(image.size)
         if max(image.size) > _NARROW * short:
             # Only the middle is left in the end, and the whole might be scaled to gigabytes.
@@ -180,12 +184,14 @@ class ClipEncoder:
         Args:
             images: drawn while others are encoded; an iterator may decode them on the way.
         """
+        fitted = isinstance(images, Sequence) and all(one.size == self._size for one in images)
         return encode_ahead(
             images,
             lambda image: np.asarray(self.fit(image)),
             self._encode_arrays,
             self._pictures_at_once,
             self.dim,
+            by_threads=not fitted,
         )
 
     def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:

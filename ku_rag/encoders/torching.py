@@ -23,7 +23,8 @@ Made = TypeVar("Made")
 _GROWTH = 1.05
 """A batch twice as large must be faster by this factor to be kept."""
 _TRIES = 2
-_THREADS = min(8, cpu_count() or 1)
+_THREADS = max(1, min(8, (cpu_count() or 1) - 1))
+"""One processor is left to what encodes meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,8 @@ def encode_ahead(
     encode: Callable[[Sequence[Made]], Vectors],
     batches: Batches,
     dim: int,
+    *,
+    by_threads: bool = True,
 ) -> Vectors:
     """Encode items in order, while threads prepare the next ones.
 
@@ -201,13 +204,14 @@ def encode_ahead(
         encode: float32[n, dim] of a batch.
         batches: says how many at once.
         dim: length of a vector.
+        by_threads: False prepares them here: when that is no work.
 
     Returns:
         float32[number of items, dim].
     """
     parts: list[Vectors] = []
     batch: list[Made] = []
-    for made in _ahead(items, prepare, batches):
+    for made in _ahead(items, prepare, batches) if by_threads else map(prepare, items):
         if batch and not batches.fits(len(batch) + 1, 1):
             parts += batches.run(batch, encode, 1)
             batch = []
