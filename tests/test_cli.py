@@ -433,3 +433,15 @@ def test_a_base_that_is_made_on_the_way_is_told(ku, fruits):
     assert "made " in (first := ku("ingest", fruits).err)
     assert "encoder embedded" in first
     assert ku("ingest", fruits).err == ""
+
+
+def test_a_name_given_for_an_id_brings_the_id(ku):
+    ku("add", "--name", "Dragon fruit", "--text", "It is red.")
+    for command in (
+        ("show", "Dragon fruit"),
+        ("delete", "dragon FRUIT"),
+        ("update", "Dragon Fruit"),
+    ):
+        done = ku(*command)
+        assert (done.code, "has the id 'dragon-fruit'" in done.err) == (1, True)
+    assert "`ku list` prints the ids" in ku("show", "Banana").err

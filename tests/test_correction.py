@@ -473,6 +473,7 @@ def test_a_file_without_a_version_is_told_by_its_digest(tmp_path):
         ("caption", b"$question", r"there are: none\."),
         ("draft", b"$question for 5 $", r"write \$\$ for a dollar sign"),
         ("draft", b"\xff$question", "cannot be read as UTF-8"),
+        ("caption", b"<!-- version 2 -->\n", r"caption.md is empty"),
     ],
 )
 def test_prompts_that_are_none(lamp, tmp_path, name, text, expected):

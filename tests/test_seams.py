@@ -130,3 +130,15 @@ def test_an_encoder_of_ones_own_can_be_handed_in_and_is_kept_to(tmp_path):
         assert kb.stats()["encoder"] == "flat:4"
     with pytest.raises(ku_rag.Mismatch, match="was made with encoder flat:4"):
         ku_rag.KnowledgeBase.open(tmp_path / "kb")
+
+
+def test_vectors_that_are_no_numbers_are_refused(kb):
+    class Broken(type(kb.encoder)):
+        def encode_texts(self, texts):
+            return np.full((len(texts), self.dim), np.nan, np.float32)
+
+    kb._models.encoder = Broken()
+    kb._follow(kb.encoder)
+    with pytest.raises(ku_rag.BadInput, match="hold no numbers"):
+        kb.add(ku_rag.Unit("Lamp", texts=("It shines.",)))
+    assert kb.stats()["counts"]["units"] == 0

@@ -94,6 +94,8 @@ def _prompt(name: str, text: str, *, digest: str) -> Prompt:
 
 
 def _check(name: str, text: str, path: Path) -> None:
+    if not _VERSION.sub("", text).strip():
+        raise BadInput(f"the prompt {path} is empty: write it, or delete it to have the project's")
     template = Template(text)
     if not template.is_valid():
         raise BadInput(

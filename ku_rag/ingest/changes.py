@@ -22,6 +22,7 @@ from ku_rag.language.tokens import name_key
 from ku_rag.settings import Settings
 from ku_rag.store.contents import Dropped, content_hash
 from ku_rag.store.database import Database
+from ku_rag.store.inspection import hint
 from ku_rag.types import Added, IngestReport, Record, Source, Unit
 
 
@@ -151,7 +152,7 @@ def delete(pipeline: Pipeline, database: Database, ids: Iterable[str]) -> Droppe
             sources.append(source[0])
         else:
             raise NotFound(
-                f"there is no unit or source {one!r}: `ku list` prints the ids, "
+                f"there is no unit or source {one!r}: {hint(database.connection, one)}, "
                 "`ku show ID` the sources of one; nothing was deleted"
             )
     dropped = Dropped()
@@ -240,7 +241,7 @@ def unit_row(database: Database, unit_id: str) -> int:
     """
     found = database.connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
     if not found:
-        raise NotFound(f"there is no unit {unit_id!r}: `ku list` prints the ids")
+        raise NotFound(f"there is no unit {unit_id!r}: {hint(database.connection, unit_id)}")
     return int(found[0])
 
 

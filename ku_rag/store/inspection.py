@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ku_rag.errors import NotFound
+from ku_rag.language.tokens import name_key
 from ku_rag.store.database import check, snapshot
 from ku_rag.store.layout import Layout
 
@@ -55,7 +56,7 @@ def unit(connection: sqlite3.Connection, layout: Layout, unit_id: str) -> dict[s
 def _unit(connection: sqlite3.Connection, layout: Layout, unit_id: str) -> dict[str, Any]:
     found = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
     if not found:
-        raise NotFound(f"there is no unit {unit_id!r}: `ku list` prints the ids")
+        raise NotFound(f"there is no unit {unit_id!r}: {hint(connection, unit_id)}")
     (row,) = found
     sources = connection.execute(
         "SELECT row, uri, origin FROM sources WHERE unit = ? ORDER BY row", (row,)
@@ -134,3 +135,12 @@ def _relations(connection: sqlite3.Connection, row: int) -> list[dict[str, Any]]
         }
         for relation, target, information, condition in stated
     ]
+
+
+def hint(connection: sqlite3.Connection, wanted: str) -> str:
+    """Where to look for an id: a unit may bear it as a name."""
+    found = connection.execute(
+        "SELECT u.id FROM names n JOIN units u ON u.row = n.unit WHERE n.key = ? ORDER BY u.id",
+        (name_key(wanted),),
+    ).fetchone()
+    return f"one of that name has the id {found[0]!r}" if found else "`ku list` prints the ids"

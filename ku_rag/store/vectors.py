@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ku_rag.errors import BadInput
 from ku_rag.store.database import check, checksum
 from ku_rag.store.rows import batched, marks
 
@@ -37,7 +38,16 @@ def put(
     items: Sequence[int],
     vectors: Vectors,
 ) -> None:
-    """Store float32[n, dim] as half precision, one row an item, and note it for the caches."""
+    """Store float32[n, dim] as half precision, one row an item, and note it for the caches.
+
+    Raises:
+        BadInput: some of the numbers are none, or infinite.
+    """
+    if not np.isfinite(vectors).all():
+        raise BadInput(
+            "the encoder made vectors that hold no numbers (NaN or infinite): nothing was stored; "
+            "its weights are damaged, or do not belong to it"
+        )
     blobs = [row.tobytes() for row in vectors.astype(_HALF)]
     connection.executemany(
         "INSERT INTO vectors (kind, item, encoder, vector, checksum) VALUES (?, ?, ?, ?, ?)",
