@@ -17,7 +17,12 @@ Vectors = NDArray[np.float32]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Turns texts and pictures into L2-normalised vectors (KU-RAG, eq. 2 and 3)."""
+    """Turns texts and pictures into L2-normalised vectors (KU-RAG, eq. 2 and 3).
+
+    While one thread encodes, another may count tokens; only one encodes at a time. An encoder may
+    offer `fit(image) -> Image`, which brings a picture into the size that it looks at: pictures are
+    then fitted while others are encoded.
+    """
 
     @property
     def dim(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from threading import Lock
 
 from PIL.Image import Image
 
@@ -35,6 +36,7 @@ class Deferred:
         self._whole = whole
         self._load = load
         self._loaded: Encoder | None = None
+        self._loading = Lock()
 
     @property
     def max_tokens(self) -> int:
@@ -63,14 +65,23 @@ class Deferred:
         return self._encoder.encode_regions(image, boxes)
 
     @property
+    def fit(self) -> Callable[[Image], Image] | None:
+        """What brings a picture into the size that the encoder looks at, if it has such a step."""
+        fit: Callable[[Image], Image] | None = getattr(self._encoder, "fit", None)
+        return fit
+
+    @property
     def _encoder(self) -> Encoder:
-        if self._loaded is None:
-            loaded = self._load()
-            if loaded.fingerprint != self.fingerprint:
-                raise Mismatch(
-                    f"{self._spec} is {loaded.fingerprint} now, the knowledge base was made with "
-                    f"{self.fingerprint}: put the old weights back, or bring the base over with "
-                    f"`ku reindex --encoder {shlex.quote(self._whole)}`"
-                )
-            self._loaded = loaded
-        return self._loaded
+        with self._loading:  # several threads may ask first
+            if self._loaded is None:
+                self._loaded = self._checked(self._load())
+            return self._loaded
+
+    def _checked(self, loaded: Encoder) -> Encoder:
+        if loaded.fingerprint != self.fingerprint:
+            raise Mismatch(
+                f"{self._spec} is {loaded.fingerprint} now, the knowledge base was made with "
+                f"{self.fingerprint}: put the old weights back, or bring the base over with "
+                f"`ku reindex --encoder {shlex.quote(self._whole)}`"
+            )
+        return loaded

@@ -14,7 +14,8 @@ from ku_rag.errors import KuError
 
 LONGEST = 640
 """Pictures are decoded to about this many pixels for encoding; the file is kept as it is."""
-_THREADS = min(8, os.cpu_count() or 1)
+_THREADS = max(1, min(8, (os.cpu_count() or 1) - 1))
+"""One processor is left to what encodes meanwhile."""
 _TOGETHER = 64
 
 T = TypeVar("T")

@@ -3,6 +3,9 @@
 Nothing of a batch is visible before all of it is: its pictures are on disk and synced, then one
 transaction brings units, chunks, vectors, keyword rows, lists and relations together. A run that is
 stopped leaves what was committed, and the next run passes over it as unchanged.
+
+While a batch is encoded, which is what takes long, its pictures are written, the one before it is
+committed and the next one is read.
 """
 
 from __future__ import annotations
@@ -10,11 +13,15 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import Image
 
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
@@ -57,6 +64,27 @@ class Given:
     images: Vectors | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What of a batch has to be encoded, and the vectors that there are.
+
+    Args:
+        batch: the records.
+        texts: chunks without a vector, by digest.
+        pictures: those without a vector.
+        of_texts: vectors of chunks, by digest.
+        of_pictures: vectors of pictures, by digest.
+        broken: what is wrong with pictures that cannot be decoded, by digest.
+    """
+
+    batch: Sequence[Prepared]
+    texts: dict[str, str]
+    pictures: Sequence[Picture]
+    of_texts: dict[str, Vector]
+    of_pictures: dict[str, Vector]
+    broken: dict[str, str] = field(default_factory=dict)
+
+
 class Pipeline:
     """Stores records; the caller holds the writer lock.
 
@@ -82,6 +110,7 @@ class Pipeline:
         self._encoder = encoder
         self._encoder_rows = encoder_rows
         self._settings = settings
+        self._encoding = Lock()
 
     def run(
         self,
@@ -101,11 +130,23 @@ class Pipeline:
         """
         report = IngestReport()
         stated: list[int] = []
-        with Seen(self._database) as seen:
-            for batch in self._batches(items, report, seen, progress):
-                sound = self._sound(batch, report)
-                if sound:
-                    self._commit(sound, origin, report, stated, keep_files=keep_files)
+        before: Callable[[], None] | None = None
+        with Seen(self._database) as seen, ThreadPoolExecutor(2, "ku-ingest") as pool:
+            batches = self._batches(items, report, seen, progress)
+            while True:
+                batch: list[Prepared] | None = None
+                try:
+                    batch = next(batches, None)
+                finally:  # also when reading is interrupted: what was begun is kept
+                    due, before = before, None
+                    if batch:
+                        before = self._begin(
+                            batch, pool, origin, report, stated, keep_files=keep_files
+                        )
+                    if due:
+                        due()
+                if batch is None:
+                    break
         for head, relation, target in relations.waiting(self._database.connection, stated):
             report.quarantined.append(
                 Quarantined(
@@ -240,9 +281,41 @@ class Pipeline:
 
     # ---- encoding ------------------------------------------------------------------------------
 
-    def _sound(self, batch: Sequence[Prepared], report: IngestReport) -> list[Prepared]:
-        """Encode a batch and leave out the pictures that turn out to be broken."""
-        broken = self.encode(batch)
+    def _begin(
+        self,
+        batch: Sequence[Prepared],
+        pool: ThreadPoolExecutor,
+        origin: str,
+        report: IngestReport,
+        stated: list[int],
+        *,
+        keep_files: bool,
+    ) -> Callable[[], None]:
+        """Have a batch encoded and its pictures written; returns what waits for that and commits.
+
+        Two batches may be under way. The encoder is called by one thread at a time, in order.
+        """
+        plan = self._plan(batch)
+        written: Future[None] | None = None
+        if keep_files:
+            pictures = [p for prepared in batch for p in prepared.pictures()]
+            written = pool.submit(self._write_pictures, pictures)
+        made = pool.submit(self._make, plan)
+
+        def finish() -> None:
+            made.result()
+            sound = self._sound(batch, self._take(plan), report)
+            if written:
+                written.result()
+            if sound:
+                self._commit(sound, origin, report, stated, keep_files=keep_files)
+
+        return finish
+
+    def _sound(
+        self, batch: Sequence[Prepared], broken: Mapping[str, str], report: IngestReport
+    ) -> list[Prepared]:
+        """An encoded batch without the pictures that turned out to be broken."""
         if not broken:
             return list(batch)
         sound = []
@@ -261,6 +334,12 @@ class Pipeline:
         Returns:
             What is wrong with pictures that cannot be decoded, by digest.
         """
+        plan = self._plan(batch, given)
+        self._make(plan)
+        return self._take(plan)
+
+    def _plan(self, batch: Sequence[Prepared], given: Given | None = None) -> _Plan:
+        """Cut texts into chunks and look up what has a vector already."""
         texts: dict[str, str] = {}
         for source in (s for prepared in batch for s in prepared.sources if not s.texts_stay):
             if given and given.texts is not None:
@@ -270,15 +349,48 @@ class Pipeline:
             source.chunks = [(n, c) for n, text in enumerate(source.texts) for c in self._cut(text)]
             texts.update((content_hash(c), c) for _, c in source.chunks)
         made: dict[str, Vector] = {}
-        unknown = [digest for digest in texts if not self._reuse("chunk", digest, made)]
-        if unknown:
-            found = self._encoder.encode_texts([texts[digest] for digest in unknown])
-            made.update(zip(unknown, found, strict=True))
-        for source in (s for prepared in batch for s in prepared.sources):
-            if source.chunk_vectors is None:
-                rows = [made[content_hash(c)] for _, c in source.chunks]
-                source.chunk_vectors = _stack(rows, side(self._encoder, "chunk").dim)
-        return self._encode_pictures(batch, given)
+        left = {d: text for d, text in texts.items() if not self._reuse("chunk", d, made)}
+        pictures = {p.digest: p for prepared in batch for p in prepared.pictures()}
+        seen: dict[str, Vector] = {}
+        if given and given.images is not None:
+            seen.update(zip(pictures, given.images, strict=True))
+        unknown = [
+            p for d, p in pictures.items() if d not in seen and not self._reuse("image", d, seen)
+        ]
+        return _Plan(batch, left, unknown, made, seen)
+
+    def _make(self, plan: _Plan) -> None:
+        """Encode what a plan says; nothing here looks at the database."""
+        groups = decoded(plan.pictures, self._decode)
+        # The first pictures are decoded while the batch before is still encoded.
+        first = list(islice(groups, 1))
+        with self._encoding:
+            if plan.texts:
+                found = self._encoder.encode_texts(list(plan.texts.values()))
+                plan.of_texts.update(zip(plan.texts, found, strict=True))
+            for sound, unsound in chain(first, groups):
+                plan.broken.update((picture.digest, str(error)) for picture, error in unsound)
+                if sound:
+                    found = self._encoder.encode_images([image for _, image in sound])
+                    digests = (picture.digest for picture, _ in sound)
+                    plan.of_pictures.update(zip(digests, found, strict=True))
+
+    def _take(self, plan: _Plan) -> dict[str, str]:
+        """Hand the vectors to the records; returns what is wrong with pictures, by digest."""
+        for prepared in plan.batch:
+            for source in prepared.sources:
+                if source.chunk_vectors is None:
+                    rows = [plan.of_texts[content_hash(c)] for _, c in source.chunks]
+                    source.chunk_vectors = _stack(rows, side(self._encoder, "chunk").dim)
+            for picture in prepared.pictures():
+                picture.vector = plan.of_pictures.get(picture.digest)
+        return plan.broken
+
+    def _decode(self, picture: Picture) -> Image:
+        """A picture, in the size that the encoder looks at if it says which."""
+        fit: Callable[[Image], Image] | None = getattr(side(self._encoder, "image"), "fit", None)
+        image = picture.decode()
+        return fit(image) if fit else image
 
     def _cut(self, text: str) -> list[str]:
         if not text.strip():
@@ -289,24 +401,6 @@ class Pipeline:
             count_tokens=self._encoder.count_tokens,
             max_tokens=min(self._settings.max_tokens or limit, limit),
         )
-
-    def _encode_pictures(self, batch: Sequence[Prepared], given: Given | None) -> dict[str, str]:
-        pictures = {p.digest: p for prepared in batch for p in prepared.pictures()}
-        made: dict[str, Vector] = {}
-        broken: dict[str, str] = {}
-        if given and given.images is not None:
-            made.update(zip(pictures, given.images, strict=True))
-        unknown = [
-            p for d, p in pictures.items() if d not in made and not self._reuse("image", d, made)
-        ]
-        for sound, unsound in decoded(unknown, Picture.decode):
-            broken.update((picture.digest, str(error)) for picture, error in unsound)
-            if sound:
-                found = self._encoder.encode_images([image for _, image in sound])
-                made.update(zip((picture.digest for picture, _ in sound), found, strict=True))
-        for picture in (p for prepared in batch for p in prepared.pictures()):
-            picture.vector = made.get(picture.digest)
-        return broken
 
     def _reuse(self, kind: Kind, digest: str, made: dict[str, Vector]) -> bool:
         """Take the vector of the same content by the same encoder, if there is one."""
