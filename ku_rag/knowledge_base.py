@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from PIL.Image import Image
 
@@ -20,9 +20,6 @@ from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, Closed
 from ku_rag.indexes.vectors import VectorIndex
-from ku_rag.ingest import changes, sources, verification
-from ku_rag.ingest.pipeline import Given, Pipeline, Progress
-from ku_rag.ingest.reindexing import Reindexing
 from ku_rag.mllm.base import MLLM
 from ku_rag.models import Models, encoder_of, load_named
 from ku_rag.plugins import absolute
@@ -36,6 +33,10 @@ from ku_rag.store.lock import WriterLock
 from ku_rag.store.migrations import SCHEMA
 from ku_rag.store.vectors import Kind
 from ku_rag.types import Added, Answer, IngestReport, Unit
+
+# What only writing needs is imported where it is used: a question is answered sooner without.
+if TYPE_CHECKING:
+    from ku_rag.ingest.pipeline import Given, Pipeline, Progress
 
 _COMPARED = 160
 """Stored pictures are compared in about this many pixels."""
@@ -178,6 +179,8 @@ class KnowledgeBase:
             BadInput: no reader knows this kind of file.
             Locked: another process is writing.
         """
+        from ku_rag.ingest import sources
+
         source = arguments.path(path, "what is taken in").resolve()
         started = time.monotonic()
         with self._write() as pipeline:
@@ -210,6 +213,8 @@ class KnowledgeBase:
             Refused: see `yes`.
             Locked: another process is writing.
         """
+        from ku_rag.ingest import changes
+
         folder = arguments.path(path, "what is synced").resolve()
         if folder.exists() and not folder.is_dir():
             raise BadInput(f"{folder} is a file: sync takes a folder; use `ku ingest` for a file")
@@ -241,6 +246,8 @@ class KnowledgeBase:
             BadInput: the unit has no name, a picture is broken, or vectors do not fit.
             Locked: another process is writing.
         """
+        from ku_rag.ingest import changes
+
         if not isinstance(unit, Unit):
             raise BadInput(f'the unit is {unit!r}: expected a Unit, such as Unit("Lamp")')
         if unit.id is not None:
@@ -277,6 +284,8 @@ class KnowledgeBase:
             BadInput: the name is empty, or a picture is broken.
             Locked: another process is writing.
         """
+        from ku_rag.ingest import changes
+
         shown = None if images is None else arguments.paths(images, "images")
         pictures.check_files(shown or ())
         replaced: dict[str, Any] = {
@@ -305,6 +314,8 @@ class KnowledgeBase:
             NotFound: one of them does not exist; then nothing is deleted.
             Locked: another process is writing.
         """
+        from ku_rag.ingest import changes
+
         chosen = arguments.ids(ids)
         with self._write() as pipeline:
             return changes.delete(pipeline, self._database, chosen).to_dict()
@@ -329,6 +340,8 @@ class KnowledgeBase:
             BadInput: pictures cannot be read any more.
             Locked: another process is writing.
         """
+        from ku_rag.ingest.reindexing import Reindexing
+
         started = time.monotonic()
         self._check_writable()
         spec = None
@@ -472,6 +485,8 @@ class KnowledgeBase:
 
     def verify(self) -> dict[str, Any]:
         """Check every row, picture, list and cache: "ok", "problems" and "counts"."""
+        from ku_rag.ingest import verification
+
         return verification.verify(
             self._database, self._layout, self._encoder_rows, (self._images, self._chunks)
         )
@@ -527,6 +542,8 @@ class KnowledgeBase:
 
     @contextmanager
     def _write(self) -> Iterator[Pipeline]:
+        from ku_rag.ingest.pipeline import Pipeline
+
         if self._writing is None:
             self._writing = Pipeline(
                 self._database, self._layout, self.encoder, self._encoder_rows, self.settings
@@ -547,6 +564,8 @@ class KnowledgeBase:
                 index.write_base()
 
     def _given(self, unit: Unit, vectors: Mapping[str, Vectors]) -> Given:
+        from ku_rag.ingest.pipeline import Given
+
         wanted = {
             "texts": (len(unit.texts), side(self.encoder, "chunk").dim),
             "images": (len(unit.images), side(self.encoder, "image").dim),

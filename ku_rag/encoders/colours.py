@@ -124,13 +124,15 @@ def _nearest(anchors: Floats, count: int, width: float) -> tuple[Ints, Floats]:
     """The nearest anchors of every 15-bit colour; a share fades before another is as near."""
     points, targets = lab().T * _STRETCH, anchors * _STRETCH
     far = (points**2).sum(1)[:, None] - 2 * points @ targets.T + (targets**2).sum(1)
-    # Sorting all 128 would take most of the time until the first answer.
-    order = np.sort(np.argpartition(far, count, axis=1)[:, : count + 1], axis=1)
-    nearer = np.argsort(np.take_along_axis(far, order, 1), axis=1, kind="stable")
-    order = np.take_along_axis(order, nearer, 1)
-    away = np.take_along_axis(far, order, 1)
+    rows = np.arange(len(far))
+    order, distances = [], []
+    for _ in range(count + 1):  # sorting all 128 would take most of the time to the first answer
+        best = far.argmin(1)
+        order.append(best)
+        distances.append(far[rows, best])
+        far[rows, best] = np.inf
+    away = np.stack(distances, 1)
     kept = np.exp((away[:, :1] - away) / np.float32(2 * width**2))
     kept = np.maximum(kept[:, :count] - kept[:, count:], np.float32(1e-3))
     kept /= kept.sum(1, keepdims=True)
-    first = order[:, :count].T.astype(np.int32)
-    return np.ascontiguousarray(first), np.ascontiguousarray(kept.T)
+    return np.stack(order[:count]).astype(np.int32), np.ascontiguousarray(kept.T)

@@ -44,6 +44,8 @@ _FINE = 96
 """A point is the mean of about one part in 96 x 96: smaller than a cell, so its colour is purer."""
 _MAP_PARTS, _OUTLINE_PARTS, _BINS = 4, 6, 4
 _WORK_SIDE = 640
+_TWICE = (2 * _GRID, 2 * _GRID)
+"""The size in which parts are cut out for a second look."""
 _CHUNK = 64
 """Boxes described at once: their cells stay in the processor's cache."""
 
@@ -120,9 +122,21 @@ def _clip(boxes: Sequence[Box], size: tuple[int, int]) -> NDArray[np.int64]:
 def _shrunk(images: Sequence[Image]) -> tuple[Floats, Points]:
     cells = np.empty((len(images), _GRID, _GRID, 3), np.float32)
     points = np.empty((len(images), _POINTS, _POINTS, 3), np.uint8)
+    if len(images) > 1 and all(i.size == _TWICE and i.mode == "RGB" for i in images):
+        return _halved(np.stack([np.asarray(image) for image in images]))
     for i, image in enumerate(images):
         cells[i], points[i] = _shrink(image)
     return cells, points
+
+
+def _halved(pixels: NDArray[np.uint8]) -> tuple[Floats, Points]:
+    """What `_shrink` makes of pictures twice as wide and high as the grid, all at once."""
+    # Rounded after each direction, as Pillow does.
+    across = (pixels[:, :, ::2].astype(np.uint16) + pixels[:, :, 1::2] + 1) >> 1
+    means = (across[:, ::2] + across[:, 1::2] + 1) >> 1
+    places = np.arange(_FINE // _POINTS // 2, _FINE, _FINE // _POINTS) * _TWICE[0] // _FINE
+    points: Points = pixels[:, places][:, :, places]
+    return (means.astype(np.float32) / np.float32(255.0)).astype(np.float32), points
 
 
 def _shrink(image: Image) -> tuple[Floats, Points]:
@@ -130,9 +144,15 @@ def _shrink(image: Image) -> tuple[Floats, Points]:
     if image.mode != "RGB":
         image = image.convert("RGB")
     small = image.resize((_GRID, _GRID), Resampling.BOX, reducing_gap=3.0)
-    fine = image.resize((_FINE, _FINE), Resampling.BOX, reducing_gap=2.0)
     step = _FINE // _POINTS
-    points = np.asarray(fine)[step // 2 :: step, step // 2 :: step]
+    places = np.arange(step // 2, _FINE, step)
+    if _FINE % image.width == 0 == _FINE % image.height:
+        # Made finer by a whole number each pixel is only repeated.
+        pixels = np.asarray(image)
+        points = pixels[places * image.height // _FINE][:, places * image.width // _FINE]
+    else:
+        fine = image.resize((_FINE, _FINE), Resampling.BOX, reducing_gap=2.0)
+        points = np.asarray(fine)[places][:, places]
     return np.asarray(small, np.float32) / np.float32(255.0), points
 
 
