@@ -67,7 +67,7 @@ _CROWD, _NEARBY = 20, 0.2
 """Views judged that overlap one another by more than this, so that other places have their say."""
 _WHOLE = 0.3
 """The whole picture has no border; it counts as one that stands out this much."""
-_ROUNDS = ((24, 20, 1.0), (16, 20, 0.7), (12, 20, 0.5), (8, 24, 0.3), (8, 16, 0.2))
+_ROUNDS = ((24, 20, 1.0), (16, 20, 0.7), (12, 20, 0.4))
 """Places kept, cuts of each, and how far they stray from the best so far."""
 _STRAY = np.array([0.08, 0.08, 0.10, 0.10, 0.14, 0.08])
 _MOST_TURN, _MOST_SLANT = 0.45, 0.25
@@ -147,7 +147,7 @@ def look(
         owner: the units of a stored picture; pictures that share one are no rivals.
         k: the most sightings returned.
         floor: lowest cosine that counts as a match.
-        refine: whether the best regions are looked at again, about 1,300 cuts more.
+        refine: whether the best regions are looked at again, about 1,000 cuts more.
     """
     whole = Region(box=(0, 0, *image.size), source="whole")
     regions = [whole, *segmenter.propose(image)]
