@@ -18,7 +18,6 @@ from ku_rag.answering import correction, extractive, gathering
 from ku_rag.answering.correction import Answered, Chain, Material
 from ku_rag.answering.gathering import Matched
 from ku_rag.answering.gathering import Retrieval as Retrieval
-from ku_rag.answering.passage import PAGE_HEIGHT, cards, compose
 from ku_rag.errors import BadInput
 from ku_rag.mllm.base import MLLM, Reply
 from ku_rag.pictures import load_picture
@@ -108,6 +107,8 @@ def ask(
         found = _found_in_texts(base, clock, question, caption, k_chunks)
     pages: list[Image] = []
     if passage or report or (chain and with_units):
+        from ku_rag.answering.passage import PAGE_HEIGHT, cards, compose
+
         with clock.step("passage"):
             pages = compose(
                 cards(found.matched.units, found.evidence, found.pictures),
