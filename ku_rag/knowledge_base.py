@@ -360,7 +360,7 @@ class KnowledgeBase:
         done = work.run(record, progress)
         self._images.remove_files()
         self._chunks.remove_files()
-        self._models.encoder = encoder
+        self._models.change_encoder(encoder)
         self._follow(encoder)
         with self._write():
             self._write_caches()

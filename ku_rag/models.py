@@ -35,6 +35,11 @@ class Models:
         self._settings = settings
         self._given = segmenter, mllm
 
+    def change_encoder(self, encoder: Encoder) -> None:
+        """Encode with another one from now on; regions are proposed as suits it."""
+        self.encoder = encoder
+        self.__dict__.pop("segmenter", None)
+
     @cached_property
     def segmenter(self) -> Segmenter:
         """What proposes regions of a picture."""

@@ -167,6 +167,15 @@ def test_an_object_that_was_open_meanwhile_says_so(tmp_path):
                 stale.add(Unit("New"))
 
 
+def test_regions_are_proposed_as_suits_the_new_encoder(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        fill(kb, tmp_path / "data", 5)
+        assert kb.segmenter.name == "windows"
+        kb.reindex(Small())
+        assert kb.segmenter.name == "whole"
+        assert kb.query(tmp_path / "data" / "3.png", "What is its number?").units[0].id == "u3"
+
+
 def test_only_the_side_that_changes_is_encoded(tmp_path):
     from ku_rag.encoders.pair import Paired
 
