@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench docs format clean
+.PHONY: demo test crash check bench docs format clean
 .DEFAULT_GOAL := test
 
 .venv/base: setup.cfg pyproject.toml
@@ -19,6 +19,9 @@ demo: .venv/base
 
 test: .venv/dev
 	$(BIN)/python -m pytest
+
+crash: .venv/dev
+	$(BIN)/python -m pytest --long tests/crash tests/concurrency tests/corruption
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

@@ -16,6 +16,18 @@ settings.load_profile("ku")
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--long", action="store_true", help="run the long forms of the crash and corruption tests"
+    )
+
+
+@pytest.fixture(scope="session")
+def long(request: pytest.FixtureRequest) -> bool:
+    """Whether the long forms are asked for, as `make crash` does."""
+    return bool(request.config.getoption("--long"))
+
+
 @pytest.fixture
 def shared_data() -> Path:
     if not DATA.is_dir():
