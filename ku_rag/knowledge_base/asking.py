@@ -1,0 +1,116 @@
+"""Questions: a picture and a sentence, answered or looked for."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+from PIL.Image import Image
+
+from ku_rag import arguments, manifest, pictures
+from ku_rag.answering import asking
+from ku_rag.knowledge_base.held import Held
+from ku_rag.retrieval.seeing import Eyes
+from ku_rag.store.database import snapshot
+from ku_rag.types import Answer
+
+_COMPARED = 160
+"""Stored pictures are compared in about this many pixels."""
+_MOST_FOUND = 100_000
+
+
+class Asking(Held):
+    """What is asked of a knowledge base."""
+
+    def query(
+        self,
+        image: str | Path | Image | None,
+        question: str,
+        *,
+        k: int | None = None,
+        passage: str | Path | None = None,
+        report: str | Path | None = None,
+        kcc: bool = True,
+        units: bool = True,
+    ) -> Answer:
+        """Answer a question about a picture from what is known.
+
+        Args:
+            image: a picture file or an RGB picture; None asks without one.
+            question: a sentence.
+            k: most chunks of evidence.
+            passage: PNG file to write the multimodal passage to; further pages get a number.
+            report: HTML file to write the whole story of the answer to.
+            kcc: False asks a multimodal model once, question and evidence together, instead of
+                correcting its own answer (KU-RAG, section 4.5, "w/o KCC").
+            units: False searches texts alone, by the question and the model's caption of the
+                picture ("w/o KU").
+
+        Raises:
+            NotFound: the picture is not there.
+            BadInput: the picture cannot be read, the question is empty, or a page cannot be
+                written where it should go.
+            ModelFailed, BudgetSpent: the multimodal model did not answer.
+        """
+        shown = pictures.given(image)
+        return asking.ask(
+            self._retrieval(),
+            image=shown,
+            question=arguments.text(question, "the question"),
+            k_units=self.settings.k_units,
+            k_chunks=self.settings.k_chunks if k is None else _most(k),
+            passage=arguments.optional_output(passage, "the passage", spare=shown),
+            report=arguments.optional_output(report, "the report"),
+            mllm=self._models.mllm,
+            kcc=kcc,
+            with_units=units,
+            prompts=self.path / self.settings.prompts if self.settings.prompts else None,
+        )
+
+    def search(
+        self, *, image: str | Path | Image | None = None, text: str = "", k: int = 10
+    ) -> dict[str, builtins.list[dict[str, Any]]]:
+        """Find units and chunks for a picture, a text, or both.
+
+        Args:
+            image: a picture file or an RGB picture.
+            text: words to look for.
+            k: most units, and most chunks.
+
+        Returns:
+            "units" with id, name and score, and "chunks".
+
+        Raises:
+            BadInput: neither was given, or the picture cannot be read.
+        """
+        with snapshot(self._database.connection):
+            return asking.find(
+                self._retrieval(),
+                image=pictures.given(image),
+                text=arguments.text(text, "the text"),
+                k=_most(k),
+            )
+
+    def _retrieval(self) -> asking.Retrieval:
+        manifest.check(self._database, self.encoder)
+        eyes = Eyes(
+            encoder=self.encoder,
+            segmenter=self.segmenter,
+            images=self._images,
+            picture=self._picture,
+            threshold=self.settings.region_threshold,
+            background="mask" if self.settings.region_background == "mask" else "keep",
+        )
+        return asking.Retrieval(self._database, self._layout, eyes, self._chunks)
+
+    def _picture(self, row: int) -> Image:
+        """The stored picture of a row, decoded no larger than comparing needs."""
+        (file,) = self._database.connection.execute(
+            "SELECT file FROM images WHERE row = ?", (row,)
+        ).fetchone()
+        return pictures.load_picture(self._layout.image(file), _COMPARED)
+
+
+def _most(k: object) -> int:
+    return arguments.count(k, "k", least=1, most=_MOST_FOUND)
