@@ -1,0 +1,131 @@
+"""A small knowledge base for every schema that there ever was, kept as it was written then.
+
+`python -m tests.assets.schemas` adds one for the schema of today. Run it before a step is appended
+to `ku_rag.store.migrations.STEPS`: afterwards nobody can make the older base any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL.Image import Image
+
+from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag.store.migrations import SCHEMA
+from tests.conftest import picture, write_records
+
+FOLDER = Path(__file__).with_name("schemas")
+
+
+class Hashed:
+    """Vectors from hashes of contents: what is stored with it can be opened by every version."""
+
+    dim, max_tokens, cross_modal, fingerprint = 8, 12, False, "tests/hashed:8"
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+        return self._vectors([text.encode() for text in texts])
+
+    def encode_images(self, images: Sequence[Image]) -> np.ndarray:
+        return self._vectors([image.tobytes() for image in images])
+
+    def encode_regions(
+        self, image: Image, boxes: Sequence[tuple[int, int, int, int]]
+    ) -> np.ndarray:
+        return self.encode_images([image.crop(box) for box in boxes])
+
+    def _vectors(self, contents: Sequence[bytes]) -> np.ndarray:
+        rows = [np.frombuffer(hashlib.sha256(c).digest()[:8], np.uint8) for c in contents]
+        found = np.array(rows, np.float32).reshape(len(contents), 8) - 127.5
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def fill(kb: KnowledgeBase, data: Path) -> None:
+    """Bring every kind of row into a base: ingested, shared, added, joined, updated, related."""
+    write_records(
+        data / "units.jsonl",
+        [
+            {
+                "id": "lighthouse",
+                "name": "Green Lighthouse",
+                "kind": "building",
+                "aliases": ["Faro Verde"],
+                "text": "The Green Lighthouse was built in 1871. It stands on Heron Rock. Its lamp "
+                "is seen from thirty miles.",
+                "images": [picture(data / "tower.png", 1, (24, 16)).name],
+                "metadata": {"height": 41.5, "open": None},
+                "relations": [
+                    {"relation": "stands on", "target": "Heron Rock", "condition": "since 1871"},
+                    {"relation": "lit by", "target": "Oil", "target_kind": "substance"},
+                    {"relation": "kept by", "target": "Nobody Yet"},
+                ],
+            },
+            {
+                "id": "rock",
+                "name": "Heron Rock",
+                "text": "Heron Rock is granite. Seals rest below the Green Lighthouse.",
+                "images": ["tower.png", picture(data / "rock.png", 2, (24, 16)).name],
+            },
+            {"id": "can", "name": "Can", "match": False, "text": "A can holds oil."},
+        ],
+    )
+    (data / "coast.md").write_text(
+        "# Heron Rock\n\nHeron Rock is bare.\n\n# Tides\n\nThe tide reaches Heron Rock at noon.\n",
+        encoding="utf-8",
+    )
+    kb.ingest(data / "units.jsonl")
+    kb.ingest(data / "coast.md")
+    kb.add(Unit("Heron Rock", texts=["Herons nest on Heron Rock."], images=[data / "rock.png"]))
+    kb.add(
+        Unit(
+            "Seal",
+            id="seal",
+            kind="animal",
+            texts=["Seals eat fish."],
+            relations=[Relation("rests on", "rock", information="at low water")],
+        )
+    )
+    kb.update("seal", aliases=["Phoca"], texts=["Seals eat fish and sleep on stones."])
+    kb.add(Unit("Gone", id="gone", texts=["This will be deleted."]))
+    kb.delete("gone")
+
+
+def make(archive: Path) -> None:
+    """Write a base of the present schema as an archive."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "data").mkdir()
+        with KnowledgeBase.open(root / "kb", create=True, encoder=Hashed()) as kb:
+            fill(kb, root / "data")
+        with tarfile.open(archive, "w:xz", preset=9) as out:
+            for path in sorted((root / "kb").rglob("*")):
+                if path.is_file() and path.name != "writer.lock":
+                    out.add(path, path.relative_to(root).as_posix(), filter=_plain)
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def unpack(schema: int, folder: Path) -> Path:
+    """Lay out the base of a schema; returns its folder."""
+    with tarfile.open(FOLDER / f"{schema}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "kb"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    target = FOLDER / f"{SCHEMA}.tar.xz"
+    if target.exists():
+        raise SystemExit(f"{target} is there already: a base of a schema is made once")
+    make(target)

@@ -1,0 +1,103 @@
+"""A base of every earlier schema opens, is brought up to date, and answers."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from ku_rag import KnowledgeBase, Mismatch, Unit
+from ku_rag.store import migrations
+from tests.assets.schemas import FOLDER, Hashed, fill, unpack
+from tests.conftest import lists
+
+WRITTEN = ["cc521d4f1ec8e24e016ba716beb21f5fe7ee6085b7a449eaf2f831ca92f2b114"]
+"""SHA-256 of each step as it was first committed: a step is appended, never changed."""
+
+SCHEMAS = range(1, migrations.SCHEMA + 1)
+
+
+def test_no_step_was_changed_after_it_was_written():
+    sums = [hashlib.sha256(step.encode()).hexdigest() for step in migrations.STEPS]
+    assert sums[: len(WRITTEN)] == WRITTEN, "append a step instead of changing one"
+    assert len(sums) == len(WRITTEN), "add the sum of the new step here"
+
+
+def test_there_is_a_base_of_every_schema_but_the_present_one():
+    kept = {int(path.name.split(".")[0]) for path in FOLDER.glob("*.tar.xz")}
+    missing = set(SCHEMAS) - kept
+    assert missing <= {migrations.SCHEMA}, "run `python -m tests.assets.schemas` in that version"
+
+
+@pytest.mark.parametrize("schema", sorted(p.name.split(".")[0] for p in FOLDER.glob("*.tar.xz")))
+def test_an_older_base_opens_is_sound_and_answers(schema, tmp_path):
+    folder = unpack(int(schema), tmp_path)
+    with closing(sqlite3.connect(folder / "ku.sqlite")) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (int(schema),)
+    with KnowledgeBase.open(folder, encoder=Hashed()) as kb:
+        assert kb.verify()["problems"] == []
+        assert kb.stats()["schema"] == migrations.SCHEMA
+        assert {unit["id"] for unit in kb.list()} >= {"lighthouse", "rock", "can", "seal"}
+        seal = kb.show("seal")
+        assert (seal["aliases"], seal["texts"]) == (
+            ["Phoca"],
+            ["Seals eat fish and sleep on stones."],
+        )
+        answer = kb.query(None, "When was the Green Lighthouse built?")
+        assert answer.units[0].id == "lighthouse"
+        assert "1871" in answer.answer
+        kb.add(Unit("Buoy", id="buoy", texts=["The buoy floats off Heron Rock."]))
+        kb.delete("can")
+        kb.compact()
+        assert kb.verify()["problems"] == []
+
+
+@pytest.mark.parametrize("schema", sorted(p.name.split(".")[0] for p in FOLDER.glob("*.tar.xz")))
+def test_an_older_base_holds_what_one_made_today_holds(schema, tmp_path):
+    (tmp_path / "data").mkdir()
+    with KnowledgeBase.open(tmp_path / "new", create=True, encoder=Hashed()) as kb:
+        fill(kb, tmp_path / "data")
+        expected = lists(kb), [_without_places(kb.show(unit["id"])) for unit in kb.list()]
+    with KnowledgeBase.open(unpack(int(schema), tmp_path), encoder=Hashed()) as kb:
+        assert lists(kb) == expected[0]
+        assert [_without_places(kb.show(unit["id"])) for unit in kb.list()] == expected[1]
+
+
+def test_an_older_base_that_is_only_read_says_what_to_do(tmp_path, monkeypatch):
+    folder = unpack(1, tmp_path)
+    later = (*migrations.STEPS, "CREATE TABLE later (row INTEGER PRIMARY KEY);")
+    monkeypatch.setattr(migrations, "STEPS", later)
+    monkeypatch.setattr(migrations, "SCHEMA", len(later))
+    monkeypatch.setattr("ku_rag.store.database.SCHEMA", len(later))
+    with pytest.raises(Mismatch, match="older schema"):
+        KnowledgeBase.open(folder, encoder=Hashed(), read_only=True)
+    with KnowledgeBase.open(folder, encoder=Hashed()) as kb:
+        assert kb.verify()["problems"] == []
+
+
+def test_a_step_that_fails_leaves_the_base_as_it_was(tmp_path, monkeypatch):
+    folder = unpack(1, tmp_path)
+    broken = (*migrations.STEPS, "CREATE TABLE half (row INTEGER);\nDROP TABLE no_such_table;")
+    with closing(sqlite3.connect(folder / "ku.sqlite", isolation_level=None)) as connection:
+        before = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
+        with monkeypatch.context() as patched:
+            patched.setattr(migrations, "STEPS", broken)
+            patched.setattr(migrations, "SCHEMA", len(broken))
+            with pytest.raises(sqlite3.OperationalError, match="no_such_table"):
+                migrations.migrate(connection, application=0x4B55_5241)
+        assert connection.execute("SELECT name, sql FROM sqlite_master").fetchall() == before
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    with KnowledgeBase.open(folder, encoder=Hashed()) as kb:
+        assert kb.verify()["problems"] == []
+
+
+def _without_places(unit):
+    """A unit as shown, without where its base and its sources lie."""
+    images = [image.rpartition("/")[2] for image in unit["images"]]
+    return unit | {
+        "images": images,
+        "sources": [source["origin"] for source in unit["sources"]],
+        "named_in": sorted(one["text"] for one in unit["named_in"]),
+    }
