@@ -1,0 +1,127 @@
+"""The durable steps of a process, seen from Python: counted, and the n-th of them ends it.
+
+A step is whatever changes what is on the disk, or makes it stay there: a file opened for writing, a
+write, a sync, a rename, a name taken away, a folder made, and the statements by which SQLite makes
+changes last. Nothing of the code under test is known here but that it calls Python.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_CALLS = (
+    *("fsync", "fdatasync", "replace", "rename", "unlink", "remove", "rmdir", "mkdir", "link"),
+    *("symlink", "ftruncate", "truncate", "write", "pwrite", "posix_fallocate"),
+)
+_STATEMENTS = ("BEGIN", "COMMIT", "ROLLBACK", "VACUUM", "PRAGMA WAL_CHECKPOINT", "PRAGMA JOURNAL")
+
+Watcher = Callable[[str], None]
+"""Called with the name of each step just before it is made."""
+
+
+class Torn(io.BufferedWriter):
+    """A file whose every write is two steps: half of it, then the other half."""
+
+    watch: Watcher
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - whatever buffers can be written
+        view = memoryview(data).cast("B")
+        self.watch("write, nothing of it")
+        half = super().write(view[: len(view) // 2])
+        super().flush()
+        self.watch("write, half of it")
+        return half + super().write(view[len(view) // 2 :])
+
+
+def watch(watcher: Watcher) -> None:
+    """Have every durable step of this process told, for the rest of its life."""
+    for name in _CALLS:
+        setattr(os, name, _told(getattr(os, name), name, watcher))
+    io.open = _opening(io.open, watcher)
+    sqlite3.connect = _connecting(sqlite3.connect, watcher)
+
+
+def _told(call: Callable[..., Any], name: str, watcher: Watcher) -> Callable[..., Any]:
+    def told(*args: Any, **named: Any) -> Any:  # noqa: ANN401
+        watcher(f"{name} {_last(args[0])}" if args else name)
+        return call(*args, **named)
+
+    return told
+
+
+def _opening(real: Callable[..., Any], watcher: Watcher) -> Callable[..., Any]:
+    def opening(file: Any, mode: str = "r", *args: Any, **named: Any) -> Any:  # noqa: ANN401
+        if set(mode) & set("wax"):
+            watcher(f"open {_last(file)}")
+            if mode in ("wb", "xb", "ab") and not args and not set(named) - {"buffering"}:
+                torn = Torn(io.FileIO(file, mode.replace("b", "")))
+                torn.watch = watcher
+                return torn
+        return real(file, mode, *args, **named)
+
+    return opening
+
+
+def _connecting(real: Callable[..., Any], watcher: Watcher) -> Callable[..., Any]:
+    def trace(sql: str) -> None:
+        if sql.lstrip().upper().startswith(_STATEMENTS):
+            watcher(sql.strip())
+
+    class Told(sqlite3.Connection):
+        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:  # noqa: ANN401
+            done = super().execute(sql, *args)
+            if sql.lstrip().upper().startswith(("COMMIT", "VACUUM")):
+                watcher(f"after {sql.strip()}")
+            return done
+
+        def close(self) -> None:
+            watcher("close the database")
+            super().close()
+
+    def connecting(*args: Any, **named: Any) -> sqlite3.Connection:  # noqa: ANN401
+        connection = real(*args, **{"factory": Told, **named})
+        connection.set_trace_callback(trace)
+        return connection
+
+    return connecting
+
+
+def die(at: int) -> Watcher:
+    """A watcher that kills the process just before step `at`, counted from 1; 0 lets it live."""
+    count = 0
+
+    def watcher(_: str) -> None:
+        nonlocal count
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return watcher
+
+
+def fill(at: int) -> Watcher:
+    """A watcher with which the disk is full at step `at`, and has room again afterwards.
+
+    Statements pass: SQLite's own writes are limited by the size of files, see `RLIMIT_FSIZE`.
+    """
+    count = 0
+
+    def watcher(step: str) -> None:
+        nonlocal count
+        count += step.startswith(("open", "write", "mkdir", "fsync", "replace", "ftruncate"))
+        if count == at and step.startswith(("open", "write", "mkdir", "fsync", "replace")):
+            count += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return watcher
+
+
+def _last(place: object) -> str:
+    return Path(place).name if isinstance(place, str | os.PathLike) else str(place)

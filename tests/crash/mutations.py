@@ -1,0 +1,114 @@
+"""Ways to get durability wrong, done to the code on purpose: the tests must notice each of them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from ku_rag.ingest import pipeline
+from ku_rag.store.database import Database
+
+
+def commit_before_pictures() -> None:
+    """Rows that name pictures are committed before the pictures are there."""
+    late: list[list[Any]] = []
+    write, change = pipeline.write_durably, Database.change
+
+    def later(files: Any) -> None:  # noqa: ANN401
+        late.append(list(files))
+
+    def changing(self: Database) -> Any:  # noqa: ANN401
+        from contextlib import contextmanager
+
+        @contextmanager
+        def managed() -> Any:  # noqa: ANN401
+            with change(self) as connection:
+                yield connection
+            if not self.connection.in_transaction:
+                while late:
+                    write(late.pop())
+
+        return managed()
+
+    pipeline.write_durably = later
+    Database.change = changing
+
+
+def split_change() -> None:
+    """A change is committed in two halves: what comes after its first chunk is another one."""
+
+    def split(connection: sqlite3.Connection, sql: str, _: Any) -> None:  # noqa: ANN401
+        if sql.startswith("INSERT INTO chunks") and connection.in_transaction:
+            sqlite3.Connection.execute(connection, "COMMIT")
+            sqlite3.Connection.execute(connection, "BEGIN IMMEDIATE")
+
+    _before_statements(split)
+
+
+def synchronous_off() -> None:
+    """SQLite leaves it to the system when its writes reach the disk."""
+
+    def off(connection: sqlite3.Connection, sql: str, _: Any) -> None:  # noqa: ANN401
+        if sql.startswith("BEGIN"):
+            sqlite3.Connection.execute(connection, "PRAGMA synchronous = OFF")
+
+    _before_statements(off)
+
+
+def synchronous_normal() -> None:
+    """SQLite syncs its log only when it folds it in."""
+
+    def normal(connection: sqlite3.Connection, sql: str, _: Any) -> None:  # noqa: ANN401
+        if sql.startswith("BEGIN"):
+            sqlite3.Connection.execute(connection, "PRAGMA synchronous = NORMAL")
+
+    _before_statements(normal)
+
+
+def unsynced_files() -> None:
+    """Python's files are never synced, SQLite's are."""
+    os.fsync = lambda _: None
+
+
+def unsynced_folders() -> None:
+    """Names are left to the system."""
+    import stat
+
+    sync = os.fsync
+
+    def files_only(handle: int) -> None:
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            sync(handle)
+
+    os.fsync = files_only
+
+
+def _before_statements(
+    act: Callable[[sqlite3.Connection, str, Any], None],
+) -> None:
+    real = sqlite3.connect
+
+    class Mutated(sqlite3.Connection):
+        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:  # noqa: ANN401
+            act(self, sql, args)
+            return super().execute(sql, *args)
+
+    def connecting(*args: Any, **named: Any) -> sqlite3.Connection:  # noqa: ANN401
+        return real(*args, **{"factory": Mutated, **named})
+
+    sqlite3.connect = connecting
+
+
+APPLY: dict[str, Callable[[], None]] = {
+    made.__name__: made
+    for made in (
+        commit_before_pictures,
+        split_change,
+        synchronous_off,
+        synchronous_normal,
+        unsynced_files,
+        unsynced_folders,
+    )
+}

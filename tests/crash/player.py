@@ -1,0 +1,167 @@
+"""Plays calls of the script in a process that may be killed at any moment.
+
+`python -m tests.crash.player serve` loads everything once and makes one process a request, so that
+a trial costs what its calls cost. Requests and replies are one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import traceback
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ku_rag import KnowledgeBase
+from ku_rag.errors import KuError
+from ku_rag.ingest import pipeline
+from tests.crash import durable, mutations
+from tests.crash.script import CALLS
+
+# Small batches, so that one ingest is several commits; never by the clock.
+pipeline._BATCH_RECORDS = 3
+pipeline._BATCH_SECONDS = 1e9
+
+_BEGUN, _DONE = "begun", "done"
+
+
+def play(request: dict[str, Any], acknowledge: int) -> None:
+    """Make calls `start` to `stop`, saying on `acknowledge` that one begins and has returned.
+
+    Args:
+        request: "kb", "content", "start", "stop"; see `Player.run` for the rest.
+        acknowledge: a pipe.
+    """
+    content = Path(request["content"])
+    with ExitStack() as stack:
+        kb = None
+        os.write(acknowledge, f"{_BEGUN}\n".encode())
+        for call in CALLS[request["start"] : request["stop"]]:
+            if kb is None or kb.encoder.fingerprint != call.encoder.fingerprint:
+                kb = stack.enter_context(
+                    KnowledgeBase.open(
+                        request["kb"], create=request["start"] == 0, encoder=call.encoder
+                    )
+                )
+            if request.get("lies"):
+                os.write(acknowledge, f"{_DONE} {time.monotonic()}\n".encode())
+            call.make(kb, content)
+            if not request.get("lies"):
+                os.write(acknowledge, f"{_DONE} {time.monotonic()}\n".encode())
+
+
+def _child(request: dict[str, Any], acknowledge: int) -> None:
+    status = 0
+    try:
+        if request.get("mutation"):
+            mutations.APPLY[request["mutation"]]()
+        if request.get("bytes") is not None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (request["bytes"], request["bytes"]))
+        if request.get("copies"):
+            durable.watch(_copying(request))
+        if request.get("count"):
+            durable.watch(_counting(acknowledge))
+        if request.get("die_at"):
+            durable.watch(durable.die(request["die_at"]))
+        if request.get("full_at"):
+            durable.watch(durable.fill(request["full_at"]))
+        play(request, acknowledge)
+    except KuError as error:
+        os.write(acknowledge, f"refused {type(error).__name__}: {error}\n".encode())
+        status = 3
+    except BaseException:
+        text = traceback.format_exc().replace("\n", " | ")
+        os.write(acknowledge, f"failed {text}\n".encode())
+        status = 4
+    finally:
+        os._exit(status)
+
+
+def _counting(acknowledge: int) -> durable.Watcher:
+    write = os.write
+    return lambda step: write(acknowledge, f"step {step}\n".encode()) and None
+
+
+def _copying(request: dict[str, Any]) -> durable.Watcher:
+    """Keep the base as it is after every commit, as a folder "1", "2" … of `copies`."""
+    from tests.crash.trials import copy_base
+
+    count = 0
+
+    def watcher(step: str) -> None:
+        nonlocal count
+        if step.startswith("after "):
+            count += 1
+            copy_base(Path(request["kb"]), Path(request["copies"]) / str(count))
+
+    return watcher
+
+
+def _serve_one(request: dict[str, Any]) -> dict[str, Any]:
+    heard, acknowledge = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(heard)
+        _child(request, acknowledge)
+    os.close(acknowledge)
+    said = b""
+    deadline = None
+    begun = time.monotonic()
+    while True:
+        wait = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready, _, _ = select.select([heard], [], [], wait)
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+            deadline = None
+            continue
+        some = os.read(heard, 1 << 16)
+        if not some:
+            break
+        if not said and request.get("delay") is not None:
+            begun = time.monotonic()
+            deadline = begun + request["delay"]
+        said += some
+    os.close(heard)
+    _, status = os.waitpid(child, 0)
+    # A killed process may have said half a line, which is nothing said.
+    lines = said.decode(errors="replace").split("\n")[:-1]
+    times = [float(line.split()[1]) - begun for line in lines if line.startswith(_DONE)]
+    return {
+        "done": len(times),
+        "times": times,
+        "steps": [line[5:] for line in lines if line.startswith("step ")],
+        "refused": next((line[8:] for line in lines if line.startswith("refused ")), None),
+        "failed": next((line[7:] for line in lines if line.startswith("failed ")), None),
+        "killed": os.WIFSIGNALED(status),
+    }
+
+
+def _serve() -> None:
+    for line in sys.stdin:
+        print(json.dumps(_serve_one(json.loads(line))), flush=True)
+
+
+def _warm_up() -> None:
+    """Import what calls import when they are first made, and draw nothing twice."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "content").mkdir()
+        request = {"kb": str(root / "kb"), "content": str(root / "content"), "start": 0}
+        play({**request, "stop": len(CALLS)}, os.open(os.devnull, os.O_WRONLY))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        _warm_up()
+        _serve()
+    else:
+        play(json.loads(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,124 @@
+"""The calls that are killed: one line of a base's life, each call with what it is about.
+
+`CALLS[n]` takes the base from state n to state n + 1. The files that a call reads are put in order
+before it, so that a call can be made again after its process was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from ku_rag import KnowledgeBase, Unit
+from tests.crash.encoder import FIRST, SECOND, Hashed
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the public API.
+
+    Args:
+        name: what it is, for messages.
+        make: makes it, given the base and the folder of the files to read.
+        encoder: what the base is opened with before it.
+    """
+
+    name: str
+    make: Callable[[KnowledgeBase, Path], object]
+    encoder: Hashed = FIRST
+
+
+def put(path: Path, data: bytes) -> Path:
+    """Write a file unless it is there as it should be; no half file is ever seen."""
+    if not path.exists() or path.read_bytes() != data:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(path.name + f".{os.getpid()}")
+        fresh.write_bytes(data)
+        fresh.replace(path)
+    return path
+
+
+def draw(path: Path, seed: int) -> Path:
+    """A small picture that no other seed makes."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        blocks = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        fresh = path.with_name(path.name + f".{os.getpid()}")
+        Image.fromarray(blocks).resize((32, 32), Image.Resampling.NEAREST).save(fresh, "PNG")
+        fresh.replace(path)
+    return path
+
+
+def _folder(content: Path, changed: bool) -> Path:
+    """Units as folders; changed: one text is another, one unit is gone and one is new."""
+    folder = content / "folder"
+    there = [0, 1, 2, 4, 5] if changed else [0, 1, 2, 3, 4]
+    for n in there:
+        draw(folder / f"Stone {n}" / "face.png", n)
+        said = "It was moved." if changed and n == 2 else "Nobody moved it."
+        text = f"Stone {n} lies beside Stone {(n + 1) % 5}. {said} Its weight is {n} tons."
+        put(folder / f"Stone {n}" / "about.txt", text.encode())
+    put(folder / "road.md", b"# The road\n\nIt leads from Stone 1 to Stone 2 and on to the Mill.\n")
+    for gone in {3, 5} - set(there):
+        for name in ("about.txt", "face.png"):
+            (folder / f"Stone {gone}" / name).unlink(missing_ok=True)
+        if (folder / f"Stone {gone}").exists():
+            (folder / f"Stone {gone}").rmdir()
+    return folder
+
+
+def _records(content: Path) -> Path:
+    records = [
+        {
+            "id": f"mill-{n}",
+            "name": f"Mill {n}",
+            "aliases": ["the Mill"] if n == 0 else [],
+            "images": [str(draw(content / f"mill{n}.png", 20 + n).name)],
+            "texts": [f"Mill {n} grinds flour for Stone {n}.", f"It was built in 18{n}0."],
+            "metadata": {"floor": n},
+            "relations": [{"relation": "stands near", "target": f"Stone {n}"}],
+        }
+        for n in range(4)
+    ]
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    return put(content / "mills.jsonl", lines.encode())
+
+
+def _bridge(content: Path, name: str, number: int, unit_id: str | None = None) -> Unit:
+    texts = (f"{name} crosses the river near Mill 1.", f"{name} has {number} arches.")
+    images = (draw(content / f"bridge{number}.png", 40 + number),)
+    return Unit(name, id=unit_id, texts=texts, images=images)
+
+
+CALLS = (
+    Call("ingest a folder", lambda kb, c: kb.ingest(_folder(c, changed=False))),
+    Call("add a unit", lambda kb, c: kb.add(_bridge(c, "Old Bridge", 3, "bridge"))),
+    Call("ingest records", lambda kb, c: kb.ingest(_records(c))),
+    Call("add to a unit by its name", lambda kb, c: kb.add(_bridge(c, "Old Bridge", 5))),
+    Call(
+        "update texts and images",
+        lambda kb, c: kb.update(
+            "mill-1", texts=["Mill 1 is a ruin beside Stone 4."], images=[draw(c / "ruin.png", 60)]
+        ),
+    ),
+    Call("update a name", lambda kb, _: kb.update("mill-2", name="Saw Mill", metadata={"old": 1})),
+    Call("delete units", lambda kb, _: kb.delete(["mill-3", "bridge"])),
+    Call("sync", lambda kb, c: kb.sync(_folder(c, changed=True))),
+    Call("compact", lambda kb, _: kb.compact()),
+    Call("ingest records again", lambda kb, c: kb.ingest(_records(c))),
+    Call("reindex", lambda kb, _: kb.reindex(SECOND)),
+    Call("add after that", lambda kb, c: kb.add(_bridge(c, "New Bridge", 7)), SECOND),
+    Call("compact after that", lambda kb, _: kb.compact(), SECOND),
+)
+
+
+def encoders(call: int) -> list[Hashed]:
+    """What a base may be made with after call `call` was begun."""
+    begun = CALLS[call]
+    return [FIRST, SECOND] if begun.name == "reindex" else [begun.encoder]

@@ -1,0 +1,143 @@
+"""What a base holds, without the accidents of row numbers: equal states have equal dumps."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from ku_rag import KnowledgeBase
+
+# Made anew by every base, or counting how often it was written.
+_VOLATILE_META = {"id", "changes_pruned", "commit"}
+_VOLATILE_TABLES = {"changes", "sqlite_sequence"}
+_ACCIDENTS = {"row", "checksum"}
+_ITEMS = {"chunk": "chunks", "image": "images"}
+_QUESTIONS = ("Stone 2 weight", "the Mill flour", "bridge arches river")
+
+
+def dump(kb: KnowledgeBase) -> dict[str, Any]:
+    """Everything that tables hold and that the public API says of it.
+
+    Args:
+        kb: an open base.
+    """
+    return {"tables": tables(kb._database.connection), "public": public(kb)}
+
+
+def tables(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """The rows of each table, sorted; a reference to a row is replaced by what that row holds."""
+    found: dict[str, list[str]] = {}
+    reader = _Reader(connection)
+    for name, sql in connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    ).fetchall():
+        inside_fts = any(name.startswith(f"{table}_") for table in reader.virtual)
+        if name in _VOLATILE_TABLES or name.startswith("sqlite_stat") or inside_fts:
+            continue
+        if sql.startswith("CREATE VIRTUAL"):
+            rows = connection.execute(f"SELECT rowid, * FROM {name}").fetchall()
+            found[name] = sorted(
+                json.dumps([reader.row("chunks", row), *rest], default=_hex) for row, *rest in rows
+            )
+        else:
+            found[name] = sorted(reader.all(name))
+    return found
+
+
+class _Reader:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._tables: dict[str, dict[Any, list[Any]]] = {}
+        self.virtual = [
+            name
+            for (name,) in connection.execute(
+                "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL%'"
+            )
+        ]
+
+    def row(self, table: str, row: int | None) -> list[Any] | None:
+        """What a row holds; one that is not there is named by its number."""
+        if row is None:
+            return None
+        return self._read(table).get(row, [f"no row {row}"])
+
+    def all(self, table: str) -> list[str]:
+        rows = self._read(table).values()
+        if table == "meta":
+            rows = [row for row in rows if row[0][1] not in _VOLATILE_META]
+        return [json.dumps(row, default=_hex) for row in rows]
+
+    def _read(self, table: str) -> dict[Any, list[Any]]:
+        if table in self._tables:
+            return self._tables[table]
+        columns = [c[1] for c in self._connection.execute(f"PRAGMA table_info({table})")]
+        links = {
+            link[3]: link[2] for link in self._connection.execute(f"PRAGMA foreign_key_list({table})")
+        }
+        found: dict[Any, list[Any]] = {}
+        rows = self._connection.execute(f"SELECT * FROM {table}").fetchall()
+        for number, values in enumerate(rows):
+            fields = dict(zip(columns, values, strict=True))
+            held = []
+            for column, value in fields.items():
+                if column in _ACCIDENTS:
+                    continue
+                if column in links:
+                    value = self.row(links[column], value)
+                elif column == "item":
+                    value = self.row(_ITEMS[fields["kind"]], value)
+                held.append([column, value])
+            found[fields.get("row", f"#{number}")] = held
+        self._tables[table] = found
+        return found
+
+
+def public(kb: KnowledgeBase) -> dict[str, Any]:
+    """What `list`, `show`, `stats` and `search` say, without paths and row numbers."""
+    listed = list(kb.list())
+    return {
+        "list": listed,
+        "show": [_shown(kb, unit["id"]) for unit in listed],
+        "counts": kb.stats()["counts"],
+        "search": [_found(kb.search(text=text, k=100)) for text in _QUESTIONS]
+        + [_found(kb.search(image=Image.new("RGB", (32, 32), (200, 30, 60)), k=100))],
+    }
+
+
+def _shown(kb: KnowledgeBase, unit_id: str) -> dict[str, Any]:
+    unit = kb.show(unit_id)
+    unit["images"] = sorted(Path(image).name for image in unit["images"])
+    unit["named_in"] = sorted([one["source"], one["text"]] for one in unit["named_in"])
+    unit["texts"].sort()
+    unit["sources"].sort(key=lambda source: source["uri"])
+    unit["relations"].sort(key=str)
+    return unit
+
+
+def _found(hits: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str, float]]:
+    units = [("unit", hit["id"], round(hit["score"], 4)) for hit in hits["units"]]
+    chunks = [("chunk", hit["text"], round(hit["score"], 4)) for hit in hits["chunks"]]
+    return sorted(units) + sorted(chunks)
+
+
+def _hex(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    raise TypeError(f"a value of a table is {value!r}: expected text, a number or bytes")
+
+
+def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    """Where two dumps differ, for a message."""
+    said = []
+    for table in found["tables"].keys() | expected["tables"].keys():
+        here, there = (set(d["tables"].get(table, ())) for d in (found, expected))
+        said += [f"{table}: too much: {row[:200]}" for row in sorted(here - there)[:3]]
+        said += [f"{table}: missing: {row[:200]}" for row in sorted(there - here)[:3]]
+    for key, value in found["public"].items():
+        if value != expected["public"][key]:
+            said.append(f"{key}: {str(value)[:300]} instead of {str(expected['public'][key])[:300]}")
+    return said

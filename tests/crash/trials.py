@@ -1,0 +1,206 @@
+"""One trial: some calls of the script, an end at some moment, and whether what is left is whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ku_rag import KnowledgeBase
+from ku_rag.errors import KuError, Mismatch, NotFound
+from tests.crash import state
+from tests.crash.encoder import Hashed
+from tests.crash.script import CALLS, encoders
+
+ROOT = Path(__file__).parents[2]
+
+
+def copy_base(source: Path, target: Path) -> None:
+    """Copy a base at rest, without what SQLite shares between processes in memory."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*-shm"))
+
+
+class Player:
+    """A process that plays calls and is killed as often as one likes; see `tests.crash.player`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.player", "serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+        self._process.stdout.close()
+
+    def run(self, kb: Path, content: Path, start: int, stop: int, **how: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Play calls `start` to `stop` and say how far they came.
+
+        Args:
+            kb: the base.
+            content: folder of the files that are read.
+            start: the first call.
+            stop: the call after the last one.
+            **how: "delay" seconds until the kill; "die_at" or "full_at", the number of a durable
+                step; "bytes", the size that no file may pass; "count" to have the steps listed;
+                "copies", a folder for copies after commits; "mutation"; "lies".
+
+        Returns:
+            "done" calls, their "times" in seconds, the "steps", what was "refused" or "failed",
+            and whether the process was "killed".
+        """
+        request = {"kb": str(kb), "content": str(content), "start": start, "stop": stop, **how}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+@dataclass(frozen=True)
+class Story:
+    """How the script goes when nothing is killed.
+
+    Args:
+        player: plays calls.
+        root: a folder for trials.
+        content: the files that are read.
+        templates: the base before each call, and after the last.
+        states: the dump of each template; None where there is no base yet.
+        between: the dumps after each commit of each call.
+        seconds: how long each call takes.
+    """
+
+    player: Player
+    root: Path
+    content: Path
+    templates: list[Path]
+    states: list[dict[str, Any] | None]
+    between: list[list[dict[str, Any]]]
+    seconds: list[float]
+
+    @classmethod
+    def tell(cls, player: Player, root: Path) -> Self:
+        """Play every call once and keep what there is before, within and after each."""
+        content = root / "content"
+        content.mkdir()
+        templates, states, between, seconds = [root / "base-0"], [None], [], []
+        for call in range(len(CALLS)):
+            kb, copies = root / f"base-{call + 1}", root / f"copies-{call}"
+            if call:
+                copy_base(templates[call], kb)
+            done = player.run(kb, content, call, call + 1, copies=str(copies))
+            assert done["done"] == 1, (CALLS[call].name, done)
+            templates.append(kb)
+            with opened(kb, encoders(call)) as base:
+                states.append(state.dump(base))
+            between.append(list(_dumps(copies, encoders(call))))
+            kb = root / "timed"
+            if call:
+                copy_base(templates[call], kb)
+            seconds += player.run(kb, content, call, call + 1)["times"]
+            shutil.rmtree(kb)
+        return cls(player, root, content, templates, states, between, seconds)
+
+    def begin(self, call: int, name: str = "trial") -> Path:
+        """A fresh copy of the base before a call."""
+        kb = self.root / name
+        shutil.rmtree(kb, ignore_errors=True)
+        if call:
+            copy_base(self.templates[call], kb)
+        return kb
+
+    def check(self, kb: Path, call: int, stop: int, *, again: bool = True) -> None:
+        """See that a base is whole after a crash within call `call`, and goes on to the end.
+
+        Args:
+            kb: the base, as the crash left it.
+            call: the first call that did not return; `stop` if all did.
+            stop: the calls before this one are made again.
+            again: make the rest of the calls, too.
+
+        Raises:
+            AssertionError: it is not.
+        """
+        within = encoders(min(call, stop - 1)) if call < stop else encoders(stop - 1)
+        allowed = [self.states[call], *(self.between[call] if call < stop else ())]
+        try:
+            with opened(kb, within) as base:
+                _whole(base)
+                found = state.dump(base)
+        except NotFound:
+            found = None
+        if found not in allowed:
+            raise AssertionError("a half change: " + _nearest(found, allowed))
+        if again and call < stop:
+            self._go_on(kb, call, stop, committed=found is not None and found != self.states[call])
+
+    def _go_on(self, kb: Path, call: int, stop: int, *, committed: bool) -> None:
+        for number in range(call, stop):
+            with opened(kb, encoders(number), create=number == 0) as base:
+                try:
+                    CALLS[number].make(base, self.content)
+                except NotFound:  # what is deleted already cannot be deleted again
+                    if not (committed and number == call and "delete" in CALLS[number].name):
+                        raise
+        with opened(kb, encoders(stop - 1)) as base:
+            _whole(base)
+            found = state.dump(base)
+        if found != self.states[stop]:
+            raise AssertionError(
+                "the same calls again end elsewhere: " + _nearest(found, [self.states[stop]])
+            )
+
+
+def opened(kb: Path, made_with: list[Hashed], *, create: bool = False) -> KnowledgeBase:
+    """Open a base with the first of these encoders that it is made with."""
+    for encoder in made_with[:-1]:
+        try:
+            return KnowledgeBase.open(kb, encoder=encoder, create=create)
+        except Mismatch:
+            continue
+    return KnowledgeBase.open(kb, encoder=made_with[-1], create=create)
+
+
+def _dumps(copies: Path, made_with: list[Hashed]) -> list[dict[str, Any]]:
+    dumps: list[dict[str, Any]] = []
+    for copy in sorted(copies.iterdir(), key=lambda f: int(f.name)) if copies.exists() else ():
+        with opened(copy, made_with) as base:
+            found = state.dump(base)
+        if found not in dumps:
+            dumps.append(found)
+        shutil.rmtree(copy)
+    return dumps
+
+
+def _whole(base: KnowledgeBase) -> None:
+    problems = base.verify()["problems"]
+    assert not problems, problems
+
+
+def _nearest(found: dict[str, Any] | None, allowed: list[dict[str, Any] | None]) -> str:
+    if found is None:
+        return "the base is gone"
+    said = [state.differences(found, one) for one in allowed if one]
+    return "\n".join(min(said, key=len)) if said else "there should be no base"
+
+
+KNOWN = (KuError, AssertionError)
+"""What a check may raise when a base is not whole."""
