@@ -1,0 +1,1 @@
+"""Whole bases on the move: export and import as Parquet, snapshots, salvage."""
