@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sqlite3
 import uuid
@@ -18,7 +19,7 @@ from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
 from ku_rag.store import vectors
 from ku_rag.store.database import Database
-from ku_rag.store.layout import Layout, write_durably
+from ku_rag.store.layout import Layout, sync_names, write_durably
 from ku_rag.store.lock import WriterLock
 from ku_rag.store.vectors import KINDS, Kind
 
@@ -30,9 +31,12 @@ _OURS = {
     "images",
     "indexes",
     "ku.toml",
-    "ku.toml.partial",
     "writer.lock",
 }
+
+
+_PARTIAL = re.compile(r"ku\.toml\.(\d+\.)?partial")
+"""What a process leaves behind that is stopped while it writes the settings."""
 
 
 def open_database(
@@ -158,8 +162,11 @@ def _make_folder(layout: Layout) -> None:
     if root.exists() and not root.is_dir():
         raise Mismatch(f"{root} is a file: name a folder for the knowledge base with --kb")
     try:
-        strangers = {f.name for f in root.iterdir()} - _OURS if root.exists() else set()
+        there = {f.name for f in root.iterdir()} if root.exists() else set()
+        strangers = {f for f in there - _OURS if not _PARTIAL.fullmatch(f)}
+        made = [folder for folder in (root, *root.parents) if not folder.exists()]
         root.mkdir(parents=True, exist_ok=True)
+        sync_names(made)
     except OSError as error:
         raise NotFound(f"{root} cannot be made ({error.strerror}): check the path") from error
     if strangers:
@@ -181,8 +188,9 @@ def _fill_folder(layout: Layout, settings: str) -> None:
     try:
         layout.images.mkdir(exist_ok=True)
         layout.indexes.mkdir(exist_ok=True)
-        if not layout.settings.exists():
-            write_durably([(layout.settings, settings.encode())])
+        there = layout.settings.exists()
+        written = layout.settings.read_bytes() if there else settings.encode()
+        write_durably([(layout.settings, written)])
     except OSError as error:
         raise NotFound(
             f"{layout.root} cannot be made ({error.strerror}): check the path"

@@ -161,7 +161,8 @@ class Pipeline:
         """Store one prepared and encoded record."""
         report = IngestReport()
         if self._news(prepared):
-            self._commit([prepared], origin, report, [], keep_files=True)
+            self._write_pictures(prepared.pictures())
+            self._commit([prepared], origin, report, [])
         return report
 
     def override(
@@ -308,7 +309,7 @@ class Pipeline:
             if written:
                 written.result()
             if sound:
-                self._commit(sound, origin, report, stated, keep_files=keep_files)
+                self._commit(sound, origin, report, stated)
 
         return finish
 
@@ -426,11 +427,7 @@ class Pipeline:
         origin: str,
         report: IngestReport,
         stated: list[int],
-        *,
-        keep_files: bool,
     ) -> None:
-        if keep_files:
-            self._write_pictures(p for prepared in batch for p in prepared.pictures())
         counted = IngestReport()
         new_relations: list[int] = []
         with self.change() as connection:

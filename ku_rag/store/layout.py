@@ -10,9 +10,11 @@ kb/  ku.sqlite    everything that matters
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import get_native_id
 
 from ku_rag.errors import ReadOnly
 
@@ -65,34 +67,52 @@ def image_file(digest: str, suffix: str) -> str:
 def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
     """Write files so that they and their names survive a power cut once this returns.
 
-    Each is written beside its place, synced and renamed; then their folders are synced. A file that
-    is already there with the same size is left alone.
+    Each is written beside its place, synced and renamed; then their folders are synced, and the
+    folders that these are in. A file that is already there with the same size is left alone, but
+    its name is synced like the others: whoever wrote it may have been stopped before that.
 
     Raises:
         ReadOnly: the disk is full, or they may not be written.
     """
     folders: set[Path] = set()
     for path, data in files:
-        try:
-            if path.exists() and path.stat().st_size == len(data):
-                continue
-            fresh = not path.parent.exists()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, data)
-        except OSError as error:
-            raise ReadOnly(
-                f"{path} cannot be written ({error.strerror}): what was committed before is safe; "
-                "make room on the disk, or check the folder's rights, and do it again"
-            ) from error
+        with _refusing(path):
+            if not (path.exists() and path.stat().st_size == len(data)):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write(path, data)
         folders.add(path.parent)
-        if fresh:
-            folders.add(path.parent.parent)
     for folder in folders:
-        sync_folder(folder)
+        with _refusing(folder):
+            sync_folder(folder)
+    sync_names(folders)
+
+
+def sync_names(folders: Iterable[Path]) -> None:
+    """Make the names of folders durable, where the folders that they are in may be opened.
+
+    Raises:
+        ReadOnly: the disk is full, or fails.
+    """
+    for folder in {folder.parent for folder in folders}:
+        # What surrounds a base may be passed through although it may not be read.
+        with _refusing(folder), suppress(PermissionError):
+            sync_folder(folder)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ReadOnly(
+            f"{path} cannot be written ({error.strerror}): what was committed before is safe; "
+            "make room on the disk, or check the folder's rights, and do it again"
+        ) from error
 
 
 def _write(path: Path, data: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
+    # Two threads may write the same picture: each has a file of its own until it is whole.
+    partial = path.with_name(f"{path.name}.{get_native_id()}.partial")
     try:
         with partial.open("wb") as out:
             out.write(data)
