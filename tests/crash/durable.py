@@ -31,7 +31,7 @@ class Torn(io.BufferedWriter):
 
     watch: Watcher
 
-    def write(self, data: Any) -> int:  # noqa: ANN401 - whatever buffers can be written
+    def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         self.watch("write, nothing of it")
         half = super().write(view[: len(view) // 2])
@@ -40,26 +40,32 @@ class Torn(io.BufferedWriter):
         return half + super().write(view[len(view) // 2 :])
 
 
-def watch(watcher: Watcher) -> None:
-    """Have every durable step of this process told, for the rest of its life."""
+def watch(watcher: Watcher, root: Path) -> None:
+    """Have every durable step in a folder told, for the rest of this process's life.
+
+    Args:
+        watcher: told.
+        root: steps that are about files elsewhere are not told.
+    """
     for name in _CALLS:
-        setattr(os, name, _told(getattr(os, name), name, watcher))
-    io.open = _opening(io.open, watcher)
+        setattr(os, name, _told(getattr(os, name), name, watcher, root))
+    io.open = _opening(io.open, watcher, root)
     sqlite3.connect = _connecting(sqlite3.connect, watcher)
 
 
-def _told(call: Callable[..., Any], name: str, watcher: Watcher) -> Callable[..., Any]:
-    def told(*args: Any, **named: Any) -> Any:  # noqa: ANN401
-        watcher(f"{name} {_last(args[0])}" if args else name)
+def _told(call: Callable[..., Any], name: str, watcher: Watcher, root: Path) -> Callable[..., Any]:
+    def told(*args: Any, **named: Any) -> Any:
+        if args and (place := _within(args[0], root)):
+            watcher(f"{name} {place}")
         return call(*args, **named)
 
     return told
 
 
-def _opening(real: Callable[..., Any], watcher: Watcher) -> Callable[..., Any]:
-    def opening(file: Any, mode: str = "r", *args: Any, **named: Any) -> Any:  # noqa: ANN401
-        if set(mode) & set("wax"):
-            watcher(f"open {_last(file)}")
+def _opening(real: Callable[..., Any], watcher: Watcher, root: Path) -> Callable[..., Any]:
+    def opening(file: Any, mode: str = "r", *args: Any, **named: Any) -> Any:
+        if set(mode) & set("wax") and (place := _within(file, root)):
+            watcher(f"open {place}")
             if mode in ("wb", "xb", "ab") and not args and not set(named) - {"buffering"}:
                 torn = Torn(io.FileIO(file, mode.replace("b", "")))
                 torn.watch = watcher
@@ -75,7 +81,7 @@ def _connecting(real: Callable[..., Any], watcher: Watcher) -> Callable[..., Any
             watcher(sql.strip())
 
     class Told(sqlite3.Connection):
-        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:  # noqa: ANN401
+        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
             done = super().execute(sql, *args)
             if sql.lstrip().upper().startswith(("COMMIT", "VACUUM")):
                 watcher(f"after {sql.strip()}")
@@ -85,7 +91,7 @@ def _connecting(real: Callable[..., Any], watcher: Watcher) -> Callable[..., Any
             watcher("close the database")
             super().close()
 
-    def connecting(*args: Any, **named: Any) -> sqlite3.Connection:  # noqa: ANN401
+    def connecting(*args: Any, **named: Any) -> sqlite3.Connection:
         connection = real(*args, **{"factory": Told, **named})
         connection.set_trace_callback(trace)
         return connection
@@ -123,5 +129,14 @@ def fill(at: int) -> Watcher:
     return watcher
 
 
-def _last(place: object) -> str:
-    return Path(place).name if isinstance(place, str | os.PathLike) else str(place)
+def _within(file: object, root: Path) -> str | None:
+    """The name of a file below a folder, given its path or handle; None if it is elsewhere."""
+    if isinstance(file, int):
+        try:
+            file = os.readlink(f"/proc/self/fd/{file}")
+        except OSError:
+            return "a file"  # no such folder on this system: rather one too many
+    path = Path(str(file)).absolute()
+    if not path.is_relative_to(root):
+        return None
+    return path.name if path != root else "the folder itself"

@@ -1,4 +1,4 @@
-"""An encoder that needs no weights and no time: a few numbers drawn from the hash of what it sees."""
+"""An encoder that needs no weights and no time: a few numbers from the hash of what it sees."""
 
 from __future__ import annotations
 

@@ -16,14 +16,14 @@ def commit_before_pictures() -> None:
     late: list[list[Any]] = []
     write, change = pipeline.write_durably, Database.change
 
-    def later(files: Any) -> None:  # noqa: ANN401
+    def later(files: Any) -> None:
         late.append(list(files))
 
-    def changing(self: Database) -> Any:  # noqa: ANN401
+    def changing(self: Database) -> Any:
         from contextlib import contextmanager
 
         @contextmanager
-        def managed() -> Any:  # noqa: ANN401
+        def managed() -> Any:
             with change(self) as connection:
                 yield connection
             if not self.connection.in_transaction:
@@ -39,7 +39,7 @@ def commit_before_pictures() -> None:
 def split_change() -> None:
     """A change is committed in two halves: what comes after its first chunk is another one."""
 
-    def split(connection: sqlite3.Connection, sql: str, _: Any) -> None:  # noqa: ANN401
+    def split(connection: sqlite3.Connection, sql: str, _: Any) -> None:
         if sql.startswith("INSERT INTO chunks") and connection.in_transaction:
             sqlite3.Connection.execute(connection, "COMMIT")
             sqlite3.Connection.execute(connection, "BEGIN IMMEDIATE")
@@ -50,7 +50,7 @@ def split_change() -> None:
 def synchronous_off() -> None:
     """SQLite leaves it to the system when its writes reach the disk."""
 
-    def off(connection: sqlite3.Connection, sql: str, _: Any) -> None:  # noqa: ANN401
+    def off(connection: sqlite3.Connection, sql: str, _: Any) -> None:
         if sql.startswith("BEGIN"):
             sqlite3.Connection.execute(connection, "PRAGMA synchronous = OFF")
 
@@ -60,7 +60,7 @@ def synchronous_off() -> None:
 def synchronous_normal() -> None:
     """SQLite syncs its log only when it folds it in."""
 
-    def normal(connection: sqlite3.Connection, sql: str, _: Any) -> None:  # noqa: ANN401
+    def normal(connection: sqlite3.Connection, sql: str, _: Any) -> None:
         if sql.startswith("BEGIN"):
             sqlite3.Connection.execute(connection, "PRAGMA synchronous = NORMAL")
 
@@ -91,11 +91,11 @@ def _before_statements(
     real = sqlite3.connect
 
     class Mutated(sqlite3.Connection):
-        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:  # noqa: ANN401
+        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
             act(self, sql, args)
             return super().execute(sql, *args)
 
-    def connecting(*args: Any, **named: Any) -> sqlite3.Connection:  # noqa: ANN401
+    def connecting(*args: Any, **named: Any) -> sqlite3.Connection:
         return real(*args, **{"factory": Mutated, **named})
 
     sqlite3.connect = connecting

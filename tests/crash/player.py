@@ -65,13 +65,13 @@ def _child(request: dict[str, Any], acknowledge: int) -> None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["bytes"], request["bytes"]))
         if request.get("copies"):
-            durable.watch(_copying(request))
+            durable.watch(_copying(request), Path(request["kb"]))
         if request.get("count"):
-            durable.watch(_counting(acknowledge))
+            durable.watch(_counting(acknowledge), Path(request["kb"]))
         if request.get("die_at"):
-            durable.watch(durable.die(request["die_at"]))
+            durable.watch(durable.die(request["die_at"]), Path(request["kb"]))
         if request.get("full_at"):
-            durable.watch(durable.fill(request["full_at"]))
+            durable.watch(durable.fill(request["full_at"]), Path(request["kb"]))
         play(request, acknowledge)
     except KuError as error:
         os.write(acknowledge, f"refused {type(error).__name__}: {error}\n".encode())
@@ -145,7 +145,8 @@ def _serve_one(request: dict[str, Any]) -> dict[str, Any]:
 
 def _serve() -> None:
     for line in sys.stdin:
-        print(json.dumps(_serve_one(json.loads(line))), flush=True)
+        sys.stdout.write(json.dumps(_serve_one(json.loads(line))) + "\n")
+        sys.stdout.flush()
 
 
 def _warm_up() -> None:

@@ -76,7 +76,8 @@ class _Reader:
             return self._tables[table]
         columns = [c[1] for c in self._connection.execute(f"PRAGMA table_info({table})")]
         links = {
-            link[3]: link[2] for link in self._connection.execute(f"PRAGMA foreign_key_list({table})")
+            link[3]: link[2]
+            for link in self._connection.execute(f"PRAGMA foreign_key_list({table})")
         }
         found: dict[Any, list[Any]] = {}
         rows = self._connection.execute(f"SELECT * FROM {table}").fetchall()
@@ -97,12 +98,11 @@ class _Reader:
 
 
 def public(kb: KnowledgeBase) -> dict[str, Any]:
-    """What `list`, `show`, `stats` and `search` say, without paths and row numbers."""
+    """What `list`, `show` and `search` say, without paths and row numbers."""
     listed = list(kb.list())
     return {
         "list": listed,
         "show": [_shown(kb, unit["id"]) for unit in listed],
-        "counts": kb.stats()["counts"],
         "search": [_found(kb.search(text=text, k=100)) for text in _QUESTIONS]
         + [_found(kb.search(image=Image.new("RGB", (32, 32), (200, 30, 60)), k=100))],
     }
@@ -139,5 +139,7 @@ def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
         said += [f"{table}: missing: {row[:200]}" for row in sorted(there - here)[:3]]
     for key, value in found["public"].items():
         if value != expected["public"][key]:
-            said.append(f"{key}: {str(value)[:300]} instead of {str(expected['public'][key])[:300]}")
+            said.append(
+                f"{key}: {str(value)[:300]} instead of {str(expected['public'][key])[:300]}"
+            )
     return said

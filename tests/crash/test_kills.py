@@ -1,4 +1,4 @@
-"""Processes killed at random moments and at every durable step: nothing is lost, nothing is half."""
+"""Processes killed at random moments: nothing is lost, and nothing is half there."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -52,7 +53,7 @@ class Player:
         self._process.wait(timeout=30)
         self._process.stdout.close()
 
-    def run(self, kb: Path, content: Path, start: int, stop: int, **how: Any) -> dict[str, Any]:  # noqa: ANN401
+    def run(self, kb: Path, content: Path, start: int, stop: int, **how: Any) -> dict[str, Any]:
         """Play calls `start` to `stop` and say how far they came.
 
         Args:
@@ -153,14 +154,17 @@ class Story:
             self._go_on(kb, call, stop, committed=found is not None and found != self.states[call])
 
     def _go_on(self, kb: Path, call: int, stop: int, *, committed: bool) -> None:
-        for number in range(call, stop):
-            with opened(kb, encoders(number), create=number == 0) as base:
+        base = opened(kb, encoders(call), create=call == 0)
+        with ExitStack() as stack:
+            for number in range(call, stop):
+                if base.encoder.fingerprint != CALLS[number].encoder.fingerprint:
+                    base = opened(kb, encoders(number))
+                stack.enter_context(base)
                 try:
                     CALLS[number].make(base, self.content)
                 except NotFound:  # what is deleted already cannot be deleted again
                     if not (committed and number == call and "delete" in CALLS[number].name):
                         raise
-        with opened(kb, encoders(stop - 1)) as base:
             _whole(base)
             found = state.dump(base)
         if found != self.states[stop]:

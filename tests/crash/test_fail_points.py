@@ -1,0 +1,84 @@
+"""Processes that end at every durable step they make, and disks that are full at each."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ku_rag.errors import KuError
+from tests.crash.script import CALLS
+
+SEED = 20240612
+FULL = ("open", "write", "mkdir", "fsync", "replace")
+NAMES = [call.name for call in CALLS]
+
+
+def chosen(steps, long, seed, most):
+    """All steps, or the ends and a few between: numbers from 1 on."""
+    numbers = range(1, len(steps) + 1)
+    if long or len(steps) <= most:
+        return list(numbers)
+    return sorted({1, len(steps), *random.Random(seed).sample(numbers, most)})
+
+
+def steps_of(story, call):
+    kb = story.begin(call)
+    done = story.player.run(kb, story.content, call, call + 1, count=True)
+    assert done["done"] == 1, done
+    return done["steps"]
+
+
+@pytest.mark.parametrize("call", range(len(CALLS)), ids=NAMES)
+def test_a_process_that_ends_at_a_durable_step_leaves_the_base_whole(story, long, call):
+    steps = steps_of(story, call)
+    assert any(step.startswith("COMMIT") for step in steps)
+    for number in chosen(steps, long, SEED + call, 6):
+        kb = story.begin(call)
+        done = story.player.run(kb, story.content, call, call + 1, die_at=number)
+        # Two threads write; which of their steps comes first is not the same each time.
+        assert done["killed"] or number >= len(steps) - 3, (number, steps, done)
+        try:
+            story.check(kb, call + done["done"], call + 1)
+        except Exception as error:
+            where = f"step {number} of {CALLS[call].name!r} ({steps[number - 1]})"
+            raise AssertionError(f"killed before {where}: {error}") from error
+
+
+@pytest.mark.parametrize("call", range(len(CALLS)), ids=NAMES)
+def test_a_disk_that_is_full_for_a_moment_loses_nothing(story, long, call):
+    steps = [s for s in steps_of(story, call) if s.startswith(FULL)]
+    for number in chosen(steps, long, SEED + call, 3):
+        kb = story.begin(call)
+        done = story.player.run(kb, story.content, call, call + 1, full_at=number)
+        assert not done["failed"], (number, done)
+        story.check(kb, call + done["done"], call + 1)
+
+
+def sizes(story, call):
+    """Sizes at which files of the base cannot grow, up to more than it needs."""
+    base = story.templates[call]
+    largest = max((f.stat().st_size for f in base.rglob("*") if f.is_file()), default=0)
+    return [0, 100, 4096, 40_000, largest, largest + 20_000, largest + 200_000, 1 << 30]
+
+
+@pytest.mark.parametrize("call", range(len(CALLS)), ids=NAMES)
+def test_files_that_cannot_grow_lose_nothing(story, long, call):
+    refused = 0
+    limits = sizes(story, call)
+    for limit in limits if long else [limits[0], *random.Random(SEED + call).sample(limits, 2)]:
+        kb = story.begin(call)
+        done = story.player.run(kb, story.content, call, call + 1, bytes=limit)
+        assert not done["failed"], (limit, done)
+        assert done["refused"] or done["done"], (limit, done)
+        refused += bool(done["refused"])
+        story.check(kb, call + done["done"], call + 1)
+    assert refused, "no limit was small enough to be met"
+
+
+def test_errors_of_a_full_disk_are_ours(story):
+    kb = story.begin(1)
+    done = story.player.run(kb, story.content, 1, 2, bytes=4096)
+    kind, _, message = done["refused"].partition(": ")
+    assert kind == "ReadOnly" in {one.__name__ for one in KuError.__subclasses__()}
+    assert "what was committed before is safe" in message
