@@ -28,6 +28,8 @@ _OURS = {
     "ku.sqlite-journal",
     "ku.sqlite-wal",
     "ku.sqlite-shm",
+    "ku.guard",
+    "ku.guard.partial",
     "images",
     "indexes",
     "ku.toml",
@@ -72,19 +74,19 @@ def open_database(
         ReadOnly: it cannot be written to.
     """
     if read_only:
-        database = Database(layout.database, read_only=True)
+        database = Database(layout.database, read_only=True, lock_wait_s=settings.lock_wait_s)
     elif create and made_with(layout.database) is None:
         proposing = segmenter()
         _make_folder(layout)
         with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
             _check_nothing_is_lost(layout)
             _fill_folder(layout, settings.to_toml(stated))
-            database = Database(layout.database, create=True)
+            database = Database(layout.database, create=True, lock_wait_s=settings.lock_wait_s)
             _write_manifest(database, settings, spec, encoder, proposing)
     else:
-        database = Database(layout.database)
+        database = Database(layout.database, lock_wait_s=settings.lock_wait_s)
         if database.meta("encoder") is None:
-            with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
+            with holding(database.lock, layout):
                 _write_manifest(database, settings, spec, encoder, segmenter())
     try:
         check(database, encoder, spec)

@@ -21,7 +21,6 @@ from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
-from ku_rag.store.lock import WriterLock
 from ku_rag.store.vectors import Kind
 
 # What only writing needs is imported where it is used: a question is answered sooner without.
@@ -42,7 +41,7 @@ class Held:
         self.settings = settings
         self._layout = layout
         self._store: Database | None = database
-        self._lock = WriterLock(layout.lock, wait_s=settings.lock_wait_s)
+        self._lock = database.lock
         self._models = models
         self._follow(models.encoder)
 

@@ -35,6 +35,7 @@ def problems(database: Database, layout: Layout, encoders: Mapping[Kind, int]) -
         encoders: rows of the encoders that every chunk and every image needs a vector of.
     """
     connection = database.connection
+    yield from guarded("the pages of the file", database.problems())
     # A command to the keyword index counts as a write, so it stands outside the one state read.
     yield from guarded("the keyword index", _command(connection))
     with snapshot(connection):

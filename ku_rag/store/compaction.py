@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ku_rag.errors import Locked
+from ku_rag.store import guarding
 from ku_rag.store.database import Database, explained
 from ku_rag.store.layout import Layout
 
@@ -29,11 +30,13 @@ def compact(database: Database, layout: Layout) -> None:
         ).fetchone()
         database.set_meta("changes_pruned", last)
         connection.execute("DELETE FROM changes")
+    # What was lost is what there was to say of it; from now on the base is as it is.
+    with database.change():
+        guarding.accept(connection)
     _sweep(database, layout)
     with explained(database.path):
         connection.execute("VACUUM")
-        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if busy:
+    if not database.fold(wait=True):
         raise Locked(
             f"another process is reading {database.path.parent}: compact again when it is done; "
             "deleted text may still be in ku.sqlite-wal until then"

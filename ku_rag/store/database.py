@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import sqlite3
 import time
+import weakref
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ku_rag.errors import Corrupt, Locked, Mismatch, NotFound, ReadOnly
+from ku_rag.errors import Corrupt, KuError, Locked, Mismatch, NotFound, ReadOnly
+from ku_rag.store import guard, guarding, pages
+from ku_rag.store.guarding import Guarded
+from ku_rag.store.lock import WriterLock
 from ku_rag.store.migrations import SCHEMA, check_schema, migrate
 
 _PAGE_BYTES = 8192
 _BUSY_MS = 10_000
 _POLL_S = 0.02
 _PRIMARY = 0xFF  # the lower byte of SQLite's error codes; the rest says more than is needed here
+_LOCK_WAIT_S = 10.0
 _APPLICATION_ID = 0x4B55_5241  # "KURA": tells a knowledge base from any other SQLite file
+
+_log = logging.getLogger("ku_rag")
 
 
 class Database:
@@ -28,6 +37,12 @@ class Database:
         path: the file.
         create: make it if it is not there.
         read_only: open for reading; a folder that cannot be written to is read as it lies.
+        lock_wait_s: seconds to wait for another writer.
+
+    Attributes:
+        connection: to SQLite.
+        lock: the writer lock.
+        doubts: what the guard says against the file, one sentence each; they were logged, too.
 
     Raises:
         NotFound: there is no knowledge base at `path`, or making it was not finished.
@@ -37,7 +52,14 @@ class Database:
         Corrupt: it is damaged.
     """
 
-    def __init__(self, path: Path, *, create: bool = False, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        lock_wait_s: float = _LOCK_WAIT_S,
+    ) -> None:
         if not path.is_file() and not create:
             raise NotFound(
                 f"there is no knowledge base in {path.parent}: "
@@ -45,13 +67,61 @@ class Database:
             )
         self.path = path
         self.read_only = read_only
-        with explained(path):
+        self.lock = WriterLock(path.with_name("writer.lock"), wait_s=lock_wait_s)
+        self.doubts: tuple[str, ...] = ()
+        known = guard.last_commit(path)  # before anything of the database, which is ahead of it
+        with pages.opening, explained(path):
             self.connection = _connect(path, create=create, read_only=read_only)
-            try:
+            self._file = pages.PageFile(path)
+        self._guarded = Guarded(self.connection, self._file, self.lock, os.getpid())
+        closing = _close_reader if read_only else Guarded.close
+        self._closing = weakref.finalize(self, closing, self._guarded)
+        try:
+            self._look(known)
+            with self.explained():
                 self._check_kind(create=create)
-            except BaseException:
-                self.connection.close()
+        except BaseException:
+            self._closing()
+            raise
+
+    def _look(self, known: int) -> None:
+        """Ask the guard whether the file is what was written, and say if not."""
+        try:
+            lost = guarding.lost_commits(self.connection, known)
+        except sqlite3.Error:
+            lost = None  # not finished, not ours or damaged, which is found out next
+        # Of an older copy of the file, which misses commits, all pages may differ.
+        doubt = lost or guarding.changed_pages(
+            self.connection, self._file, most_bytes=pages.CHECKED_BYTES
+        )
+        if doubt:
+            self.doubts = (doubt,)
+            _log.warning("%s", doubt)
+
+    def problems(self) -> Iterator[str]:
+        """What the guard says against the file, all pages read."""
+        known = guard.last_commit(self.path)
+        if lost := guarding.lost_commits(self.connection, known):
+            yield lost
+        if changed := guarding.changed_pages(self.connection, self._file):
+            yield changed
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Say in one sentence what SQLite met; where the file is damaged, whatever was met.
+
+        Raises:
+            ReadOnly, Locked, Corrupt: see `explained`.
+        """
+        try:
+            with explained(self.path):
+                yield
+        except KuError:
+            raise
+        except Exception as error:  # rows that are damaged may hold anything
+            if not self.doubts:
                 raise
+            raise damaged(self.path, str(error)) from error
 
     def _check_kind(self, *, create: bool) -> None:
         connection = self.connection
@@ -80,6 +150,11 @@ class Database:
                     "open it once for writing, which brings it up to date"
                 )
         else:
+            if not self.doubts and connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                # Made by `VACUUM INTO`, say. A guard would know nothing of what was written so.
+                with suppress(OSError):
+                    guard.write(self.path, guard.Guard(commits=guard.last_commit(self.path)))
+                _set_journal_mode(connection)
             migrate(connection, application=_APPLICATION_ID)
 
     @contextmanager
@@ -100,10 +175,14 @@ class Database:
                 f"{self.path.parent} is opened read-only and cannot be changed: "
                 "open it for writing, or copy it to a place that you may write to"
             )
-        with explained(self.path):
+        number = None
+        with self.explained():
             connection.execute("BEGIN IMMEDIATE")
             try:
+                before = connection.total_changes
                 yield connection
+                if connection.total_changes != before:
+                    number = guarding.count_commit(connection, self.path)
                 connection.execute("COMMIT")
             except BaseException:
                 # What made the change fail may make this fail, too: then SQLite takes the change
@@ -111,6 +190,26 @@ class Database:
                 with suppress(sqlite3.Error):
                     connection.rollback()
                 raise
+        if number is not None:
+            # Only now: a guard that is ahead means that a commit was lost.
+            guard.note_commit(self.path, number)
+            self._guarded.wrote = True
+            self._guarded.fold_if_long()
+
+    def fold(self, *, wait: bool = False) -> bool:
+        """Fold the log into the file; the caller holds the writer lock.
+
+        Args:
+            wait: for others that read older states.
+
+        Returns:
+            Whether the log is empty now.
+
+        Raises:
+            ReadOnly: the disk is full, or fails.
+        """
+        with self.explained():
+            return self._guarded.fold(wait=wait)
 
     def meta(self, key: str) -> Any:  # noqa: ANN401 - whatever JSON was put there
         """The value kept under `key`, or None.
@@ -137,8 +236,8 @@ class Database:
         return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
 
     def close(self) -> None:
-        """Close the connection; the last one to close folds the log into the file."""
-        self.connection.close()
+        """Close the connection; the log is folded into the file unless another process writes."""
+        self._closing()
 
 
 @contextmanager
@@ -190,7 +289,8 @@ def check(stored: int, *fields: str | bytes | int | None, what: str) -> None:
     if checksum(*fields) != stored:
         raise Corrupt(
             f"{what} fails its checksum: the file was damaged after it was written; "
-            "run `ku verify` for the extent, and ingest its source again"
+            "run `ku verify` for the extent, and ingest its source again; "
+            "`ku export --salvage DIR` saves what is sound"
         )
 
 
@@ -201,6 +301,7 @@ def _connect(path: Path, *, create: bool, read_only: bool) -> sqlite3.Connection
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `guarding`
         except sqlite3.DatabaseError as error:
             connection.close()
             if error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_NOTADB:
@@ -236,6 +337,10 @@ def _open(uri: str) -> sqlite3.Connection:
 def _prepare_file(connection: sqlite3.Connection) -> None:
     """What has to be said of a new file before its first transaction."""
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    _set_journal_mode(connection)
+
+
+def _set_journal_mode(connection: sqlite3.Connection) -> None:
     deadline = time.monotonic() + _BUSY_MS / 1000
     while True:
         try:
@@ -268,11 +373,25 @@ def _explain(error: sqlite3.DatabaseError, path: Path) -> Exception:
                 f"{_BUSY_MS // 1000} s: nothing was changed; wait for it, and do it again"
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return Corrupt(
-                f"{path} is damaged ({error}): nothing was changed; run `ku verify` for the "
-                "extent, then restore it from a copy, or ingest into a new knowledge base"
-            )
+            return damaged(path, str(error))
     return error
+
+
+def damaged(path: Path, why: str) -> Corrupt:
+    """The error to raise where a database file is damaged."""
+    return Corrupt(
+        f"{path} is damaged ({why}): nothing was changed; run `ku verify` for the extent, then "
+        "restore it from a copy, or save what is sound with `ku export --salvage DIR` and import "
+        "it into a new knowledge base"
+    )
+
+
+def _close_reader(guarded: Guarded) -> None:
+    if os.getpid() != guarded.process:
+        return
+    with pages.opening:
+        guarded.connection.close()
+        guarded.file.close()
 
 
 def _not_a_base(path: Path, why: str) -> Mismatch:

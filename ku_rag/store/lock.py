@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ku_rag.errors import Locked
@@ -28,7 +30,7 @@ class WriterLock:
 
     def __enter__(self) -> None:
         if self._depth == 0:
-            self._file = self._acquire()
+            self._file = self._acquire(self._wait_s)
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
@@ -37,9 +39,24 @@ class WriterLock:
             os.close(self._file)
             self._file = None
 
-    def _acquire(self) -> int:
+    @contextmanager
+    def at_once(self) -> Iterator[bool]:
+        """Hold it if nobody else does, and say whether: for what can as well be done later."""
+        if self._depth == 0:
+            try:
+                self._file = self._acquire(0)
+            except (Locked, OSError):
+                yield False
+                return
+        self._depth += 1
+        try:
+            yield True
+        finally:
+            self.__exit__()
+
+    def _acquire(self, wait_s: float) -> int:
         file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        deadline = time.monotonic() + self._wait_s
+        deadline = time.monotonic() + wait_s
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,7 +68,7 @@ class WriterLock:
                 os.close(file)
                 raise Locked(
                     f"process {holder} is writing to {self._path.parent} and did not finish "
-                    f"within {self._wait_s:g} s: wait for it, or stop it"
+                    f"within {wait_s:g} s: wait for it, or stop it"
                 ) from None
             os.ftruncate(file, 0)
             os.pwrite(file, str(os.getpid()).encode(), 0)
