@@ -44,11 +44,10 @@ def play(request: dict[str, Any], acknowledge: int) -> None:
         os.write(acknowledge, f"{_BEGUN}\n".encode())
         for call in CALLS[request["start"] : request["stop"]]:
             if kb is None or kb.encoder.fingerprint != call.encoder.fingerprint:
-                kb = stack.enter_context(
-                    KnowledgeBase.open(
-                        request["kb"], create=request["start"] == 0, encoder=call.encoder
-                    )
-                )
+                stack.close()
+                create = request["start"] == 0
+                kb = KnowledgeBase.open(request["kb"], create=create, encoder=call.encoder)
+                stack.enter_context(kb)
             if request.get("lies"):
                 os.write(acknowledge, f"{_DONE} {time.monotonic()}\n".encode())
             call.make(kb, content)
@@ -165,4 +164,4 @@ if __name__ == "__main__":
         _warm_up()
         _serve()
     else:
-        play(json.loads(sys.argv[2]), int(sys.argv[3]))
+        _child(json.loads(sys.argv[2]), int(sys.argv[3]))

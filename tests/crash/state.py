@@ -12,7 +12,7 @@ from PIL import Image
 from ku_rag import KnowledgeBase
 
 # Made anew by every base, or counting how often it was written.
-_VOLATILE_META = {"id", "changes_pruned", "commit"}
+_VOLATILE_META = {"id", "changes_pruned", "commits"}
 _VOLATILE_TABLES = {"changes", "sqlite_sequence"}
 _ACCIDENTS = {"row", "checksum"}
 _ITEMS = {"chunk": "chunks", "image": "images"}
