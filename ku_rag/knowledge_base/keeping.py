@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ku_rag import manifest
+from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.knowledge_base.held import Held
 from ku_rag.models import load_named
@@ -14,6 +15,7 @@ from ku_rag.store import compaction
 
 if TYPE_CHECKING:
     from ku_rag.ingest.pipeline import Progress
+    from ku_rag.types import IngestReport
 
 
 class Keeping(Held):
@@ -90,3 +92,59 @@ class Keeping(Held):
             "images": done.images,
             "seconds": round(time.monotonic() - started, 3),
         }
+
+    def export(self, folder: str | Path) -> dict[str, Any]:
+        """Write the base as Parquet files and pictures, one state of it; see docs/moving.md.
+
+        Args:
+            folder: new, empty, or an earlier export, which is replaced when all is written.
+
+        Returns:
+            "counts" of rows, "pictures" copied, "left_out" (pictures that are missing or damaged)
+            and "seconds".
+
+        Raises:
+            Refused: the folder holds something else.
+            ReadOnly: it cannot be written.
+            Corrupt: a row fails its checksum.
+            MissingExtra: pyarrow is not installed.
+        """
+        from ku_rag.exchange import exporting
+
+        target = arguments.path(folder, "the folder of the export")
+        return exporting.export(self._database, self._layout, target).to_dict()
+
+    def import_(self, folder: str | Path, *, progress: Progress | None = None) -> IngestReport:
+        """Take in an export, or Parquet files written by others; see docs/moving.md.
+
+        What is stored already exactly so is passed over. Vectors are taken over if they were made
+        by the encoder of this base, and made anew otherwise.
+
+        Args:
+            folder: of the export.
+            progress: called with the number of units seen so far.
+
+        Raises:
+            NotFound: there is no export.
+            BadInput: a table cannot be read, or has vectors of another length.
+            Mismatch: it is of a later format.
+            Locked: another process is writing.
+            MissingExtra: pyarrow is not installed.
+        """
+        from ku_rag.exchange import reading
+        from ku_rag.exchange.importing import Importing
+
+        found = reading.find(arguments.path(folder, "the folder of the export"))
+        with self._write() as pipeline:
+            work = Importing(
+                found,
+                pipeline,
+                self._database,
+                self._layout,
+                self.encoder,
+                self._encoder_rows,
+                self.settings,
+            )
+            report = work.run(progress)
+            self._write_caches()
+        return report

@@ -1,0 +1,398 @@
+"""An export into a base: whole units a transaction, encoded only where vectors do not fit.
+
+A source seen before replaces its own content, another one about the same unit adds to it, as at
+ingest. What is stored already exactly so is passed over, so an import that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+import numpy as np
+from PIL.Image import Image
+
+from ku_rag.arguments import regular_file
+from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.pair import side
+from ku_rag.errors import BadInput, KuError
+from ku_rag.exchange.gathering import INCOMPLETE, Gathering, Part, Whole
+from ku_rag.exchange.reading import Found, Halves, Listed
+from ku_rag.ingest import assembly
+from ku_rag.ingest.chunking import chunk
+from ku_rag.ingest.decoding import decoded
+from ku_rag.ingest.pipeline import Pipeline, Progress
+from ku_rag.ingest.preparation import Picture
+from ku_rag.ingest.removal import delete_sources
+from ku_rag.pictures import locate_picture, probe
+from ku_rag.settings import Settings
+from ku_rag.store import contents, relations, vectors
+from ku_rag.store.contents import Dropped
+from ku_rag.store.database import Database
+from ku_rag.store.layout import Layout, image_file, write_durably
+from ku_rag.store.vectors import Kind
+from ku_rag.types import IngestReport
+
+_BATCH_UNITS = 4096
+_BATCH_BYTES = 32 << 20
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Units on their way in.
+
+    Args:
+        wholes: with the parts that are not stored already.
+        pictures: those that the base does not have yet, by content hash.
+        size: bytes held.
+    """
+
+    wholes: list[Whole] = field(default_factory=list)
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    size: int = 0
+
+    def parts(self) -> Iterator[Part]:
+        """The parts of all units."""
+        for whole in self.wholes:
+            yield from whole.parts
+
+
+class Importing:
+    """One import; the caller holds the writer lock.
+
+    Args:
+        found: the export.
+        pipeline: changes the base, and keeps its lists.
+        database: the store.
+        layout: where its pictures go.
+        encoder: what the base is made with.
+        encoder_rows: its rows in the store.
+        settings: copying or linking of pictures.
+    """
+
+    def __init__(
+        self,
+        found: Found,
+        pipeline: Pipeline,
+        database: Database,
+        layout: Layout,
+        encoder: Encoder,
+        encoder_rows: Mapping[Kind, int],
+        settings: Settings,
+    ) -> None:
+        self._found = found
+        self._pipeline = pipeline
+        self._database = database
+        self._layout = layout
+        self._encoder = encoder
+        self._encoder_rows = encoder_rows
+        self._link = settings.images == "link"
+        self._limit = int(database.meta("max_tokens"))
+        self._fits = {kind: self._vectors_fit(kind, side(encoder, kind)) for kind in encoder_rows}
+        self._cut_fits = (
+            self._fits["chunk"] and found.manifest.get("max_tokens", self._limit) == self._limit
+        )
+        self._listed: dict[str, Listed] = {}
+        self._broken: set[str] = set()
+
+    def run(self, progress: Progress | None = None) -> IngestReport:
+        """Take in everything that is sound; `progress` is told the number of units seen.
+
+        Raises:
+            BadInput: a table cannot be read, or has vectors of another length.
+        """
+        started = time.monotonic()
+        report = IngestReport()
+        self._listed = {one.digest: one for one in self._found.pictures()}
+        for batch in self._batches(report, progress):
+            self._encode(batch)
+            self._commit(batch, report)
+        report.quarantined += self._found.left_out
+        report.seconds = time.monotonic() - started
+        return report
+
+    def _vectors_fit(self, kind: Kind, encoder: Encoder) -> bool:
+        """Whether the export's vectors of a kind were made by this encoder.
+
+        Who writes Parquet without a manifest vouches for it.
+        """
+        made, _ = self._found.encoder.get("sides", {}).get(kind, (None, 0))
+        return not self._found.manifest or made == encoder.fingerprint
+
+    # ---- batches -------------------------------------------------------------------------------
+
+    def _batches(self, report: IngestReport, progress: Progress | None) -> Iterator[_Batch]:
+        batch = _Batch()
+        for count, whole in enumerate(Gathering(self._found), 1):
+            if progress:
+                progress(count)
+            for part in whole.parts:
+                self._leave_out_missing(part, batch)
+            known = whole.unit is not None and self._unit_row(whole.unit) is not None
+            whole.parts = [p for p in whole.parts if not self._is_stored(p, whole.unit)]
+            if not whole.parts:
+                report.units_unchanged += known
+                continue
+            batch.wholes.append(whole)
+            batch.size += sum(len(text) for part in whole.parts for _, text in part.chunks)
+            batch.size += sum(2 * len(v) for p in whole.parts for v in p.vectors if v is not None)
+            if batch.size > _BATCH_BYTES or len(batch.wholes) >= _BATCH_UNITS:
+                yield batch
+                batch = _Batch()
+        if batch.wholes:
+            yield batch
+
+    def _is_stored(self, part: Part, unit: str | None) -> bool:
+        stored = self._database.connection.execute(
+            "SELECT s.hash, s.declared, s.chunks, s.images, u.id FROM sources s "
+            "LEFT JOIN units u ON u.row = s.unit WHERE s.uri = ?",
+            (part.uri,),
+        ).fetchone()
+        if not stored or stored[:2] != (part.digest, part.declared) or stored[4] != unit:
+            return False
+        # A part that was taken in while content of it was lost may be whole now.
+        return stored[3] == len(part.images) and (
+            not self._cut_fits or stored[2] == len(part.chunks)
+        )
+
+    def _leave_out_missing(self, part: Part, batch: _Batch) -> None:
+        """Keep of a source's pictures those that can be had; see that they are in the batch."""
+        there = [digest for digest in part.images if self._is_there(digest, batch)]
+        if len(there) < len(part.images):
+            part.pictures = INCOMPLETE
+        part.images = there
+
+    def _is_there(self, digest: str, batch: _Batch) -> bool:
+        if digest in self._broken:
+            return False
+        if digest in batch.pictures or self._image_row(digest) is not None:
+            return True
+        try:
+            picture = self._load(digest)
+        except KuError as error:
+            self._found.leave_out(f"images: {digest}", str(error))
+            self._broken.add(digest)
+            return False
+        batch.pictures[digest] = picture
+        batch.size += len(picture.data)
+        return True
+
+    def _load(self, digest: str) -> Picture:
+        """A picture of the export, if it is what it should be.
+
+        Raises:
+            BadInput, NotFound: it is not.
+        """
+        listed = self._listed.get(digest)
+        if listed is None or listed.file is None:
+            raise BadInput("the picture was not exported: add it to its unit again")
+        path = locate_picture(self._found.folder.resolve(), listed.file)
+        try:
+            data = regular_file(path, "a picture file").read_bytes()
+        except OSError as error:
+            raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+        if contents.content_hash(data) != digest:
+            raise BadInput(f"{path} is not the picture that it should be: its content has changed")
+        width, height, kind = probe(data)
+        suffix = PurePath(listed.file).suffix.lower() or f".{kind.lower()}"
+        picture = Picture(path, data, digest, suffix, width, height)
+        if self._fits["image"] and listed.vector is not None:
+            self._check_length(listed.vector, "image")
+            picture.vector = listed.vector.astype(np.float32)
+        else:
+            picture.decode()  # what cannot be shown to an encoder is left out before it is counted
+        return picture
+
+    # ---- encoding ------------------------------------------------------------------------------
+
+    def _encode(self, batch: _Batch) -> None:
+        texts: dict[str, None] = {}
+        for part in batch.parts():
+            if not self._is_cut(part):
+                documents = enumerate(part.documents())
+                part.chunks = [(n, cut) for n, text in documents for cut in self._cut(text)]
+                part.vectors = [None] * len(part.chunks)
+            for (_, text), vector in zip(part.chunks, part.vectors, strict=True):
+                if vector is None:
+                    texts[text] = None
+                else:
+                    self._check_length(vector, "chunk")
+        made: dict[str, Halves] = {}
+        if texts:
+            found = self._encoder.encode_texts(list(texts))
+            made = dict(zip(texts, found.astype("<f2"), strict=True))
+        for part in batch.parts():
+            pairs = zip(part.chunks, part.vectors, strict=True)
+            part.vectors = [made[text] if v is None else v for (_, text), v in pairs]
+        blank = [picture for picture in batch.pictures.values() if picture.vector is None]
+        for sound, _ in decoded(blank, self._decode):
+            found = self._encoder.encode_images([image for _, image in sound])
+            for (picture, _), vector in zip(sound, found, strict=True):
+                picture.vector = vector
+
+    def _is_cut(self, part: Part) -> bool:
+        """Whether the chunks of a part are those that this base would have."""
+        given = any(vector is not None for vector in part.vectors)
+        return self._cut_fits and (bool(self._found.manifest) or given)
+
+    def _decode(self, picture: Picture) -> Image:
+        fit: Callable[[Image], Image] | None = getattr(side(self._encoder, "image"), "fit", None)
+        image = picture.decode()
+        return fit(image) if fit else image
+
+    def _cut(self, text: str) -> list[str]:
+        if not text.strip():
+            return []
+        count = self._encoder.count_tokens
+        return chunk(text, count_tokens=count, max_tokens=self._limit)
+
+    def _check_length(self, vector: Halves, kind: Kind) -> None:
+        dim = side(self._encoder, kind).dim
+        if len(vector) != dim:
+            raise BadInput(
+                f"{self._found.folder} has vectors of {len(vector)} numbers for each {kind}, the "
+                f"encoder of the knowledge base makes {dim}: leave the column out, so that they "
+                "are made anew"
+            )
+
+    # ---- committing ----------------------------------------------------------------------------
+
+    def _commit(self, batch: _Batch, report: IngestReport) -> None:
+        self._write_pictures(batch)
+        counted = IngestReport()
+        with self._pipeline.change() as connection:
+            fresh: dict[int, str] = {}
+            # Names first: the chunks of this batch are then looked through for all of them.
+            rows = [self._put_sources(connection, whole, counted) for whole in batch.wholes]
+            for whole, (unit, sources) in zip(batch.wholes, rows, strict=True):
+                for part, source in zip(whole.parts, sources, strict=True):
+                    fresh |= self._put_chunks(connection, part, source, unit)
+                    self._put_images(connection, part, source, unit, batch, counted)
+            self._pipeline.inverted.add_chunks(fresh)
+            for whole, (unit, sources) in zip(batch.wholes, rows, strict=True):
+                for part, source in zip(whole.parts, sources, strict=True):
+                    relations.drop_of_source(connection, source)
+                    if unit is not None:
+                        stated = relations.add(
+                            connection, source=source, unit=unit, stated=part.stated
+                        )
+                        counted.relations_added += len(stated)
+            counted.chunks_added = len(fresh)
+        report.units_added += counted.units_added
+        report.units_updated += counted.units_updated
+        report.chunks_added += counted.chunks_added
+        report.images_added += counted.images_added
+        report.relations_added += counted.relations_added
+
+    def _put_sources(
+        self, connection: sqlite3.Connection, whole: Whole, counted: IngestReport
+    ) -> tuple[int | None, list[int]]:
+        unit = None
+        if whole.unit is not None:
+            unit = self._unit_row(whole.unit)
+            counted.units_added += unit is None
+            counted.units_updated += unit is not None
+            if unit is None:
+                unit = contents.put_unit(
+                    connection,
+                    unit_id=whole.unit, name="", kind="", aliases=(), metadata="{}", match=False,
+                )  # fmt: skip
+        sources = []
+        for part in whole.parts:
+            self._release(connection, part.uri, unit)
+            sources.append(
+                contents.put_source(
+                    connection,
+                    uri=part.uri,
+                    unit=unit,
+                    origin=part.origin,
+                    digest=part.digest,
+                    declared=part.declared,
+                )
+            )
+        if whole.unit is not None and unit is not None:
+            assembly.settle(connection, whole.unit, self._pipeline.inverted, row=unit)
+        return unit, sources
+
+    def _release(self, connection: sqlite3.Connection, uri: str, unit: int | None) -> None:
+        """Drop a source that belonged to another unit so far."""
+        stored = connection.execute(
+            "SELECT row, unit FROM sources WHERE uri = ?", (uri,)
+        ).fetchone()
+        if stored and stored[1] != unit:
+            delete_sources(connection, [stored[0]], self._pipeline.inverted, Dropped())
+
+    def _put_chunks(
+        self, connection: sqlite3.Connection, part: Part, source: int, unit: int | None
+    ) -> dict[int, str]:
+        contents.drop_source_chunks(connection, source, Dropped())
+        rows = contents.add_chunks(connection, source=source, unit=unit, chunks=part.chunks)
+        if rows:
+            made = np.stack([v for v in part.vectors if v is not None]).astype(np.float32)
+            vectors.put(connection, "chunk", self._encoder_rows["chunk"], rows, made)
+        return {row: text for row, (_, text) in zip(rows, part.chunks, strict=True)}
+
+    def _put_images(
+        self,
+        connection: sqlite3.Connection,
+        part: Part,
+        source: int,
+        unit: int | None,
+        batch: _Batch,
+        counted: IngestReport,
+    ) -> None:
+        before = contents.shown(connection, source)
+        shown = []
+        for digest in part.images:
+            row = self._image_row(digest)
+            if row is None:
+                picture = batch.pictures.get(digest) or self._load_again(digest)
+                row = self._add_image(connection, picture)
+            shown.append(row)
+        if shown != before:
+            contents.replace_images(
+                connection, source=source, unit=unit, images=shown, dropped=Dropped()
+            )
+        counted.images_added += len(set(shown) - set(before))
+
+    def _add_image(self, connection: sqlite3.Connection, picture: Picture) -> int:
+        row = contents.add_image(
+            connection,
+            digest=picture.digest,
+            file=str(picture.path) if self._link else image_file(picture.digest, picture.suffix),
+            width=picture.width,
+            height=picture.height,
+            size=len(picture.data),
+        )
+        vector = np.asarray(picture.vector, np.float32)
+        vectors.put(connection, "image", self._encoder_rows["image"], [row], vector[None])
+        return row
+
+    def _load_again(self, digest: str) -> Picture:
+        """A picture that the base had until another source was replaced in this batch."""
+        again = _Batch(pictures={digest: self._load(digest)})
+        self._encode(again)
+        self._write_pictures(again)
+        return again.pictures[digest]
+
+    def _write_pictures(self, batch: _Batch) -> None:
+        if not self._link:
+            write_durably(
+                (self._layout.image(image_file(p.digest, p.suffix)), p.data)
+                for p in batch.pictures.values()
+            )
+
+    def _unit_row(self, unit: str) -> int | None:
+        row = self._database.connection.execute(
+            "SELECT row FROM units WHERE id = ?", (unit,)
+        ).fetchone()
+        return row and int(row[0])
+
+    def _image_row(self, digest: str) -> int | None:
+        row = self._database.connection.execute(
+            "SELECT row FROM images WHERE hash = ?", (digest,)
+        ).fetchone()
+        return row and int(row[0])
