@@ -204,11 +204,12 @@ def _end(file: int) -> int:
     head = os.pread(file, _START, 0)
     if len(head) < _START:
         raise OSError("the guard has no header")
-    pages = _HEADER.unpack_from(head)[3]
+    pages: int = _HEADER.unpack_from(head)[3]
     place = _START + 4 * pages
     size = os.fstat(file).st_size
     while len(record := os.pread(file, _RECORD.size, place)) == _RECORD.size:
-        after = place + _RECORD.size + _ENTRY.size * _RECORD.unpack(record)[2]
+        entries: int = _RECORD.unpack(record)[2]
+        after = place + _RECORD.size + _ENTRY.size * entries
         if after > size:
             break
         place = after
