@@ -11,7 +11,7 @@ import sys
 
 import benchmarks
 
-SEPARATE = {"__main__", "fit_alignment", "record"}
+SEPARATE = {"__main__", "fit_alignment", "peers", "record", "scale", "vectors"}
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -15,8 +15,14 @@ import ku_rag
 RESULTS = Path(__file__).parent / "results"
 
 
-def write_result(name: str, figures: Mapping[str, object]) -> Path:
-    """Write `results/<name>.json`: the figures under what they were measured with."""
+def write_result(name: str, figures: Mapping[str, object], *, packages: Sequence[str] = ()) -> Path:
+    """Write `results/<name>.json`: the figures under what they were measured with.
+
+    Args:
+        name: of the benchmark.
+        figures: what was measured, JSON-ready.
+        packages: further distributions whose versions matter.
+    """
     record = {
         "benchmark": name,
         "date": date.today().isoformat(),
@@ -25,10 +31,14 @@ def write_result(name: str, figures: Mapping[str, object]) -> Path:
             "python": platform.python_version(),
             **{
                 package: importlib.metadata.version(package)
-                for package in ("numpy", "pillow", "faiss-cpu")
+                for package in dict.fromkeys(("numpy", "pillow", "faiss-cpu", *packages))
             },
         },
-        "machine": {"cpus": os.cpu_count(), "architecture": platform.machine()},
+        "machine": {
+            "cpus": os.cpu_count(),
+            "cpu": cpu_model(),
+            "architecture": platform.machine(),
+        },
         **figures,
     }
     RESULTS.mkdir(exist_ok=True)
@@ -36,3 +46,13 @@ def write_result(name: str, figures: Mapping[str, object]) -> Path:
     text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=True)
     path.write_text(text + "\n", encoding="utf-8")
     return path
+
+
+def cpu_model() -> str:
+    """What the processor calls itself; "" where nothing says so."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())

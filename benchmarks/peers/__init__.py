@@ -1,0 +1,1 @@
+"""ku-rag beside other systems that hold vectors and texts."""

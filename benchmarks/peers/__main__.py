@@ -1,0 +1,136 @@
+"""ku-rag beside LanceDB, Chroma, Milvus Lite, Qdrant local and bare FAISS.
+
+    python -m benchmarks.peers [--count 100000] [--sets SETS] [--systems NAMES] [--write]
+
+Every system gets the same vectors and texts of 200 characters (benchmarks/vectors.py), a fresh
+process for filling and three for opening, two processors, and nothing else beside it. It keeps its
+texts with a keyword index where it has one, is made as durable as it is by default, and gets the
+index that it recommends, with the fastest of its search parameters that finds 0.993 of the exact
+ten nearest on 100 tuning queries; what is printed comes from 300 others, asked one at a time. A
+system whose packages are not installed is said and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import vectors
+from benchmarks.peers import report
+from benchmarks.peers.registry import PEERS, missing
+from benchmarks.record import write_result
+
+OPENINGS = 3
+THREADS = dict.fromkeys(
+    (
+        *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"),
+        *("LANCE_CPU_THREADS", "TOKIO_WORKER_THREADS"),
+    ),
+    "2",
+)
+
+
+def measure(name: str, of: str, count: int, cache: Path) -> dict[str, Any]:
+    """All figures of one system over one set; {"failed": why} where it fails."""
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work) / name
+        filled = stage(name, "fill", of, count, folder, cache)
+        if "failed" in filled:
+            return filled
+        opened = [stage(name, "open", of, count, folder, cache) for _ in range(OPENINGS)]
+        shutil.rmtree(folder)
+    if failed := [one for one in opened if "failed" in one]:
+        return failed[0]
+    for figure in ("import_ms", "cold_open_ms", "open_mb"):
+        filled[figure] = statistics.median(one[figure] for one in opened)
+    return filled
+
+
+def stage(name: str, which: str, of: str, count: int, folder: Path, cache: Path) -> dict[str, Any]:
+    """One stage in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.peers.measuring"]
+    done = subprocess.run(
+        [*command, name, which, of, str(count), str(folder), str(cache)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | THREADS,
+    )
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return {"failed": last}
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+def run(
+    systems: Sequence[str], sets: Sequence[str], count: int, cache: Path
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Figures by set and system; what cannot be measured is said."""
+    here = []
+    for name in systems:
+        if lacking := missing(name):
+            print(f"{PEERS[name].title}: left out, {', '.join(lacking)} not installed")
+        else:
+            here.append(name)
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for of in sets:
+        if why := vectors.missing(of):
+            print(f"{of}: left out, {why}")
+            continue
+        vectors.prepare(of, count, cache)
+        found[of] = {}
+        for name in here:
+            figures = measure(name, of, count, cache)
+            if "failed" in figures:
+                print(f"{of}, {PEERS[name].title}: failed, {figures['failed']}", flush=True)
+            else:
+                print(f"{of}, {PEERS[name].title}: {json.dumps(figures)}", flush=True)
+                found[of][name] = figures
+    return found
+
+
+def packages(found: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """The distributions of the systems that ran."""
+    ran = {name for figures in found.values() for name in figures}
+    return sorted({package for name in ran for package in PEERS[name].distributions})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and with --write keep the result and its picture."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--sets", default=",".join(vectors.SETS))
+    parser.add_argument("--systems", default=",".join(PEERS))
+    parser.add_argument("--cache", type=Path, default=vectors.CACHE)
+    parser.add_argument("--write", action="store_true", help="write the result files")
+    options = parser.parse_args(arguments)
+    found = run(options.systems.split(","), options.sets.split(","), options.count, options.cache)
+    for of, figures in found.items():
+        print()
+        print(report.table(of, figures))
+        print()
+        print(report.ratios(of, figures))
+    targets = report.targets(found)
+    for target in targets:
+        print(report.line(target))
+    if options.write:
+        result = {"vectors": options.count, "sets": found, "targets": targets}
+        print(write_result("peers", result, packages=packages(found)))
+        if picture := report.plot(found):
+            print(picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

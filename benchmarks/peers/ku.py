@@ -1,0 +1,121 @@
+"""ku-rag: units of ten chunks with ready-made vectors, durable, keyword index included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import vectors
+from benchmarks.peers.base import Hits, Peer, Vectors
+
+CHUNKS_A_UNIT = 10
+
+
+class ReadyMade:
+    """An encoder that only states its dimension: every vector is ready-made.
+
+    Args:
+        dim: length of a vector.
+    """
+
+    max_tokens = 512
+    cross_modal = False
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+        self.fingerprint = f"ready-made:{dim}"
+
+    def count_tokens(self, text: str) -> int:
+        """Words."""
+        return len(text.split())
+
+    def encode_texts(self, texts: Sequence[str]) -> Vectors:
+        """Refused."""
+        raise NotImplementedError("only ready-made vectors are measured")
+
+    def encode_images(self, images: Sequence[object]) -> Vectors:
+        """Refused."""
+        raise NotImplementedError("only ready-made vectors are measured")
+
+    def encode_regions(self, image: object, boxes: Sequence[object]) -> Vectors:
+        """Refused."""
+        raise NotImplementedError("only ready-made vectors are measured")
+
+
+class KuRag(Peer):
+    """A base through its public methods."""
+
+    title = "ku-rag"
+    packages = ("ku_rag",)
+    distributions = ("faiss-cpu",)
+    index = "as tuned"
+    durability = "SQLite, one transaction a change, WAL, fsync (synchronous=FULL)"
+    text_index = "always"
+    batch = 10_000
+
+    def load(self) -> None:
+        """Import the package, and what it imports late."""
+        import ku_rag
+        import ku_rag.knowledge_base
+
+        self._ku: Any = ku_rag
+
+    def _opened(self, *, create: bool) -> None:
+        self._kb = self._ku.KnowledgeBase.open(
+            self.folder / "kb", create=create, encoder=ReadyMade(self.dim)
+        )
+        self._first: int | None = None
+
+    def create(self) -> None:
+        """Make an empty base."""
+        self._opened(create=True)
+
+    def add(self, rows: Sequence[int], found: Vectors, texts: Sequence[str]) -> None:
+        """Add whole units with ready-made vectors."""
+        units = units_of(self._ku.Unit, rows, texts)
+        self._kb.add_many(units, vectors={"texts": found})
+
+    def build(self, queries: Vectors) -> None:
+        """Choose and write the index."""
+        self.tuned = self._kb.tune(recall=0.99)
+        self.index = str(self.tuned["kind"])
+
+    def query(self, vector: Vectors, k: int) -> Hits:
+        """Search through the public method; rows count from the first chunk that was added."""
+        found = self._kb.search(vector=vector, k=k)["chunks"]
+        return [(hit["chunk"] - 1, hit["text"]) for hit in found]
+
+    def query_index(self, vector: Vectors, k: int) -> Hits:
+        """Search the index alone, as bare FAISS does."""
+        rows, _ = self._kb._chunks.search(vector[None], k)
+        return [(int(row) - 1, "") for row in rows[0] if row >= 0]
+
+    def add_one(self, row: int, vector: Vectors, text: str) -> None:
+        """Add a unit of one chunk."""
+        unit = self._ku.Unit(f"Late {row}", id=f"row-{row}", texts=(text,))
+        self._kb.add(unit, vectors={"texts": vector[None]})
+
+    def delete_one(self, row: int) -> None:
+        """Delete a unit of one chunk."""
+        self._kb.delete([f"row-{row}"])
+
+    def open(self) -> None:
+        """Open the base."""
+        self._opened(create=False)
+
+    def close(self) -> None:
+        """Close it."""
+        self._kb.close()
+
+
+def units_of(unit: Any, rows: Sequence[int], texts: Sequence[str]) -> list[Any]:  # noqa: ANN401
+    """Units of ten chunks each, and units of one for the lone rows."""
+    made = []
+    at = 0
+    while at < len(rows):
+        row = rows[at]
+        size = 1 if vectors.is_lone(row) else CHUNKS_A_UNIT
+        id_ = f"row-{row}" if size == 1 else f"thing-{row // CHUNKS_A_UNIT}"
+        made.append(unit(id_.replace("-", " "), id=id_, texts=tuple(texts[at : at + size])))
+        at += size
+    return made

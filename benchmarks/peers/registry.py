@@ -1,0 +1,31 @@
+"""The systems that are measured, in the order of the tables."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from benchmarks.peers.bare_faiss import Flat, FlatHalf, IvfHalf
+from benchmarks.peers.base import Peer
+from benchmarks.peers.chroma import Chroma
+from benchmarks.peers.ku import KuRag
+from benchmarks.peers.lance import LanceDb, LanceDbGraph
+from benchmarks.peers.milvus import MilvusLite, MilvusLitePlain
+from benchmarks.peers.qdrant import QdrantLocal
+
+PEERS: dict[str, type[Peer]] = {
+    "ku": KuRag,
+    "lancedb": LanceDb,
+    "lancedb-graph": LanceDbGraph,
+    "chroma": Chroma,
+    "milvus": MilvusLite,
+    "milvus-plain": MilvusLitePlain,
+    "qdrant": QdrantLocal,
+    "faiss-flat": Flat,
+    "faiss-flat-half": FlatHalf,
+    "faiss-ivf-half": IvfHalf,
+}
+
+
+def missing(name: str) -> list[str]:
+    """The packages of a system that are not installed."""
+    return [package for package in PEERS[name].packages if find_spec(package) is None]
