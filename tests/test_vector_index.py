@@ -68,16 +68,17 @@ def test_base_tail_and_tombstones_together_equal_exact_search(index, database):
     vectors = random_vectors(300)
     put(database, range(1, 201), vectors[:200])
     check(index, vectors[:200], range(1, 201))
-    index.write_base()
+    index.compact()
     check(index, vectors[:200], range(1, 201))
     put(database, range(201, 301), vectors[200:])
     drop(database, [1, 7, 250])
     kept = [row for row in range(1, 301) if row not in (1, 7, 250)]
     check(index, vectors[np.array(kept) - 1], kept)
     assert index.describe() == {
-        "name": "chunk", "kind": "flat-fp16", "count": 297, "tail": 99, "tombstones": 2,
+        "name": "chunk", "kind": "flat", "recall": 1.0, "count": 297, "tail": 99, "tombstones": 2,
+        "segments": [{"kind": "flat", "count": 198}],
     }  # fmt: skip
-    index.write_base()
+    index.compact()
     check(index, vectors[np.array(kept) - 1], kept)
     assert (index.describe()["tail"], index.describe()["tombstones"]) == (0, 0)
 
@@ -94,7 +95,7 @@ def test_short_results_are_padded(index, database):
 def test_a_search_among_some_rows(index, database, count):
     vectors = random_vectors(1500)
     put(database, range(1, 1501), vectors)
-    index.write_base()
+    index.compact()
     drop(database, [2])
     some = np.arange(2, 2 + count)
     queries = random_vectors(2, 5)
@@ -106,7 +107,7 @@ def test_a_search_among_some_rows(index, database, count):
 def test_another_process_finds_the_base_and_what_came_since(index, database, tmp_path):
     vectors = random_vectors(120)
     put(database, range(1, 101), vectors[:100])
-    index.write_base()
+    index.compact()
     put(database, range(101, 121), vectors[100:])
     other_database = Database(tmp_path / "ku.sqlite", read_only=True)
     other = VectorIndex(other_database, tmp_path / "indexes", "chunk", 1, DIM)
@@ -121,7 +122,7 @@ def test_another_process_finds_the_base_and_what_came_since(index, database, tmp
 def test_deleting_the_folder_of_caches_loses_nothing(index, database, tmp_path):
     vectors = random_vectors(100)
     put(database, range(1, 101), vectors)
-    index.write_base()
+    index.compact()
     for file in (tmp_path / "indexes").iterdir():
         file.unlink()
     check(VectorIndex(database, tmp_path / "indexes", "chunk", 1, DIM), vectors, range(1, 101))
@@ -131,7 +132,7 @@ def test_deleting_the_folder_of_caches_loses_nothing(index, database, tmp_path):
 def test_a_doubtful_cache_is_left_aside(index, database, tmp_path, caplog, damage):
     vectors = random_vectors(100)
     put(database, range(1, 101), vectors)
-    index.write_base()
+    index.compact()
     (base,) = (tmp_path / "indexes").glob("*.faiss")
     header = base.with_name("chunk-1.json")
     if damage == "flip":
@@ -151,7 +152,7 @@ def test_a_doubtful_cache_is_left_aside(index, database, tmp_path, caplog, damag
 
 def test_a_cache_ahead_of_the_database_is_reported_as_lost_commits(index, database, tmp_path):
     put(database, range(1, 101), random_vectors(100))
-    index.write_base()
+    index.compact()
     with database.change() as connection:
         connection.execute("UPDATE sqlite_sequence SET seq = seq - 10 WHERE name = 'changes'")
         connection.execute("DELETE FROM changes WHERE seq > 90")

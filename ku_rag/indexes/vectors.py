@@ -1,17 +1,16 @@
-"""The vector index: a cache over the store's vectors, exact, and never trusted beyond it.
+"""The vector index: a cache over the store's vectors, never trusted beyond it.
 
-A written base (FAISS, half precision, mapped) and a tail in memory are searched together. The
-`changes` table feeds the tail and masks what was dropped. Small collections have no base at all:
-their vectors are read from the store, which takes milliseconds.
+Immutable segments and a tail in memory are searched together; whatever they propose is scored with
+the store's own vectors. The `changes` table feeds the tail and masks what was dropped. New segments
+swallow older ones that are not much larger, so there are few of them however knowledge came in.
+Small collections have no segment: their vectors are read from the store, which takes milliseconds.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import zlib
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +18,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Vectors
+from ku_rag.errors import ReadOnly
+from ku_rag.indexes.building import build, usual
+from ku_rag.indexes.files import Header, IndexFiles
+from ku_rag.indexes.kinds import KindName
+from ku_rag.indexes.measuring import RECALL
+from ku_rag.indexes.segment import Segment
+from ku_rag.indexes.tail import Tail, nearest
 from ku_rag.store import vectors as stored
 from ku_rag.store.database import Database
-from ku_rag.store.layout import write_durably
 
 Rows = NDArray[np.int64]
 
 BASE_MIN = 4096
-"""A tail of this many vectors is worth a base file."""
+"""A tail of this many vectors is worth a segment."""
+_TAIL_MOST = 4
+"""A process that may not write holds this many times as many in its tail."""
 _GATHER_MOST = 1000
-_BLOCK = 1 << 20
+_SWALLOWED = 2
+"""A new segment swallows those before it that are up to this many times as large."""
+_WORN = 0.25
+"""A segment of which this share is gone is made anew."""
+_ATTEMPTS = 5
 
 _log = logging.getLogger("ku_rag")
 
-
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """What a base file says of itself."""
-
-    knowledge_base: str
-    kind: stored.Kind
-    encoder: int
-    seq: int
-    count: int
-    file: str
-    blocks: tuple[int, ...]
+Spare = Callable[[], AbstractContextManager[bool]]
+"""Tries to get the writer lock without waiting: whether it is held inside."""
 
 
 class VectorIndex:
@@ -51,26 +52,30 @@ class VectorIndex:
 
     Args:
         database: the truth.
-        folder: where base files lie.
+        folder: where the files lie.
         kind: "chunk" or "image".
         encoder: row of the encoder in the store.
         dim: length of a vector.
+        spare: a reader that had to make segments anew writes them if nobody else is writing.
     """
 
     def __init__(
-        self, database: Database, folder: Path, kind: stored.Kind, encoder: int, dim: int
+        self,
+        database: Database,
+        folder: Path,
+        kind: stored.Kind,
+        encoder: int,
+        dim: int,
+        *,
+        spare: Spare = lambda: nullcontext(False),
     ) -> None:
         self._database = database
-        self._folder = folder
         self._kind: stored.Kind = kind
         self._encoder = encoder
         self._dim = dim
-        self._seq = -1
-        self._base: Any = None
-        self._header: _Header | None = None
-        self._dropped: set[int] = set()
-        self._tail_rows: Rows = np.empty(0, np.int64)
-        self._tail: Vectors = np.empty((0, dim), np.float32)
+        self._spare = spare
+        self._files = IndexFiles(folder, f"{kind}-{encoder}")
+        self._forget()
 
     def search(
         self, queries: Vectors, k: int, *, among: Rows | None = None
@@ -87,247 +92,314 @@ class VectorIndex:
             (rows int64[n, k], cosines float32[n, k]); missing hits are row -1, cosine -1.
         """
         if among is not None and len(among) <= _GATHER_MOST:
-            held, gathered = self._gather(among)
-            return _top([_nearest(queries, gathered, held, k)], k)
+            held, gathered = self.gather(among)
+            return _top([nearest(queries, gathered, held, k)], k)
         self.refresh()
-        rows, tail = self._tail_rows, self._tail
-        if among is not None:
-            inside = np.isin(rows, among)
-            rows, tail = rows[inside], tail[inside]
-        found = [_nearest(queries, tail, rows, k)]
-        if self._base is not None:
-            found.append(self._search_base(queries, k, among))
-        return _top(found, k)
+        exact = [self._tail.search(queries, k, among)]
+        proposed: list[tuple[Rows, Vectors]] = []
+        for segment in self._segments:
+            found = segment.search(queries, k, among)
+            (exact if segment.exact else proposed).append(found)
+        sure = _top(exact, k)
+        if not self._segments:
+            return sure  # its vectors were read from the store
+        rows = np.concatenate([sure[0], *(rows for rows, _ in proposed)], axis=1)
+        return _top([self._exact(queries, rows)], k)
+
+    def gather(self, rows: Rows) -> tuple[Rows, Vectors]:
+        """The store's own vectors of some rows: (int64[n] ascending, float32[n, dim]).
+
+        Raises:
+            Corrupt: one of them fails its checksum.
+        """
+        return stored.gather(self._database.connection, self._kind, self._encoder, rows, self._dim)
 
     def sample(self, most: int) -> tuple[Rows, Vectors]:
         """Up to `most` vectors, evenly spread over the rows: (int64[n], float32[n, dim])."""
-        rows = self._database.connection.execute(
-            "SELECT item FROM vectors WHERE kind = ? AND encoder = ? ORDER BY item",
-            (self._kind, self._encoder),
-        ).fetchall()
-        chosen = np.array(rows[:: max(1, -(-len(rows) // most))], np.int64).reshape(-1)
-        return self._gather(chosen)
+        rows = self.rows()
+        return self.gather(rows[:: max(1, -(-len(rows) // most))])
+
+    def rows(self) -> Rows:
+        """All rows that have a vector, from the store: int64[n], ascending."""
+        return np.fromiter(
+            (
+                row
+                for (row,) in self._database.connection.execute(
+                    "SELECT item FROM vectors WHERE kind = ? AND encoder = ? ORDER BY item",
+                    (self._kind, self._encoder),
+                )
+            ),
+            np.int64,
+        )
 
     @property
     def count(self) -> int:
         """Number of vectors that a search sees."""
         self.refresh()
-        based = self._header.count if self._header else 0
-        return based - len(self._dropped) + len(self._tail_rows)
+        return sum(segment.count for segment in self._segments) + len(self._tail)
 
     def describe(self) -> dict[str, Any]:
-        """Kind, size and state, for `stats`."""
+        """Kind, size, measured recall and state, for `stats`."""
         count = self.count
+        largest = max(self._segments, key=lambda segment: segment.count, default=None)
         return {
             "name": self._kind,
-            "kind": "flat-fp16" if self._base is not None else "flat",
+            "kind": largest.plan.kind if largest else "flat",
+            "recall": min((segment.plan.recall for segment in self._segments), default=1.0),
             "count": count,
-            "tail": len(self._tail_rows),
-            "tombstones": len(self._dropped),
+            "segments": [
+                {"kind": segment.plan.kind, "count": segment.count} for segment in self._segments
+            ],
+            "tail": len(self._tail),
+            "tombstones": sum(len(segment.dropped) for segment in self._segments),
         }
 
     # ---- following the store -------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Catch up with every change that was committed since the last look."""
+        if self._follow():
+            self._take_in()
+
+    def _forget(self) -> None:
+        """Know nothing: the next look opens the files."""
+        self._seq = -1
+        self._header: Header | None = None
+        self._segments: list[Segment] = []
+        self._tail = Tail(self._dim)
+        self._pending: Rows = np.empty(0, np.int64)
+        self._doubtful = False
+
+    def _follow(self) -> bool:
+        """Mask what was dropped and note what came; whether anything may have."""
         seq = _last_seq(self._database)
         if seq == self._seq:
-            return
+            return len(self._pending) > 0
         pruned = int(self._database.meta("changes_pruned") or 0)
         if self._seq < 0 or self._seq < pruned or seq < self._seq:
-            self._open_base(seq, pruned)
-        self._follow(seq)
-
-    def _open_base(self, seq: int, pruned: int) -> None:
-        self._base, self._header = None, None
-        self._dropped = set()
-        self._tail_rows = np.empty(0, np.int64)
-        self._tail = np.empty((0, self._dim), np.float32)
-        self._seq = -1
-        header = self._read_header()
-        if header is None:
-            return
-        if header.seq > seq:
-            _log.warning(
-                "%s knows change %d, the database only %d: %d commits were lost (an older copy of "
-                "ku.sqlite?); the cache is left aside",
-                header.file, header.seq, seq, header.seq - seq,
-            )  # fmt: skip
-            return
-        if header.seq < pruned:
-            return
-        base = self._read_base(header)
-        if base is not None:
-            self._base, self._header, self._seq = base, header, header.seq
-
-    def _follow(self, seq: int) -> None:
-        connection = self._database.connection
+            seq = self._open(seq, pruned)
         if self._seq < 0:
-            parts = list(stored.scan(connection, self._kind, self._encoder, self._dim))
-            if parts:
-                self._tail_rows = np.concatenate([rows for rows, _ in parts])
-                self._tail = np.concatenate([found for _, found in parts])
-            self._seq = seq
-            return
-        changes = connection.execute(
-            "SELECT item, op FROM changes WHERE seq > ? AND seq <= ? AND kind = ? AND encoder = ? "
-            "ORDER BY seq",
-            (self._seq, seq, self._kind, self._encoder),
-        ).fetchall()
-        last = dict(changes)
-        gone = np.array([item for item, op in last.items() if op == "drop"], np.int64)
-        come = np.array([item for item, op in last.items() if op == "put"], np.int64)
-        if len(gone):
-            kept = ~np.isin(self._tail_rows, gone)
-            in_tail = set(self._tail_rows[~kept].tolist())
-            self._tail_rows, self._tail = self._tail_rows[kept], self._tail[kept]
-            put_here = {item for item, op in changes if op == "put"}
-            self._dropped |= set(gone.tolist()) - in_tail - put_here
-        if len(come):
-            rows, found = self._gather(come)
-            self._tail_rows = np.concatenate([self._tail_rows, rows])
-            self._tail = np.concatenate([self._tail, found])
+            self._pending = self.rows()
+        elif self._seq < seq:
+            self._read_changes(seq)
         self._seq = seq
+        return True
 
-    # ---- the base file -------------------------------------------------------------------------
+    def _read_changes(self, seq: int) -> None:
+        changes = np.fromiter(
+            self._database.connection.execute(
+                "SELECT item, op = 'put' FROM changes "
+                "WHERE seq > ? AND seq <= ? AND kind = ? AND encoder = ? ORDER BY seq",
+                (self._seq, seq, self._kind, self._encoder),
+            ),
+            np.dtype([("item", np.int64), ("put", np.bool_)]),
+        )
+        # The last word about an item counts.
+        items, last = np.unique(changes["item"][::-1], return_index=True)
+        come = changes["put"][::-1][last]
+        gone = items[~come]
+        for segment in self._segments:
+            segment.drop(gone)
+        self._tail.drop(items)
+        self._pending = np.union1d(np.setdiff1d(self._pending, gone), items[come])
 
-    def worth_writing(self) -> bool:
-        """Whether the tail or the tombstones have grown enough for a new base."""
-        self.refresh()
-        based = self._header.count if self._header else 0
-        moved = len(self._tail_rows) + len(self._dropped)
-        return moved >= max(BASE_MIN, based // 4)
+    def _take_in(self) -> None:
+        """Make what came searchable: in the tail, or in segments when it is much."""
+        many = _TAIL_MOST * BASE_MIN
+        if not self._doubtful and len(self._tail) + len(self._pending) < many:
+            if len(self._pending):
+                self._tail.add(*self.gather(self._pending))
+                self._pending = np.empty(0, np.int64)
+            return
+        self._fold(unwritten_only=True)
+        with self._spare() as may_write:
+            known = self._files.read_header(self._database.meta("id")) if may_write else None
+            if may_write and (known is None or known.seq <= self._seq):
+                self._fold()
+                self._write()
+        self._doubtful = False
 
-    def write_base(self) -> None:
-        """Write all vectors as a new base and forget the old; only the writer does this."""
-        import faiss
+    def _open(self, seq: int, pruned: int) -> int:
+        """Start from the files, as far as they are sound and not older than what is forgotten.
 
-        self.refresh()
-        if self.count < BASE_MIN:
-            self.remove_files()
+        Args:
+            seq: the last change of the database.
+            pruned: changes up to this one are forgotten.
+
+        Returns:
+            The last change, which may be a later one now.
+        """
+        self._forget()
+        for _ in range(_ATTEMPTS):
+            header = self._files.read_header(self._database.meta("id"))
+            if header is None:
+                self._doubtful = self._files.header_path.exists()
+                return seq
+            if header.seq < pruned:
+                return seq
+            seq = max(seq, _last_seq(self._database))
+            if header.seq > seq:
+                # Inside a snapshot the files may well be of a later state.
+                if not self._database.connection.in_transaction:
+                    self._report_lost(header, seq)
+                return seq
+            try:
+                segments = [self._files.read_segment(entry) for entry in header.segments]
+            except FileNotFoundError:
+                continue  # the writer put another one in its place meanwhile
+            except OSError as error:
+                _log.warning("%s cannot be read (%s)", self._files.header_path, error)
+                return seq
+            self._header, self._seq = header, header.seq
+            self._segments = [segment for segment in segments if segment]
+            dropped = np.array(header.dropped, np.int64)
+            for segment in self._segments:
+                segment.drop(dropped)
+            if len(self._segments) < len(segments):
+                self._read_changes(seq)
+                self._seq = seq
+                self._pending = self._missing()
+                self._doubtful = True
+            return seq
+        return seq
+
+    def _report_lost(self, header: Header, seq: int) -> None:
+        _log.warning(
+            "%s knows change %d, the database only %d: %d commits were lost (an older copy of "
+            "ku.sqlite?); the cache is left aside",
+            self._files.header_path.name, header.seq, seq, header.seq - seq,
+        )  # fmt: skip
+
+    def _missing(self) -> Rows:
+        """Rows of the store that no segment shows."""
+        rows = self.rows()
+        for segment in self._segments:
+            rows = rows[~segment.holds(rows)]
+        return rows
+
+    # ---- the files -----------------------------------------------------------------------------
+
+    def keep(self) -> None:
+        """Write what came to files if it is enough to be worth it; only the writer does this."""
+        if self._worth_writing():
+            self._follow()
+            self._fold()
+            self._write()
+
+    def compact(self) -> None:
+        """Write everything as one segment, or none if it is little; only the writer does this."""
+        self._follow()
+        rows = self.rows()
+        self._forget()
+        self._seq = _last_seq(self._database)
+        if len(rows) < BASE_MIN:
+            self._files.sweep(None)
             self._seq = -1
             return
-        index = faiss.IndexIDMap2(
-            faiss.IndexScalarQuantizer(
-                self._dim, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
-            )
-        )
-        seq = self._seq
-        count = 0
-        for rows, found in stored.scan(
-            self._database.connection, self._kind, self._encoder, self._dim
-        ):
-            index.add_with_ids(found, rows)
-            count += len(rows)
-        data = faiss.serialize_index(index).tobytes()
-        header = _Header(
-            knowledge_base=self._database.meta("id"),
-            kind=self._kind,
-            encoder=self._encoder,
-            seq=seq,
-            count=count,
-            file=f"{self._stem}-{seq}.faiss",
-            blocks=_block_sums(data),
-        )
-        self._folder.mkdir(exist_ok=True)
-        write_durably([(self._folder / header.file, data)])
-        self._header_path.unlink(missing_ok=True)
-        write_durably([(self._header_path, json.dumps(asdict(header)).encode())])
-        self.remove_files(keep=header.file)
-        self._seq = -1
+        self._segments = [self._build(rows)]
+        self._write()
 
-    def remove_files(self, *, keep: str | None = None) -> None:
-        """Delete base files, all but one."""
-        if keep is None:
-            self._header_path.unlink(missing_ok=True)
-        for file in self._folder.glob(f"{self._stem}-*.faiss"):
-            if file.name != keep:
-                file.unlink()
+    def replace(self, segment: Segment) -> None:
+        """Put one segment of all rows in the place of everything; only the writer does this."""
+        self._forget()
+        self._seq = _last_seq(self._database)
+        self._segments = [segment]
+        self._write()
+
+    def remove_files(self) -> None:
+        """Delete the files; the next look makes them anew."""
+        self._files.sweep(None)
+        self._forget()
 
     def problems(self) -> list[str]:
-        """What is wrong with the base file, for `verify`."""
-        header = self._read_header()
-        if header is None:
-            return []
+        """What the files say that cannot be, for `verify`."""
+        header = self._files.read_header(self._database.meta("id"))
         seq = _last_seq(self._database)
-        if header.seq > seq:
-            return [
-                f"{header.file} is ahead of the database by {header.seq - seq} changes: commits "
-                "were lost; restore ku.sqlite from a newer copy or ingest again, then run "
-                "`ku compact`"
-            ]
-        return []
+        if header is None or header.seq <= seq:
+            return []
+        return [
+            f"{self._files.header_path.name} is ahead of the database by {header.seq - seq} "
+            "changes: commits were lost; restore ku.sqlite from a newer copy or ingest again, "
+            "then run `ku compact`"
+        ]
 
-    @property
-    def _stem(self) -> str:
-        return f"{self._kind}-{self._encoder}"
+    def _worth_writing(self) -> bool:
+        """Whether enough has changed since the files were written; opens none of them."""
+        header = self._files.read_header(self._database.meta("id"))
+        seq = _last_seq(self._database)
+        if header is None or header.seq > seq:
+            return len(self._first(BASE_MIN)) == BASE_MIN
+        (changed,) = self._database.connection.execute(
+            "SELECT count(*) FROM changes WHERE seq > ? AND kind = ? AND encoder = ?",
+            (header.seq, self._kind, self._encoder),
+        ).fetchone()
+        return int(changed) >= BASE_MIN
 
-    @property
-    def _header_path(self) -> Path:
-        return self._folder / f"{self._stem}.json"
+    def _first(self, most: int) -> Sequence[object]:
+        return self._database.connection.execute(
+            "SELECT 1 FROM vectors WHERE kind = ? AND encoder = ? LIMIT ?",
+            (self._kind, self._encoder, most),
+        ).fetchall()
 
-    def _read_header(self) -> _Header | None:
-        try:
-            fields = json.loads(self._header_path.read_bytes())
-            header = _Header(**{**fields, "blocks": tuple(fields["blocks"])})
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError, KeyError):
-            _log.warning("%s cannot be read and is left aside", self._header_path)
-            return None
-        ours = (header.knowledge_base, header.kind, header.encoder) == (
-            self._database.meta("id"), self._kind, self._encoder,
-        )  # fmt: skip
-        return header if ours else None
+    def _fold(self, *, unwritten_only: bool = False) -> None:
+        """Make the tail and what came a segment, together with older ones that are small or worn.
 
-    def _read_base(self, header: _Header) -> Any:  # noqa: ANN401 - faiss has no types
-        import faiss
+        Args:
+            unwritten_only: leave those alone that have files.
+        """
+        parts = [self._pending, self._tail.rows]
+        size = len(self._pending) + len(self._tail)
+        worn = [n for n, s in enumerate(self._segments) if len(s.dropped) > _WORN * len(s.rows)]
+        first = len(self._segments)
+        while first and not (unwritten_only and self._segments[first - 1].file):
+            last = self._segments[first - 1]
+            if last.count > _SWALLOWED * size and not any(n < first for n in worn):
+                break
+            parts.append(last.rows[last.holds(last.rows)])
+            size += last.count
+            first -= 1
+        rows = np.unique(np.concatenate(parts))
+        if len(rows):
+            self._segments[first:] = [self._build(rows)]
+        else:
+            del self._segments[first:]
+        self._tail = Tail(self._dim)
+        self._pending = np.empty(0, np.int64)
 
-        path = self._folder / header.file
-        try:
-            with path.open("rb") as file:
-                sums = _block_sums_of_file(file.fileno())
-            if sums != header.blocks:
-                _log.warning("%s is damaged; its vectors are read from the database", path)
-                return None
-            return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-        except (OSError, RuntimeError) as error:
-            _log.warning("%s cannot be used (%s); reading from the database", path, error)
-            return None
-
-    def _search_base(self, queries: Vectors, k: int, among: Rows | None) -> tuple[Rows, Vectors]:
-        import faiss
-
-        dropped = np.fromiter(self._dropped, np.int64, len(self._dropped))
-        params = None
-        if among is not None or len(dropped):
-            params = faiss.SearchParameters()
-            if among is not None:
-                params.sel = faiss.IDSelectorBatch(np.setdiff1d(among, dropped))
-            else:
-                masked = faiss.IDSelectorBatch(dropped)  # must outlive the search
-                params.sel = faiss.IDSelectorNot(masked)
-        _, rows = self._base.search(queries, min(k, self._base.ntotal), params=params)
-        return self._exact(queries, rows)
-
-    def _gather(self, rows: Rows) -> tuple[Rows, Vectors]:
-        return stored.gather(
-            self._database.connection, self._kind, self._encoder, rows.tolist(), self._dim
+    def _build(self, rows: Rows) -> Segment:
+        kind, recall = self.wish()
+        return build(
+            self.gather, rows, self._dim, kind=kind or usual(len(rows)), recall=recall or RECALL
         )
 
+    def wish(self) -> tuple[KindName | None, float]:
+        """The kind and the recall that `tune` chose; None: by the number of vectors."""
+        wished = (self._database.meta("index") or {}).get(self._kind) or {}
+        return wished.get("kind"), wished.get("recall", RECALL)
+
+    def _write(self) -> None:
+        try:
+            self._header = self._files.write(
+                self._database.meta("id"), self._seq, self._segments, self._header
+            )
+        except (OSError, ReadOnly) as error:
+            _log.warning(
+                "the index of the %ss could not be written (%s): nothing is lost, searches make it "
+                "anew from the database",
+                self._kind, error,
+            )  # fmt: skip
+            self._forget()
+
     def _exact(self, queries: Vectors, rows: Rows) -> tuple[Rows, Vectors]:
-        """Replace the cache's scores by those of the store's own vectors."""
-        wanted = np.unique(rows[rows >= 0])
-        held, found = self._gather(wanted)
-        order = np.argsort(held)
-        held, found = held[order], found[order]
-        cosines = np.full(rows.shape, -1.0, np.float32)
-        rows = np.where(np.isin(rows, held), rows, -1)
-        places = np.searchsorted(held, np.where(rows >= 0, rows, held[0] if len(held) else 0))
-        for query, row, place, out in zip(queries, rows, places, cosines, strict=True):
-            hit = row >= 0
-            out[hit] = found[place[hit]] @ query
-        return rows, cosines
+        """Score rows int64[n, m] with the store's own vectors; those that are gone become -1."""
+        wanted = np.unique(rows)
+        held, found = self.gather(wanted[wanted >= 0])
+        if not len(held):
+            return np.full(rows.shape, -1), np.full(rows.shape, -1.0, np.float32)
+        places = np.minimum(np.searchsorted(held, rows), len(held) - 1)
+        there = held[places] == rows
+        cosines = np.take_along_axis(queries @ found.T, places, 1)
+        return np.where(there, rows, -1), np.where(there, cosines, np.float32(-1.0))
 
 
 def _last_seq(database: Database) -> int:
@@ -335,16 +407,6 @@ def _last_seq(database: Database) -> int:
         "SELECT seq FROM sqlite_sequence WHERE name = 'changes'"
     ).fetchone()
     return int(found[0]) if found else 0
-
-
-def _nearest(queries: Vectors, vectors: Vectors, rows: Rows, k: int) -> tuple[Rows, Vectors]:
-    if not len(rows):
-        return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
-    cosines = queries @ vectors.T
-    if k < len(rows):
-        best = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
-        return rows[best], np.take_along_axis(cosines, best, 1)
-    return np.broadcast_to(rows, cosines.shape), cosines
 
 
 def _top(found: list[tuple[Rows, Vectors]], k: int) -> tuple[Rows, Vectors]:
@@ -357,14 +419,3 @@ def _top(found: list[tuple[Rows, Vectors]], k: int) -> tuple[Rows, Vectors]:
         np.pad(np.take_along_axis(rows, order, 1), missing, constant_values=-1),
         np.pad(np.take_along_axis(cosines, order, 1), missing, constant_values=-1.0),
     )
-
-
-def _block_sums(data: bytes) -> tuple[int, ...]:
-    return tuple(zlib.crc32(data[i : i + _BLOCK]) for i in range(0, len(data), _BLOCK))
-
-
-def _block_sums_of_file(handle: int) -> tuple[int, ...]:
-    sums = []
-    while block := os.read(handle, _BLOCK):
-        sums.append(zlib.crc32(block))
-    return tuple(sums)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from types import FunctionType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
-from ku_rag.errors import Closed
+from ku_rag.errors import Closed, KuError
 from ku_rag.indexes.vectors import VectorIndex
 from ku_rag.mllm.base import MLLM
 from ku_rag.models import Models, encoder_of
 from ku_rag.plugins import absolute
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
-from ku_rag.store.database import Database
+from ku_rag.store.database import Database, damaged, is_doubtful
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind
 
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 
 class Held:
     """An open knowledge base, before anything is asked of it."""
+
+    def __init_subclass__(cls) -> None:
+        """Let every public method of every part say in one sentence what SQLite met."""
+        for name, method in list(vars(cls).items()):
+            if isinstance(method, FunctionType) and not name.startswith("_"):
+                setattr(cls, name, _explained(method))
 
     def __init__(
         self,
@@ -80,6 +87,27 @@ class Held:
             ReadOnly: it cannot be written to, and `read_only` was not given.
         """
         layout = Layout(arguments.path(path, "the knowledge base").absolute())
+        try:
+            return cls._open(layout, create, read_only, as_made, encoder, segmenter, mllm, options)
+        except KuError:
+            raise
+        except Exception as error:  # a manifest that is damaged may hold anything
+            if is_doubtful(layout.database):
+                raise damaged(layout.database, repr(error)) from error
+            raise
+
+    @classmethod
+    def _open(
+        cls,
+        layout: Layout,
+        create: bool,
+        read_only: bool,
+        as_made: bool,
+        encoder: str | Encoder | None,
+        segmenter: str | Segmenter | None,
+        mllm: str | MLLM | None,
+        options: dict[str, object],
+    ) -> Self:
         chosen = {"encoder": encoder, "segmenter": segmenter, "mllm": mllm}
         named = options | {k: value for k, value in chosen.items() if isinstance(value, str)}
         settings = Settings.load(layout.settings, **named)
@@ -160,7 +188,18 @@ class Held:
     def _index(self, kind: Kind) -> VectorIndex:
         dim = side(self.encoder, kind).dim
         row = self._encoder_rows[kind]
-        return VectorIndex(self._database, self._layout.indexes, kind, row, dim)
+        return VectorIndex(
+            self._database, self._layout.indexes, kind, row, dim, spare=self._spare_lock
+        )
+
+    @contextmanager
+    def _spare_lock(self) -> Iterator[bool]:
+        """The writer lock, if nobody holds it and this base may be written to."""
+        if self._database.read_only or self._lock.held:
+            yield False
+            return
+        with self._lock.at_once() as held:
+            yield held
 
     @contextmanager
     def _write(self) -> Iterator[Pipeline]:
@@ -182,5 +221,13 @@ class Held:
 
     def _write_caches(self) -> None:
         for index in (self._images, self._chunks):
-            if index.worth_writing():
-                index.write_base()
+            index.keep()
+
+
+def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def explained(self: Held, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - as `method` has it
+        with self._database.explained():
+            return method(self, *args, **options)
+
+    return explained

@@ -12,6 +12,7 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.knowledge_base.held import Held
 from ku_rag.models import load_named
 from ku_rag.store import compaction
+from ku_rag.store.layout import Layout
 
 if TYPE_CHECKING:
     from ku_rag.ingest.pipeline import Progress
@@ -38,7 +39,7 @@ class Keeping(Held):
         with self._write():
             before = self._layout.bytes()
             for index in (self._images, self._chunks):
-                index.write_base()
+                index.compact()
             compaction.compact(self._database, self._layout)
             return {"bytes_before": before, "bytes_after": self._layout.bytes()}
 
@@ -148,3 +149,51 @@ class Keeping(Held):
             report = work.run(progress)
             self._write_caches()
         return report
+
+    def snapshot(self, folder: str | Path, *, link: bool = False) -> dict[str, Any]:
+        """Copy the whole base, as it is at one moment, while others read and write.
+
+        Args:
+            folder: new or empty; it appears when everything is copied, and opens as a base.
+            link: give the pictures a second name instead of copying them.
+
+        Returns:
+            "pictures" and "bytes" copied, "left_out" (pictures missing or not what they were) and
+            "seconds".
+
+        Raises:
+            Refused: the folder holds something.
+            ReadOnly: it cannot be written.
+            Corrupt: the store is damaged.
+        """
+        from ku_rag.exchange import snapshots
+
+        target = arguments.path(folder, "the folder of the snapshot")
+        return snapshots.take(self._database, self._layout, target, link=link).to_dict()
+
+    @staticmethod
+    def salvage(path: str | Path, folder: str | Path) -> dict[str, Any]:
+        """Write everything that is sound of a damaged base, for `import_` into a new one.
+
+        The base is read page by page, is not opened, and nothing of it is changed. Nobody should
+        write to it meanwhile.
+
+        Args:
+            path: folder of the damaged base.
+            folder: of the export: new, empty, or an earlier export.
+
+        Returns:
+            As `export`, with what is lost in "left_out"; "salvaged", for each table the number of
+            rows "saved", what is "lost" as far as it is known, and how many "failed_checksum"; and
+            "pages", how many were "read" and which are "broken".
+
+        Raises:
+            NotFound: there is no store, or it is empty.
+            Refused: the folder holds something else.
+            ReadOnly: it cannot be written.
+            MissingExtra: pyarrow is not installed.
+        """
+        from ku_rag.exchange import salvage
+
+        layout = Layout(arguments.path(path, "the knowledge base").absolute())
+        return salvage.salvage(layout, arguments.path(folder, "the folder of the export"))

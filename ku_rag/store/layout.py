@@ -88,6 +88,17 @@ def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
     sync_names(folders)
 
 
+def replace_durably(path: Path, data: bytes) -> None:
+    """Put a file in the place of another: after a power cut, one of them is there, whole.
+
+    Raises:
+        ReadOnly: the disk is full, or it may not be written.
+    """
+    with _refusing(path):
+        _write(path, data)
+        sync_folder(path.parent)
+
+
 def sync_names(folders: Iterable[Path]) -> None:
     """Make the names of folders durable, where the folders that they are in may be opened.
 

@@ -28,6 +28,11 @@ class WriterLock:
         self._file: int | None = None
         self._depth = 0
 
+    @property
+    def held(self) -> bool:
+        """Whether this object holds it."""
+        return self._depth > 0
+
     def __enter__(self) -> None:
         if self._depth == 0:
             self._file = self._acquire(self._wait_s)

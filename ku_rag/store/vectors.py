@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import zlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.errors import BadInput
-from ku_rag.store.database import check, checksum
+from ku_rag.store.database import check
 from ku_rag.store.rows import batched, marks
 
 Kind = Literal["chunk", "image"]
@@ -52,7 +55,7 @@ def put(
     connection.executemany(
         "INSERT INTO vectors (kind, item, encoder, vector, checksum) VALUES (?, ?, ?, ?, ?)",
         (
-            (kind, item, encoder, blob, checksum(kind, item, encoder, blob))
+            (kind, item, encoder, blob, _checksum(kind, encoder, item, blob))
             for item, blob in zip(items, blobs, strict=True)
         ),
     )
@@ -75,22 +78,37 @@ def drop(connection: sqlite3.Connection, kind: Kind, items: Sequence[int]) -> No
 
 
 def gather(
-    connection: sqlite3.Connection, kind: Kind, encoder: int, items: Sequence[int], dim: int
+    connection: sqlite3.Connection,
+    kind: Kind,
+    encoder: int,
+    items: Sequence[int] | NDArray[np.int64],
+    dim: int,
 ) -> tuple[NDArray[np.int64], Vectors]:
-    """The vectors of some items, as far as they have one: rows int64[n], float32[n, dim].
+    """The vectors of some items, as far as they have one: rows int64[n] ascending, float32[n, dim].
+
+    Items that follow each other, as those of one unit mostly do, are read in one go.
 
     Raises:
         Corrupt: a vector fails its checksum.
     """
-    found: list[tuple[int, bytes]] = []
-    for some in batched(items):
-        rows = connection.execute(
-            "SELECT item, vector, checksum FROM vectors "
-            f"WHERE kind = ? AND encoder = ? AND item IN ({marks(some)})",
-            (kind, encoder, *some),
-        )
-        found += _checked(rows, kind, encoder)
-    return _stack(found, dim)
+    rows = connection.execute(
+        "SELECT v.item, v.vector, v.checksum FROM json_each(?) r CROSS JOIN vectors v "
+        "WHERE v.kind = ? AND v.encoder = ? "
+        "AND v.item BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')",
+        (json.dumps(_runs(items)), kind, encoder),
+    )
+    return _stack(_checked(rows, kind, encoder), dim)
+
+
+def _runs(items: Sequence[int] | NDArray[np.int64]) -> list[tuple[int, int]]:
+    """The first and last of each run of numbers that follow each other."""
+    wanted = np.unique(np.asarray(items, np.int64))
+    if not len(wanted):
+        return []
+    ends = np.flatnonzero(np.diff(wanted) > 1)
+    firsts = wanted[np.concatenate([[0], ends + 1])]
+    lasts = wanted[np.concatenate([ends, [len(wanted) - 1]])]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 def scan(
@@ -118,9 +136,32 @@ def scan(
 def _checked(rows: sqlite3.Cursor, kind: Kind, encoder: int) -> list[tuple[int, bytes]]:
     found = []
     for item, blob, stored in rows:
-        check(stored, kind, item, encoder, blob, what=f"the vector of {kind} {item}")
+        try:
+            sound = _checksum(kind, encoder, item, blob) == stored
+        except TypeError:  # no number, no bytes: damaged
+            sound = False
+        if not sound:
+            check(stored, kind, item, encoder, blob, what=f"the vector of {kind} {item}")
         found.append((item, blob))
     return found
+
+
+def _checksum(kind: Kind, encoder: int, item: int, blob: bytes) -> int:
+    """`checksum(kind, item, encoder, blob)`, some times faster."""
+    before, after = _framing(kind, encoder, len(blob))
+    digits = b"%d" % item
+    return zlib.crc32(blob, zlib.crc32(b"%b%b%b%b" % (before, _length(len(digits)), digits, after)))
+
+
+@lru_cache(maxsize=64)
+def _framing(kind: Kind, encoder: int, length: int) -> tuple[bytes, bytes]:
+    """What stands before and behind the number of an item in what is summed up."""
+    named, made = kind.encode(), str(encoder).encode()
+    return _length(len(named)) + named, _length(len(made)) + made + _length(length)
+
+
+def _length(number: int) -> bytes:
+    return number.to_bytes(8, "little")
 
 
 def _stack(found: list[tuple[int, bytes]], dim: int) -> tuple[NDArray[np.int64], Vectors]:

@@ -1,0 +1,137 @@
+"""Measuring what an index finds, and choosing how it is asked (recall@10 against exact search)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ku_rag.encoders.base import Vectors
+from ku_rag.indexes.kinds import TOP, KindName, Plan, propose
+
+Rows = NDArray[np.int64]
+
+RECALL = 0.99
+"""What every index reaches unless less was asked for."""
+_QUERIES = 200
+_MARGIN = 0.003
+"""The measure is a sample: what is chosen reaches a little more."""
+_CANDIDATES = (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+_PROBES = (1, 2, 4, 8, 16, 32, 64, 128)
+_GATHER_S = 5e-6
+"""About what it costs to score one candidate with the store's vector."""
+_TIMED = 15
+_KEPT = 100
+_TIE = 1e-6
+
+
+@dataclass(slots=True)
+class Truth:
+    """What exact search finds for some of the vectors themselves, each without itself.
+
+    Args:
+        rows: int64[m], the rows of the queries.
+        queries: float32[m, dim].
+    """
+
+    rows: Rows
+    queries: Vectors
+    _near: Rows = field(init=False)
+    _cosines: Vectors = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing was found yet."""
+        self._near = np.empty((len(self.rows), 0), np.int64)
+        self._cosines = np.empty((len(self.rows), 0), np.float32)
+
+    def add(self, rows: Rows, vectors: Vectors) -> None:
+        """Take further vectors into account: int64[n], float32[n, dim]."""
+        cosines = self.queries @ vectors.T
+        cosines[self.rows[:, None] == rows[None]] = -np.inf
+        near = np.concatenate([self._near, np.broadcast_to(rows, cosines.shape)], axis=1)
+        cosines = np.concatenate([self._cosines, cosines], axis=1)
+        if cosines.shape[1] > _KEPT:
+            best = np.argpartition(-cosines, _KEPT - 1, axis=1)[:, :_KEPT]
+            near, cosines = np.take_along_axis(near, best, 1), np.take_along_axis(cosines, best, 1)
+        self._near, self._cosines = near, cosines
+
+    def recall(self, proposed: Rows) -> NDArray[np.float64]:
+        """The share of the true ten that is among the first 1, 2, 3 … proposed rows: float64[r].
+
+        Whatever is as near as the tenth counts: texts that are equal take each other's place.
+        """
+        wanted = min(TOP, np.isfinite(self._cosines).sum(axis=1).min(initial=TOP))
+        if not wanted:
+            return np.ones(proposed.shape[1])
+        least = -np.sort(-self._cosines, axis=1)[:, wanted - 1, None] - _TIE
+        right = np.where(self._cosines >= least, self._near, -2)
+        hits = (proposed[:, :, None] == right[:, None, :]).any(axis=2).cumsum(axis=1)
+        return np.asarray(np.minimum(hits, wanted).mean(axis=0) / wanted, np.float64)
+
+
+def sample(rows: Rows, most: int = _QUERIES) -> Rows:
+    """Some of the rows, the same ones each time: int64[m]."""
+    if len(rows) <= most:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
+
+
+def choose(
+    index: Any,  # noqa: ANN401 - faiss
+    kind: KindName,
+    rows: Rows,
+    truth: Truth,
+    target: float,
+) -> tuple[Plan, float]:
+    """The quickest way to ask an index that reaches a recall, or else the one that finds most.
+
+    Args:
+        index: filled.
+        kind: its kind.
+        rows: int64[n], the row at each position of it.
+        truth: what exact search finds.
+        target: recall@10, 0 to 1.
+
+    Returns:
+        The plan with its measured recall, and about how many seconds a query takes.
+    """
+    tried = list(_tried(index, kind, rows, truth))
+    enough = [found for found in tried if found[0].recall >= min(1.0, target + _MARGIN)]
+    if enough:
+        return min(enough, key=lambda found: found[1])
+    return max(tried, key=lambda found: (found[0].recall, -found[1]))
+
+
+def _tried(
+    index: Any,  # noqa: ANN401 - faiss
+    kind: KindName,
+    rows: Rows,
+    truth: Truth,
+) -> Iterator[tuple[Plan, float]]:
+    for probes in _PROBES if kind.startswith("ivf") else (0,):
+        if probes > max(1, getattr(index, "nlist", 1)):
+            return
+        asked = Plan(kind, probes=probes)
+        # One more, since a query finds itself.
+        most = 1 if kind == "flat" else _CANDIDATES[-1] // TOP
+        _, positions = propose(index, asked, truth.queries, most * TOP + 1)
+        found = np.where(positions >= 0, rows[positions], -1)
+        recalls = truth.recall(found)
+        seconds = _seconds(index, asked, truth.queries)
+        for candidates in _CANDIDATES[: 1 if kind == "flat" else None]:
+            recall = float(recalls[min(candidates, len(recalls) - 1)])
+            plan = replace(asked, candidates=candidates, recall=round(recall, 4))
+            yield plan, seconds + _GATHER_S * candidates
+
+
+def _seconds(index: Any, plan: Plan, queries: Vectors) -> float:  # noqa: ANN401 - faiss
+    spent = []
+    for query in queries[:_TIMED]:
+        started = time.perf_counter()
+        propose(index, plan, query[None], 10 * TOP)
+        spent.append(time.perf_counter() - started)
+    return float(np.median(spent))

@@ -1,0 +1,91 @@
+"""A segment: an immutable index over some rows, with those that were dropped since masked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ku_rag.encoders.base import Vectors
+from ku_rag.indexes.kinds import Mask, Plan, propose
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Segment:
+    """Rows and an index over their vectors.
+
+    Args:
+        rows: int64[n], ascending: the row at each position of the index.
+        index: FAISS's, filled in that order.
+        plan: how it is asked.
+        file: the name of its file without suffix; "" when it has none.
+    """
+
+    rows: Rows
+    index: Any
+    plan: Plan
+    file: str = ""
+    _alive: Mask | None = field(default=None, init=False)
+    _dropped: int = field(default=0, init=False)
+
+    @property
+    def count(self) -> int:
+        """Rows that a search sees."""
+        return len(self.rows) - self._dropped
+
+    @property
+    def dropped(self) -> Rows:
+        """Rows that it no longer shows: int64[m], ascending."""
+        return np.empty(0, np.int64) if self._alive is None else self.rows[~self._alive]
+
+    def holds(self, rows: Rows) -> Mask:
+        """Which of some rows it shows: bool[len(rows)]."""
+        places = np.searchsorted(self.rows, rows)
+        places[places == len(self.rows)] = 0
+        there = self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
+        return there if self._alive is None else there & self._alive[places]
+
+    def drop(self, rows: Rows) -> None:
+        """Show some rows no longer; those that it does not hold are let pass."""
+        gone = rows[self.holds(rows)]
+        if len(gone):
+            if self._alive is None:
+                self._alive = np.ones(len(self.rows), np.bool_)
+            self._alive[np.searchsorted(self.rows, gone)] = False
+            self._dropped += len(gone)
+
+    def search(self, queries: Vectors, k: int, among: Rows | None = None) -> tuple[Rows, Vectors]:
+        """Rows that may be among the k nearest, for scoring anew where the kind is not exact.
+
+        Args:
+            queries: float32[n, dim].
+            k: hits wanted.
+            among: int64[m], only these rows.
+
+        Returns:
+            (rows int64[n, r], cosines float32[n, r]); missing ones are row -1. The cosines are
+            estimates unless `exact`.
+        """
+        mask = self._alive
+        if among is not None:
+            held = among[self.holds(among)]
+            mask = np.zeros(len(self.rows), np.bool_)
+            mask[np.searchsorted(self.rows, held)] = True
+        cosines, positions = propose(
+            self.index,
+            self.plan,
+            queries,
+            self.plan.proposed(k),
+            mask,
+            everywhere=among is not None,
+        )
+        return np.where(positions >= 0, self.rows[positions], -1), cosines
+
+    @property
+    def exact(self) -> bool:
+        """Whether its cosines are those of the store's own vectors."""
+        return self.plan.kind == "flat"
