@@ -80,19 +80,19 @@ def _connecting(real: Callable[..., Any], watcher: Watcher) -> Callable[..., Any
         if sql.lstrip().upper().startswith(_STATEMENTS):
             watcher(sql.strip())
 
-    class Told(sqlite3.Connection):
-        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
-            done = super().execute(sql, *args)
-            if sql.lstrip().upper().startswith(("COMMIT", "VACUUM")):
-                watcher(f"after {sql.strip()}")
-            return done
-
-        def close(self) -> None:
-            watcher("close the database")
-            super().close()
-
     def connecting(*args: Any, **named: Any) -> sqlite3.Connection:
-        connection = real(*args, **{"factory": Told, **named})
+        class Told(named.pop("factory", sqlite3.Connection)):
+            def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+                done = super().execute(sql, *args)
+                if sql.lstrip().upper().startswith(("COMMIT", "VACUUM")):
+                    watcher(f"after {sql.strip()}")
+                return done
+
+            def close(self) -> None:
+                watcher("close the database")
+                super().close()
+
+        connection = real(*args, factory=Told, **named)
         connection.set_trace_callback(trace)
         return connection
 

@@ -90,13 +90,13 @@ def _before_statements(
 ) -> None:
     real = sqlite3.connect
 
-    class Mutated(sqlite3.Connection):
-        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
-            act(self, sql, args)
-            return super().execute(sql, *args)
-
     def connecting(*args: Any, **named: Any) -> sqlite3.Connection:
-        return real(*args, **{"factory": Mutated, **named})
+        class Mutated(named.pop("factory", sqlite3.Connection)):
+            def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+                act(self, sql, args)
+                return super().execute(sql, *args)
+
+        return real(*args, factory=Mutated, **named)
 
     sqlite3.connect = connecting
 

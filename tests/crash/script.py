@@ -91,7 +91,7 @@ def _records(content: Path) -> Path:
 
 
 def _bridge(content: Path, name: str, number: int, unit_id: str | None = None) -> Unit:
-    texts = (f"{name} crosses the river near Mill 1.", f"{name} has {number} arches.")
+    texts = (f"{name} has {number} arches.", f"It crosses river {number} near Mill 1.")
     images = (draw(content / f"bridge{number}.png", 40 + number),)
     return Unit(name, id=unit_id, texts=texts, images=images)
 

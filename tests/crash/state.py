@@ -16,6 +16,7 @@ _VOLATILE_META = {"id", "changes_pruned", "commits"}
 _VOLATILE_TABLES = {"changes", "sqlite_sequence"}
 _ACCIDENTS = {"row", "checksum"}
 _ITEMS = {"chunk": "chunks", "image": "images"}
+_PICTURE = Image.new("RGB", (32, 32), (200, 30, 60))
 _QUESTIONS = ("Stone 2 weight", "the Mill flour", "bridge arches river")
 
 
@@ -100,11 +101,12 @@ class _Reader:
 def public(kb: KnowledgeBase) -> dict[str, Any]:
     """What `list`, `show` and `search` say, without paths and row numbers."""
     listed = list(kb.list())
+    asked_for = {text: kb.search(text=text, k=100) for text in _QUESTIONS}
+    asked_for["a picture"] = kb.search(image=_PICTURE, k=100)
     return {
         "list": listed,
         "show": [_shown(kb, unit["id"]) for unit in listed],
-        "search": [_found(kb.search(text=text, k=100)) for text in _QUESTIONS]
-        + [_found(kb.search(image=Image.new("RGB", (32, 32), (200, 30, 60)), k=100))],
+        "search": [[asked, *hit] for asked, hits in asked_for.items() for hit in _found(hits)],
     }
 
 

@@ -1,0 +1,68 @@
+"""These tests can fail: code that gets durability wrong on purpose is found out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash import tracing
+from tests.crash.script import CALLS
+from tests.crash.test_fail_points import steps_of
+from tests.crash.test_kills import SEED, kill_at_random
+from tests.crash.test_power import cut, moments, nothing, record
+
+FOLDER, ADD, DELETE = 0, 1, 6
+
+
+def end_at_every_step(story, call, **how):
+    for number in range(1, len(steps_of(story, call)) + 1):
+        kb = story.begin(call)
+        done = story.player.run(kb, story.content, call, call + 1, die_at=number, **how)
+        story.check(kb, call + done["done"], call + 1)
+
+
+def kill_many(story, trials, **how):
+    for seed in range(SEED, SEED + trials):
+        kill_at_random(story, seed, **how)
+
+
+@pytest.mark.parametrize(
+    ("mutation", "found"),
+    [("commit_before_pictures", "cannot be read"), ("split_change", "half change|not what")],
+)
+def test_a_broken_order_is_caught_at_a_durable_step(story, mutation, found):
+    end_at_every_step(story, ADD)
+    with pytest.raises(AssertionError, match=found):
+        end_at_every_step(story, ADD, mutation=mutation)
+
+
+def test_a_change_acknowledged_too_early_is_caught(story):
+    with pytest.raises(AssertionError):
+        end_at_every_step(story, DELETE, lies=True)
+    with pytest.raises(AssertionError):
+        kill_many(story, 200, lies=True)
+
+
+@pytest.mark.parametrize(
+    "mutation", ["synchronous_off", "synchronous_normal", "unsynced_files", "unsynced_folders"]
+)
+def test_what_is_not_synced_is_caught(story, mutation):
+    if why := tracing.missing():
+        pytest.skip(why)
+    recording = record(story, FOLDER, ADD + 1, mutation, mutation=mutation)
+    with pytest.raises(AssertionError, match="cut after"):
+        cut(story, recording, moments(recording, None, syncs_only=True), nothing)
+
+
+def test_the_script_writes_what_there_is_to_write(story):
+    """Caches, pictures and several commits a call: else nothing of them would be tested."""
+    last = story.templates[-1]
+    assert any(f.is_file() for f in (last / "indexes").iterdir())
+    assert any(f.is_file() for f in (last / "images").rglob("*.png"))
+    assert len(story.between[FOLDER]) > 2
+    assert len(story.between[CALLS.index(next(c for c in CALLS if c.name == "reindex"))]) > 2
+
+
+def test_a_state_that_never_was_is_caught(story, tmp_path):
+    kb = story.begin(DELETE, "forged")
+    with pytest.raises(AssertionError, match="a half change"):
+        story.check(kb, DELETE + 2, len(CALLS))
