@@ -16,7 +16,7 @@ import click
 
 import ku_rag
 from ku_rag import arguments
-from ku_rag.cli import asking, filling, keeping, looking, models
+from ku_rag.cli import asking, filling, keeping, looking, models, moving
 from ku_rag.cli.printing import say
 from ku_rag.errors import KuError
 
@@ -38,6 +38,9 @@ _COMMANDS = (
     keeping.verify,
     keeping.compact,
     keeping.reindex,
+    moving.export,
+    moving.import_,
+    moving.snapshot,
 )
 
 _INTERRUPTED = 130

@@ -56,14 +56,20 @@ def print_report(report: IngestReport, as_json: bool, quiet: bool, would: str = 
         f"{would}added: {report.chunks_added} chunks, {report.images_added} images, "
         f"{report.relations_added} relations; {report.seconds:.1f} s",
     ]
-    print_data(report.to_dict(), as_json, "\n".join(lines))
-    if not report.quarantined:
+    found = report.to_dict()
+    print_data(found, as_json, "\n".join(lines))
+    print_left_out(found["quarantined"], as_json)
+
+
+def print_left_out(items: list[dict[str, str]], as_json: bool) -> None:
+    """Say what was left out, each with "item" and "reason"; exit 3 when something was."""
+    if not items:
         return
     if not as_json:
-        for one in report.quarantined[:_SHOWN]:
-            say(f"left out: {one.item}: {one.reason}")
-        if len(report.quarantined) > _SHOWN:
-            say(f"… and {len(report.quarantined) - _SHOWN} more; --json lists all")
+        for one in items[:_SHOWN]:
+            say(f"left out: {one['item']}: {one['reason']}")
+        if len(items) > _SHOWN:
+            say(f"… and {len(items) - _SHOWN} more; --json lists all")
     raise click.exceptions.Exit(_QUARANTINED)
 
 

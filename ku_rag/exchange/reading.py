@@ -92,6 +92,31 @@ class Found:
         """What the manifest says of the encoder: "spec", "fingerprint", "sides"; or {}."""
         return self.manifest.get("encoder") or {}
 
+    def made_with(self, encoder: str | None = None) -> dict[str, Any]:
+        """What a new base is opened with to be as the exported one: settings by name.
+
+        Args:
+            encoder: its encoder; None takes the one that the export was made with.
+
+        Raises:
+            Mismatch: the export was made with an encoder object, which has no name.
+        """
+        spec = encoder or self.encoder.get("spec")
+        if not self.manifest:
+            return {"encoder": encoder} if encoder else {}
+        if self.encoder and not spec:
+            raise Mismatch(
+                f"{self.folder} was made with the encoder object {self.encoder['fingerprint']}: "
+                "open a base with it and call its `import_`, or name another with --encoder"
+            )
+        made: dict[str, Any] = {"encoder": spec} if spec else {}
+        if encoder is None:
+            segmenter = (self.manifest.get("segmenter") or {}).get("spec")
+            limit = self.manifest.get("max_tokens")
+            made |= {"segmenter": segmenter} if segmenter else {}
+            made |= {"max_tokens": limit} if limit else {}
+        return made
+
     def has(self, table: Table) -> bool:
         """Whether the table is there."""
         return (self.folder / table.file).is_file()
