@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from ku_rag import arguments
-from ku_rag.errors import BadInput
+from ku_rag.errors import BadInput, Corrupt
 
 PICTURE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".avif"}
@@ -80,10 +80,18 @@ def open_picture(data: bytes, longest: int | None = None) -> Image.Image:
         ) from error
 
 
-def load_picture(path: Path, longest: int | None = None) -> Image.Image:
+def load_picture(
+    path: Path, longest: int | None = None, *, digest: str | None = None
+) -> Image.Image:
     """Read and decode a picture file; see `open_picture`.
 
+    Args:
+        path: the file.
+        longest: pixels that the longer side should have at least.
+        digest: SHA-256 in hexadecimal of what it held when it was stored; None for any content.
+
     Raises:
+        Corrupt: it holds something else now.
         NotFound: there is no such file.
         BadInput: it cannot be read, is larger than `MAX_FILE_BYTES`, or is no picture that can be
             decoded.
@@ -92,6 +100,11 @@ def load_picture(path: Path, longest: int | None = None) -> Image.Image:
         data = arguments.regular_file(path, "a picture file").read_bytes()
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror}): expected a picture") from error
+    if digest is not None and hashlib.sha256(data).hexdigest() != digest:
+        raise Corrupt(
+            f"{path} is not the picture that was stored: its content has changed; run `ku verify` "
+            "for the extent, put it back, or ingest its source again"
+        )
     try:
         return open_picture(data, longest)
     except BadInput as error:

@@ -209,7 +209,7 @@ def _found(
         with clock.step("search"):
             evidence = gathering.evidence(base, question, matched, most[1])
             paths = gathering.paths(base, question, matched, first_label=len(evidence) + 1)
-        pictures = {u.id: load_picture(Path(u.image)) for u in matched.units if u.image}
+        pictures = gathering.pictures(base, matched)
     return _Found(matched, evidence, paths, pictures)
 
 

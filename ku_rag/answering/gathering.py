@@ -12,6 +12,7 @@ from ku_rag.retrieval.matching import UnitMatch, match
 from ku_rag.retrieval.paths import search_paths
 from ku_rag.retrieval.search import Hit, search_all, search_units
 from ku_rag.retrieval.seeing import Eyes
+from ku_rag.store import inspection
 from ku_rag.store.database import Database, check
 from ku_rag.store.layout import Layout
 from ku_rag.types import Evidence, Match, PathEvidence, Region
@@ -105,11 +106,27 @@ def paths(
     )
 
 
+def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:
+    """The pictures by which units were seen, by the ids of these.
+
+    Raises:
+        Corrupt: one is not what was stored.
+    """
+    return {
+        unit.id: inspection.picture(base.database.connection, base.layout, row.sighting.image_row)
+        for row, unit in zip(found.rows, found.units, strict=True)
+        if row.sighting and unit.image
+    }
+
+
 def _unit(base: Retrieval, found: UnitMatch) -> Match:
     connection = base.database.connection
-    unit_id, name = connection.execute(
-        "SELECT id, name FROM units WHERE row = ?", (found.unit,)
+    *fields, stored = connection.execute(
+        "SELECT id, name, kind, aliases, metadata, match, checksum FROM units WHERE row = ?",
+        (found.unit,),
     ).fetchone()
+    unit_id, name, *_ = fields
+    check(stored, *fields, what=f"the row of unit {unit_id!r}")
     file = (
         found.sighting
         and connection.execute(

@@ -12,6 +12,7 @@ from ku_rag import arguments, manifest, pictures
 from ku_rag.answering import asking
 from ku_rag.knowledge_base.held import Held
 from ku_rag.retrieval.seeing import Eyes
+from ku_rag.store import inspection
 from ku_rag.store.database import snapshot
 from ku_rag.types import Answer
 
@@ -106,10 +107,7 @@ class Asking(Held):
 
     def _picture(self, row: int) -> Image:
         """The stored picture of a row, decoded no larger than comparing needs."""
-        (file,) = self._database.connection.execute(
-            "SELECT file FROM images WHERE row = ?", (row,)
-        ).fetchone()
-        return pictures.load_picture(self._layout.image(file), _COMPARED)
+        return inspection.picture(self._database.connection, self._layout, row, _COMPARED)
 
 
 def _most(k: object) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 from ku_rag.language.tokens import content_words, words
+from ku_rag.store.database import check
 from ku_rag.types import PathEvidence
 
 _STEM = 4
@@ -33,12 +35,13 @@ def search_paths(
     found: list[tuple[str, str, str, str | None, str | None]] = []
     for unit in units:
         rows = connection.execute(
-            "SELECT h.name, r.relation, t.name, r.information, r.condition FROM relations r "
+            "SELECT h.name, r.relation, t.name, r.information, r.condition, r.row, r.source, "
+            "r.target, r.target_kind, r.checksum FROM relations r "
             "JOIN entities h ON h.row = r.head JOIN entities t ON t.row = r.tail "
             "WHERE h.unit = ? ORDER BY r.row",
             (unit,),
         )
-        found += [row for row in rows if _bears_on(asked, row)]
+        found += [row for row in map(_checked, rows) if _bears_on(asked, row)]
     return [
         PathEvidence(
             label=f"E{first_label + n}",
@@ -48,6 +51,13 @@ def search_paths(
         )
         for n, (head, relation, tail, information, condition) in enumerate(found[:k])
     ]
+
+
+def _checked(row: Sequence[Any]) -> tuple[str, str, str, str | None, str | None]:
+    head, relation, tail, information, condition, number, source, target, kind, stored = row
+    fields = (source, relation, target, kind, information, condition)
+    check(stored, *fields, what=f"relation {number}")
+    return head, relation, tail, information, condition
 
 
 def _bears_on(asked: Sequence[str], row: tuple[str, str, str, str | None, str | None]) -> bool:

@@ -377,6 +377,19 @@ def _explain(error: sqlite3.DatabaseError, path: Path) -> Exception:
     return error
 
 
+def is_doubtful(path: Path) -> bool:
+    """Whether pages of a database file that cannot be opened are not what was written."""
+    try:
+        with pages.opening:
+            file = pages.PageFile(path)
+            try:
+                return bool(pages.differing(file))
+            finally:
+                file.close()
+    except (OSError, guard.Damaged):
+        return False
+
+
 def damaged(path: Path, why: str) -> Corrupt:
     """The error to raise where a database file is damaged."""
     return Corrupt(

@@ -7,6 +7,9 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
+from PIL.Image import Image
+
+from ku_rag import pictures
 from ku_rag.errors import NotFound
 from ku_rag.language.tokens import name_key
 from ku_rag.store.database import check, snapshot
@@ -122,10 +125,14 @@ def _texts(connection: sqlite3.Connection, source: int) -> list[str]:
 
 def _relations(connection: sqlite3.Connection, row: int) -> list[dict[str, Any]]:
     stated = connection.execute(
-        "SELECT r.relation, r.target, r.information, r.condition FROM relations r "
+        "SELECT r.relation, r.target, r.information, r.condition, r.row, r.source, r.target_kind, "
+        "r.checksum FROM relations r "
         "JOIN entities e ON e.row = r.head WHERE e.unit = ? ORDER BY r.row",
         (row,),
-    )
+    ).fetchall()
+    for relation, target, information, condition, number, source, kind, stored in stated:
+        fields = (source, relation, target, kind, information, condition)
+        check(stored, *fields, what=f"relation {number}")
     return [
         {
             "relation": relation,
@@ -133,8 +140,25 @@ def _relations(connection: sqlite3.Connection, row: int) -> list[dict[str, Any]]
             **({"information": information} if information is not None else {}),
             **({"condition": condition} if condition is not None else {}),
         }
-        for relation, target, information, condition in stated
+        for relation, target, information, condition, *_ in stated
     ]
+
+
+def picture(
+    connection: sqlite3.Connection, layout: Layout, row: int, longest: int | None = None
+) -> Image:
+    """The stored picture of a row; see `ku_rag.pictures.load_picture`.
+
+    Raises:
+        NotFound, BadInput: it cannot be read.
+        Corrupt: it, or its row, is not what was stored.
+    """
+    *fields, stored = connection.execute(
+        "SELECT hash, file, width, height, bytes, checksum FROM images WHERE row = ?", (row,)
+    ).fetchone()
+    check(stored, *fields, what=f"the row of picture {row}")
+    digest, file, *_ = fields
+    return pictures.load_picture(layout.image(file), longest, digest=digest)
 
 
 def hint(connection: sqlite3.Connection, wanted: str) -> str:
