@@ -141,7 +141,7 @@ class Disk:
         _store(self._top, target, keep)
 
     def unsynced(self) -> Iterator[str]:
-        """What would be lost: files whose content, and folders whose names were not synced."""
+        """What would be lost: contents that were not synced, and names that were given."""
         yield from _unsynced(self._top, Path())
 
     # ---- handles -------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def _store(folder: Folder, target: Path, keep: Keep) -> None:
 
 def _unsynced(folder: Folder, path: Path) -> Iterator[str]:
     for names in folder.pending:
-        yield from (f"the name {path / name}" for name in names)
+        yield from (f"the name {path / name}" for name, node in names.items() if node)
     for name, node in folder.now.items():
         if isinstance(node, Folder):
             yield from _unsynced(node, path / name)

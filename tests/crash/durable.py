@@ -21,6 +21,7 @@ _CALLS = (
     *("symlink", "ftruncate", "truncate", "write", "pwrite", "posix_fallocate"),
 )
 _STATEMENTS = ("BEGIN", "COMMIT", "ROLLBACK", "VACUUM", "PRAGMA WAL_CHECKPOINT", "PRAGMA JOURNAL")
+_LASTING = ("COMMIT", "VACUUM")
 
 Watcher = Callable[[str], None]
 """Called with the name of each step just before it is made."""
@@ -83,9 +84,11 @@ def _connecting(real: Callable[..., Any], watcher: Watcher) -> Callable[..., Any
     def connecting(*args: Any, **named: Any) -> sqlite3.Connection:
         class Told(named.pop("factory", sqlite3.Connection)):
             def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+                if not sql.lstrip().upper().startswith(_LASTING):
+                    return super().execute(sql, *args)
+                (level,) = super().execute("PRAGMA synchronous").fetchone()
                 done = super().execute(sql, *args)
-                if sql.lstrip().upper().startswith(("COMMIT", "VACUUM")):
-                    watcher(f"after {sql.strip()}")
+                watcher(f"after {sql.strip()}, synchronous {level}")
                 return done
 
             def close(self) -> None:

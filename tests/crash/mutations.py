@@ -85,6 +85,27 @@ def unsynced_folders() -> None:
     os.fsync = files_only
 
 
+def unsynced_caches() -> None:
+    """Cache files are named by their header before they are on the disk."""
+    sync = os.fsync
+
+    def others_only(handle: int) -> None:
+        if "/indexes/" not in os.readlink(f"/proc/self/fd/{handle}"):
+            sync(handle)
+
+    os.fsync = others_only
+
+
+def trusted_leftovers() -> None:
+    """A picture that is there already is taken for durable, whoever wrote it."""
+    write = pipeline.write_durably
+
+    def absent_only(files: Any) -> None:
+        write((path, data) for path, data in files if not path.exists())
+
+    pipeline.write_durably = absent_only
+
+
 def _before_statements(
     act: Callable[[sqlite3.Connection, str, Any], None],
 ) -> None:
@@ -110,5 +131,7 @@ APPLY: dict[str, Callable[[], None]] = {
         synchronous_normal,
         unsynced_files,
         unsynced_folders,
+        unsynced_caches,
+        trusted_leftovers,
     )
 }

@@ -8,9 +8,22 @@ from tests.crash import tracing
 from tests.crash.script import CALLS
 from tests.crash.test_fail_points import steps_of
 from tests.crash.test_kills import SEED, kill_at_random
-from tests.crash.test_power import cut, moments, nothing, record
+from tests.crash.test_power import (
+    ADD,
+    FOLDER,
+    cut,
+    cut_the_second,
+    headers_too_early,
+    left_unsynced,
+    moments,
+    nothing,
+    record,
+)
 
-FOLDER, ADD, DELETE = 0, 1, 6
+DELETE, COMPACT = 6, 8
+
+_WHY = tracing.missing()
+needs_traces = pytest.mark.skipif(_WHY is not None, reason=str(_WHY))
 
 
 def end_at_every_step(story, call, **how):
@@ -42,15 +55,39 @@ def test_a_change_acknowledged_too_early_is_caught(story):
         kill_many(story, 200, lies=True)
 
 
+@needs_traces
 @pytest.mark.parametrize(
     "mutation", ["synchronous_off", "synchronous_normal", "unsynced_files", "unsynced_folders"]
 )
 def test_what_is_not_synced_is_caught(story, mutation):
-    if why := tracing.missing():
-        pytest.skip(why)
     recording = record(story, FOLDER, ADD + 1, mutation, mutation=mutation)
     with pytest.raises(AssertionError, match="cut after"):
         cut(story, recording, moments(recording, None, syncs_only=True), nothing)
+
+
+@needs_traces
+def test_a_name_left_unsynced_is_caught(story):
+    (number,) = left_unsynced(story, ADD)[:1]
+    with pytest.raises(AssertionError, match="cannot be read"):
+        cut_the_second(story, ADD, number, mutation="trusted_leftovers")
+
+
+@needs_traces
+def test_a_header_before_its_cache_is_caught(story):
+    made = record(story, COMPACT, COMPACT + 1, "caches", mutation="unsynced_caches")
+    assert headers_too_early(made)
+
+
+@pytest.mark.parametrize(
+    ("mutation", "level"), [(None, 2), ("synchronous_normal", 1), ("synchronous_off", 0)]
+)
+def test_every_commit_waits_for_the_disk(story, mutation, level):
+    for call in range(len(CALLS)):
+        kb = story.begin(call)
+        done = story.player.run(kb, story.content, call, call + 1, count=True, mutation=mutation)
+        commits = [step for step in done["steps"] if step.startswith("after COMMIT")]
+        assert commits
+        assert {step.rpartition(" ")[2] for step in commits} == {str(level)}, commits
 
 
 def test_the_script_writes_what_there_is_to_write(story):

@@ -27,11 +27,14 @@ def kill_at_random(story, seed, **how):
 
 @pytest.mark.parametrize("part", range(4))
 def test_random_kills(story, long, part):
-    trials = 500 if long else 50
+    wanted = 500 if long else 50
     killed = 0
-    for seed in range(SEED + part * trials, SEED + (part + 1) * trials):
+    first = SEED + part * 10 * wanted
+    for seed in range(first, first + 3 * wanted):  # some are through before they are killed
         try:
             killed += kill_at_random(story, seed)
         except Exception as error:
             raise AssertionError(f"kill_at_random(story, {seed}) failed: {error}") from error
-    assert killed > trials // 2
+        if killed == wanted:
+            return
+    pytest.fail(f"only {killed} of {3 * wanted} processes were killed before they were through")

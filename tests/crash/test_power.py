@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.crash.script import CALLS
 from tests.crash.trials import ROOT
 
 SEED = 20240613
+FOLDER, ADD = 0, 1
 
 
 @dataclass(frozen=True)
@@ -30,49 +32,69 @@ class Recording:
         stop: the call after its last one.
         before: the folder around the base, as it was.
         after: the same as it was left.
-        trace: what the system was asked.
-        said: the handle on which calls were acknowledged.
+        traces: what the system was asked, by one process after another.
+        said: the handles on which calls were acknowledged.
     """
 
     start: int
     stop: int
     before: Path
     after: Path
-    trace: Path
-    said: int
+    traces: tuple[Path, ...]
+    said: tuple[int, ...]
 
     def play(self) -> Iterator[tuple[Disk, int, tracing.Call | None]]:
         """The disk after each call that changed it, and how many calls had returned by then."""
         disk, done = Disk(self.after, self.before), 0
         yield disk, done, None
-        for call in tracing.calls(self.trace):
-            if call.name == "write" and call.args[0].partition("<")[0] == str(self.said):
-                done += call.texts[0].startswith(b"done")
-                yield disk, done, call
-            elif disk.apply(call):
-                yield disk, done, call
+        for trace, said in zip(self.traces, self.said, strict=True):
+            disk.restart()
+            for call in tracing.calls(trace):
+                if call.name == "write" and call.args[0].partition("<")[0] == str(said):
+                    done += call.texts[0].startswith(b"done")
+                    yield disk, done, call
+                elif disk.apply(call):
+                    yield disk, done, call
 
 
-def record(story, start, stop, name, **how) -> Recording:
-    """Trace a process that makes calls `start` to `stop` on a copy of the base."""
+def record(story, start, stop, name, *, die_at=None, **how) -> Recording:
+    """Trace a process that makes calls `start` to `stop` on a copy of the base.
+
+    Args:
+        story: how it goes.
+        start: the first call.
+        stop: the call after the last one.
+        name: of the folders.
+        die_at: the durable step at which a first process ends; another one then does it all.
+        **how: see `Player.run`.
+    """
     before, after = story.root / f"{name}-before", story.root / f"{name}-after"
     for folder in (before, after):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         if start:
             shutil.copytree(story.templates[start], folder / "kb")
-    trace = story.root / f"{name}.strace"
+    request = {"kb": str(after / "kb"), "content": str(story.content), "start": start, "stop": stop}
+    asked = [{**request, **how}]
+    if die_at:
+        asked.insert(0, {**request, **how, "die_at": die_at})
+    traces = tuple(story.root / f"{name}-{number}.strace" for number in range(len(asked)))
+    answers = [_trace(one, trace) for one, trace in zip(asked, traces, strict=True)]
+    *_, (done, errors, _) = answers
+    assert done == stop - start, errors
+    return Recording(start, stop, before, after, traces, tuple(said for _, _, said in answers))
+
+
+def _trace(request, trace) -> tuple[int, str, int]:
+    """Trace one process; returns how many calls it made, what went wrong, and where it said so."""
     heard, said = os.pipe()
-    request = {"kb": str(after / "kb"), "content": str(story.content), "start": start}
-    asked = json.dumps({**request, "stop": stop, **how})
-    command = [sys.executable, "-m", "tests.crash.player", "once", asked, str(said)]
+    command = [sys.executable, "-m", "tests.crash.player", "once", json.dumps(request), str(said)]
     process = tracing.traced(command, trace, cwd=ROOT, keep=said)
     os.close(said)
     with os.fdopen(heard, "rb") as hearing:
         answers = hearing.read().decode()
     _, errors = process.communicate(timeout=60)
-    assert answers.count("done") == stop - start, (answers, errors[-2000:])
-    return Recording(start, stop, before, after, trace, said)
+    return answers.count("done"), answers + errors[-2000:], said
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +166,7 @@ def cut(story, recording, moments, keep):
             else:
                 story.check(target / "kb", begun, begun)
         except Exception as error:
-            what = f"step {number} ({call.name} {tracing.handle(call.args[0])[1]})"
+            what = f"step {number} ({call})"
             at = CALLS[min(begun, recording.stop - 1)].name
             raise AssertionError(
                 f"cut after {what} of {at!r}, {keep.__name__} kept: {error}"
@@ -156,3 +178,49 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged(story, recording, long,
     chosen = moments(recording, None if long else most, syncs_only=keep is nothing)
     assert len(chosen) >= most
     cut(story, recording, chosen, keep)
+
+
+@pytest.mark.parametrize("call", [FOLDER, ADD], ids=["ingest a folder", "add a unit"])
+def test_what_a_killed_process_left_unsynced_is_synced_by_the_next(story, long, call):
+    if why := tracing.missing():
+        pytest.skip(why)
+    for number in left_unsynced(story, call)[: None if long else 2]:
+        cut_the_second(story, call, number)
+
+
+def left_unsynced(story, call):
+    """Numbers of the steps that sync a folder in which a file was just put."""
+    steps = story.player.run(story.begin(call), story.content, call, call + 1, count=True)["steps"]
+    return [
+        number
+        for number, (before, step) in enumerate(pairwise(steps), 2)
+        if before.startswith("replace") and step.startswith("fsync")
+    ]
+
+
+def cut_the_second(story, call, number, **how):
+    """End a process at a step, have another one do it all, and cut the power after that."""
+    recording = record(story, call, call + 1, f"left-{call}-{number}", die_at=number, **how)
+    last = sum(1 for _ in recording.play()) - 1
+    cut(story, recording, range(last - 1, last + 1), nothing)
+
+
+def test_a_cache_is_whole_before_its_header_names_it(recording):
+    assert headers_too_early(recording) == []
+
+
+def headers_too_early(recording):
+    """What of a cache was not synced when a header came into its place."""
+    found, headers = [], 0
+    for disk, _, call in recording.play():
+        if not (call and call.name.startswith("rename") and call.texts[-1].endswith(b".json")):
+            continue
+        header = Path(os.fsdecode(call.texts[-1]))
+        headers += 1
+        found += [
+            late
+            for late in disk.unsynced()
+            if "/indexes/" in late and not late.endswith((header.name, ".partial"))
+        ]
+    assert headers, "no header of a cache was written"
+    return found

@@ -43,6 +43,11 @@ class Call:
     value: int
     thread: int
 
+    def __str__(self) -> str:
+        """The call and the file that it is about, for messages."""
+        known = handle(self.args[0])[1] if _HANDLE.match(self.args[0]) else self.texts[0]
+        return f"{self.name} {os.fsdecode(known or b'?')}"
+
 
 def missing() -> str | None:
     """Why no process can be traced here, or None."""
