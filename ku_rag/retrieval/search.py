@@ -17,6 +17,8 @@ from ku_rag.retrieval.fusion import RANK_OFFSET, reciprocal_rank
 from ku_rag.store.rows import marks
 
 _POOL = 50
+_DIGITS = 5
+"""Cosines that differ less are equal: the last digits depend on how many are computed at once."""
 _UNIT_STEP = 30
 """Ranks that a chunk loses for every matched unit that goes before its own."""
 _NAMED_STEP = 60
@@ -96,8 +98,14 @@ def search_all(
     """The best chunks of the whole base."""
     if not question.strip():
         return []
-    rows, _ = chunks.search(encoder.encode_texts([question]), _POOL)
-    dense = [row for row in rows[0].tolist() if row >= 0]
+    rows, cosines = chunks.search(encoder.encode_texts([question]), _POOL)
+    # Which of equals comes first must not depend on the state of a cache.
+    ordered = sorted(
+        (-round(cosine, _DIGITS), row)
+        for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
+        if row >= 0
+    )
+    dense = [row for _, row in ordered]
     sparse = [
         row for row, _ in keywords.search(connection, question, _POOL, stems=related(question))
     ]

@@ -1,0 +1,89 @@
+"""Damage anywhere is noticed: no answer is another one without a word."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import shutil
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.corruption.base import Bases, make
+from tests.corruption.trial import KINDS, Damage, Outcome, ask_all, run, somewhere
+
+SEED = 20240731
+SHORT, LONG = 2, 60
+"""Trials of each kind for a small file; large ones get more, in proportion to their size."""
+_MOST = 12
+_STEP_BYTES = 64 << 10
+_USERS_OWN = {"ku.toml"}
+"""Settings are the user's: a value that was changed there is a value that was set."""
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
+    return make(tmp_path_factory.mktemp("corruption"))
+
+
+def plan(folder: Path, trials: int, rng: random.Random) -> list[Damage]:
+    """Damage of every kind to every file; to one picture of each format."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    pictures = [path for path in files if path.parent.parent.name == "images"]
+    found = []
+    for path in files:
+        if path.name in _USERS_OWN or (path in pictures and not _is_first(path, pictures)):
+            continue
+        many = trials * min(_MOST, 1 + path.stat().st_size // _STEP_BYTES)
+        name = str(path.relative_to(folder))
+        found += [somewhere(folder, name, kind, rng) for kind in KINDS for _ in range(many)]
+    return found
+
+
+def _is_first(path: Path, pictures: list[Path]) -> bool:
+    """Whether no picture before is of the same format."""
+    return path == next(one for one in pictures if one.suffix == path.suffix)
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """How many trials ended how, by file and kind of damage."""
+    results = ("same", "warned", "error", "raw", "silent")
+    counted = Counter((_kind_of(o.damage.file), o.damage.kind, o.result) for o in outcomes)
+    lines = [f"{'':22}{'':10}" + "".join(f"{result:>8}" for result in results)]
+    for file, kind in sorted({key[:2] for key in counted}):
+        row = "".join(f"{counted[file, kind, result]:8}" for result in results)
+        lines.append(f"{file:22}{kind:10}{row}")
+    return "\n".join(lines)
+
+
+def _kind_of(file: str) -> str:
+    return f"{Path(file).parts[0]}/*" if "/" in file else file
+
+
+@pytest.mark.parametrize("state", ["closed", "logged"])
+def test_no_damage_changes_an_answer_without_a_word(bases, state, long, capsys):
+    folder = getattr(bases, state)
+    rng = random.Random(SEED)
+    damages = plan(folder, LONG if long else SHORT, rng)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, mp_context=context) as pool:
+        copy = folder.with_name(f"sound-{state}")
+        expected, verified, said = pool.submit(_ask_copy, folder, copy, bases.picture).result()
+        assert verified
+        assert said == []
+        # A worker that dies breaks the pool, and the test with it.
+        one = partial(run, folder, bases.picture, expected)
+        outcomes = list(pool.map(one, damages, chunksize=4))
+    with capsys.disabled():
+        print(f"\n{state}\n{table(outcomes)}")  # noqa: T201 - the result of the test
+    assert [o for o in outcomes if o.result == "silent"] == []
+    assert [o for o in outcomes if o.result == "raw"] == []
+    assert [o for o in outcomes if o.verified and not o.same] == []
+
+
+def _ask_copy(folder: Path, copy: Path, picture: Path):
+    shutil.copytree(folder, copy)
+    return ask_all(copy, picture)
