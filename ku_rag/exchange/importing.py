@@ -263,7 +263,7 @@ class Importing:
     def _commit(self, batch: _Batch, report: IngestReport) -> None:
         self._write_pictures(batch)
         counted = IngestReport()
-        with self._pipeline.change() as connection:
+        with self._pipeline.storing.change() as connection:
             fresh: dict[int, str] = {}
             # Names first: the chunks of this batch are then looked through for all of them.
             rows = [self._put_sources(connection, whole, counted) for whole in batch.wholes]
@@ -271,7 +271,7 @@ class Importing:
                 for part, source in zip(whole.parts, sources, strict=True):
                     fresh |= self._put_chunks(connection, part, source, unit)
                     self._put_images(connection, part, source, unit, batch, counted)
-            self._pipeline.inverted.add_chunks(fresh)
+            self._pipeline.storing.inverted.add_chunks(fresh)
             for whole, (unit, sources) in zip(batch.wholes, rows, strict=True):
                 for part, source in zip(whole.parts, sources, strict=True):
                     relations.drop_of_source(connection, source)
@@ -314,7 +314,7 @@ class Importing:
                 )
             )
         if whole.unit is not None and unit is not None:
-            assembly.settle(connection, whole.unit, self._pipeline.inverted, row=unit)
+            assembly.settle(connection, whole.unit, self._pipeline.storing.inverted, row=unit)
         return unit, sources
 
     def _release(self, connection: sqlite3.Connection, uri: str, unit: int | None) -> None:
@@ -323,7 +323,7 @@ class Importing:
             "SELECT row, unit FROM sources WHERE uri = ?", (uri,)
         ).fetchone()
         if stored and stored[1] != unit:
-            delete_sources(connection, [stored[0]], self._pipeline.inverted, Dropped())
+            delete_sources(connection, [stored[0]], self._pipeline.storing.inverted, Dropped())
 
     def _put_chunks(
         self, connection: sqlite3.Connection, part: Part, source: int, unit: int | None

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from ku_rag.exchange.pages import Pages
 from ku_rag.ingest.assembly import Declaration
@@ -20,8 +22,32 @@ _REFERRING = ("chunks", "unit_images", "relations")
 _LOST = "incomplete:incomplete"
 
 
+@dataclass(slots=True)
+class Index:
+    """What an index that gives the numbers of texts says of rows.
+
+    Args:
+        known: number → text of the rows that are sound.
+        said: likewise, from pages that agree with `known`.
+    """
+
+    known: Mapping[int, str]
+    said: dict[int, str] = field(default_factory=dict)
+
+    def look_at(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+        """Take what a page says, (number, text) each, if it says of known rows what is known."""
+        agree = [self.known[row] == text for row, text in pairs if row in self.known]
+        if agree and all(agree):
+            self.said.update(pairs)
+
+
 def mend(
-    connection: sqlite3.Connection, pages: Pages, names: Mapping[tuple[str, int], str]
+    connection: sqlite3.Connection,
+    pages: Pages,
+    names: Mapping[tuple[str, int], str],
+    *,
+    units: Index,
+    sources: Index,
 ) -> dict[str, list[str]]:
     """Make salvaged rows a store that can be exported.
 
@@ -29,25 +55,21 @@ def mend(
         connection: to the new store.
         pages: the damaged one.
         names: what rows that fail their checksum call themselves, by table and row.
+        units: of ids.
+        sources: of uris.
 
     Returns:
         What is lost, by table.
     """
-    lost: dict[str, list[str]] = {}
     connection.execute("BEGIN")
     _mend_encoders(connection)
-    units = dict(connection.execute("SELECT row, id FROM units"))
-    sources = dict(connection.execute("SELECT row, uri FROM sources"))
-    ids = _indexed(pages, units)
-    uris = _indexed(pages, sources)
-    lost["sources"] = sorted(_mend_sources(connection, pages, sources, uris, names))
-    lost["units"] = sorted(_mend_units(connection, units, ids, names))
-    for row in uris.keys() - sources.keys():
-        if not _there(connection, "sources", row):
-            lost["sources"].append(uris[row])
-    for row in ids.keys() - units.keys():
-        if not _there(connection, "units", row):
-            lost["units"].append(ids[row])
+    lost = {
+        "sources": sorted(_mend_sources(connection, pages, sources, names)),
+        "units": sorted(_mend_units(connection, units, names)),
+    }
+    for table, index in (("sources", sources), ("units", units)):
+        gone = (row for row in index.said if not _there(connection, table, row))
+        lost[table] += [index.said[row] for row in sorted(gone)]
     lost |= _count(connection)
     connection.execute("COMMIT")
     return lost
@@ -57,40 +79,24 @@ def _there(connection: sqlite3.Connection, table: str, row: int) -> bool:
     return connection.execute(f"SELECT 1 FROM {table} WHERE row = ?", (row,)).fetchone() is not None
 
 
-def _indexed(pages: Pages, known: Mapping[int, str]) -> dict[int, str]:
-    """What an index that gives the numbers of texts says, of known rows and of others."""
-    found: dict[int, str] = {}
-    for page in pages.entries():
-        pairs: list[tuple[int, str]] = []
-        for cell in page:
-            match cell.fields:
-                case (str(key), int(row)):
-                    pairs.append((row, key))
-        said = [known[row] == key for row, key in pairs if row in known]
-        if said and all(said):
-            found.update(pairs)
-    return found
-
-
 # ---- sources and units -------------------------------------------------------------------------
 
 
 def _mend_sources(
     connection: sqlite3.Connection,
     pages: Pages,
-    known: Mapping[int, str],
-    uris: Mapping[int, str],
+    index: Index,
     names: Mapping[tuple[str, int], str],
 ) -> Iterator[str]:
     missing = {
         row
         for table in _REFERRING
         for (row,) in connection.execute(f"SELECT DISTINCT source FROM {table}")
-    } - known.keys()
+    } - index.known.keys()
     owners = _owners(connection, pages) if missing else {}
-    taken = set(known.values())
+    taken = set(index.known.values())
     for row in sorted(missing):
-        uri = uris.get(row) or names.get(("sources", row)) or f"salvaged:source-{row}"
+        uri = index.said.get(row) or names.get(("sources", row)) or f"salvaged:source-{row}"
         if uri in taken:
             uri = f"salvaged:source-{row}"
         taken.add(uri)
@@ -145,17 +151,16 @@ def _listed(connection: sqlite3.Connection, pages: Pages) -> Iterator[tuple[int,
 
 def _mend_units(
     connection: sqlite3.Connection,
-    known: Mapping[int, str],
-    ids: Mapping[int, str],
+    index: Index,
     names: Mapping[tuple[str, int], str],
 ) -> Iterator[str]:
     missing = {
         row
         for (row,) in connection.execute("SELECT DISTINCT unit FROM sources WHERE unit NOT NULL")
-    } - known.keys()
-    taken = set(known.values())
+    } - index.known.keys()
+    taken = set(index.known.values())
     for row in sorted(missing):
-        unit = ids.get(row) or names.get(("units", row)) or f"salvaged:unit-{row}"
+        unit = index.said.get(row) or names.get(("units", row)) or f"salvaged:unit-{row}"
         if unit in taken:
             unit = f"salvaged:unit-{row}"
         taken.add(unit)

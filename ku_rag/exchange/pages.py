@@ -63,7 +63,7 @@ class Pages:
     """
 
     def __init__(self, path: Path) -> None:
-        self.broken: list[str] = []
+        self.broken: dict[str, None] = {}
         try:
             self._file = path.open("rb")
         except OSError as error:
@@ -82,8 +82,8 @@ class Pages:
         header = self._page(1)[:_HEADER]
         self.free_list_read = True
         said = int.from_bytes(header[28:32], "big")
-        if size // self._size < said <= 4 * count:
-            self.broken += [f"page {n}" for n in range(count + 1, said + 1)]
+        if header.startswith(_MAGIC) and said > count:
+            self.broken[f"pages {count + 1} to {said}"] = None
         self._count = count
         self._free = self._free_list(header)
 
@@ -186,14 +186,14 @@ class Pages:
         content = int.from_bytes(page[start + 5 : start + 7], "big") or 65536
         most = (min(content, self._size) - first) // 2
         if kind not in _KINDS or count > most:
-            self.broken.append(f"page {number}")
+            self.broken[f"page {number}"] = None
             count = max(0, min(count, most))
         for n in range(count):
             at = int.from_bytes(page[first + 2 * n : first + 2 * n + 2], "big")
             try:
                 found = self._cell(page, at, kind)
             except (Broken, IndexError, struct.error, UnicodeDecodeError):
-                self.broken.append(f"page {number}, cell {n}")
+                self.broken[f"page {number}, cell {n}"] = None
             else:
                 yield found
 

@@ -134,8 +134,8 @@ def salvage(layout: Layout, folder: Path) -> dict[str, Any]:
         work = made / _WORK
         try:
             with closing(_store(work)) as connection:
-                lost = _fill(connection, pages)
-                found = mending.mend(connection, pages, lost.names)
+                lost, units, sources = _fill(connection, pages)
+                found = mending.mend(connection, pages, lost.names, units=units, sources=sources)
                 saved = {
                     shape.table: connection.execute(
                         f"SELECT count(*) FROM {shape.table}"
@@ -168,7 +168,7 @@ def salvage(layout: Layout, folder: Path) -> dict[str, Any]:
             }
             for table, number in saved.items()
         },
-        "pages": {"read": len(pages), "broken": pages.broken},
+        "pages": {"read": len(pages), "broken": list(pages.broken)},
     }
 
 
@@ -182,8 +182,10 @@ def _store(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _fill(connection: sqlite3.Connection, pages: Pages) -> _Lost:
-    """Put every sound row where it belongs."""
+def _fill(
+    connection: sqlite3.Connection, pages: Pages
+) -> tuple[_Lost, mending.Index, mending.Index]:
+    """Put every sound row where it belongs; returns what the indexes of ids and uris say."""
     lost = _Lost()
     connection.execute("BEGIN")
     for cell in pages.rows():
@@ -200,11 +202,20 @@ def _fill(connection: sqlite3.Connection, pages: Pages) -> _Lost:
         elif shape.table != "vectors" or cell.fields[1] in ("chunk", "image"):
             lost.failed[shape.table] += 1
             lost.names[shape.table, cell.row or 0] = str(cell.fields[1])
+    units = mending.Index(dict(connection.execute("SELECT row, id FROM units")))
+    sources = mending.Index(dict(connection.execute("SELECT row, uri FROM sources")))
     for page in pages.entries():
+        pairs = [
+            (cell.fields[1], cell.fields[0])
+            for cell in page
+            if len(cell.fields) == 2 and _is(cell.fields[0], "t") and _is(cell.fields[1], "i")
+        ]
+        units.look_at(pairs)
+        sources.look_at(pairs)
         for cell in page:
             _put_entry(connection, cell.fields)
     connection.execute("COMMIT")
-    return lost
+    return lost, units, sources
 
 
 def _put_unsummed(connection: sqlite3.Connection, cell: Cell) -> None:
