@@ -11,7 +11,7 @@ import sys
 
 import benchmarks
 
-SEPARATE = {"__main__", "fit_alignment", "peers", "record", "scale", "vectors"}
+SEPARATE = {"__main__", "fit_alignment", "peers", "record", "scale", "scale_stages", "vectors"}
 
 
 def main() -> int:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.peers.base import Hits, Peer, Vectors
+from ku_rag.indexes.kinds import KindName, make, training_size
 
 
 class BareFaiss(Peer):
@@ -29,9 +33,9 @@ class BareFaiss(Peer):
     def create(self) -> None:
         """Make an empty index."""
         self._index = self._made()
-        self._waiting: list[tuple[range, Vectors]] = []
+        self._waiting: list[tuple[Sequence[int], Vectors]] = []
 
-    def add(self, rows: range, vectors: Vectors, texts: Sequence[str]) -> None:
+    def add(self, rows: Sequence[int], vectors: Vectors, texts: Sequence[str]) -> None:
         """Add, or keep until the index is trained."""
         if self._index.is_trained:
             self._index.add_with_ids(vectors, _numbers(rows))
@@ -49,8 +53,6 @@ class BareFaiss(Peer):
         """Train, where the index wants it, and add what waited."""
         if self._index.is_trained:
             return
-        import numpy as np
-
         self._index.train(np.concatenate([vectors for _, vectors in self._waiting]))
         for rows, vectors in self._waiting:
             self._index.add_with_ids(vectors, _numbers(rows))
@@ -64,11 +66,11 @@ class BareFaiss(Peer):
 
     def add_one(self, row: int, vector: Vectors, text: str) -> None:
         """Add to the index in memory."""
-        self._index.add_with_ids(vector[None], _numbers(range(row, row + 1)))
+        self._index.add_with_ids(vector[None], _numbers([row]))
 
     def delete_one(self, row: int) -> None:
         """Remove from the index in memory."""
-        self._index.remove_ids(_numbers(range(row, row + 1)))
+        self._index.remove_ids(_numbers([row]))
 
     def open(self) -> None:
         """Read the file."""
@@ -90,6 +92,7 @@ class FlatHalf(BareFaiss):
     """Half precision, every vector looked at."""
 
     title = "FAISS flat half precision"
+    kind = "flat"
     index = "flat half precision"
 
     def _made(self) -> Any:  # noqa: ANN401
@@ -131,7 +134,78 @@ class IvfHalf(BareFaiss):
         self._index.nprobe = parameters
 
 
-def _numbers(rows: range) -> Any:  # noqa: ANN401
-    import numpy as np
+class Refined(BareFaiss):
+    """An index of the same make as one of ku-rag's, its hits scored anew in half precision.
 
-    return np.arange(rows.start, rows.stop, dtype=np.int64)
+    FAISS can neither delete from it nor give its rows other numbers than their positions.
+    """
+
+    changeable = False
+    kind: KindName
+
+    def create(self) -> None:
+        """Wait for vectors to train with."""
+        self._waiting = []
+
+    def add(self, rows: Sequence[int], vectors: Vectors, texts: Sequence[str]) -> None:
+        """Keep until the index is trained."""
+        self._waiting.append((rows, vectors))
+
+    def finish(self) -> None:
+        """Nothing yet."""
+
+    def build(self, queries: Vectors) -> None:
+        """Train, add, write."""
+        faiss = self._faiss
+        every = np.concatenate([vectors for _, vectors in self._waiting])
+        self._waiting = []
+        chosen = np.random.default_rng(0).permutation(len(every))
+        training = every[chosen[: training_size(self.kind, len(every))]]
+        proposing = make(self.kind, self.dim, len(every), training)
+        half = faiss.IndexScalarQuantizer(
+            self.dim, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+        )
+        self._index = faiss.IndexRefine(proposing, half)
+        self._held = proposing, half
+        self._index.add(every)
+        self._write()
+
+    def ladder(self) -> Sequence[object]:
+        """(lists looked at, how many times k are scored anew)."""
+        probes = [1, 2, 4, 8, 16, 32, 64, 128] if self.kind.startswith("ivf") else [0]
+        return [(n, factor) for n in probes for factor in (1, 2, 4, 8, 16, 32, 64)]
+
+    def use(self, parameters: object) -> None:
+        """Search with these."""
+        probes, factor = cast("tuple[int, int]", parameters)
+        self._index.k_factor = factor
+        if probes:
+            self._faiss.downcast_index(self._index.base_index).nprobe = probes
+
+
+class RaBitQ(Refined):
+    """One bit a dimension, every vector looked at."""
+
+    title = "FAISS RaBitQ, refined"
+    index = "RaBitQ, refined in half precision"
+    kind = "rabitq"
+
+
+class IvfEight(Refined):
+    """Eight bits a dimension, in lists."""
+
+    title = "FAISS IVF SQ8, refined"
+    index = "IVF SQ8, refined in half precision"
+    kind = "ivf-sq8"
+
+
+class IvfRaBitQ(Refined):
+    """One bit a dimension, in lists."""
+
+    title = "FAISS IVF RaBitQ, refined"
+    index = "IVF RaBitQ, refined in half precision"
+    kind = "ivf-rabitq"
+
+
+def _numbers(rows: Sequence[int]) -> NDArray[np.int64]:
+    return np.array(rows, np.int64)

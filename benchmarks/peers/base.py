@@ -29,6 +29,8 @@ class Peer:
         durability: what "added" means, in words.
         text_index: "own" where it is a step of its own, "always" where it comes with the texts,
             "none" where there is none.
+        kind: the kind of ku-rag's that it is made like, or "".
+        changeable: whether single rows can be added and deleted.
         batch: vectors that are given at once; what suits the system.
     """
 
@@ -38,6 +40,8 @@ class Peer:
     index: str
     durability: ClassVar[str]
     text_index: ClassVar[str]
+    kind: str = ""
+    changeable: ClassVar[bool] = True
     batch: ClassVar[int] = 10_000
 
     def __init__(self, folder: Path, dim: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from benchmarks.peers.bare_faiss import Flat, FlatHalf, IvfHalf
+from benchmarks.peers.bare_faiss import Flat, FlatHalf, IvfEight, IvfHalf, IvfRaBitQ, RaBitQ
 from benchmarks.peers.base import Peer
 from benchmarks.peers.chroma import Chroma
 from benchmarks.peers.ku import KuRag
@@ -23,6 +23,9 @@ PEERS: dict[str, type[Peer]] = {
     "faiss-flat": Flat,
     "faiss-flat-half": FlatHalf,
     "faiss-ivf-half": IvfHalf,
+    "faiss-rabitq": RaBitQ,
+    "faiss-ivf-sq8": IvfEight,
+    "faiss-ivf-rabitq": IvfRaBitQ,
 }
 
 

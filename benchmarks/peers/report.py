@@ -43,7 +43,7 @@ def table(of: str, figures: Figures) -> str:
     """The figures of one set, as Markdown."""
     rows = [[f"{of}", *COLUMNS.values()]]
     for name, one in figures.items():
-        rows.append([PEERS[name].title, *(_number(one[column]) for column in COLUMNS)])
+        rows.append([PEERS[name].title, *(_number(one.get(column, "")) for column in COLUMNS)])
     if index := figures.get("ku", {}).get("index_alone"):
         rows.append(
             ["ku-rag, index alone", *(_number(index[c]) if c in index else "" for c in COLUMNS)]
@@ -71,7 +71,7 @@ def ratios(of: str, figures: Figures) -> str:
 def figure(one: Mapping[str, Any], column: str) -> float | None:
     """One figure; the bulk add with a text index is None where there is none."""
     if column != "with_text_s":
-        return float(one[column])
+        return float(one[column]) if column in one else None
     return None if one["text_index"] == "none" else float(one["add_s"] + one["text_index_s"])
 
 
@@ -143,7 +143,7 @@ def plot(found: Mapping[str, Figures]) -> Path | None:
             ours = figure(figures["ku"], column) or 1.0
             bars = {
                 PEERS[name].title: its / ours
-                for name, one in reversed(figures.items())
+                for name, one in reversed(list(figures.items()))
                 if (its := figure(one, column)) is not None
             }
             axis.barh(list(bars), list(bars.values()), color="0.6")

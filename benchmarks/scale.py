@@ -1,0 +1,213 @@
+"""How each cost grows from a thousand chunks to a million.
+
+    python -m benchmarks.scale [--sizes 1000,10000,100000,1000000] [--sets SETS] [--write]
+
+Ready-made vectors (benchmarks/vectors.py) and texts of 200 characters, ten chunks a unit; one chunk
+in a hundred is a unit of its own, for deleting. Every stage runs in a process of its own
+(benchmarks/scale_stages.py), one after another; figures are medians. Beside it bare FAISS, flat in
+half precision, over the same vectors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchmarks import vectors
+from benchmarks.record import RESULTS, write_result
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+OPENINGS = 3
+COMPRESSED, IN_LISTS = "rabitq", "ivf"
+ROWS = {
+    "chunks_a_second": "bulk add, chunks a second",
+    "tune_s": "index build and tuning, s",
+    "flat_faiss_p50_ms": "bare FAISS, flat half precision, p50, ms",
+    "among_1000_p50_ms": "within 1,000 chunks, p50, ms",
+    "among_unit_p50_ms": "within 100,000 chunks, p50, ms",
+    "public_p50_ms": "search through the base, p50, ms",
+    "add_one_ms": "add one, ms",
+    "delete_one_ms": "delete one, ms",
+    "cold_open_ms": "cold open to first answer, ms",
+    "read_store_ms": "reading all vectors from the store, ms",
+    "read_raw_ms": "reading as many bytes from a file, ms",
+    "resident_mb": "resident after open and one query, MB",
+    "ingest_peak_mb": "ingest peak memory, MB",
+    "index_mb": "index on disk, MB",
+    "disk_mb": "disk, MB",
+}
+
+
+def measure(of: str, count: int, cache: Path) -> dict[str, Any]:
+    """All figures of one set and size."""
+    vectors.prepare(of, count, cache)
+    with tempfile.TemporaryDirectory() as work:
+        base = Path(work) / "kb"
+        figures: dict[str, Any] = {}
+        for name in ("flat", "ingest", "index"):
+            figures |= stage(name, of, count, base, cache)
+        opened = [stage("open", of, count, base, cache) for _ in range(OPENINGS)]
+        figures |= {key: statistics.median(one[key] for one in opened) for key in opened[0]}
+        for name in ("read", "change"):
+            figures |= stage(name, of, count, base, cache)
+    return figures
+
+
+def stage(name: str, of: str, count: int, base: Path, cache: Path) -> dict[str, Any]:
+    """One stage in a fresh process.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    command = [sys.executable, "-m", "benchmarks.scale_stages"]
+    done = subprocess.run(
+        [*command, name, of, str(count), str(base), str(cache)],
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"},
+    )
+    if done.returncode:
+        raise SystemExit(f"the stage {name} of {of} at {count:,} failed: its error is above")
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def table(of: str, sizes: Mapping[int, Mapping[str, Any]]) -> str:
+    """The costs of one set by size, as Markdown."""
+    lines = [
+        f"| {of} | " + " | ".join(f"{count:,}" for count in sizes) + " |",
+        "| --- |" + " ---: |" * len(sizes),
+    ]
+    for key, title in ROWS.items():
+        cells = [
+            f"{one[key]:,.2f}" if one[key] < 100 else f"{one[key]:,.0f}" for one in sizes.values()
+        ]
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    kinds = dict.fromkeys(kind for one in sizes.values() for kind in one["kinds"])
+    for kind in kinds:
+        cells = [
+            f"{its['p50_ms']:.2f} ({its['recall']:.3f})" if (its := one["kinds"].get(kind)) else ""
+            for one in sizes.values()
+        ]
+        lines.append(f"| {kind}: p50, ms (recall@10) | " + " | ".join(cells) + " |")
+    lines.append("| chosen | " + " | ".join(str(one["chosen"]) for one in sizes.values()) + " |")
+    return "\n".join(lines)
+
+
+def targets(of: str, sizes: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What the largest base is to reach, and whether it does."""
+    least, most = min(sizes), max(sizes)
+    small, large = sizes[least], sizes[most]
+    flat = large["flat_faiss_p50_ms"]
+    found: list[tuple[str, float, float]] = []
+    for prefix, bound in ((COMPRESSED, 0.5), (IN_LISTS, 0.15)):
+        of_kind = {k: f for k, f in large["kinds"].items() if k.startswith(prefix)}
+        exact = {k: f for k, f in of_kind.items() if f["recall"] >= 0.99} or of_kind
+        if exact:
+            kind = min(exact, key=lambda k: float(exact[k]["p50_ms"]))
+            found.append((f"{kind} p50 ÷ flat", exact[kind]["p50_ms"] / flat, bound))
+            found.append((f"{kind}: share not found", 1 - exact[kind]["recall"], 0.01))
+    found += [
+        ("within 1,000 chunks ÷ flat", large["among_1000_p50_ms"] / flat, 0.05),
+        ("cold open ÷ reading from the store", large["cold_open_ms"] / large["read_store_ms"], 0.1),
+        ("resident, MB", large["resident_mb"], 1600),
+        (f"add one ÷ at {least:,}", large["add_one_ms"] / small["add_one_ms"], 1.3),
+        (f"delete one ÷ at {least:,}", large["delete_one_ms"] / small["delete_one_ms"], 1.3),
+        ("ingest peak - index, MB", large["ingest_peak_mb"] - large["index_mb"], 300),
+    ]
+    return [
+        {
+            "set": of,
+            "chunks": most,
+            "what": what,
+            "value": round(value, 4),
+            "most": bound,
+            "ok": round(value, 4) <= bound,
+        }
+        for what, value, bound in found
+    ]
+
+
+def plot(found: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> Path | None:
+    """Draw the costs over the sizes, both axes logarithmic; None without matplotlib."""
+    if find_spec("matplotlib") is None:
+        print("no picture: matplotlib is not installed")
+        return None
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    panels = {
+        "Search, ms": ("flat_faiss_p50_ms", "public_p50_ms", "among_1000_p50_ms"),
+        "One change, ms": ("add_one_ms", "delete_one_ms"),
+        "Opening, ms": ("cold_open_ms", "read_store_ms", "read_raw_ms"),
+        "Memory and disk, MB": ("resident_mb", "ingest_peak_mb", "index_mb", "disk_mb"),
+    }
+    picture, axes = plt.subplots(
+        len(found), len(panels), figsize=(5 * len(panels), 4.5 * len(found)), squeeze=False
+    )
+    for row, (of, sizes) in zip(axes, found.items(), strict=True):
+        for axis, (title, keys) in zip(row, panels.items(), strict=True):
+            for key in keys:
+                axis.plot(list(sizes), [one[key] for one in sizes.values()], "o-", label=ROWS[key])
+            if title.startswith("Search"):
+                for kind in dict.fromkeys(kind for one in sizes.values() for kind in one["kinds"]):
+                    points = {
+                        n: one["kinds"][kind] for n, one in sizes.items() if kind in one["kinds"]
+                    }
+                    heights = [its["p50_ms"] for its in points.values()]
+                    axis.plot(list(points), heights, "o--", label=kind)
+            axis.set(xscale="log", yscale="log", xlabel="chunks", title=f"{of}: {title}")
+            axis.legend(fontsize="small")
+            axis.grid(alpha=0.3)
+    picture.tight_layout()
+    file = RESULTS / "scale.png"
+    picture.savefig(file, dpi=80)
+    plt.close(picture)
+    return file
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and with --write keep the result and its picture."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    parser.add_argument("--sets", default=",".join(vectors.SETS))
+    parser.add_argument("--cache", type=Path, default=vectors.CACHE)
+    parser.add_argument("--write", action="store_true", help="write the result files")
+    options = parser.parse_args(arguments)
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    reached = []
+    for of in options.sets.split(","):
+        if why := vectors.missing(of):
+            print(f"{of}: left out, {why}")
+            continue
+        found[of] = {}
+        for count in sorted(map(int, options.sizes.split(","))):
+            found[of][count] = measure(of, count, options.cache)
+            print(f"{of}, {count:,}: {json.dumps(found[of][count])}", flush=True)
+        print(f"\n{table(of, found[of])}\n")
+        reached += targets(of, found[of])
+    for one in reached:
+        state = "reached" if one["ok"] else "NOT REACHED"
+        where = f"{one['set']}, {one['chunks']:,}"
+        print(f"{where}: {one['what']} {one['value']} (≤ {one['most']}, {state})")
+    if options.write:
+        print(write_result("scale", {"sets": found, "targets": reached}))
+        if picture := plot(found):
+            print(picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

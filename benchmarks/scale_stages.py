@@ -1,0 +1,238 @@
+"""The stages of benchmarks/scale.py, each in a process of its own; prints one line of JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import vectors
+from benchmarks.peers.bare_faiss import FlatHalf
+from benchmarks.peers.ku import ReadyMade, units_of
+from benchmarks.peers.measuring import (
+    disk_bytes,
+    forget_peak,
+    peak_bytes,
+    resident_bytes,
+    seconds,
+    timed_queries,
+)
+from benchmarks.vectors import NEAREST, Prepared
+
+ROUNDS = 60
+"""So many chunks are added one by one, and so many deleted."""
+BATCH = 10_000
+_FEW, _MANY = 1_000, 100_000
+_ASKED = 50
+"""Queries within some of the chunks."""
+
+
+def flat(made: Prepared, base: Path) -> dict[str, Any]:
+    """Bare FAISS over all vectors in half precision."""
+    base.mkdir(parents=True)
+    index = FlatHalf(base, made.dim)
+    index.load()
+    index.create()
+    for start in range(0, made.count, BATCH):
+        stop = min(made.count, start + BATCH)
+        index.add(range(start, stop), made.read(start, stop), ())
+    found = timed_queries(index.query, made)
+    base.rmdir()
+    return {"flat_faiss_p50_ms": found["query_p50_ms"], "flat_faiss_recall": found["recall"]}
+
+
+def ingest(made: Prepared, base: Path) -> dict[str, Any]:
+    """Take all in."""
+    import ku_rag
+
+    kb = ku_rag.KnowledgeBase.open(base, create=True, encoder=ReadyMade(made.dim))
+    forget_peak()
+    spent = 0.0
+    for rows, found, texts in made.batches(BATCH):
+        units = units_of(ku_rag.Unit, rows, texts)
+        spent += seconds(partial(kb.add_many, units, vectors={"texts": found}))
+    kb.close()
+    return {
+        "ingest_s": round(spent, 3),
+        "chunks_a_second": round(made.count / spent),
+        "ingest_peak_mb": round(peak_bytes() / 1e6, 1),
+    }
+
+
+def index(made: Prepared, base: Path) -> dict[str, Any]:
+    """Build every kind, ask it; leave the one that `tune` chooses."""
+    kb = _opened(made, base)
+    alone = partial(_ask, kb)
+    kinds = {}
+    for kind in _kinds():
+        building = seconds(partial(kb.tune, recall=0.99, kind=kind))
+        found = timed_queries(alone, made)
+        kinds[kind] = {
+            "build_s": round(building, 3),
+            "p50_ms": found["query_p50_ms"],
+            "p95_ms": found["query_p95_ms"],
+            "recall": found["recall"],
+            "mb": round(disk_bytes(base / "indexes") / 1e6, 1),
+        }
+    tuning = seconds(partial(kb.tune, recall=0.99))
+    tuned = kb.tune(recall=0.99)
+    rng = np.random.default_rng(0)
+    few = np.sort(rng.choice(made.count, min(_FEW, made.count), replace=False)) + 1
+    unit = np.arange(1, min(_MANY, made.count) + 1)
+    public = timed_queries(partial(_ask_base, kb), made)
+    figures = {
+        "kinds": kinds,
+        "chosen": tuned["kind"],
+        "tune_s": round(tuning, 3),
+        "public_p50_ms": public["query_p50_ms"],
+        "public_p95_ms": public["query_p95_ms"],
+        "public_recall": public["recall"],
+        "among_1000_p50_ms": _among(kb, made, few),
+        "among_unit_p50_ms": _among(kb, made, unit),
+        "index_mb": round(disk_bytes(base / "indexes") / 1e6, 1),
+        "disk_mb": round(disk_bytes(base) / 1e6, 1),
+    }
+    kb.close()
+    return figures
+
+
+def open_(made: Prepared, base: Path) -> dict[str, Any]:
+    """Open and answer one query."""
+    importing = seconds(_import)
+    started = time.perf_counter()
+    kb = _opened(made, base)
+    hits = _ask_base(kb, made.queries[0], NEAREST)
+    spent = time.perf_counter() - started
+    if len(hits) != NEAREST:
+        raise SystemExit(f"the first query found {len(hits)} chunks: expected {NEAREST}")
+    figures = {
+        "import_ms": round(1e3 * importing, 1),
+        "cold_open_ms": round(1e3 * spent, 1),
+        "resident_mb": round(resident_bytes() / 1e6, 1),
+    }
+    kb.close()
+    return figures
+
+
+def read(made: Prepared, base: Path) -> dict[str, Any]:
+    """Read all vectors from the store, and as many bytes from a plain file."""
+    from ku_rag.store import vectors as stored
+
+    kb = _opened(made, base)
+    held = kb._chunks
+
+    def scan() -> int:
+        parts = stored.scan(kb._database.connection, "chunk", held._encoder, made.dim)
+        return sum(len(rows) for rows, _ in parts)
+
+    counted: list[int] = []
+    reading = seconds(lambda: counted.append(scan()))
+    if counted != [made.count]:
+        raise SystemExit(f"the store has {counted[0]:,} vectors: expected {made.count:,}")
+    raw = seconds(lambda: np.fromfile(made.file, np.float16, made.count * made.dim))
+    kb.close()
+    return {"read_store_ms": round(1e3 * reading, 2), "read_raw_ms": round(1e3 * raw, 2)}
+
+
+def change(made: Prepared, base: Path) -> dict[str, Any]:
+    """Add chunks one by one, and delete others, in one open base."""
+    import ku_rag
+
+    kb = _opened(made, base)
+    texts = vectors.texts(made.count, made.count + ROUNDS)
+    late = [
+        ku_rag.Unit(f"late {n}", id=f"row-{made.count + n}", texts=(texts[n],))
+        for n in range(ROUNDS)
+    ]
+    found = made.queries[-ROUNDS:]
+    adding = [
+        seconds(partial(kb.add, unit, vectors={"texts": found[n : n + 1]}))
+        for n, unit in enumerate(late)
+    ]
+    lone = [unit.id for unit in late[: ROUNDS // 2]]
+    base_rows = vectors.lone_rows(made.count)
+    step = max(1, len(base_rows) // ROUNDS)
+    lone += [f"row-{row}" for row in base_rows[::step][:ROUNDS]]
+    deleting = [seconds(partial(kb.delete, [unit_id])) for unit_id in lone]
+    kb.close()
+    return {
+        "add_one_ms": round(1e3 * statistics.median(adding[1:]), 3),
+        "delete_one_ms": round(1e3 * statistics.median(deleting[1:]), 3),
+    }
+
+
+STAGES: dict[str, Callable[[Prepared, Path], dict[str, Any]]] = {
+    "flat": flat,
+    "ingest": ingest,
+    "index": index,
+    "open": open_,
+    "read": read,
+    "change": change,
+}
+
+
+def _import() -> None:
+    import ku_rag.knowledge_base  # noqa: F401
+
+
+def _opened(made: Prepared, base: Path) -> Any:  # noqa: ANN401
+    import ku_rag
+
+    return ku_rag.KnowledgeBase.open(base, encoder=ReadyMade(made.dim))
+
+
+def _kinds() -> Sequence[str]:
+    from ku_rag.indexes.kinds import KINDS
+
+    return KINDS
+
+
+def _ask(kb: Any, vector: vectors.Vectors, k: int) -> list[tuple[int, str]]:  # noqa: ANN401
+    rows, _ = kb._chunks.search(vector[None], k)
+    return [(int(row) - 1, "") for row in rows[0] if row >= 0]
+
+
+def _ask_base(kb: Any, vector: vectors.Vectors, k: int) -> list[tuple[int, str]]:  # noqa: ANN401
+    found = kb.search(vector=vector, k=k)["chunks"]
+    return [(hit["chunk"] - 1, hit["text"]) for hit in found]
+
+
+def _among(kb: Any, made: Prepared, rows: NDArray[np.int64]) -> float:  # noqa: ANN401
+    """Milliseconds of a query within some of the chunks; what is found must be among them."""
+    spent = []
+    for query in made.queries[:_ASKED]:
+        started = time.perf_counter()
+        found, _ = kb._chunks.search(query[None], NEAREST, among=rows)
+        spent.append(time.perf_counter() - started)
+        if not np.isin(found[0], rows).all():
+            raise SystemExit("a query within some chunks found others")
+    return round(1e3 * statistics.median(spent), 4)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one stage; the last line printed is the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stage", choices=sorted(STAGES))
+    parser.add_argument("set", choices=vectors.SETS)
+    parser.add_argument("count", type=int)
+    parser.add_argument("base", type=Path)
+    parser.add_argument("cache", type=Path)
+    options = parser.parse_args(arguments)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    made = vectors.prepare(options.set, options.count, options.cache)
+    print(json.dumps(STAGES[options.stage](made, options.base)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
