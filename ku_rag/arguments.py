@@ -27,6 +27,7 @@ MAX_FILE_BYTES = 512 << 20
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _DEEPEST = 100
 _MOST_BITS = 4096
+_CHECKED = 4096
 _UNIT_LENGTH = 1e-3
 """How far from 1 the length of a ready-made vector may be."""
 
@@ -218,11 +219,13 @@ def _rows(given: object, what: str, shape: tuple[int, int]) -> Vectors | None:
             f"{what} has shape {raw.shape}, expected {shape}: one row for each item, as long as "
             "the encoder's vectors"
         )
-    wide = raw.astype(np.float64)
-    if not np.isfinite(wide).all():
-        row = int(np.flatnonzero(~np.isfinite(wide).all(axis=1))[0])
-        raise BadInput(f"{what}[{row}] holds NaN or infinity: expected finite numbers")
-    lengths = np.sqrt((wide * wide).sum(axis=1))
+    lengths = np.empty(len(raw))
+    for start in range(0, len(raw), _CHECKED):
+        wide = raw[start : start + _CHECKED].astype(np.float64)
+        if not np.isfinite(wide).all():
+            row = start + int(np.flatnonzero(~np.isfinite(wide).all(axis=1))[0])
+            raise BadInput(f"{what}[{row}] holds NaN or infinity: expected finite numbers")
+        lengths[start : start + _CHECKED] = np.sqrt((wide * wide).sum(axis=1))
     off = np.flatnonzero(~(np.abs(lengths - 1) <= _UNIT_LENGTH))
     if off.size:
         row = int(off[0])
@@ -230,7 +233,7 @@ def _rows(given: object, what: str, shape: tuple[int, int]) -> Vectors | None:
             f"{what}[{row}] has length {lengths[row]:.4g}: expected 1; "
             "divide each row by its length"
         )
-    return np.ascontiguousarray(wide, np.float32)
+    return np.ascontiguousarray(raw, np.float32)
 
 
 # ---- files -------------------------------------------------------------------------------------

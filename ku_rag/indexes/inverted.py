@@ -64,6 +64,17 @@ class InvertedIndex:
         for key in sorted(after - before):
             self._link_stored(connection, unit, key)
 
+    def introduce(self, units: Mapping[int, set[str]]) -> None:
+        """Look up the names of new units from now on: unit row → name keys."""
+        connection = self._database.connection
+        names = self.names()
+        searched = connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is not None
+        for unit, keys in units.items():
+            for key in sorted(filter(matchable, keys)):
+                names.add(key, unit)
+                if searched:
+                    self._link_stored(connection, unit, key)
+
     def drop(self, unit: int, keys: set[str]) -> None:
         """Look a unit's names up no longer; the unit itself, lists included, is being deleted."""
         names = self.names()

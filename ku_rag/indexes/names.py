@@ -41,6 +41,8 @@ _RUNS = _Runs()
 
 def _words(text: str) -> list[str]:
     """`tokens.words`, some times faster."""
+    if text.isascii():
+        return words(text)
     return [word for run in _RUN.findall(text) for word in _RUNS[run]]
 
 

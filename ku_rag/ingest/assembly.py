@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,6 +75,72 @@ class Declaration:
             match=unit.match,
             relations=relations.digest(unit.relations),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """A unit that is new, with sources that are new.
+
+    Args:
+        place: which record of its batch it is.
+        unit_id: its id.
+        origin: of its sources.
+        said: (uri, digest, declaration as JSON) of each source.
+    """
+
+    place: int
+    unit_id: str
+    origin: str
+    said: list[tuple[str, str, str]]
+
+
+def settle_new(
+    connection: sqlite3.Connection, born: Sequence[Born], inverted: InvertedIndex
+) -> list[tuple[int, list[int]]]:
+    """Write new units with their sources as `settle` would, all at once.
+
+    Returns:
+        For each, the row of the unit and the rows of its sources.
+    """
+    merged = [
+        _merge(_heard((b.origin, uri, said) for uri, _, said in b.said), b.unit_id) for b in born
+    ]
+    first = contents.add_units(
+        connection,
+        [
+            (
+                one.unit_id,
+                of.name or one.unit_id,
+                of.kind or _DEFAULT_KIND,
+                of.aliases or (),
+                json.dumps(of.metadata, ensure_ascii=False, sort_keys=True),
+                of.match,
+            )
+            for one, of in zip(born, merged, strict=True)
+        ],
+    )
+    source = contents.add_sources(
+        connection,
+        [
+            (uri, first + n, one.origin, digest, declared)
+            for n, one in enumerate(born)
+            for uri, digest, declared in one.said
+        ],
+    )
+    keys = {first + n: _keys(of) for n, of in enumerate(merged)}
+    connection.executemany(
+        "INSERT INTO names (key, unit) VALUES (?, ?)",
+        ((key, row) for row, of in keys.items() for key in sorted(of)),
+    )
+    inverted.introduce({first + n: keys[first + n] for n, of in enumerate(merged) if of.match})
+    relations.resolve_names(
+        connection, ids=[one.unit_id for one in born], keys=set().union(*keys.values())
+    )
+    settled = []
+    for n, one in enumerate(born):
+        settled.append((first + n, list(range(source, source + len(one.said)))))
+        source += len(one.said)
+    return settled
 
 
 def settle(
@@ -161,11 +227,15 @@ def restate(connection: sqlite3.Connection, source: int) -> None:
 
 def _declared(connection: sqlite3.Connection, row: int) -> list[tuple[str, Declaration]]:
     """(origin, declaration) of a unit's sources, in the order in which they are heard."""
-    stored = connection.execute(
-        "SELECT origin, uri, declared FROM sources WHERE unit = ?", (row,)
-    ).fetchall()
-    stored.sort(key=lambda source: (_FIRST_WORD[source[0]], source[1]))
-    return [(origin, Declaration.from_json(declared)) for origin, _, declared in stored]
+    return _heard(
+        connection.execute("SELECT origin, uri, declared FROM sources WHERE unit = ?", (row,))
+    )
+
+
+def _heard(said: Iterable[tuple[str, str, str]]) -> list[tuple[str, Declaration]]:
+    """(origin, declaration) of (origin, uri, JSON), in the order in which they are heard."""
+    ordered = sorted(said, key=lambda source: (_FIRST_WORD[source[0]], source[1]))
+    return [(origin, Declaration.from_json(declared)) for origin, _, declared in ordered]
 
 
 def _merge(declared: list[tuple[str, Declaration]], unit_id: str) -> Declaration:

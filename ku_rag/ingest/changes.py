@@ -13,8 +13,8 @@ from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.indexes.vectors import VectorIndex
 from ku_rag.ingest import joining
 from ku_rag.ingest.assembly import Declaration
-from ku_rag.ingest.pipeline import Given, Pipeline, Progress
-from ku_rag.ingest.preparation import Prepared, prepare
+from ku_rag.ingest.pipeline import Pipeline, Progress
+from ku_rag.ingest.preparation import Given, Prepared, prepare
 from ku_rag.ingest.removal import delete_sources, delete_units
 from ku_rag.ingest.seen import Seen
 from ku_rag.ingest.sources import read
@@ -39,19 +39,15 @@ def add(
     images: VectorIndex,
     chunks: VectorIndex,
     settings: Settings,
-    given: Given | None = None,
+    given: Given,
 ) -> Added:
     """Add a unit, or join it to the unit that it matches when it brings no id.
 
     Raises:
         BadInput: it has no name, or one of its pictures cannot be read.
     """
-    if not unit.name.strip():
-        raise BadInput("a unit needs a name: it is what questions and texts call it")
-    if unit.id is not None and not unit.id.strip():
-        raise BadInput(f"the id {unit.id!r} is blank: give one, or leave it out to get one")
-    prepared = prepare(Record(unit, (Source("add:", unit.texts, unit.images),)))
-    broken = pipeline.encode([prepared], given)
+    prepared = _prepared(unit, given)
+    broken = pipeline.encode([prepared])
     if broken:
         raise BadInput("; ".join(broken.values()))
     candidate, why = None, "a record with an id of its own never joins"
@@ -65,9 +61,7 @@ def add(
             "SELECT id FROM units WHERE row = ?", (candidate.unit,)
         ).fetchone()
         why = candidate.why
-    source = prepared.sources[0]
-    prepared.unit = replace(unit, id=unit_id)
-    source.uri = f"add:{unit_id}/{content_hash(source.digest)[:16]}"
+    _name_source(prepared, unit_id)
     report = pipeline.put(prepared, origin="join" if candidate else "add")
     return Added(
         id=unit_id,
@@ -77,6 +71,48 @@ def add(
         images=report.images_added,
         why=why,
     )
+
+
+def add_many(
+    pipeline: Pipeline,
+    units: Iterable[tuple[Unit, Given]],
+    *,
+    progress: Progress | None,
+) -> IngestReport:
+    """Add units that have ids, in batches.
+
+    Raises:
+        BadInput: a unit has no name or no id, or one of its pictures cannot be read; the batches
+            before it are stored.
+    """
+    return pipeline.run(map(_identified, units), origin="add", progress=progress)
+
+
+def _identified(one: tuple[Unit, Given]) -> Prepared:
+    unit, given = one
+    if unit.id is None:
+        raise BadInput(f"the unit {unit.name!r} has no id: many at once need one each")
+    prepared = _prepared(unit, given)
+    _name_source(prepared, unit.id)
+    return prepared
+
+
+def _prepared(unit: Unit, given: Given) -> Prepared:
+    if not unit.name.strip():
+        raise BadInput("a unit needs a name: it is what questions and texts call it")
+    if unit.id is not None and not unit.id.strip():
+        raise BadInput(f"the id {unit.id!r} is blank: give one, or leave it out to get one")
+    prepared = prepare(Record(unit, (Source("add:", unit.texts, unit.images),)))
+    prepared.given = given
+    return prepared
+
+
+def _name_source(prepared: Prepared, unit_id: str) -> None:
+    """What is added twice to a unit comes from the same source, and so changes nothing."""
+    assert prepared.unit is not None
+    source = prepared.sources[0]
+    prepared.unit = replace(prepared.unit, id=unit_id)
+    source.uri = f"add:{unit_id}/{content_hash(source.digest)[:16]}"
 
 
 def update(
@@ -116,7 +152,7 @@ def update(
     broken = pipeline.encode([prepared])
     if broken:
         raise BadInput("; ".join(broken.values()))
-    report = pipeline.override(
+    report = pipeline.storing.override(
         prepared.sources[0],
         unit_id=unit_id,
         row=row,
@@ -156,11 +192,11 @@ def delete(pipeline: Pipeline, database: Database, ids: Iterable[str]) -> Droppe
                 "`ku show ID` the sources of one; nothing was deleted"
             )
     dropped = Dropped()
-    with pipeline.change() as connection:
-        delete_sources(connection, sources, pipeline.inverted, dropped)
+    with pipeline.storing.change() as connection:
+        delete_sources(connection, sources, pipeline.storing.inverted, dropped)
         gone = set(dropped.units)
         left = [u for u in units if _id_of(database, u) not in gone]
-        delete_units(connection, left, pipeline.inverted, dropped)
+        delete_units(connection, left, pipeline.storing.inverted, dropped)
     return dropped
 
 
@@ -206,7 +242,7 @@ def sync(
     report = IngestReport()
     try:
         if dry_run:
-            with pipeline.change():
+            with pipeline.storing.change():
                 report = _sync(pipeline, folder, heading_level, gone, dropped, there, progress)
                 raise _TakeBack
         report = _sync(pipeline, folder, heading_level, gone, dropped, there, progress, files=True)
@@ -228,8 +264,8 @@ def _sync(
 ) -> IngestReport:
     items = read(folder, heading_level=heading_level) if there else iter(())
     report = pipeline.run(items, progress=progress, keep_files=files)
-    with pipeline.change() as connection:
-        delete_sources(connection, gone, pipeline.inverted, dropped)
+    with pipeline.storing.change() as connection:
+        delete_sources(connection, gone, pipeline.storing.inverted, dropped)
     return report
 
 

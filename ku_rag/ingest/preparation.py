@@ -42,6 +42,19 @@ class Picture:
         return open_picture(self.data, longest=LONGEST)
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Ready-made vectors of one record: then each text is one chunk, as it is.
+
+    Args:
+        texts: float32[number of texts, dim], or None to encode.
+        images: float32[number of images, dim], or None to encode.
+    """
+
+    texts: Vectors | None = None
+    images: Vectors | None = None
+
+
 @dataclass(slots=True)
 class PreparedSource:
     """One source, ready to be compared with the store, then encoded, then stored.
@@ -54,6 +67,7 @@ class PreparedSource:
         partial: pictures of it could not be read: then those that are stored stay.
         chunks: (number of the text that it is a part of, chunk).
         chunk_vectors: float32[number of chunks, dim], once encoded.
+        known: something is stored of it.
         texts_stay: the texts are stored already, or an update replaced just these.
         pictures_stay: likewise.
     """
@@ -65,6 +79,7 @@ class PreparedSource:
     partial: bool = False
     chunks: list[tuple[int, str]] = field(default_factory=list)
     chunk_vectors: Vectors | None = None
+    known: bool = False
     texts_stay: bool = False
     pictures_stay: bool = False
 
@@ -93,11 +108,13 @@ class Prepared:
 
     Args:
         unit: its declaration; None for shared text.
-        sources: what is left to be stored.
+        sources: what is left to be stored; one, where vectors are given.
+        given: its vectors, as far as they are there already.
     """
 
     unit: Unit | None
     sources: list[PreparedSource]
+    given: Given = Given()
 
     def pictures(self) -> Iterator[Picture]:
         """The pictures of all sources, without those that stay as they are stored."""

@@ -22,6 +22,7 @@ _CJK = (
 )
 _MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u0900-\u0903\u093a-\u094f"
 _TOKEN = re.compile(rf"[{_CJK}][{_MARKS}\u3099\u309a]*|(?:(?![{_CJK}_])[\w{_MARKS}])+")
+_ASCII = re.compile(r"[a-z0-9]+")  # what that comes to where there is nothing else
 _VOICED = "\u3099\u309a"  # part of the letter in Kana: ガ is not カ
 _CJK_CHAR = re.compile(rf"[{_CJK}]")
 
@@ -58,6 +59,8 @@ def spans(text: str) -> list[tuple[int, int]]:
 
 def words(text: str) -> list[str]:
     """The folded tokens of `text` without their places."""
+    if text.isascii():
+        return _ASCII.findall(text.lower())
     return [fold(word) for word in _TOKEN.findall(text)]
 
 
@@ -77,6 +80,9 @@ def terms(text: str) -> Iterator[str]:
     The last character of a run is given once more by itself, so that a single character can be
     found by prefix wherever it stands.
     """
+    if text.isascii():
+        yield from words(text)
+        return
     for run in _runs(text):
         if len(run) > 1:
             yield from map("".join, pairwise(run))

@@ -15,8 +15,9 @@ from typing import Any
 
 from ku_rag.language.tokens import terms
 from ku_rag.store import relations, vectors
+from ku_rag.store.behind import SLICE, behind
 from ku_rag.store.database import checksum
-from ku_rag.store.rows import batched, marks
+from ku_rag.store.rows import as_json, batched, fields, marks, next_row
 
 
 @dataclass(slots=True)
@@ -67,6 +68,19 @@ def put_source(
     return int(row)
 
 
+def add_sources(
+    connection: sqlite3.Connection, sources: Sequence[tuple[str, int | None, str, str, str]]
+) -> int:
+    """Write sources that are new: (uri, unit, origin, digest, declared); returns the first row."""
+    first = next_row(connection, "sources")
+    connection.executemany(
+        "INSERT INTO sources (row, uri, unit, origin, hash, declared, checksum) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        ((row, *said, checksum(*said)) for row, said in enumerate(sources, first)),
+    )
+    return first
+
+
 def sources_of(connection: sqlite3.Connection, unit: int) -> list[int]:
     """The rows of a unit's own sources."""
     rows = connection.execute("SELECT row FROM sources WHERE unit = ? ORDER BY row", (unit,))
@@ -105,6 +119,21 @@ def drop_source_chunks(connection: sqlite3.Connection, source: int, dropped: Dro
 # ---- chunks ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The chunks of one source on their way in.
+
+    Args:
+        source: row of the source.
+        unit: row of its unit; None for shared text.
+        chunks: (number of the document, text) in order.
+    """
+
+    source: int
+    unit: int | None
+    chunks: Sequence[tuple[int, str]]
+
+
 def add_chunks(
     connection: sqlite3.Connection,
     *,
@@ -112,36 +141,55 @@ def add_chunks(
     unit: int | None,
     chunks: Sequence[tuple[int, str]],
 ) -> list[int]:
-    """Store the chunks of a source, make them searchable, and list them under their unit.
+    """Store the chunks of one source as `add_texts` does; returns their rows."""
+    return list(add_texts(connection, [Texts(source, unit, chunks)]))
 
-    Args:
-        connection: inside a change.
-        source: row of the source.
-        unit: row of its unit; None for shared text.
-        chunks: (number of the document, text) in order.
+
+def add_texts(connection: sqlite3.Connection, texts: Sequence[Texts]) -> dict[int, str]:
+    """Store the chunks of sources, make them searchable, and list them under their units.
+
+    Returns:
+        Row → text of the new chunks, in order.
     """
-    rows = []
-    for position, (document, text) in enumerate(chunks):
-        digest = content_hash(text)
-        (row,) = connection.execute(
-            "INSERT INTO chunks (source, position, document, hash, text, checksum) "
-            "VALUES (?, ?, ?, ?, ?, ?) RETURNING row",
-            (
-                *(source, position, document, digest, text),
-                checksum(source, position, document, digest, text),
-            ),
-        ).fetchone()
-        rows.append(int(row))
+    first = next_row(connection, "chunks")
+    flat = [
+        (of.source, of.unit, position, document, text)
+        for of in texts
+        for position, (document, text) in enumerate(of.chunks)
+    ]
+    with behind(connection, len(flat)) as later:
+        for start in range(0, len(flat), SLICE):
+            some = flat[start : start + SLICE]
+            at = first + start
+            digests = [content_hash(text) for *_, text in some]
+            later.execute(
+                "INSERT INTO chunks (row, source, position, document, hash, text, checksum) "
+                f"SELECT key + ?, {fields(6)} FROM json_each(?)",
+                (
+                    at,
+                    as_json(
+                        (source, position, document, digest, text,
+                         checksum(source, position, document, digest, text))
+                        for (source, _, position, document, text), digest
+                        in zip(some, digests, strict=True)
+                    ),
+                ),
+            )  # fmt: skip
+            indexed = [" ".join(terms(text)) for *_, text in some]
+            later.execute(
+                "INSERT INTO words (rowid, terms) SELECT key + ?, value FROM json_each(?)",
+                (at, as_json(indexed)),
+            )
+            owned = [(unit, at + n) for n, (_, unit, *_) in enumerate(some) if unit is not None]
+            later.execute(
+                f"INSERT INTO unit_chunks SELECT {fields(2)}, 1 FROM json_each(?)",
+                (as_json(owned),),
+            )
     connection.executemany(
-        "INSERT INTO words (rowid, terms) VALUES (?, ?)",
-        ((row, " ".join(terms(text))) for row, (_, text) in zip(rows, chunks, strict=True)),
+        "UPDATE sources SET chunks = chunks + ? WHERE row = ?",
+        ((len(of.chunks), of.source) for of in texts),
     )
-    if unit is not None:
-        connection.executemany(
-            "INSERT INTO unit_chunks VALUES (?, ?, 1)", ((unit, row) for row in rows)
-        )
-    connection.execute("UPDATE sources SET chunks = chunks + ? WHERE row = ?", (len(rows), source))
-    return rows
+    return {first + n: text for n, (*_, text) in enumerate(flat)}
 
 
 def drop_chunks(connection: sqlite3.Connection, rows: Sequence[int], dropped: Dropped) -> None:
@@ -239,15 +287,37 @@ def put_unit(
 ) -> int:
     """Write a unit's row, new or changed, and return its number."""
     listed = json.dumps(list(aliases), ensure_ascii=False)
-    fields = (unit_id, name, kind, listed, metadata, int(match))
+    said = (unit_id, name, kind, listed, metadata, int(match))
     (row,) = connection.execute(
         "INSERT INTO units (id, name, kind, aliases, metadata, match, checksum) "
         "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name, "
         "kind = excluded.kind, aliases = excluded.aliases, metadata = excluded.metadata, "
         "match = excluded.match, checksum = excluded.checksum RETURNING row",
-        (*fields, checksum(*fields)),
+        (*said, checksum(*said)),
     ).fetchone()
     return int(row)
+
+
+def add_units(
+    connection: sqlite3.Connection,
+    units: Sequence[tuple[str, str, str, Iterable[str], str, bool]],
+) -> int:
+    """Write units that are new, as `put_unit` would: (id, name, kind, aliases, metadata, match).
+
+    Returns:
+        The row of the first; the others follow.
+    """
+    first = next_row(connection, "units")
+    said = (
+        (unit_id, name, kind, json.dumps(list(aliases), ensure_ascii=False), metadata, int(match))
+        for unit_id, name, kind, aliases, metadata, match in units
+    )
+    connection.executemany(
+        "INSERT INTO units (row, id, name, kind, aliases, metadata, match, checksum) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        ((row, *one, checksum(*one)) for row, one in enumerate(said, first)),
+    )
+    return first
 
 
 def drop_unit(connection: sqlite3.Connection, unit: int, dropped: Dropped) -> None:

@@ -74,6 +74,8 @@ def resolve_names(
     connection: sqlite3.Connection, *, ids: Iterable[str], keys: Iterable[str]
 ) -> None:
     """Look up again every relation that aims at one of these unit ids or name keys."""
+    if connection.execute("SELECT 1 FROM relations LIMIT 1").fetchone() is None:
+        return
     rows: set[int] = set()
     for column, values in (("target", ids), ("target_key", keys)):
         for value in values:

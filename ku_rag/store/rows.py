@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 
 _MOST_PARAMETERS = 500
 
@@ -16,3 +18,21 @@ def batched(items: Sequence[int], size: int = _MOST_PARAMETERS) -> Iterator[Sequ
     """Slices that are short enough for one statement."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def as_json(rows: Iterable[object]) -> str:
+    """Rows for `json_each(?)`: one statement then takes them all in, without Python in between."""
+    return json.dumps(list(rows), ensure_ascii=False)
+
+
+def fields(count: int) -> str:
+    """The fields of a row of `json_each`, each row being a list of so many."""
+    return ", ".join(f"json_extract(value, '$[{n}]')" for n in range(count))
+
+
+def next_row(connection: sqlite3.Connection, table: str) -> int:
+    """The number that the next row of a table gets; numbers are never used twice."""
+    found = connection.execute(
+        "SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)
+    ).fetchone()
+    return int(found[0]) + 1 if found else 1

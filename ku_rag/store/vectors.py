@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.errors import BadInput
+from ku_rag.store.behind import SLICE, behind
 from ku_rag.store.database import check
-from ku_rag.store.rows import batched, marks
+from ku_rag.store.rows import as_json, batched, marks
 
 Kind = Literal["chunk", "image"]
 KINDS: tuple[Kind, ...] = ("chunk", "image")
@@ -51,14 +52,21 @@ def put(
             "the encoder made vectors that hold no numbers (NaN or infinite): nothing was stored; "
             "its weights are damaged, or do not belong to it"
         )
-    blobs = [row.tobytes() for row in vectors.astype(_HALF)]
-    connection.executemany(
-        "INSERT INTO vectors (kind, item, encoder, vector, checksum) VALUES (?, ?, ?, ?, ?)",
-        (
-            (kind, item, encoder, blob, _checksum(kind, encoder, item, blob))
-            for item, blob in zip(items, blobs, strict=True)
-        ),
-    )
+    size = 2 * vectors.shape[1]
+    with behind(connection, len(items)) as later:
+        for start in range(0, len(items), SLICE):
+            some = items[start : start + SLICE]
+            blob = vectors[start : start + SLICE].astype(_HALF).tobytes()
+            sums = (
+                (item, _checksum(kind, encoder, item, blob[at : at + size]))
+                for item, at in zip(some, range(0, len(blob), size), strict=True)
+            )
+            later.execute(
+                "INSERT INTO vectors (kind, item, encoder, vector, checksum) "
+                "SELECT ?, json_extract(value, '$[0]'), ?, substr(?, 1 + key * ?, ?), "
+                "json_extract(value, '$[1]') FROM json_each(?)",
+                (kind, encoder, blob, size, size, as_json(sums)),
+            )
     _note(connection, kind, encoder, items, "put")
 
 
@@ -173,7 +181,7 @@ def _stack(found: list[tuple[int, bytes]], dim: int) -> tuple[NDArray[np.int64],
 def _note(
     connection: sqlite3.Connection, kind: Kind, encoder: int, items: Sequence[int], op: str
 ) -> None:
-    connection.executemany(
-        "INSERT INTO changes (kind, encoder, item, op) VALUES (?, ?, ?, ?)",
-        ((kind, encoder, item, op) for item in items),
+    connection.execute(
+        "INSERT INTO changes (kind, encoder, item, op) SELECT ?, ?, value, ? FROM json_each(?)",
+        (kind, encoder, op, as_json(items)),
     )

@@ -1,0 +1,333 @@
+"""From prepared and encoded records to rows: one transaction for a batch of whole units.
+
+What is new is written many rows to a statement; what changes or adds to something known goes one by
+one, since what is there has a say in it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from ku_rag.indexes.inverted import InvertedIndex
+from ku_rag.ingest import assembly
+from ku_rag.ingest.assembly import Born, Declaration
+from ku_rag.ingest.preparation import Picture, Prepared, PreparedSource
+from ku_rag.ingest.removal import delete_sources
+from ku_rag.settings import Settings
+from ku_rag.store import contents, relations, vectors
+from ku_rag.store.contents import Dropped, Texts, content_hash
+from ku_rag.store.database import Database
+from ku_rag.store.layout import Layout, image_file, write_durably
+from ku_rag.store.vectors import Kind
+from ku_rag.types import IngestReport
+
+_Rows = tuple[int | None, list[int]]
+"""Of a record: row of its unit, rows of its sources."""
+
+
+class Storing:
+    """Writes records into the store; the caller holds the writer lock.
+
+    Args:
+        database: where rows go.
+        layout: where pictures go.
+        encoder_rows: rows of the encoder in the store, for chunks and for images.
+        settings: copying or linking of pictures.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        layout: Layout,
+        encoder_rows: Mapping[Kind, int],
+        settings: Settings,
+    ) -> None:
+        self.inverted = InvertedIndex(database)
+        self._database = database
+        self._layout = layout
+        self._encoder_rows = encoder_rows
+        self._settings = settings
+
+    @contextmanager
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, after whose failure the names are read again."""
+        try:
+            with self._database.change() as connection:
+                yield connection
+        except BaseException:
+            self.inverted.forget()
+            raise
+
+    def write_pictures(self, pictures: Iterable[Picture]) -> None:
+        """Put picture files where they stay, synced: before the commit that names them."""
+        if self._settings.images == "copy":
+            write_durably(
+                (self._layout.image(image_file(p.digest, p.suffix)), p.data) for p in pictures
+            )
+
+    def commit(
+        self, batch: Sequence[Prepared], origin: str, report: IngestReport, stated: list[int]
+    ) -> None:
+        """Store encoded records whose pictures are written.
+
+        Args:
+            batch: the records.
+            origin: "ingest", "add", "join" or "update".
+            report: is added to.
+            stated: takes the rows of new relations.
+        """
+        counted = IngestReport()
+        new_relations: list[int] = []
+        with self.change() as connection:
+            # Names first: the chunks of this batch are then looked through for all of them.
+            rows = self._store_sources(connection, batch, origin, counted)
+            texts: dict[int, tuple[Texts, PreparedSource]] = {}
+            for prepared, (unit, sources) in zip(batch, rows, strict=True):
+                for source, row in zip(prepared.sources, sources, strict=True):
+                    if row not in texts and self._texts_are_new(connection, source, row):
+                        texts[row] = Texts(row, unit, source.chunks), source
+            fresh = self._store_texts(connection, list(texts.values()))
+            counted.chunks_added = len(fresh)
+            for prepared, (unit, sources) in zip(batch, rows, strict=True):
+                for source, row in zip(prepared.sources, sources, strict=True):
+                    if source.pictures or source.known:
+                        counted.images_added += self._store_images(connection, source, row, unit)
+            self.inverted.add_chunks(fresh)
+            for prepared, (unit, sources) in zip(batch, rows, strict=True):
+                if unit is not None:
+                    new_relations += _state(connection, prepared, unit, sources)
+        counted.relations_added = len(new_relations)
+        stated += new_relations
+        _add_up(report, counted)
+
+    def override(
+        self,
+        source: PreparedSource,
+        *,
+        unit_id: str,
+        row: int,
+        declared: Declaration,
+        texts: bool,
+        images: bool,
+    ) -> IngestReport:
+        """Let one encoded source replace texts or images of all sources of a unit.
+
+        Args:
+            source: what comes instead.
+            unit_id: the unit's id.
+            row: its row.
+            declared: what the source says of the unit.
+            texts: replace the texts.
+            images: replace the images.
+        """
+        self.write_pictures(source.pictures)
+        counted = IngestReport()
+        with self.change() as connection:
+            number = contents.put_source(
+                connection,
+                uri=source.uri,
+                unit=row,
+                origin="update",
+                digest=source.digest,
+                declared=declared.to_json(),
+            )
+            others = contents.sources_of(connection, row)
+            contents.forget_added(connection, row)
+            fresh: dict[int, str] = {}
+            if texts:
+                for other in others:
+                    contents.drop_source_chunks(connection, other, Dropped())
+                fresh = self._store_texts(connection, [(Texts(number, row, source.chunks), source)])
+            if images:
+                for other in others:
+                    _show(connection, other, row, [])
+                shown = [self._image_row(connection, picture) for picture in source.pictures]
+                counted.images_added = _show(connection, number, row, shown)
+            assembly.settle(connection, unit_id, self.inverted, row=row)
+            self.inverted.add_chunks(fresh)
+            counted.chunks_added = len(fresh)
+        return counted
+
+    # ---- units and sources ---------------------------------------------------------------------
+
+    def _store_sources(
+        self,
+        connection: sqlite3.Connection,
+        batch: Sequence[Prepared],
+        origin: str,
+        counted: IngestReport,
+    ) -> list[_Rows]:
+        """Write the source rows of records and settle their units."""
+        born: dict[str, Born] = {}
+        known: dict[int, int | None] = {}
+        for place, prepared in enumerate(batch):
+            unit_id = prepared.unit and prepared.unit.id
+            known[place] = unit_row(connection, unit_id) if unit_id else None
+            fresh = known[place] is None and unit_id not in born
+            if unit_id and fresh and not any(source.known for source in prepared.sources):
+                said = [(s.uri, s.digest, declaration(prepared, s)) for s in prepared.sources]
+                born[unit_id] = Born(place, unit_id, origin, said)
+        rows = {
+            one.place: (unit, sources)
+            for one, (unit, sources) in zip(
+                born.values(),
+                assembly.settle_new(connection, list(born.values()), self.inverted),
+                strict=True,
+            )
+        }
+        counted.units_added += len(born)
+        return [
+            rows.get(place) or self._store_one(connection, prepared, origin, counted)
+            for place, prepared in enumerate(batch)
+        ]
+
+    def _store_one(
+        self, connection: sqlite3.Connection, prepared: Prepared, origin: str, counted: IngestReport
+    ) -> _Rows:
+        """Write a record's source rows and settle its unit."""
+        unit = prepared.unit
+        row = unit_row(connection, unit.id or "") if unit else None
+        if unit:
+            counted.units_added += row is None
+            counted.units_updated += row is not None
+        if unit and row is None:
+            row = contents.put_unit(
+                connection,
+                unit_id=unit.id or "", name="", kind="", aliases=(), metadata="{}", match=False,
+            )  # fmt: skip
+        sources = []
+        for source in prepared.sources:
+            self._release(connection, source.uri, row)
+            sources.append(
+                contents.put_source(
+                    connection,
+                    uri=source.uri,
+                    unit=row,
+                    origin=origin,
+                    digest=source.digest,
+                    declared=declaration(prepared, source),
+                )
+            )
+        if unit and row is not None:
+            assembly.settle(connection, unit.id or "", self.inverted, row=row)
+        return row, sources
+
+    def _release(self, connection: sqlite3.Connection, uri: str, unit: int | None) -> None:
+        """Drop a source that belonged to another unit so far."""
+        stored = connection.execute(
+            "SELECT row, unit FROM sources WHERE uri = ?", (uri,)
+        ).fetchone()
+        if stored and stored[1] != unit:
+            delete_sources(connection, [stored[0]], self.inverted, Dropped())
+
+    # ---- texts and images ----------------------------------------------------------------------
+
+    @staticmethod
+    def _texts_are_new(connection: sqlite3.Connection, source: PreparedSource, row: int) -> bool:
+        """Whether a source's chunks have to be written; those that they replace are dropped."""
+        if source.texts_stay:
+            return False
+        stored = connection.execute(
+            "SELECT document, hash FROM chunks WHERE source = ? ORDER BY position", (row,)
+        ).fetchall()
+        if stored and stored == [(n, content_hash(c)) for n, c in source.chunks]:
+            return False
+        if stored:
+            contents.drop_source_chunks(connection, row, Dropped())
+        return bool(source.chunks)
+
+    def _store_texts(
+        self, connection: sqlite3.Connection, texts: Sequence[tuple[Texts, PreparedSource]]
+    ) -> dict[int, str]:
+        """Write chunks with their vectors; returns them by row."""
+        fresh = contents.add_texts(connection, [of for of, _ in texts])
+        made = [s.chunk_vectors for _, s in texts if s.chunk_vectors is not None and s.chunks]
+        if made:
+            vectors.put(
+                connection, "chunk", self._encoder_rows["chunk"], list(fresh), np.concatenate(made)
+            )
+        return fresh
+
+    def _store_images(
+        self,
+        connection: sqlite3.Connection,
+        source: PreparedSource,
+        row: int,
+        unit: int | None,
+    ) -> int:
+        """Let a source show its pictures; returns how many it did not show before."""
+        if source.pictures_stay:
+            return 0
+        shown = [self._image_row(connection, picture) for picture in source.pictures]
+        if source.partial:
+            shown = list(dict.fromkeys([*contents.shown(connection, row), *shown]))
+        return _show(connection, row, unit, shown)
+
+    def _image_row(self, connection: sqlite3.Connection, picture: Picture) -> int:
+        found = connection.execute(
+            "SELECT row FROM images WHERE hash = ?", (picture.digest,)
+        ).fetchone()
+        if found:
+            return int(found[0])
+        linked = self._settings.images == "link"
+        row = contents.add_image(
+            connection,
+            digest=picture.digest,
+            file=str(picture.path) if linked else image_file(picture.digest, picture.suffix),
+            width=picture.width,
+            height=picture.height,
+            size=len(picture.data),
+        )
+        vector = np.asarray(picture.vector, np.float32)
+        vectors.put(connection, "image", self._encoder_rows["image"], [row], vector[None])
+        return row
+
+
+def unit_row(connection: sqlite3.Connection, unit_id: str) -> int | None:
+    """The row of the unit with this id, if there is one."""
+    row = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
+    return row and int(row[0])
+
+
+def _show(
+    connection: sqlite3.Connection, source: int, unit: int | None, shown: Sequence[int]
+) -> int:
+    """Let a source show exactly these images; returns how many it did not show before."""
+    before = contents.shown(connection, source)
+    if before != list(shown):
+        contents.replace_images(
+            connection, source=source, unit=unit, images=shown, dropped=Dropped()
+        )
+    return len(set(shown) - set(before))
+
+
+def _state(
+    connection: sqlite3.Connection, prepared: Prepared, unit: int, sources: Sequence[int]
+) -> list[int]:
+    """Replace what the record's sources state about its unit; returns the new rows."""
+    stated = []
+    for source, row in zip(prepared.sources, sources, strict=True):
+        if source.known or source.relations:
+            relations.drop_of_source(connection, row)
+        stated += relations.add(connection, source=row, unit=unit, stated=source.relations)
+    return stated
+
+
+def declaration(prepared: Prepared, source: PreparedSource) -> str:
+    """What a source says of its record's unit, as it is stored and compared."""
+    if prepared.unit is None:
+        return "{}"
+    return Declaration.from_unit(replace(prepared.unit, relations=source.relations)).to_json()
+
+
+def _add_up(report: IngestReport, counted: IngestReport) -> None:
+    report.units_added += counted.units_added
+    report.units_updated += counted.units_updated
+    report.chunks_added += counted.chunks_added
+    report.images_added += counted.images_added
+    report.relations_added += counted.relations_added
