@@ -1,0 +1,108 @@
+"""Whoever opens a base beside a writer is never told of damage that there is not."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import time
+from contextlib import suppress
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from ku_rag import KnowledgeBase, Unit
+from ku_rag.errors import Locked
+from ku_rag.store import guarding
+from ku_rag.store.database import Database
+
+READERS = 3
+SHORT_S, LONG_S = 4.0, 60.0
+
+
+def _open_again_and_again(file: Path, number: int, stop: Event, found) -> None:
+    """Open and close, every other time for writing, and hold now and then an older state."""
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("ku_rag").addHandler(handler)
+    opened = 0
+    while not stop.is_set():
+        database = Database(file, read_only=(opened + number) % 2 == 0)
+        if opened % 5 == 0:
+            said += database.problems()
+        if opened % 7 == 0:
+            database.connection.execute("BEGIN")
+            database.connection.execute("SELECT count(*) FROM chunks").fetchone()
+            time.sleep(0.02)
+        database.close()
+        opened += 1
+    found.put((opened, said))
+
+
+def test_nobody_is_told_of_damage_beside_a_writer(tmp_path, long, caplog, monkeypatch):
+    # Folding in often is what could be mistaken for damage.
+    monkeypatch.setattr(guarding, "LONG_LOG_BYTES", 200_000)
+    context = multiprocessing.get_context("spawn")
+    stop, found = context.Event(), context.Queue()
+    folder = tmp_path / "kb"
+    KnowledgeBase.open(folder, create=True).close()
+    readers = [
+        context.Process(target=_open_again_and_again, args=(folder / "ku.sqlite", n, stop, found))
+        for n in range(READERS)
+    ]
+    for reader in readers:
+        reader.start()
+    until = time.monotonic() + (LONG_S if long else SHORT_S)
+    changes = 0
+    while time.monotonic() < until:
+        with KnowledgeBase.open(folder, lock_wait_s=60) as kb:
+            for n in range(12):
+                text = f"Lamp {changes} hangs in street {n}. " * 30
+                kb.add(Unit(f"Lamp {n}", id=f"lamp-{changes}", texts=(text,)))
+                changes += 1
+            kb.delete(f"lamp-{changes - 1}")
+            kb.delete(f"lamp-{changes - 5}")
+            if changes % 36 == 0:
+                _compact(kb)
+    stop.set()
+    outcomes = [found.get(timeout=60) for _ in readers]
+    for reader in readers:
+        reader.join()
+    assert [said for _, said in outcomes] == [[]] * READERS
+    assert min(opened for opened, _ in outcomes) > 10
+    assert [record.getMessage() for record in caplog.records if record.levelno > 20] == []
+    with KnowledgeBase.open(folder) as kb:
+        assert kb.verify()["ok"]
+    assert not (folder / "ku.sqlite-wal").exists()
+
+
+def _compact(kb: KnowledgeBase) -> None:
+    kb._database.connection.execute("PRAGMA busy_timeout = 100")
+    with suppress(Locked):  # by a reader of an older state: all but emptying the log was done
+        kb.compact()
+
+
+def test_a_base_that_many_close_at_once_is_sound(tmp_path, caplog):
+    folder = tmp_path / "kb"
+    context = multiprocessing.get_context("spawn")
+    with KnowledgeBase.open(folder, create=True) as kb:
+        kb.add(Unit("Lamp", id="lamp"))
+        closers = [
+            context.Process(target=_open_and_close, args=(folder / "ku.sqlite", n))
+            for n in range(4)
+        ]
+        for one in closers:
+            one.start()
+        kb.add(Unit("Lantern", id="lantern"))
+        for one in closers:
+            one.join()
+            assert one.exitcode == 0
+    with KnowledgeBase.open(folder) as kb:
+        assert kb.verify()["ok"]
+    assert [record.getMessage() for record in caplog.records if record.levelno > 20] == []
+
+
+def _open_and_close(file: Path, number: int) -> None:
+    for _ in range(20):
+        database = Database(file, read_only=number == 0)
+        assert database.doubts == ()
+        database.close()
