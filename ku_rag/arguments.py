@@ -221,11 +221,12 @@ def _rows(given: object, what: str, shape: tuple[int, int]) -> Vectors | None:
         )
     lengths = np.empty(len(raw))
     for start in range(0, len(raw), _CHECKED):
-        wide = raw[start : start + _CHECKED].astype(np.float64)
-        if not np.isfinite(wide).all():
-            row = start + int(np.flatnonzero(~np.isfinite(wide).all(axis=1))[0])
+        some = raw[start : start + _CHECKED]
+        some = some.astype(np.float64) if some.dtype != np.float32 else some
+        if not np.isfinite(some).all():
+            row = start + int(np.flatnonzero(~np.isfinite(some).all(axis=1))[0])
             raise BadInput(f"{what}[{row}] holds NaN or infinity: expected finite numbers")
-        lengths[start : start + _CHECKED] = np.sqrt((wide * wide).sum(axis=1))
+        lengths[start : start + _CHECKED] = np.sqrt(np.einsum("nd,nd->n", some, some))
     off = np.flatnonzero(~(np.abs(lengths - 1) <= _UNIT_LENGTH))
     if off.size:
         row = int(off[0])

@@ -80,13 +80,18 @@ def terms(text: str) -> Iterator[str]:
     The last character of a run is given once more by itself, so that a single character can be
     found by prefix wherever it stands.
     """
-    if text.isascii():
-        yield from words(text)
-        return
     for run in _runs(text):
         if len(run) > 1:
             yield from map("".join, pairwise(run))
         yield run[-1]
+
+
+def indexed(text: str) -> str:
+    """What a keyword index is given for `text`: its terms, or itself where that is the same.
+
+    FTS5 cuts and folds plain ASCII as `words` does.
+    """
+    return text if text.isascii() else " ".join(terms(text))
 
 
 def search_terms(text: str) -> list[str]:

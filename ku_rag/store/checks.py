@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 
 from ku_rag.errors import Corrupt
-from ku_rag.language.tokens import terms
+from ku_rag.language.tokens import indexed, terms
 from ku_rag.store import migrations, relations
 from ku_rag.store.database import Database, checksum, snapshot
 from ku_rag.store.layout import Layout
@@ -151,10 +151,11 @@ def _command(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _keywords(connection: sqlite3.Connection) -> Iterator[str]:
-    for row, text, indexed in connection.execute(
+    for row, text, held in connection.execute(
         "SELECT c.row, c.text, w.terms FROM chunks c LEFT JOIN words w ON w.rowid = c.row"
     ):
-        if indexed != " ".join(terms(text)):
+        # Earlier versions kept the terms of plain texts as well.
+        if held not in (indexed(text), " ".join(terms(text))):
             yield f"chunk {row} is not in the keyword index as it should be"
     for (row,) in connection.execute(
         "SELECT rowid FROM words WHERE rowid NOT IN (SELECT row FROM chunks)"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ku_rag.language.tokens import terms
+from ku_rag.language.tokens import indexed
 from ku_rag.store import relations, vectors
 from ku_rag.store.behind import SLICE, behind
 from ku_rag.store.database import checksum
@@ -175,10 +175,9 @@ def add_texts(connection: sqlite3.Connection, texts: Sequence[Texts]) -> dict[in
                     ),
                 ),
             )  # fmt: skip
-            indexed = [" ".join(terms(text)) for *_, text in some]
             later.execute(
                 "INSERT INTO words (rowid, terms) SELECT key + ?, value FROM json_each(?)",
-                (at, as_json(indexed)),
+                (at, as_json(indexed(text) for *_, text in some)),
             )
             owned = [(unit, at + n) for n, (_, unit, *_) in enumerate(some) if unit is not None]
             later.execute(

@@ -273,11 +273,11 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 def checksum(*fields: str | bytes | int | None) -> int:
     """CRC-32 over the fields of a row, each with its length, so that none can run into the next."""
-    crc = 0
+    parts: list[bytes] = []
     for field in fields:
         data = field if isinstance(field, bytes) else str(field).encode()
-        crc = zlib.crc32(data, zlib.crc32(len(data).to_bytes(8, "little"), crc))
-    return crc
+        parts += (len(data).to_bytes(8, "little"), data)
+    return zlib.crc32(b"".join(parts))
 
 
 def check(stored: int, *fields: str | bytes | int | None, what: str) -> None:
