@@ -50,9 +50,10 @@ ROWS = {
 def measure(of: str, count: int, cache: Path) -> dict[str, Any]:
     """All figures of one set and size."""
     vectors.prepare(of, count, cache)
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as work:
         base = Path(work) / "kb"
-        figures: dict[str, Any] = {}
+        figures: dict[str, Any] = {"load": round(load, 1)}
         for name in ("flat", "ingest", "index"):
             figures |= stage(name, of, count, base, cache)
         opened = [stage("open", of, count, base, cache) for _ in range(OPENINGS)]

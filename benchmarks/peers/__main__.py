@@ -41,6 +41,7 @@ THREADS = dict.fromkeys(
 
 def measure(name: str, of: str, count: int, cache: Path) -> dict[str, Any]:
     """All figures of one system over one set; {"failed": why} where it fails."""
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / name
         filled = stage(name, "fill", of, count, folder, cache)
@@ -52,6 +53,8 @@ def measure(name: str, of: str, count: int, cache: Path) -> dict[str, Any]:
         return failed[0]
     for figure in ("import_ms", "cold_open_ms", "open_mb"):
         filled[figure] = statistics.median(one[figure] for one in opened)
+    # What else ran at the beginning: figures under load are worth little.
+    filled["load"] = round(load, 1)
     return filled
 
 
@@ -80,7 +83,8 @@ def run(
     here = []
     for name in systems:
         if lacking := missing(name):
-            print(f"{PEERS[name].title}: left out, {', '.join(lacking)} not installed")
+            remedy = f"pip install -e '.[{PEERS[name].extra}]'"
+            print(f"{PEERS[name].title}: left out, no {', '.join(lacking)} here: {remedy}")
         else:
             here.append(name)
     found: dict[str, dict[str, dict[str, Any]]] = {}

@@ -24,6 +24,7 @@ class Peer:
     Attributes:
         title: what the tables call it.
         packages: what must be importable.
+        extra: which of the project's extras brings them.
         distributions: packages whose versions are noted.
         index: the kind of index, in words.
         durability: what "added" means, in words.
@@ -36,6 +37,7 @@ class Peer:
 
     title: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
+    extra: ClassVar[str] = ""
     distributions: ClassVar[tuple[str, ...]]
     index: str
     durability: ClassVar[str]

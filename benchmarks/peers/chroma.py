@@ -13,6 +13,7 @@ class Chroma(Peer):
 
     title = "Chroma"
     packages = ("chromadb",)
+    extra = "bench-chroma"
     distributions = ("chromadb",)
     index = "HNSW, float32"
     durability = "SQLite with a rollback journal; fsync as SQLite does by default"

@@ -14,6 +14,7 @@ class LanceDb(Peer):
 
     title = "LanceDB"
     packages = ("lancedb",)
+    extra = "bench-lancedb"
     distributions = ("lancedb", "pyarrow")
     index = "IVF_PQ, refined"
     durability = "files written and renamed, no fsync"

@@ -13,6 +13,7 @@ class MilvusLite(Peer):
 
     title = "Milvus Lite"
     packages = ("pymilvus", "milvus_lite")
+    extra = "bench-milvus"
     distributions = ("pymilvus", "milvus-lite")
     index = "HNSW, float32"
     durability = "write-ahead log without fsync until a flush"

@@ -14,6 +14,7 @@ class QdrantLocal(Peer):
 
     title = "Qdrant local"
     packages = ("qdrant_client",)
+    extra = "bench-qdrant"
     distributions = ("qdrant-client",)
     index = "none: all vectors, float32"
     durability = "SQLite, fsync as SQLite does by default"

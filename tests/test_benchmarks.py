@@ -1,0 +1,125 @@
+"""The benchmarks of scale and against peers, at the smallest size, so that they cannot rot."""
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import record, vectors
+from benchmarks.peers import __main__ as peers
+from benchmarks.peers import registry
+from benchmarks.peers.measuring import disk_bytes, tune
+
+COUNT = 1000
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("vectors")
+
+
+@pytest.fixture(scope="module")
+def made(cache: Path) -> vectors.Prepared:
+    return vectors.prepare("clusters", COUNT, cache)
+
+
+@pytest.fixture
+def sentences(cache: Path) -> Path:
+    """A few drawn vectors in the place of real ones: how they are repeated is looked at."""
+    folder = cache / "sentences"
+    folder.mkdir(exist_ok=True)
+    drawn = np.random.default_rng(3).standard_normal((300, 24)).astype(np.float32)
+    np.save(folder / "sentences.npy", drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+    return folder
+
+
+def test_the_exact_answers_are_those_of_a_full_comparison(made):
+    every = made.read(0, COUNT)
+    assert every.shape == (COUNT, 512)
+    np.testing.assert_allclose(np.linalg.norm(every, axis=1), 1, atol=1e-5)
+    order = np.argsort(-(made.queries @ every.T), axis=1)[:, : vectors.NEAREST]
+    assert (np.sort(order, axis=1) == np.sort(made.exact, axis=1)).mean() > 0.999
+    assert (made.queries @ every.T).max() < 0.99, "a query is in the set"
+
+
+def test_sentences_come_as_they_are_and_then_as_likenesses(sentences):
+    made = vectors.prepare("sentences", COUNT, sentences)
+    real = np.load(sentences / "sentences.npy")
+    every = made.read(0, COUNT)
+    np.testing.assert_array_equal(every[:300], real)
+    likeness = (every[300:] * real[np.arange(300, COUNT) % 300]).sum(axis=1)
+    assert likeness.min() > 0.7  # 24 numbers only: the noise's length varies
+    assert likeness.max() < 0.99
+
+
+def test_a_set_is_the_same_each_time_and_read_in_parts(made, tmp_path):
+    again = vectors.prepare("clusters", COUNT, tmp_path)
+    np.testing.assert_array_equal(made.read(0, COUNT), again.read(0, COUNT))
+    parts = list(made.batches(300))
+    assert [len(rows) for rows, _, _ in parts] == [300, 300, 300, 100]
+    np.testing.assert_array_equal(np.concatenate([f for _, f, _ in parts]), made.read(0, COUNT))
+    texts = [text for _, _, some in parts for text in some]
+    assert texts == vectors.texts(0, COUNT)
+    assert {len(text) for text in texts} == {vectors.LETTERS}
+
+
+def test_recall_counts_what_was_found_of_the_ten_nearest(made):
+    exact = made.exact[vectors.TUNING :].tolist()
+    assert made.recall(exact, vectors.reported()) == 1.0
+    half = [[*rows[:5], *range(-5, 0)] for rows in exact]
+    assert made.recall(half, vectors.reported()) == 0.5
+
+
+def test_tuning_stops_at_what_finds_enough(made, tmp_path):
+    peer = registry.PEERS["faiss-ivf-half"](tmp_path, made.dim)
+    tried = []
+
+    class Watched(type(peer)):
+        _lists = 16
+
+        def ladder(self):
+            return [1, 2, 4, 16]
+
+        def use(self, parameters):
+            tried.append(parameters)
+            super().use(parameters)
+
+    watched = Watched(tmp_path, made.dim)
+    watched.load()
+    watched.create()
+    for rows, found, texts in made.batches(COUNT):
+        watched.add(rows, found, texts)
+    watched.build(made.queries)
+    tuned = tune(watched, made)
+    assert tuned["tuning_recall"] >= 0.993
+    assert tried[-1] == tuned["parameters"]
+    assert tried[:-1] == sorted({1, 2, 4, 16})[: len(tried) - 1]
+
+
+def test_a_peer_that_is_not_installed_is_said(cache, capsys, monkeypatch):
+    monkeypatch.setattr(registry.PEERS["chroma"], "packages", ("no_such_package",))
+    assert peers.run(["chroma"], ["clusters"], COUNT, cache) == {"clusters": {}}
+    assert "Chroma: left out, no no_such_package here" in capsys.readouterr().out
+
+
+def test_a_peer_that_fails_is_said(cache, capsys, monkeypatch):
+    monkeypatch.setattr(peers, "THREADS", {"PYTHONPATH": "", "PYTHONHOME": "/nowhere"})
+    assert peers.run(["faiss-flat"], ["clusters"], COUNT, cache) == {"clusters": {}}
+    assert "FAISS flat float32: failed" in capsys.readouterr().out
+
+
+def test_results_say_what_they_were_measured_with(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    path = record.write_result("some", {"figure": 1}, packages=["click"])
+    told = json.loads(path.read_text())
+    assert told["figure"] == 1
+    assert told["versions"]["click"] == importlib.metadata.version("click")
+    assert set(told["machine"]) == {"cpus", "cpu", "architecture"}
+
+
+def test_disk_bytes_counts_what_files_take(tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "file").write_bytes(b"x" * 100_000)
+    assert 100_000 <= disk_bytes(tmp_path) <= 110_000
