@@ -102,6 +102,16 @@ def read(database: Path) -> Guard | None:
     return None
 
 
+def knows_pages(database: Path) -> bool:
+    """Whether there is a guard that says of every page what it must be, by its header alone."""
+    try:
+        with guard_of(database).open("rb") as file:
+            head = file.read(_START)
+    except OSError:
+        return False
+    return len(head) == _START and _is_sound(head) and bool(_HEADER.unpack_from(head)[2])
+
+
 def write(database: Path, guard: Guard) -> None:
     """Put a guard in the place of the one before, durably.
 
@@ -217,9 +227,8 @@ def _end(file: int) -> int:
 
 
 def _parse(data: bytes) -> Guard:
-    magic, page_size, whole, pages, sums_crc = _HEADER.unpack_from(data)
-    (header_crc,) = struct.unpack_from("<I", data, _HEADER.size)
-    if magic != MAGIC or zlib.crc32(data[: _HEADER.size]) != header_crc:
+    _, page_size, whole, pages, sums_crc = _HEADER.unpack_from(data)
+    if not _is_sound(data):
         raise Damaged("its header fails its checksum")
     number, number_crc = _COMMITS.unpack_from(data, _COMMITS_AT)
     if zlib.crc32(number.to_bytes(8, "little")) != number_crc:
@@ -233,6 +242,12 @@ def _parse(data: bytes) -> Guard:
     between, least = _replay(data, _START + 4 * pages, sums)
     state = (zlib.crc32(data[:_COMMITS_AT]), zlib.crc32(data[_START:]))
     return Guard(page_size, number, bool(whole), sums, between, least, state)
+
+
+def _is_sound(data: bytes) -> bool:
+    """Whether a header is one, and what was written."""
+    crc = zlib.crc32(data[: _HEADER.size]).to_bytes(4, "little")
+    return data.startswith(MAGIC) and data[_HEADER.size : _HEADER.size + 4] == crc
 
 
 def _replay(data: bytes, place: int, sums: array[int]) -> tuple[dict[int, frozenset[int]], int]:

@@ -133,7 +133,7 @@ class Guarded:
         if wal.bytes_in_log(self.path):
             return False
         small = self.path.stat().st_size <= pages.CHECKED_BYTES
-        return not (self.wrote or small) or self._known() is not None
+        return not (self.wrote or small) or guard.knows_pages(self.path)
 
     def _known(self) -> Guard | None:
         """The guard, if it knows all pages."""
