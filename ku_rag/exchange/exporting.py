@@ -70,13 +70,14 @@ class Exported:
         }
 
 
-def export(database: Database, layout: Layout, folder: Path) -> Exported:
+def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int) -> Exported:
     """Write one state of a base to a folder that is new, empty or an earlier export.
 
     Args:
         database: the store.
         layout: where its pictures are.
         folder: appears when everything is written and synced; an earlier export is replaced then.
+        max_tokens: longest chunk as its settings say, 0 for the encoder's own limit.
 
     Raises:
         Refused: the folder holds something else.
@@ -91,7 +92,7 @@ def export(database: Database, layout: Layout, folder: Path) -> Exported:
         for left in reversed(range(_TRIES)):
             try:
                 with explained(database.path), snapshot(connection):
-                    found = write(connection, layout, made)
+                    found = write(connection, layout, made, settings={"max_tokens": max_tokens})
             except Corrupt as error:
                 raise Corrupt(
                     f"{error}; `ku export --salvage` writes what is sound, for `ku import`"
@@ -114,7 +115,12 @@ def is_export(folder: Path) -> bool:
 
 
 def write(
-    connection: sqlite3.Connection, layout: Layout, folder: Path, *, salvaged: bool = False
+    connection: sqlite3.Connection,
+    layout: Layout,
+    folder: Path,
+    *,
+    settings: Mapping[str, int],
+    salvaged: bool = False,
 ) -> Exported:
     """Write the state that a connection reads into an empty folder.
 
@@ -122,6 +128,7 @@ def write(
         connection: in a read transaction.
         layout: where the pictures are.
         folder: gets the tables, the pictures and, last, the manifest.
+        settings: what a base made of it should be opened with.
         salvaged: say so in the manifest.
 
     Raises:
@@ -148,6 +155,7 @@ def write(
         "schema": connection.execute("PRAGMA user_version").fetchone()[0],
         "salvaged": salvaged,
         **made_with,
+        "settings": dict(settings),
         "counts": done.counts,
         "pictures": done.pictures,
         "sha256": {table.file: file_sum(folder / table.file) for table in TABLES},

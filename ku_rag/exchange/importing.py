@@ -6,10 +6,8 @@ ingest. What is stored already exactly so is passed over, so an import that was 
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePath
 
 import numpy as np
@@ -19,45 +17,23 @@ from ku_rag.arguments import regular_file
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, KuError
-from ku_rag.exchange.gathering import INCOMPLETE, Gathering, Part, Whole
+from ku_rag.exchange.committing import Batch, Committing, image_row
+from ku_rag.exchange.gathering import INCOMPLETE, Gathering, Part
 from ku_rag.exchange.reading import Found, Halves, Listed
-from ku_rag.ingest import assembly
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.decoding import decoded
 from ku_rag.ingest.pipeline import Pipeline, Progress
 from ku_rag.ingest.preparation import Picture
-from ku_rag.ingest.removal import delete_sources
+from ku_rag.ingest.storing import unit_row
 from ku_rag.pictures import locate_picture, probe
 from ku_rag.settings import Settings
-from ku_rag.store import contents, relations, vectors
-from ku_rag.store.contents import Dropped
+from ku_rag.store import contents
 from ku_rag.store.database import Database
-from ku_rag.store.layout import Layout, image_file, write_durably
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport
 
 _BATCH_UNITS = 4096
 _BATCH_BYTES = 32 << 20
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Units on their way in.
-
-    Args:
-        wholes: with the parts that are not stored already.
-        pictures: those that the base does not have yet, by content hash.
-        size: bytes held.
-    """
-
-    wholes: list[Whole] = field(default_factory=list)
-    pictures: dict[str, Picture] = field(default_factory=dict)
-    size: int = 0
-
-    def parts(self) -> Iterator[Part]:
-        """The parts of all units."""
-        for whole in self.wholes:
-            yield from whole.parts
 
 
 class Importing:
@@ -67,7 +43,6 @@ class Importing:
         found: the export.
         pipeline: changes the base, and keeps its lists.
         database: the store.
-        layout: where its pictures go.
         encoder: what the base is made with.
         encoder_rows: its rows in the store.
         settings: copying or linking of pictures.
@@ -78,18 +53,20 @@ class Importing:
         found: Found,
         pipeline: Pipeline,
         database: Database,
-        layout: Layout,
         encoder: Encoder,
         encoder_rows: Mapping[Kind, int],
         settings: Settings,
     ) -> None:
         self._found = found
-        self._pipeline = pipeline
+        self._storing = pipeline.storing
+        self._committing = Committing(
+            pipeline.storing,
+            encoder_rows,
+            linked=settings.images == "link",
+            load_again=self._load_again,
+        )
         self._database = database
-        self._layout = layout
         self._encoder = encoder
-        self._encoder_rows = encoder_rows
-        self._link = settings.images == "link"
         self._limit = int(database.meta("max_tokens"))
         self._fits = {kind: self._vectors_fit(kind, side(encoder, kind)) for kind in encoder_rows}
         self._cut_fits = (
@@ -109,7 +86,8 @@ class Importing:
         self._listed = {one.digest: one for one in self._found.pictures()}
         for batch in self._batches(report, progress):
             self._encode(batch)
-            self._commit(batch, report)
+            self._storing.write_pictures(batch.pictures.values())
+            self._committing.commit(batch, report)
         report.quarantined += self._found.left_out
         report.seconds = time.monotonic() - started
         return report
@@ -124,15 +102,15 @@ class Importing:
 
     # ---- batches -------------------------------------------------------------------------------
 
-    def _batches(self, report: IngestReport, progress: Progress | None) -> Iterator[_Batch]:
-        batch = _Batch()
+    def _batches(self, report: IngestReport, progress: Progress | None) -> Iterator[Batch]:
+        batch = Batch()
         for count, whole in enumerate(Gathering(self._found), 1):
             if progress:
                 progress(count)
             for part in whole.parts:
                 self._leave_out_missing(part, batch)
             known = whole.unit is not None and self._unit_row(whole.unit) is not None
-            whole.parts = [p for p in whole.parts if not self._is_stored(p, whole.unit)]
+            whole.parts = [p for p in whole.parts if not self._is_stored(p, whole.unit, batch)]
             if not whole.parts:
                 report.units_unchanged += known
                 continue
@@ -141,31 +119,35 @@ class Importing:
             batch.size += sum(2 * len(v) for p in whole.parts for v in p.vectors if v is not None)
             if batch.size > _BATCH_BYTES or len(batch.wholes) >= _BATCH_UNITS:
                 yield batch
-                batch = _Batch()
+                batch = Batch()
         if batch.wholes:
             yield batch
 
-    def _is_stored(self, part: Part, unit: str | None) -> bool:
+    def _is_stored(self, part: Part, unit: str | None, batch: Batch) -> bool:
+        """Whether a part is stored as it is; notes those of which something is."""
         stored = self._database.connection.execute(
             "SELECT s.hash, s.declared, s.chunks, s.images, u.id FROM sources s "
             "LEFT JOIN units u ON u.row = s.unit WHERE s.uri = ?",
             (part.uri,),
         ).fetchone()
-        if not stored or stored[:2] != (part.digest, part.declared) or stored[4] != unit:
+        if not stored:
+            return False
+        batch.known.add(part.uri)
+        if stored[:2] != (part.digest, part.declared) or stored[4] != unit:
             return False
         # A part that was taken in while content of it was lost may be whole now.
         return stored[3] == len(part.images) and (
             not self._cut_fits or stored[2] == len(part.chunks)
         )
 
-    def _leave_out_missing(self, part: Part, batch: _Batch) -> None:
+    def _leave_out_missing(self, part: Part, batch: Batch) -> None:
         """Keep of a source's pictures those that can be had; see that they are in the batch."""
         there = [digest for digest in part.images if self._is_there(digest, batch)]
         if len(there) < len(part.images):
             part.pictures = INCOMPLETE
         part.images = there
 
-    def _is_there(self, digest: str, batch: _Batch) -> bool:
+    def _is_there(self, digest: str, batch: Batch) -> bool:
         if digest in self._broken:
             return False
         if digest in batch.pictures or self._image_row(digest) is not None:
@@ -208,7 +190,7 @@ class Importing:
 
     # ---- encoding ------------------------------------------------------------------------------
 
-    def _encode(self, batch: _Batch) -> None:
+    def _encode(self, batch: Batch) -> None:
         texts: dict[str, None] = {}
         for part in batch.parts():
             if not self._is_cut(part):
@@ -258,141 +240,15 @@ class Importing:
                 "are made anew"
             )
 
-    # ---- committing ----------------------------------------------------------------------------
-
-    def _commit(self, batch: _Batch, report: IngestReport) -> None:
-        self._write_pictures(batch)
-        counted = IngestReport()
-        with self._pipeline.storing.change() as connection:
-            fresh: dict[int, str] = {}
-            # Names first: the chunks of this batch are then looked through for all of them.
-            rows = [self._put_sources(connection, whole, counted) for whole in batch.wholes]
-            for whole, (unit, sources) in zip(batch.wholes, rows, strict=True):
-                for part, source in zip(whole.parts, sources, strict=True):
-                    fresh |= self._put_chunks(connection, part, source, unit)
-                    self._put_images(connection, part, source, unit, batch, counted)
-            self._pipeline.storing.inverted.add_chunks(fresh)
-            for whole, (unit, sources) in zip(batch.wholes, rows, strict=True):
-                for part, source in zip(whole.parts, sources, strict=True):
-                    relations.drop_of_source(connection, source)
-                    if unit is not None:
-                        stated = relations.add(
-                            connection, source=source, unit=unit, stated=part.stated
-                        )
-                        counted.relations_added += len(stated)
-            counted.chunks_added = len(fresh)
-        report.units_added += counted.units_added
-        report.units_updated += counted.units_updated
-        report.chunks_added += counted.chunks_added
-        report.images_added += counted.images_added
-        report.relations_added += counted.relations_added
-
-    def _put_sources(
-        self, connection: sqlite3.Connection, whole: Whole, counted: IngestReport
-    ) -> tuple[int | None, list[int]]:
-        unit = None
-        if whole.unit is not None:
-            unit = self._unit_row(whole.unit)
-            counted.units_added += unit is None
-            counted.units_updated += unit is not None
-            if unit is None:
-                unit = contents.put_unit(
-                    connection,
-                    unit_id=whole.unit, name="", kind="", aliases=(), metadata="{}", match=False,
-                )  # fmt: skip
-        sources = []
-        for part in whole.parts:
-            self._release(connection, part.uri, unit)
-            sources.append(
-                contents.put_source(
-                    connection,
-                    uri=part.uri,
-                    unit=unit,
-                    origin=part.origin,
-                    digest=part.digest,
-                    declared=part.declared,
-                )
-            )
-        if whole.unit is not None and unit is not None:
-            assembly.settle(connection, whole.unit, self._pipeline.storing.inverted, row=unit)
-        return unit, sources
-
-    def _release(self, connection: sqlite3.Connection, uri: str, unit: int | None) -> None:
-        """Drop a source that belonged to another unit so far."""
-        stored = connection.execute(
-            "SELECT row, unit FROM sources WHERE uri = ?", (uri,)
-        ).fetchone()
-        if stored and stored[1] != unit:
-            delete_sources(connection, [stored[0]], self._pipeline.storing.inverted, Dropped())
-
-    def _put_chunks(
-        self, connection: sqlite3.Connection, part: Part, source: int, unit: int | None
-    ) -> dict[int, str]:
-        contents.drop_source_chunks(connection, source, Dropped())
-        rows = contents.add_chunks(connection, source=source, unit=unit, chunks=part.chunks)
-        if rows:
-            made = np.stack([v for v in part.vectors if v is not None]).astype(np.float32)
-            vectors.put(connection, "chunk", self._encoder_rows["chunk"], rows, made)
-        return {row: text for row, (_, text) in zip(rows, part.chunks, strict=True)}
-
-    def _put_images(
-        self,
-        connection: sqlite3.Connection,
-        part: Part,
-        source: int,
-        unit: int | None,
-        batch: _Batch,
-        counted: IngestReport,
-    ) -> None:
-        before = contents.shown(connection, source)
-        shown = []
-        for digest in part.images:
-            row = self._image_row(digest)
-            if row is None:
-                picture = batch.pictures.get(digest) or self._load_again(digest)
-                row = self._add_image(connection, picture)
-            shown.append(row)
-        if shown != before:
-            contents.replace_images(
-                connection, source=source, unit=unit, images=shown, dropped=Dropped()
-            )
-        counted.images_added += len(set(shown) - set(before))
-
-    def _add_image(self, connection: sqlite3.Connection, picture: Picture) -> int:
-        row = contents.add_image(
-            connection,
-            digest=picture.digest,
-            file=str(picture.path) if self._link else image_file(picture.digest, picture.suffix),
-            width=picture.width,
-            height=picture.height,
-            size=len(picture.data),
-        )
-        vector = np.asarray(picture.vector, np.float32)
-        vectors.put(connection, "image", self._encoder_rows["image"], [row], vector[None])
-        return row
-
     def _load_again(self, digest: str) -> Picture:
         """A picture that the base had until another source was replaced in this batch."""
-        again = _Batch(pictures={digest: self._load(digest)})
+        again = Batch(pictures={digest: self._load(digest)})
         self._encode(again)
-        self._write_pictures(again)
+        self._storing.write_pictures(again.pictures.values())
         return again.pictures[digest]
 
-    def _write_pictures(self, batch: _Batch) -> None:
-        if not self._link:
-            write_durably(
-                (self._layout.image(image_file(p.digest, p.suffix)), p.data)
-                for p in batch.pictures.values()
-            )
-
     def _unit_row(self, unit: str) -> int | None:
-        row = self._database.connection.execute(
-            "SELECT row FROM units WHERE id = ?", (unit,)
-        ).fetchone()
-        return row and int(row[0])
+        return unit_row(self._database.connection, unit)
 
     def _image_row(self, digest: str) -> int | None:
-        row = self._database.connection.execute(
-            "SELECT row FROM images WHERE hash = ?", (digest,)
-        ).fetchone()
-        return row and int(row[0])
+        return image_row(self._database.connection, digest)

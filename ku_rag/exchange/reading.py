@@ -112,7 +112,7 @@ class Found:
         made: dict[str, Any] = {"encoder": spec} if spec else {}
         if encoder is None:
             segmenter = (self.manifest.get("segmenter") or {}).get("spec")
-            limit = self.manifest.get("max_tokens")
+            limit = (self.manifest.get("settings") or {}).get("max_tokens")
             made |= {"segmenter": segmenter} if segmenter else {}
             made |= {"max_tokens": limit} if limit else {}
         return made

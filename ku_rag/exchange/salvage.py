@@ -142,7 +142,7 @@ def salvage(layout: Layout, folder: Path) -> dict[str, Any]:
                     ).fetchone()[0]
                     for shape in _SHAPES
                 }
-                done = exporting.write(connection, layout, made, salvaged=True)
+                done = exporting.write(connection, layout, made, settings={}, salvaged=True)
         finally:
             for one in made.glob(f"{_WORK}*"):
                 one.unlink()

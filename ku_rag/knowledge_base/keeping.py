@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
-from ku_rag.errors import Corrupt
+from ku_rag.errors import BadInput, Corrupt
+from ku_rag.indexes.kinds import KINDS
 from ku_rag.knowledge_base.held import Held
 from ku_rag.models import load_named
 from ku_rag.store import compaction
@@ -60,6 +61,43 @@ class Keeping(Held):
             self._check_nothing_is_hidden()
             compaction.compact(self._database, self._layout)
             return {"bytes_before": before, "bytes_after": self._layout.bytes()}
+
+    def tune(self, *, recall: float = 0.99, kind: str | None = None) -> dict[str, Any]:
+        """Choose how pictures and texts are searched, by measuring it on the base's own vectors.
+
+        Every kind of index is built and asked for the neighbours of some of its own vectors; the
+        quickest that finds enough of them is kept, and made again so from then on.
+
+        Args:
+            recall: recall@10 against exact search that must be reached, above 0 up to 1.
+            kind: only this kind: "flat", "rabitq", "ivf-sq8" or "ivf-rabitq".
+
+        Returns:
+            For "image" and "chunk" the "kind" that was chosen, its "recall", and what was "tried".
+
+        Raises:
+            BadInput: there is no such kind, or the recall is none.
+            Refused: the kind that was named finds less.
+            Locked: another process is writing.
+        """
+        from ku_rag.indexes import tuning
+
+        if not isinstance(recall, int | float) or not 0 < recall <= 1:
+            raise BadInput(f"recall is {recall!r}: expected a number above 0, up to 1")
+        chosen = next((one for one in KINDS if one == kind), None)
+        if kind is not None and chosen is None:
+            raise BadInput(f"kind is {kind!r}: expected {', '.join(KINDS)}")
+        found: dict[str, Any] = {}
+        with self._write():
+            for index in (self._images, self._chunks):
+                tuned, segment = tuning.tune(index, recall=recall, kind=chosen)
+                wishes = self._database.meta("index") or {}
+                wished = {"kind": tuned.kind, "recall": recall, "count": index.count}
+                self._database.set_meta("index", {**wishes, index.kind: wished})
+                if segment:
+                    index.replace(segment)
+                found[index.kind] = tuned.to_dict()
+        return found
 
     def reindex(
         self, encoder: str | Encoder, *, progress: Progress | None = None
@@ -131,7 +169,9 @@ class Keeping(Held):
         from ku_rag.exchange import exporting
 
         target = arguments.path(folder, "the folder of the export")
-        return exporting.export(self._database, self._layout, target).to_dict()
+        return exporting.export(
+            self._database, self._layout, target, max_tokens=self.settings.max_tokens
+        ).to_dict()
 
     def import_(self, folder: str | Path, *, progress: Progress | None = None) -> IngestReport:
         """Take in an export, or Parquet files written by others; see docs/moving.md.
@@ -159,7 +199,6 @@ class Keeping(Held):
                 found,
                 pipeline,
                 self._database,
-                self._layout,
                 self.encoder,
                 self._encoder_rows,
                 self.settings,

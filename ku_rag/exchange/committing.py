@@ -1,0 +1,235 @@
+"""Whole units of an export into the store, one transaction for a batch of them.
+
+New units are written many rows to a statement; those that add to something known go one by one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+
+from ku_rag.exchange.gathering import Part, Whole
+from ku_rag.ingest import assembly
+from ku_rag.ingest.assembly import Born
+from ku_rag.ingest.preparation import Picture
+from ku_rag.ingest.removal import delete_sources
+from ku_rag.ingest.storing import Storing, unit_row
+from ku_rag.store import contents, relations, vectors
+from ku_rag.store.contents import Dropped, Texts
+from ku_rag.store.layout import image_file
+from ku_rag.store.vectors import Kind
+from ku_rag.types import IngestReport
+
+_Rows = tuple[int | None, list[int]]
+"""Of a unit: its row, and those of its sources."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Units on their way in.
+
+    Args:
+        wholes: with the parts that are not stored already.
+        pictures: those that the base does not have yet, by content hash.
+        known: uris of the parts of which the base has something.
+        size: bytes held.
+    """
+
+    wholes: list[Whole] = field(default_factory=list)
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+    size: int = 0
+
+    def parts(self) -> Iterator[Part]:
+        """The parts of all units."""
+        for whole in self.wholes:
+            yield from whole.parts
+
+
+class Committing:
+    """Writes batches whose chunks and pictures have vectors; the caller holds the writer lock.
+
+    Args:
+        storing: the transaction, and the lists that follow.
+        encoder_rows: rows of the encoder in the store, for chunks and for images.
+        linked: whether pictures stay where they are.
+        load_again: brings a picture that the base had when the batch was made.
+    """
+
+    def __init__(
+        self,
+        storing: Storing,
+        encoder_rows: Mapping[Kind, int],
+        *,
+        linked: bool,
+        load_again: Callable[[str], Picture],
+    ) -> None:
+        self._storing = storing
+        self._encoder_rows = encoder_rows
+        self._linked = linked
+        self._load_again = load_again
+
+    def commit(self, batch: Batch, report: IngestReport) -> None:
+        """Store a batch whose pictures are written, and add to the report."""
+        counted = IngestReport()
+        with self._storing.change() as connection:
+            # Names first: the chunks of this batch are then looked through for all of them.
+            rows = list(self._put_units(connection, batch, counted))
+            pairs = [
+                (part, unit, source)
+                for whole, (unit, sources) in zip(batch.wholes, rows, strict=True)
+                for part, source in zip(whole.parts, sources, strict=True)
+            ]
+            fresh = self._put_texts(connection, batch, pairs)
+            counted.chunks_added = len(fresh)
+            for part, unit, source in pairs:
+                if part.images or part.uri in batch.known:
+                    counted.images_added += self._show(connection, part, source, unit, batch)
+            self._storing.inverted.add_chunks(fresh)
+            for part, unit, source in pairs:
+                if part.uri in batch.known:
+                    relations.drop_of_source(connection, source)
+                if unit is not None:
+                    stated = relations.add(connection, source=source, unit=unit, stated=part.stated)
+                    counted.relations_added += len(stated)
+        report.units_added += counted.units_added
+        report.units_updated += counted.units_updated
+        report.chunks_added += counted.chunks_added
+        report.images_added += counted.images_added
+        report.relations_added += counted.relations_added
+
+    # ---- units and sources ---------------------------------------------------------------------
+
+    def _put_units(
+        self, connection: sqlite3.Connection, batch: Batch, counted: IngestReport
+    ) -> Iterator[_Rows]:
+        """Write units and sources in the order in which they stand."""
+
+        def is_new(whole: Whole) -> bool:
+            return (
+                whole.unit is not None
+                and unit_row(connection, whole.unit) is None
+                and len({part.origin for part in whole.parts}) == 1
+                and not any(part.uri in batch.known for part in whole.parts)
+            )
+
+        for new, wholes in groupby(batch.wholes, key=is_new):
+            if not new:
+                yield from (self._put_unit(connection, whole, counted) for whole in wholes)
+                continue
+            born = [
+                Born(
+                    place,
+                    whole.unit or "",
+                    whole.parts[0].origin,
+                    [(part.uri, part.digest, part.declared) for part in whole.parts],
+                )
+                for place, whole in enumerate(wholes)
+            ]
+            counted.units_added += len(born)
+            yield from assembly.settle_new(connection, born, self._storing.inverted)
+
+    def _put_unit(
+        self, connection: sqlite3.Connection, whole: Whole, counted: IngestReport
+    ) -> _Rows:
+        unit = None
+        if whole.unit is not None:
+            unit = unit_row(connection, whole.unit)
+            counted.units_added += unit is None
+            counted.units_updated += unit is not None
+            if unit is None:
+                unit = contents.put_unit(
+                    connection,
+                    unit_id=whole.unit, name="", kind="", aliases=(), metadata="{}", match=False,
+                )  # fmt: skip
+        sources = []
+        for part in whole.parts:
+            self._release(connection, part.uri, unit)
+            sources.append(
+                contents.put_source(
+                    connection,
+                    uri=part.uri,
+                    unit=unit,
+                    origin=part.origin,
+                    digest=part.digest,
+                    declared=part.declared,
+                )
+            )
+        if whole.unit is not None and unit is not None:
+            assembly.settle(connection, whole.unit, self._storing.inverted, row=unit)
+        return unit, sources
+
+    def _release(self, connection: sqlite3.Connection, uri: str, unit: int | None) -> None:
+        """Drop a source that belonged to another unit so far."""
+        stored = connection.execute(
+            "SELECT row, unit FROM sources WHERE uri = ?", (uri,)
+        ).fetchone()
+        if stored and stored[1] != unit:
+            delete_sources(connection, [stored[0]], self._storing.inverted, Dropped())
+
+    # ---- texts and pictures --------------------------------------------------------------------
+
+    def _put_texts(
+        self,
+        connection: sqlite3.Connection,
+        batch: Batch,
+        pairs: list[tuple[Part, int | None, int]],
+    ) -> dict[int, str]:
+        """Replace the chunks of all parts, with their vectors; returns them by row."""
+        for part, _, source in pairs:
+            if part.uri in batch.known:
+                contents.drop_source_chunks(connection, source, Dropped())
+        fresh = contents.add_texts(
+            connection, [Texts(source, unit, part.chunks) for part, unit, source in pairs]
+        )
+        halves = [v for part, *_ in pairs for v in part.vectors if v is not None]
+        if halves:
+            made = np.stack(halves).astype(np.float32)
+            vectors.put(connection, "chunk", self._encoder_rows["chunk"], list(fresh), made)
+        return fresh
+
+    def _show(
+        self,
+        connection: sqlite3.Connection,
+        part: Part,
+        source: int,
+        unit: int | None,
+        batch: Batch,
+    ) -> int:
+        """Let a source show its pictures; returns how many it did not show before."""
+        before = contents.shown(connection, source)
+        shown = []
+        for digest in part.images:
+            row = image_row(connection, digest)
+            if row is None:
+                picture = batch.pictures.get(digest) or self._load_again(digest)
+                row = self._add_image(connection, picture)
+            shown.append(row)
+        if shown != before:
+            contents.replace_images(
+                connection, source=source, unit=unit, images=shown, dropped=Dropped()
+            )
+        return len(set(shown) - set(before))
+
+    def _add_image(self, connection: sqlite3.Connection, picture: Picture) -> int:
+        row = contents.add_image(
+            connection,
+            digest=picture.digest,
+            file=str(picture.path) if self._linked else image_file(picture.digest, picture.suffix),
+            width=picture.width,
+            height=picture.height,
+            size=len(picture.data),
+        )
+        vector = np.asarray(picture.vector, np.float32)
+        vectors.put(connection, "image", self._encoder_rows["image"], [row], vector[None])
+        return row
+
+
+def image_row(connection: sqlite3.Connection, digest: str) -> int | None:
+    """The row of the image with this content, if there is one."""
+    row = connection.execute("SELECT row FROM images WHERE hash = ?", (digest,)).fetchone()
+    return row and int(row[0])
