@@ -11,7 +11,16 @@ import sys
 
 import benchmarks
 
-SEPARATE = {"__main__", "fit_alignment", "peers", "record", "scale", "scale_stages", "vectors"}
+SEPARATE = {
+    "__main__",
+    "fit_alignment",
+    "page",
+    "peers",
+    "record",
+    "scale",
+    "scale_stages",
+    "vectors",
+}
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import record, vectors
+from benchmarks import page, record, vectors
 from benchmarks.peers import __main__ as peers
 from benchmarks.peers import registry
 from benchmarks.peers.measuring import disk_bytes, tune
@@ -123,3 +123,16 @@ def test_disk_bytes_counts_what_files_take(tmp_path):
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "file").write_bytes(b"x" * 100_000)
     assert 100_000 <= disk_bytes(tmp_path) <= 110_000
+
+
+def test_the_page_is_filled_from_results(cache, tmp_path, monkeypatch):
+    text = page.PAGE.read_text(encoding="utf-8")
+    empty = page.fill(text, tmp_path)
+    assert empty.count("Not measured yet.") == 7
+    found = peers.run(["faiss-flat-half"], ["clusters"], COUNT, cache)
+    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    record.write_result("peers", {"sets": found, "targets": []})
+    filled = page.fill(text, tmp_path)
+    assert filled.count("Not measured yet.") == 2
+    assert "| FAISS flat half precision | flat half precision | none: memory" in filled
+    assert page.fill(filled, tmp_path) == filled

@@ -17,7 +17,7 @@ class BareFaiss(Peer):
 
     packages = ("faiss",)
     distributions = ("faiss-cpu",)
-    durability = "in memory; a file without fsync when it is written"
+    durability = "none: memory, and a file without fsync"
     text_index = "none"
 
     def load(self) -> None:

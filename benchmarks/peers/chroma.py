@@ -16,7 +16,7 @@ class Chroma(Peer):
     extra = "bench-chroma"
     distributions = ("chromadb",)
     index = "HNSW, float32"
-    durability = "SQLite with a rollback journal; fsync as SQLite does by default"
+    durability = "fsync before it returns (SQLite with a rollback journal)"
     text_index = "always"
     batch = 5_000
 

@@ -49,7 +49,7 @@ class KuRag(Peer):
     packages = ("ku_rag",)
     distributions = ("faiss-cpu",)
     index = "as tuned"
-    durability = "SQLite, one transaction a change, WAL, fsync (synchronous=FULL)"
+    durability = "fsync before it returns (SQLite with a write-ahead log, a commit a change)"
     text_index = "always"
     batch = 10_000
 

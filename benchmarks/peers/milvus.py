@@ -16,7 +16,7 @@ class MilvusLite(Peer):
     extra = "bench-milvus"
     distributions = ("pymilvus", "milvus-lite")
     index = "HNSW, float32"
-    durability = "write-ahead log without fsync until a flush"
+    durability = "write-ahead log, no fsync until a flush"
     text_index = "own"
     batch = 10_000
 

@@ -17,7 +17,7 @@ class QdrantLocal(Peer):
     extra = "bench-qdrant"
     distributions = ("qdrant-client",)
     index = "none: all vectors, float32"
-    durability = "SQLite, fsync as SQLite does by default"
+    durability = "fsync before it returns (SQLite, a commit a point)"
     text_index = "none"
     batch = 1_000
 
