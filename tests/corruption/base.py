@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,9 +37,20 @@ class Bases:
     picture: Path
 
 
+@contextmanager
+def small_caches() -> Iterator[None]:
+    """Let a cache be written of a few vectors already."""
+    before = vectors.BASE_MIN
+    vectors.BASE_MIN = CACHED_FROM
+    try:
+        yield
+    finally:
+        vectors.BASE_MIN = before
+
+
+@small_caches()
 def make(folder: Path) -> Bases:
     """Make both below a folder."""
-    vectors.BASE_MIN = CACHED_FROM
     suffixes = ("png", "jpg", "bmp")  # with checksums of their own, and without
     pictures = [_draw(folder / f"{n}.{suffixes[n % 3]}", n) for n in range(UNITS)]
     closed, logged = folder / "closed", folder / "logged"

@@ -87,3 +87,16 @@ def test_no_damage_changes_an_answer_without_a_word(bases, state, long, capsys):
 def _ask_copy(folder: Path, copy: Path, picture: Path):
     shutil.copytree(folder, copy)
     return ask_all(copy, picture)
+
+
+def test_the_trials_notice_what_nobody_guards(bases, tmp_path):
+    """Without its guard, damage to an index of the closed base changes answers without a word."""
+    bare = tmp_path / "bare"
+    shutil.copytree(bases.closed, bare)
+    (bare / "ku.guard").unlink()
+    expected, _, said = _ask_copy(bare, tmp_path / "sound", bases.picture)
+    assert said == []
+    place = (bare / "ku.sqlite").read_bytes().index(b"menhir 7")  # in the table of folded names
+    damage = Damage("ku.sqlite", "flip", place, extent=0)
+    assert run(bare, bases.picture, expected, damage).result == "silent"
+    assert run(bases.closed, bases.picture, expected, damage).result == "warned"

@@ -16,11 +16,12 @@ from typing import Any
 
 from ku_rag import KnowledgeBase
 from ku_rag.errors import KuError
-from ku_rag.indexes import vectors
-from tests.corruption.base import CACHED_FROM, UNITS
+from tests.corruption.base import UNITS, small_caches
 
 KINDS = ("flip", "zero", "truncate")
 _LONGEST_RANGE = 4096
+_DRAWS = 8
+_NEAR = 8
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,12 @@ class Damage:
 
 
 def somewhere(folder: Path, file: str, kind: str, rng: random.Random) -> Damage:
-    """Damage of a kind at a random place of a file."""
-    place = rng.randrange((folder / file).stat().st_size)
+    """Damage of a kind at a random place of a file, seldom where there is nothing."""
+    data = (folder / file).read_bytes()
+    for _ in range(_DRAWS):
+        place = rng.randrange(len(data))
+        if any(data[place : place + _NEAR]):
+            break
     extent = rng.randrange(8) if kind == "flip" else rng.randint(1, _LONGEST_RANGE)
     return Damage(file, kind, place, extent)
 
@@ -129,9 +134,9 @@ def answers(kb: KnowledgeBase, picture: Path, root: Path) -> dict[str, Any]:
     return json.loads(json.dumps(found, default=str).replace(str(root), "ROOT"))
 
 
+@small_caches()
 def ask_all(folder: Path, picture: Path) -> tuple[dict[str, Any], bool, list[str]]:
     """What a base answers, whether `verify` finds it sound, and what was logged meanwhile."""
-    vectors.BASE_MIN = CACHED_FROM
     heard = _Warnings()
     logger = logging.getLogger("ku_rag")
     logger.addHandler(heard)
