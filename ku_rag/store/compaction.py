@@ -13,14 +13,14 @@ _PARTIAL_AGE_S = 3600
 
 
 def compact(database: Database, layout: Layout) -> None:
-    """Merge the keyword index, forget old changes, sweep pictures, rewrite the file without holes.
+    """Merge the keyword index, forget old changes, rewrite the file without holes, sweep pictures.
 
     The caller holds the writer lock and has written the caches before: they cover all changes
     that are forgotten here.
 
     Raises:
-        Locked: another process reads an older state, so the log could not be emptied; everything
-            else was done.
+        Locked: another process reads an older state, so neither could the log be emptied nor
+            pictures be swept; everything else was done.
     """
     connection = database.connection
     with database.change():
@@ -33,14 +33,15 @@ def compact(database: Database, layout: Layout) -> None:
     # What was lost is what there was to say of it; from now on the base is as it is.
     with database.change():
         guarding.accept(connection)
-    _sweep(database, layout)
     with explained(database.path):
         connection.execute("VACUUM")
     if not database.fold(wait=True):
         raise Locked(
             f"another process is reading {database.path.parent}: compact again when it is done; "
-            "deleted text may still be in ku.sqlite-wal until then"
+            "deleted text and pictures may still be in its files until then"
         )
+    # Who reads an older state may still look at its pictures: with the log empty, nobody does.
+    _sweep(database, layout)
 
 
 def _sweep(database: Database, layout: Layout) -> None:
