@@ -23,7 +23,7 @@ from ku_rag.errors import KuError
 from ku_rag.indexes import vectors
 from ku_rag.ingest import pipeline
 from tests.crash import durable, mutations
-from tests.crash.script import CALLS
+from tests.crash.script import CALLS, CONTENT
 
 # Small batches, so that one ingest is several commits; never by the clock.
 pipeline._BATCH_RECORDS = 3
@@ -158,8 +158,9 @@ def _warm_up() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        (root / "content").mkdir()
-        request = {"kb": str(root / "kb"), "content": str(root / "content"), "start": 0}
+        content = root / CONTENT
+        content.mkdir()
+        request = {"kb": str(root / "kb"), "content": str(content), "start": 0}
         play({**request, "stop": len(CALLS)}, os.open(os.devnull, os.O_WRONLY))
 
 

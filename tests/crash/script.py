@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from PIL import Image
 
 from ku_rag import KnowledgeBase, Unit
 from tests.crash.encoder import FIRST, SECOND, Hashed
+
+CONTENT = "content"
+"""The name of the folder of files that calls read."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +41,26 @@ class Call:
 def put(path: Path, data: bytes) -> Path:
     """Write a file unless it is there as it should be; no half file is ever seen."""
     if not path.exists() or path.read_bytes() != data:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(path.name + f".{os.getpid()}")
+        fresh = _beside(path)
         fresh.write_bytes(data)
         fresh.replace(path)
     return path
 
 
+def _beside(path: Path) -> Path:
+    """Where a file of the content is made, out of sight of what reads folders."""
+    content = next(folder for folder in path.parents if folder.name == CONTENT)
+    making = content.with_name("making")
+    for folder in (making, path.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    return making / f"{path.name}.{os.getpid()}"
+
+
 def draw(path: Path, seed: int) -> Path:
     """A small picture that no other seed makes."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         blocks = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
-        fresh = path.with_name(path.name + f".{os.getpid()}")
+        fresh = _beside(path)
         Image.fromarray(blocks).resize((32, 32), Image.Resampling.NEAREST).save(fresh, "PNG")
         fresh.replace(path)
     return path
@@ -66,10 +77,8 @@ def _folder(content: Path, changed: bool) -> Path:
         put(folder / f"Stone {n}" / "about.txt", text.encode())
     put(folder / "road.md", b"# The road\n\nIt leads from Stone 1 to Stone 2 and on to the Mill.\n")
     for gone in {3, 5} - set(there):
-        for name in ("about.txt", "face.png"):
-            (folder / f"Stone {gone}" / name).unlink(missing_ok=True)
         if (folder / f"Stone {gone}").exists():
-            (folder / f"Stone {gone}").rmdir()
+            shutil.rmtree(folder / f"Stone {gone}")
     return folder
 
 

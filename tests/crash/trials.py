@@ -17,7 +17,7 @@ from ku_rag import KnowledgeBase
 from ku_rag.errors import KuError, Mismatch, NotFound
 from tests.crash import state
 from tests.crash.encoder import Hashed
-from tests.crash.script import CALLS, encoders
+from tests.crash.script import CALLS, CONTENT, encoders
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,7 +100,7 @@ class Story:
     @classmethod
     def tell(cls, player: Player, root: Path) -> Self:
         """Play every call once and keep what there is before, within and after each."""
-        content = root / "content"
+        content = root / CONTENT
         content.mkdir()
         templates, states, between, seconds = [root / "base-0"], [None], [], []
         for call in range(len(CALLS)):
