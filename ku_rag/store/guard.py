@@ -64,7 +64,7 @@ class Guard:
     commits: int = 0
     whole: bool = False
     sums: array[int] = field(default_factory=lambda: array("I"))
-    between: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    between: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     least: int = 0
     state: tuple[int, int] = (0, 0)
 
@@ -250,9 +250,9 @@ def _is_sound(data: bytes) -> bool:
     return data.startswith(MAGIC) and data[_HEADER.size : _HEADER.size + 4] == crc
 
 
-def _replay(data: bytes, place: int, sums: array[int]) -> tuple[dict[int, frozenset[int]], int]:
+def _replay(data: bytes, place: int, sums: array[int]) -> tuple[dict[int, tuple[int, ...]], int]:
     """Apply the folds that are done to `sums`; what pages may be in those that may be under way."""
-    between: dict[int, frozenset[int]] = {}
+    between: dict[int, tuple[int, ...]] = {}
     least = len(sums)
     begun: dict[int, int] = {}
     while place + _RECORD.size <= len(data):
@@ -276,7 +276,7 @@ def _replay(data: bytes, place: int, sums: array[int]) -> tuple[dict[int, frozen
         place += len(entries)
         for page, found in _ENTRY.iter_unpack(entries):
             begun[page] = found
-            between[page] = between.get(page, frozenset()) | {found}
+            between[page] = (*between.get(page, ()), found)
         least = min(least, size)
     return between, least
 
