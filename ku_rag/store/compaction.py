@@ -38,7 +38,7 @@ def compact(database: Database, layout: Layout) -> None:
     if not database.fold(wait=True):
         raise Locked(
             f"another process is reading {database.path.parent}: compact again when it is done; "
-            "deleted text and pictures may still be in its files until then"
+            "deleted text may still be in ku.sqlite-wal, and pictures in images/, until then"
         )
     # Who reads an older state may still look at its pictures: with the log empty, nobody does.
     _sweep(database, layout)
