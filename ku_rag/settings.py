@@ -26,6 +26,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "max_tokens": (0, 1_000_000),
     "heading_level": (0, 6),
     "lock_wait_s": (0, 86_400),
+    "max_memory": (64, 1_000_000),
     "join_threshold": (0, 1),
     "batch_size": (0, 65_536),
     "region_threshold": (-1, 1),
@@ -42,7 +43,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "device": ("auto", "cpu", "cuda", "mps"),
     "region_background": ("keep", "mask"),
 }
-_NOT_KEPT = {"encoder", "device", "batch_size", "lock_wait_s"}
+_NOT_KEPT = {"encoder", "device", "batch_size", "lock_wait_s", "max_memory"}
 _MAY_BE_BLANK = ("encoder", "segmenter", "mllm", "mllm_url", "prompts")
 
 
@@ -64,6 +65,7 @@ class Settings:
         heading_level: which Markdown headings name units, 1 to 6; 0 finds out.
         images: "copy" keeps pictures in the knowledge base, "link" leaves them where they are.
         lock_wait_s: seconds to wait for another writer, 0 to 86,400.
+        max_memory: megabytes, 64 to 1,000,000, that ingest may hold beside models and index.
         join_threshold: similarity, 0 to 1, above which a record without an id joins a unit; 0
             measures it.
         device: what models run on, "auto", "cpu", "cuda" or "mps".
@@ -94,6 +96,7 @@ class Settings:
     heading_level: int = 0
     images: str = "copy"
     lock_wait_s: float = 10.0
+    max_memory: int = 1024
     join_threshold: float = 0.0
     device: str = "auto"
     batch_size: int = 0

@@ -18,6 +18,7 @@ from ku_rag.answering import correction, extractive, gathering
 from ku_rag.answering.correction import Answered, Chain, Material
 from ku_rag.answering.gathering import Matched
 from ku_rag.answering.gathering import Retrieval as Retrieval
+from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput
 from ku_rag.mllm.base import MLLM, Reply
 from ku_rag.pictures import load_picture
@@ -133,7 +134,7 @@ def ask(
         reading=answered.reading,
         models={
             "encoder": base.eyes.encoder.fingerprint,
-            "segmenter": base.eyes.segmenter.fingerprint,
+            "segmenter": base.eyes.segmenter().fingerprint,
             **answered.models,
         },
         timings_ms=clock.times,
@@ -147,13 +148,20 @@ def ask(
 
 
 def find(
-    base: Retrieval, *, image: str | Path | Image | None, text: str, k: int
+    base: Retrieval,
+    *,
+    image: str | Path | Image | None,
+    text: str,
+    vector: Vectors | None,
+    k: int,
 ) -> dict[str, list[dict[str, Any]]]:
     """Units and chunks for a picture, a text, or both; see `KnowledgeBase.search`.
 
     Raises:
-        BadInput: neither was given, or the picture cannot be read.
+        BadInput: none was given, or the picture cannot be read.
     """
+    if vector is not None:
+        return {"units": [], "chunks": _listed(gathering.evidence_near(base, vector, k))}
     if image is None and not text.strip():
         raise BadInput("nothing to search for: give a picture, a text, or both")
     picture, _ = _look_at(image)
@@ -164,17 +172,21 @@ def find(
         evidence = gathering.evidence(base, text, found, k)
     return {
         "units": [{"id": u.id, "name": u.name, "score": u.score} for u in found.units],
-        "chunks": [
-            {
-                "chunk": e.chunk,
-                "unit_ids": list(e.unit_ids),
-                "source": e.source,
-                "text": e.text,
-                "score": e.score,
-            }
-            for e in evidence
-        ],
+        "chunks": _listed(evidence),
     }
+
+
+def _listed(evidence: Sequence[Evidence]) -> list[dict[str, Any]]:
+    return [
+        {
+            "chunk": e.chunk,
+            "unit_ids": list(e.unit_ids),
+            "source": e.source,
+            "text": e.text,
+            "score": e.score,
+        }
+        for e in evidence
+    ]
 
 
 def _check_question(question: str) -> None:

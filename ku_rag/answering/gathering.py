@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from PIL.Image import Image
 
+from ku_rag.encoders.base import Vectors
 from ku_rag.indexes.vectors import VectorIndex
 from ku_rag.retrieval.matching import UnitMatch, match
 from ku_rag.retrieval.paths import search_paths
@@ -90,6 +91,17 @@ def evidence_anywhere(base: Retrieval, text: str, k: int) -> list[Evidence]:
     hits = search_all(
         base.database.connection, question=text, encoder=base.eyes.encoder, chunks=base.chunks, k=k
     )
+    return _evidence(base, hits, {})
+
+
+def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
+    """The chunks of the whole base whose vectors are nearest to one, float32[1, dim]."""
+    rows, cosines = base.chunks.search(vector, k)
+    hits = [
+        Hit(row, round(cosine, 4), ())
+        for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
+        if row >= 0
+    ]
     return _evidence(base, hits, {})
 
 

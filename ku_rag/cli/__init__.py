@@ -37,6 +37,7 @@ _COMMANDS = (
     models.models,
     keeping.verify,
     keeping.compact,
+    keeping.tune,
     keeping.reindex,
     moving.export,
     moving.import_,

@@ -47,8 +47,14 @@ def init(
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--max-memory",
+    type=click.IntRange(64, 1_000_000),
+    metavar="MB",
+    help="What may be held at once, beside models and index.  [default: 1024]",
+)
 @common
-def ingest(kb: Path, as_json: bool, quiet: bool, path: Path) -> None:
+def ingest(kb: Path, as_json: bool, quiet: bool, path: Path, max_memory: int | None) -> None:
     """Take in a folder, JSONL, CSV, TSV, Markdown or text file.
 
     Each sub-folder is a unit: its name, its pictures, its .txt and .md files. The knowledge base
@@ -56,7 +62,8 @@ def ingest(kb: Path, as_json: bool, quiet: bool, path: Path) -> None:
     """
     if not path.exists():
         raise NotFound(f"{path} does not exist: name a folder or file to take in")
-    with open_base(kb, create=True) as base, progress(quiet, "ingesting") as moved:
+    held = {} if max_memory is None else {"max_memory": max_memory}
+    with open_base(kb, create=True, **held) as base, progress(quiet, "ingesting") as moved:
         report = base.ingest(path, progress=moved)
     print_report(report, as_json, quiet)
 

@@ -9,6 +9,8 @@ import click
 from ku_rag.cli.options import common, open_base
 from ku_rag.cli.printing import print_data, progress
 
+_KINDS = ("flat", "rabitq", "ivf-sq8", "ivf-rabitq")
+
 
 @click.command()
 @common
@@ -28,6 +30,34 @@ def compact(kb: Path, as_json: bool, quiet: bool) -> None:
     with open_base(kb) as base:
         sizes = base.compact()
     print_data(sizes, as_json, f"{sizes['bytes_before']:,} → {sizes['bytes_after']:,} bytes")
+
+
+@click.command()
+@click.option(
+    "--recall",
+    default=0.99,
+    show_default=True,
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Share of the nearest ten that must be found.",
+)
+@click.option("--kind", type=click.Choice(_KINDS), help="Only this kind.  [default: the quickest]")
+@common
+def tune(kb: Path, as_json: bool, quiet: bool, recall: float, kind: str | None) -> None:
+    """Choose how pictures and texts are searched, by measuring it on the base's own vectors.
+
+    Every kind of index is built and compared with exact search; the quickest that finds enough is
+    kept. A small base is searched exactly: there is nothing to choose then.
+    """
+    with open_base(kb, as_made=True) as base:
+        found = base.tune(recall=recall, kind=kind)
+    lines = []
+    for name, one in found.items():
+        lines.append(f"{name}: {one['kind']}, recall {one['recall']:g}")
+        lines += [
+            f"    {tried['kind']:<10} recall {tried['recall']:.3f}  {tried['ms']:8.2f} ms a query"
+            for tried in one["tried"]
+        ]
+    print_data(found, as_json, "\n".join(lines))
 
 
 @click.command()

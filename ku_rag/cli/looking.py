@@ -46,6 +46,11 @@ def stats(kb: Path, as_json: bool, quiet: bool) -> None:
     lines = [f"{count:>10,}  {what}" for what, count in found["counts"].items()]
     lines += [f"{found['bytes']:>10,}  bytes"]
     lines += [f"{key}: {found[key]}" for key in ("encoder", "segmenter", "schema")]
+    lines += [
+        f"{one['name']} index: {one['kind']}, recall {one['recall']:g}, {one['count']:,} vectors "
+        f"({one['tail']:,} not in a file, {one['tombstones']:,} deleted)"
+        for one in found["indexes"]
+    ]
     print_data(found, as_json, "\n".join(lines))
 
 

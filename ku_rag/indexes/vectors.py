@@ -39,6 +39,8 @@ _SWALLOWED = 2
 """A new segment swallows those before it that are up to this many times as large."""
 _WORN = 0.25
 """A segment of which this share is gone is made anew."""
+_OUTGROWN = 4
+"""What was tuned holds until there are so many times as many vectors."""
 _ATTEMPTS = 5
 
 _log = logging.getLogger("ku_rag")
@@ -70,9 +72,9 @@ class VectorIndex:
         spare: Spare = lambda: nullcontext(False),
     ) -> None:
         self._database = database
-        self._kind: stored.Kind = kind
+        self.kind: stored.Kind = kind
+        self.dim = dim
         self._encoder = encoder
-        self._dim = dim
         self._spare = spare
         self._files = IndexFiles(folder, f"{kind}-{encoder}")
         self._forget()
@@ -104,7 +106,7 @@ class VectorIndex:
         if not self._segments:
             return sure  # its vectors were read from the store
         rows = np.concatenate([sure[0], *(rows for rows, _ in proposed)], axis=1)
-        return _top([self._exact(queries, rows)], k)
+        return _top([self.score(queries, rows)], k)
 
     def gather(self, rows: Rows) -> tuple[Rows, Vectors]:
         """The store's own vectors of some rows: (int64[n] ascending, float32[n, dim]).
@@ -112,7 +114,18 @@ class VectorIndex:
         Raises:
             Corrupt: one of them fails its checksum.
         """
-        return stored.gather(self._database.connection, self._kind, self._encoder, rows, self._dim)
+        return stored.gather(self._database.connection, self.kind, self._encoder, rows, self.dim)
+
+    def score(self, queries: Vectors, rows: Rows) -> tuple[Rows, Vectors]:
+        """Score rows int64[n, m] with the store's own vectors; those that are gone become -1."""
+        wanted = np.unique(rows)
+        held, found = self.gather(wanted[wanted >= 0])
+        if not len(held):
+            return np.full(rows.shape, -1), np.full(rows.shape, -1.0, np.float32)
+        places = np.minimum(np.searchsorted(held, rows), len(held) - 1)
+        there = held[places] == rows
+        cosines = np.take_along_axis(queries @ found.T, places, 1)
+        return np.where(there, rows, -1), np.where(there, cosines, np.float32(-1.0))
 
     def sample(self, most: int) -> tuple[Rows, Vectors]:
         """Up to `most` vectors, evenly spread over the rows: (int64[n], float32[n, dim])."""
@@ -126,7 +139,7 @@ class VectorIndex:
                 row
                 for (row,) in self._database.connection.execute(
                     "SELECT item FROM vectors WHERE kind = ? AND encoder = ? ORDER BY item",
-                    (self._kind, self._encoder),
+                    (self.kind, self._encoder),
                 )
             ),
             np.int64,
@@ -143,7 +156,7 @@ class VectorIndex:
         count = self.count
         largest = max(self._segments, key=lambda segment: segment.count, default=None)
         return {
-            "name": self._kind,
+            "name": self.kind,
             "kind": largest.plan.kind if largest else "flat",
             "recall": min((segment.plan.recall for segment in self._segments), default=1.0),
             "count": count,
@@ -166,7 +179,7 @@ class VectorIndex:
         self._seq = -1
         self._header: Header | None = None
         self._segments: list[Segment] = []
-        self._tail = Tail(self._dim)
+        self._tail = Tail(self.dim)
         self._pending: Rows = np.empty(0, np.int64)
         self._doubtful = False
 
@@ -190,7 +203,7 @@ class VectorIndex:
             self._database.connection.execute(
                 "SELECT item, op = 'put' FROM changes "
                 "WHERE seq > ? AND seq <= ? AND kind = ? AND encoder = ? ORDER BY seq",
-                (self._seq, seq, self._kind, self._encoder),
+                (self._seq, seq, self.kind, self._encoder),
             ),
             np.dtype([("item", np.int64), ("put", np.bool_)]),
         )
@@ -331,14 +344,14 @@ class VectorIndex:
             return len(self._first(BASE_MIN)) == BASE_MIN
         (changed,) = self._database.connection.execute(
             "SELECT count(*) FROM changes WHERE seq > ? AND kind = ? AND encoder = ?",
-            (header.seq, self._kind, self._encoder),
+            (header.seq, self.kind, self._encoder),
         ).fetchone()
         return int(changed) >= BASE_MIN
 
     def _first(self, most: int) -> Sequence[object]:
         return self._database.connection.execute(
             "SELECT 1 FROM vectors WHERE kind = ? AND encoder = ? LIMIT ?",
-            (self._kind, self._encoder, most),
+            (self.kind, self._encoder, most),
         ).fetchall()
 
     def _fold(self, *, unwritten_only: bool = False) -> None:
@@ -363,19 +376,16 @@ class VectorIndex:
             self._segments[first:] = [self._build(rows)]
         else:
             del self._segments[first:]
-        self._tail = Tail(self._dim)
+        self._tail = Tail(self.dim)
         self._pending = np.empty(0, np.int64)
 
     def _build(self, rows: Rows) -> Segment:
-        kind, recall = self.wish()
-        return build(
-            self.gather, rows, self._dim, kind=kind or usual(len(rows)), recall=recall or RECALL
-        )
-
-    def wish(self) -> tuple[KindName | None, float]:
-        """The kind and the recall that `tune` chose; None: by the number of vectors."""
-        wished = (self._database.meta("index") or {}).get(self._kind) or {}
-        return wished.get("kind"), wished.get("recall", RECALL)
+        """A segment of the kind that `tune` chose, unless the base has outgrown that."""
+        wished = (self._database.meta("index") or {}).get(self.kind) or {}
+        kind: KindName = usual(len(rows))
+        if len(rows) <= _OUTGROWN * wished.get("count", 0):
+            kind = wished["kind"]
+        return build(self.gather, rows, self.dim, kind=kind, recall=wished.get("recall", RECALL))
 
     def _write(self) -> None:
         try:
@@ -386,20 +396,9 @@ class VectorIndex:
             _log.warning(
                 "the index of the %ss could not be written (%s): nothing is lost, searches make it "
                 "anew from the database",
-                self._kind, error,
+                self.kind, error,
             )  # fmt: skip
             self._forget()
-
-    def _exact(self, queries: Vectors, rows: Rows) -> tuple[Rows, Vectors]:
-        """Score rows int64[n, m] with the store's own vectors; those that are gone become -1."""
-        wanted = np.unique(rows)
-        held, found = self.gather(wanted[wanted >= 0])
-        if not len(held):
-            return np.full(rows.shape, -1), np.full(rows.shape, -1.0, np.float32)
-        places = np.minimum(np.searchsorted(held, rows), len(held) - 1)
-        there = held[places] == rows
-        cosines = np.take_along_axis(queries @ found.T, places, 1)
-        return np.where(there, rows, -1), np.where(there, cosines, np.float32(-1.0))
 
 
 def _last_seq(database: Database) -> int:

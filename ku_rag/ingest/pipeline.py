@@ -36,9 +36,14 @@ from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport, Quarantined, Record
 
-_BATCH_BYTES = 32 << 20
+_SHARE = 32
+"""A batch takes this share of the memory: three are under way, each with what is made of it."""
 _BATCH_SECONDS = 2.0
 _BATCH_RECORDS = 512
+
+_LETTERS = 3
+_USUAL_TOKENS = 256
+"""A chunk has about three letters for each token that fits into it."""
 
 Vector = NDArray[np.float32]
 
@@ -165,6 +170,7 @@ class Pipeline:
     ) -> Iterator[list[Prepared]]:
         batch: list[Prepared] = []
         size = 0
+        most = (self._settings.max_memory << 20) // _SHARE
         started = time.monotonic()
         for count, item in enumerate(items, 1):
             if progress:
@@ -183,13 +189,22 @@ class Pipeline:
                 report.units_unchanged += self._is_known(prepared)
                 continue
             batch.append(prepared)
-            size += prepared.size
+            size += self._weight(prepared)
             late = time.monotonic() - started > _BATCH_SECONDS
-            if late or size > _BATCH_BYTES or len(batch) >= _BATCH_RECORDS:
+            if late or size > most or len(batch) >= _BATCH_RECORDS:
                 yield batch
                 batch, size, started = [], 0, time.monotonic()
         if batch:
             yield batch
+
+    def _weight(self, prepared: Prepared) -> int:
+        """About how many bytes a record and its vectors take."""
+        if prepared.given.texts is not None:
+            return prepared.size + prepared.given.texts.nbytes
+        letters = sum(len(text) for source in prepared.sources for text in source.texts)
+        encoder = side(self._encoder, "chunk")
+        chunks = letters // (_LETTERS * min(encoder.max_tokens, _USUAL_TOKENS)) + 1
+        return prepared.size + chunks * 4 * encoder.dim
 
     def _news(self, prepared: Prepared) -> bool:
         """Whether anything in a record is not stored yet exactly so; the rest of it is let go."""

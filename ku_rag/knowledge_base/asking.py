@@ -6,10 +6,13 @@ import builtins
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ku_rag import arguments, manifest, pictures
 from ku_rag.answering import asking
+from ku_rag.errors import BadInput
 from ku_rag.knowledge_base.held import Held
 from ku_rag.retrieval.seeing import Eyes
 from ku_rag.store import inspection
@@ -55,6 +58,8 @@ class Asking(Held):
             ModelFailed, BudgetSpent: the multimodal model did not answer.
         """
         shown = pictures.given(image)
+        if shown is not None:
+            self._images.refresh()
         return asking.ask(
             self._retrieval(),
             image=shown,
@@ -70,26 +75,42 @@ class Asking(Held):
         )
 
     def search(
-        self, *, image: str | Path | Image | None = None, text: str = "", k: int = 10
+        self,
+        *,
+        image: str | Path | Image | None = None,
+        text: str = "",
+        vector: NDArray[np.float32] | None = None,
+        k: int = 10,
     ) -> dict[str, builtins.list[dict[str, Any]]]:
-        """Find units and chunks for a picture, a text, or both.
+        """Find units and chunks for a picture, a text, or both; or chunks for a vector.
 
         Args:
             image: a picture file or an RGB picture.
             text: words to look for.
+            vector: float32[dim] of length 1, made elsewhere: the chunks nearest to it are found,
+                and neither picture nor text may be given.
             k: most units, and most chunks.
 
         Returns:
             "units" with id, name and score, and "chunks".
 
         Raises:
-            BadInput: neither was given, or the picture cannot be read.
+            BadInput: none was given, or the picture or the vector cannot be read.
         """
+        given = None
+        if vector is not None:
+            if image is not None or text:
+                raise BadInput("a vector is searched for by itself: leave out picture and text")
+            shape = {"vector": (1, self._chunks.dim)}
+            given = arguments.ready_vectors({"vector": [vector]}, expected=shape)["vector"]
+        # Before the one state is read that is searched: files may be of a later state by then.
+        (self._chunks if image is None else self._images).refresh()
         with snapshot(self._database.connection):
             return asking.find(
                 self._retrieval(),
                 image=pictures.given(image),
                 text=arguments.text(text, "the text"),
+                vector=given,
                 k=_most(k),
             )
 
@@ -97,7 +118,7 @@ class Asking(Held):
         manifest.check(self._database, self.encoder)
         eyes = Eyes(
             encoder=self.encoder,
-            segmenter=self.segmenter,
+            segmenter=lambda: self.segmenter,
             images=self._images,
             picture=self._picture,
             threshold=self.settings.region_threshold,

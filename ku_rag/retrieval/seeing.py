@@ -35,7 +35,7 @@ class Eyes:
 
     Args:
         encoder: the base's own.
-        segmenter: proposes regions.
+        segmenter: makes what proposes regions, at the first picture.
         images: index of the stored pictures.
         picture: the stored picture of a row, RGB.
         threshold: cosine to the question from which on a region is meant.
@@ -43,7 +43,7 @@ class Eyes:
     """
 
     encoder: Encoder
-    segmenter: Segmenter
+    segmenter: Callable[[], Segmenter]
     images: VectorIndex
     picture: Callable[[int], Image]
     threshold: float
@@ -76,17 +76,18 @@ def see(connection: sqlite3.Connection, image: Image, question: str, eyes: Eyes)
         return Seen({})
     owner = _owners(connection)
     encoder = side(eyes.encoder, "image")
-    if eyes.segmenter.name == "windows" and not encoder.cross_modal:
+    segmenter = eyes.segmenter()
+    if segmenter.name == "windows" and not encoder.cross_modal:
         sightings = look(
             image,
             encoder=encoder,
-            segmenter=eyes.segmenter,
+            segmenter=segmenter,
             search=eyes.images.search,
             owner=owner,
             k=_SIGHTINGS,
         )
         return Seen(_best(align(image, sightings, eyes.picture), owner))
-    proposed = eyes.segmenter.propose(image)
+    proposed = segmenter.propose(image)
     chosen = None
     regions = [Region((0, 0, *image.size), "whole"), *proposed]
     if encoder.cross_modal:
