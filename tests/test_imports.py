@@ -28,6 +28,7 @@ LAYERS = [
     {"models"},
     {"retrieval"},
     {"ingest", "answering"},
+    {"exchange"},
     {"knowledge_base"},
     {"demo", "doctor"},
     {"cli"},

@@ -136,9 +136,8 @@ class Importing:
         if stored[:2] != (part.digest, part.declared) or stored[4] != unit:
             return False
         # A part that was taken in while content of it was lost may be whole now.
-        return stored[3] == len(part.images) and (
-            not self._cut_fits or stored[2] == len(part.chunks)
-        )
+        same_chunks = not self._is_cut(part) or stored[2] == len(part.chunks)
+        return same_chunks and stored[3] == len(part.images)
 
     def _leave_out_missing(self, part: Part, batch: Batch) -> None:
         """Keep of a source's pictures those that can be had; see that they are in the batch."""

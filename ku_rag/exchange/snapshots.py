@@ -1,8 +1,8 @@
 """A copy of the whole base that opens as one, taken while others read and write.
 
 The store is copied by `VACUUM INTO`: one read transaction that hinders no writer, and a copy
-without holes and without what was deleted. Pictures never change under their name, so those that
-the copy names are copied after it. Caches are left out; they are made anew.
+without holes, so without the texts that were deleted. Pictures never change under their name, so
+those that the copy names are copied after it. Caches are left out; they are made anew.
 """
 
 from __future__ import annotations
