@@ -12,6 +12,7 @@ from pathlib import Path
 from ku_rag.errors import Locked
 
 _POLL_S = 0.05
+_WIDTH = 15
 
 
 class WriterLock:
@@ -75,6 +76,6 @@ class WriterLock:
                     f"process {holder} is writing to {self._path.parent} and did not finish "
                     f"within {wait_s:g} s: wait for it, or stop it"
                 ) from None
-            os.ftruncate(file, 0)
-            os.pwrite(file, str(os.getpid()).encode(), 0)
+            # Written over: file systems flush a file that was cut to nothing and written anew.
+            os.pwrite(file, f"{os.getpid():<{_WIDTH}}\n".encode(), 0)
             return file

@@ -111,7 +111,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(base):
     with holder(base) as process:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        assert (base / "kb" / "writer.lock").read_text() == str(process.pid)
+        assert (base / "kb" / "writer.lock").read_text().strip() == str(process.pid)
         done, took = add(base, "Bellows", wait_s=30)
     assert done.returncode == 0, done.stderr
     assert took < 25, "it waited for a process that is dead"
