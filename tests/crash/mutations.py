@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from ku_rag.ingest import pipeline
+from ku_rag.store import layout
 from ku_rag.store.database import Database
 
 
 def commit_before_pictures() -> None:
     """Rows that name pictures are committed before the pictures are there."""
     late: list[list[Any]] = []
-    write, change = pipeline.write_durably, Database.change
+    write, change = layout.write_durably, Database.change
 
     def later(files: Any) -> None:
         late.append(list(files))
@@ -32,7 +33,7 @@ def commit_before_pictures() -> None:
 
         return managed()
 
-    pipeline.write_durably = later
+    _everywhere(write, later)
     Database.change = changing
 
 
@@ -98,12 +99,24 @@ def unsynced_caches() -> None:
 
 def trusted_leftovers() -> None:
     """A picture that is there already is taken for durable, whoever wrote it."""
-    write = pipeline.write_durably
+    write = layout.write_durably
 
     def absent_only(files: Any) -> None:
         write((path, data) for path, data in files if not path.exists())
 
-    pipeline.write_durably = absent_only
+    _everywhere(write, absent_only)
+
+
+def _everywhere(function: Callable[..., Any], instead: Callable[..., Any]) -> None:
+    """Put another function in the place of one, wherever the package has imported it."""
+    users = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith("ku_rag.") and vars(module).get(function.__name__) is function
+    ]
+    assert len(users) > 1, f"nobody uses {function.__name__}"
+    for module in users:
+        setattr(module, function.__name__, instead)
 
 
 def _before_statements(

@@ -105,6 +105,22 @@ def _bridge(content: Path, name: str, number: int, unit_id: str | None = None) -
     return Unit(name, id=unit_id, texts=texts, images=images)
 
 
+def _export(content: Path) -> Path:
+    """An export of another base, made once."""
+    export = content / "ferries"
+    if not export.exists():
+        making = _beside(export)
+        with KnowledgeBase.open(making / "kb", create=True, encoder=FIRST) as kb:
+            for n in range(4):
+                texts = (f"Ferry {n} goes to Mill {n}.", f"Its captain is {50 + n} years old.")
+                images = (draw(content / f"ferry{n}.png", 70 + n),)
+                kb.add(Unit(f"Ferry {n}", texts=texts, images=images))
+            kb.export(making / "ferries")
+        (making / "ferries").replace(export)
+        shutil.rmtree(making)
+    return export
+
+
 CALLS = (
     Call("ingest a folder", lambda kb, c: kb.ingest(_folder(c, changed=False))),
     Call("add a unit", lambda kb, c: kb.add(_bridge(c, "Old Bridge", 3, "bridge"))),
@@ -121,6 +137,7 @@ CALLS = (
     Call("sync", lambda kb, c: kb.sync(_folder(c, changed=True))),
     Call("compact", lambda kb, _: kb.compact()),
     Call("ingest records again", lambda kb, c: kb.ingest(_records(c))),
+    Call("import", lambda kb, c: kb.import_(_export(c))),
     Call("reindex", lambda kb, _: kb.reindex(SECOND)),
     Call("add after that", lambda kb, c: kb.add(_bridge(c, "New Bridge", 7)), SECOND),
     Call("compact after that", lambda kb, _: kb.compact(), SECOND),

@@ -30,6 +30,8 @@ def end_at_every_step(story, call, **how):
     for number in range(1, len(steps_of(story, call)) + 1):
         kb = story.begin(call)
         done = story.player.run(kb, story.content, call, call + 1, die_at=number, **how)
+        if done["failed"]:
+            raise RuntimeError(done["failed"])
         story.check(kb, call + done["done"], call + 1)
 
 
