@@ -1,12 +1,15 @@
 """Names of units in texts: found at word boundaries, however they are written."""
 
+from contextlib import closing
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ku_rag.indexes import names
+from ku_rag.indexes import inverted, names
 from ku_rag.indexes.names import NameIndex, matchable
 from ku_rag.language.tokens import name_key, words
+from ku_rag.store import migrations
 
 snippets = st.text(st.sampled_from("abcAÉßﬁ東京ガ\u0301 _-.,'1"), max_size=8)
 few_words = st.lists(st.sampled_from(["new", "york", "York", "Café", "東", "京", "it"]), max_size=5)
@@ -147,3 +150,26 @@ def test_the_fast_words_are_the_words(text):
 )
 def test_names_that_say_too_little_are_not_looked_up(name, expected):
     assert matchable(name_key(name)) is expected
+
+
+WORDS = st.sampled_from(["oak", "old", "street", "new", "york", "the", "city", "k2", "東", "京"])
+
+
+@given(
+    written=st.lists(st.lists(WORDS, min_size=1, max_size=3).map(" ".join), max_size=12),
+    text=st.lists(WORDS, max_size=14).map(" ".join),
+    quiet=st.sets(st.integers(1, 12)),
+)
+def test_names_looked_up_in_the_store_are_those_of_the_index(written, text, quiet):
+    made = NameIndex()
+    with closing(migrations.expected()) as connection:
+        for unit, name in enumerate(written, 1):
+            key = name_key(name)
+            connection.execute(
+                "INSERT INTO units VALUES (?, ?, ?, '', '', '', ?, 0)",
+                (unit, str(unit), name, unit not in quiet),
+            )
+            connection.execute("INSERT INTO names VALUES (?, ?)", (key, unit))
+            if matchable(key) and unit not in quiet:
+                made.add(key, unit)
+        assert inverted.named(connection, text) == made.find(text)

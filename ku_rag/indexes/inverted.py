@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from ku_rag.indexes import keywords
 from ku_rag.indexes.names import NameIndex, matchable
+from ku_rag.language.tokens import words
 from ku_rag.store.database import Database
+
+_FEW_LETTERS = 20_000
+"""Up to so many letters are sooner looked through name by name than all names are read."""
 
 
 class InvertedIndex:
@@ -39,6 +44,10 @@ class InvertedIndex:
                     self._names.add(key, unit)
         return self._names
 
+    def _known(self) -> NameIndex | None:
+        """The names, if they were read and are up to date; what was not read needs no care."""
+        return self._names if self._version == self._database.version() else None
+
     def forget(self) -> None:
         """Read the names again at the next use; called when a change was taken back."""
         self._names = None
@@ -52,13 +61,14 @@ class InvertedIndex:
             after: name keys that are looked up from now on.
         """
         connection = self._database.connection
-        names = self.names()
+        names = self._known()
         before = set(filter(matchable, before))
         after = set(filter(matchable, after))
-        for key in before - after:
-            names.remove(key, unit)
-        for key in after - before:
-            names.add(key, unit)
+        if names:
+            for key in before - after:
+                names.remove(key, unit)
+            for key in after - before:
+                names.add(key, unit)
         if before - after:
             self._unlink(connection, unit, after)
         for key in sorted(after - before):
@@ -67,27 +77,27 @@ class InvertedIndex:
     def introduce(self, units: Mapping[int, set[str]]) -> None:
         """Look up the names of new units from now on: unit row → name keys."""
         connection = self._database.connection
-        names = self.names()
+        names = self._known()
         searched = connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is not None
         for unit, keys in units.items():
             for key in sorted(filter(matchable, keys)):
-                names.add(key, unit)
+                if names:
+                    names.add(key, unit)
                 if searched:
                     self._link_stored(connection, unit, key)
 
     def drop(self, unit: int, keys: set[str]) -> None:
         """Look a unit's names up no longer; the unit itself, lists included, is being deleted."""
-        names = self.names()
-        for key in filter(matchable, keys):
-            names.remove(key, unit)
+        if names := self._known():
+            for key in filter(matchable, keys):
+                names.remove(key, unit)
 
     def add_chunks(self, chunks: Mapping[int, str]) -> None:
         """List new chunks under every unit that they name."""
-        names = self.names()
-        _link(
-            self._database.connection,
-            ((unit, chunk) for chunk, text in chunks.items() for unit in names.find(text)),
-        )
+        connection = self._database.connection
+        few = sum(map(len, chunks.values())) <= _FEW_LETTERS
+        find = partial(named, connection) if few and not self._known() else self.names().find
+        _link(connection, [(unit, chunk) for chunk, text in chunks.items() for unit in find(text)])
 
     @staticmethod
     def _link_stored(connection: sqlite3.Connection, unit: int, key: str) -> None:
@@ -107,6 +117,28 @@ class InvertedIndex:
             "DELETE FROM unit_chunks WHERE unit = ? AND chunk = ?",
             ((unit, chunk) for chunk, text in named if not wanted.find(text)),
         )
+
+
+def named(connection: sqlite3.Connection, text: str) -> set[int]:
+    """The units that a text names, looked up in the store: for few texts and many names."""
+    tokens = words(text)
+    found: set[int] = set()
+    for start in range(len(tokens)):
+        for end in range(start + 1, len(tokens) + 1):
+            key = " ".join(tokens[start:end])
+            # What begins with these words lies between them with a blank and the sign after it.
+            units = connection.execute(
+                "SELECT n.unit FROM names n JOIN units u ON u.row = n.unit "
+                "WHERE n.key = ? AND u.match",
+                (key,),
+            ).fetchall()
+            if units and matchable(key):
+                found.update(unit for (unit,) in units)
+            if not connection.execute(
+                "SELECT 1 FROM names WHERE key > ? AND key < ? LIMIT 1", (f"{key} ", f"{key}!")
+            ).fetchone():
+                break
+    return found
 
 
 def differences(database: Database) -> Iterator[str]:

@@ -14,7 +14,7 @@ from ku_rag.indexes.vectors import Rows, VectorIndex
 from ku_rag.language.question import related
 from ku_rag.language.tokens import content_words
 from ku_rag.retrieval.fusion import RANK_OFFSET, reciprocal_rank
-from ku_rag.store.rows import marks
+from ku_rag.store.rows import batched, marks
 
 _POOL = 50
 _DIGITS = 5
@@ -77,14 +77,16 @@ def search_units(
     )
     sparse = [row for row, _ in found]
     fused = reciprocal_rank([dense, sparse])
-    lists = {unit: set(rows.tolist()) for unit, rows in listed.items()}
-    owned = _owners(connection, [unit for unit, _ in units])
-    for row in fused or _first_chunks(listed):
-        place = next(n for n, rows in enumerate(lists.values()) if row in rows)
+    chosen = sorted(fused or _first_chunks(listed))
+    listing = _listing(listed, chosen)
+    owned = _owners(connection, list(listed), chosen)
+    order = list(listed)
+    for row in chosen:
+        place = order.index(listing[row][0])
         behind = _UNIT_STEP * place + (0 if row in owned else _NAMED_STEP)
         by_unit = (RANK_OFFSET + 1) / (RANK_OFFSET + 1 + behind)
         fused[row] = (2 * fused.get(row, 0.0) + by_unit) / 3
-    return _hits(fused, k, lists, owned)
+    return _hits(fused, k, listing, owned)
 
 
 def search_all(
@@ -115,16 +117,34 @@ def search_all(
 def _listed(connection: sqlite3.Connection, unit: int) -> Rows:
     rows = connection.execute(
         "SELECT chunk FROM unit_chunks WHERE unit = ? ORDER BY chunk", (unit,)
-    ).fetchall()
-    return np.array([row for (row,) in rows], np.int64)
-
-
-def _owners(connection: sqlite3.Connection, units: Sequence[int]) -> dict[int, int]:
-    """Chunk → the one of these units whose own source it comes from."""
-    rows = connection.execute(
-        f"SELECT chunk, unit FROM unit_chunks WHERE owned AND unit IN ({marks(units)})", list(units)
     )
-    return dict(rows.fetchall())
+    return np.fromiter((row for (row,) in rows), np.int64)
+
+
+def _listing(listed: dict[int, Rows], chunks: Sequence[int]) -> dict[int, list[int]]:
+    """Chunk → the units that list it, best first."""
+    found: dict[int, list[int]] = {row: [] for row in chunks}
+    for unit, rows in listed.items():
+        for row, there in zip(chunks, np.isin(chunks, rows).tolist(), strict=True):
+            if there:
+                found[row].append(unit)
+    return found
+
+
+def _owners(
+    connection: sqlite3.Connection, units: Sequence[int], chunks: Sequence[int]
+) -> dict[int, int]:
+    """Chunk → the one of these units whose own source it comes from."""
+    found: dict[int, int] = {}
+    for some in batched(chunks):
+        found |= dict(
+            connection.execute(
+                "SELECT chunk, unit FROM unit_chunks WHERE owned "
+                f"AND chunk IN ({marks(some)}) AND unit IN ({marks(units)})",
+                [*some, *units],
+            ).fetchall()
+        )
+    return found
 
 
 def _first_chunks(listed: dict[int, Rows]) -> set[int]:
@@ -132,19 +152,14 @@ def _first_chunks(listed: dict[int, Rows]) -> set[int]:
 
 
 def _hits(
-    fused: dict[int, float], k: int, listed: dict[int, set[int]], owners: dict[int, int]
+    fused: dict[int, float], k: int, listing: dict[int, list[int]], owners: dict[int, int]
 ) -> list[Hit]:
     order = sorted(fused, key=lambda row: (-fused[row], row))[:k]
     return [
         Hit(
             chunk=row,
             score=round(fused[row], 4),
-            units=tuple(
-                sorted(
-                    (unit for unit, rows in listed.items() if row in rows),
-                    key=lambda unit: unit != owners.get(row),
-                )
-            ),
+            units=tuple(sorted(listing.get(row, ()), key=lambda unit: unit != owners.get(row))),
         )
         for row in order
     ]
