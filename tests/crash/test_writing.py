@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from ku_rag import ReadOnly
+from ku_rag.errors import ReadOnly
 from ku_rag.store.layout import write_durably
 
 SEED = 20240615
@@ -32,5 +32,5 @@ def test_threads_that_write_the_same_picture_do_not_disturb_each_other(tmp_path)
 
 def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path):
     (tmp_path / "images").write_text("a file")
-    with pytest.raises(ReadOnly, match="cannot be written .*what was committed before is safe"):
+    with pytest.raises(ReadOnly, match=r"cannot be written .*what was committed before is safe"):
         write_durably([(tmp_path / "images" / "ab" / "picture.png", b"data")])
