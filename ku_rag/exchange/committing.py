@@ -35,12 +35,14 @@ class Batch:
     Args:
         wholes: with the parts that are not stored already.
         pictures: those that the base does not have yet, by content hash.
+        order: when each of them was stored, compared with the others.
         known: uris of the parts of which the base has something.
         size: bytes held.
     """
 
     wholes: list[Whole] = field(default_factory=list)
     pictures: dict[str, Picture] = field(default_factory=dict)
+    order: dict[str, int] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
     size: int = 0
 
@@ -84,12 +86,16 @@ class Committing:
                 for whole, (unit, sources) in zip(batch.wholes, rows, strict=True)
                 for part, source in zip(whole.parts, sources, strict=True)
             ]
+            # In the order in which they came into the exported base: it tells equal scores apart.
+            pairs.sort(key=lambda pair: pair[0].text_order)
             fresh = self._put_texts(connection, batch, pairs)
             counted.chunks_added = len(fresh)
+            self._add_images(connection, batch)
             for part, unit, source in pairs:
                 if part.images or part.uri in batch.known:
-                    counted.images_added += self._show(connection, part, source, unit, batch)
+                    counted.images_added += self._show(connection, part, source, unit)
             self._storing.inverted.add_chunks(fresh)
+            pairs.sort(key=lambda pair: pair[0].relation_order)
             for part, unit, source in pairs:
                 if part.uri in batch.known:
                     relations.drop_of_source(connection, source)
@@ -198,22 +204,24 @@ class Committing:
         part: Part,
         source: int,
         unit: int | None,
-        batch: Batch,
     ) -> int:
         """Let a source show its pictures; returns how many it did not show before."""
         before = contents.shown(connection, source)
         shown = []
         for digest in part.images:
             row = image_row(connection, digest)
-            if row is None:
-                picture = batch.pictures.get(digest) or self._load_again(digest)
-                row = self._add_image(connection, picture)
-            shown.append(row)
+            shown.append(row or self._add_image(connection, self._load_again(digest)))
         if shown != before:
             contents.replace_images(
                 connection, source=source, unit=unit, images=shown, dropped=Dropped()
             )
         return len(set(shown) - set(before))
+
+    def _add_images(self, connection: sqlite3.Connection, batch: Batch) -> None:
+        shown = {digest for part in batch.parts() for digest in part.images}
+        for picture in sorted(batch.pictures.values(), key=lambda one: batch.order[one.digest]):
+            if picture.digest in shown and image_row(connection, picture.digest) is None:
+                self._add_image(connection, picture)
 
     def _add_image(self, connection: sqlite3.Connection, picture: Picture) -> int:
         row = contents.add_image(

@@ -42,6 +42,8 @@ _TRIES = 3
 _MADE_WITH = ("encoder", "segmenter", "max_tokens")
 _IN_ORDER = ("s.unit IS NOT NULL ORDER BY s.unit, s.row", "s.unit IS NULL ORDER BY s.row")
 """Sources by unit, then those that belong to none."""
+_ORDER = "(SELECT source, row_number() OVER (ORDER BY min(row)) AS place FROM {} GROUP BY source)"
+"""In which order sources got what they have: equal scores are told apart by it."""
 
 
 @dataclass(slots=True)
@@ -214,12 +216,14 @@ def _units(connection: sqlite3.Connection) -> Iterator[Row]:
 
 def _sources(connection: sqlite3.Connection) -> Iterator[Row]:
     for which in _IN_ORDER:
-        for uri, unit, row, origin, digest, declared, chunks, images, stored in connection.execute(
-            "SELECT s.uri, u.id, s.unit, s.origin, s.hash, s.declared, s.chunks, s.images, "
-            f"s.checksum FROM sources s LEFT JOIN units u ON u.row = s.unit WHERE {which}"
+        for unit, row, uri, *said, stored, chunks, images, texts, stated in connection.execute(
+            "SELECT u.id, s.unit, s.uri, s.origin, s.hash, s.declared, s.checksum, s.chunks, "
+            "s.images, t.place, r.place FROM sources s LEFT JOIN units u ON u.row = s.unit "
+            f"LEFT JOIN {_ORDER.format('chunks')} t ON t.source = s.row "
+            f"LEFT JOIN {_ORDER.format('relations')} r ON r.source = s.row WHERE {which}"
         ):
-            check(stored, uri, row, origin, digest, declared, what=f"the source {uri}")
-            yield uri, unit, origin, digest, declared, chunks, images
+            check(stored, uri, row, *said, what=f"the source {uri}")
+            yield uri, unit, *said, chunks, images, texts, stated
 
 
 def _chunks(
@@ -253,15 +257,15 @@ def _images(
     files: Mapping[str, str],
 ) -> Iterator[Row]:
     encoder, dim = encoders.get("image", (None, 0))
-    for row, *fields, stored, blob, of_blob in connection.execute(
-        "SELECT i.row, i.hash, i.file, i.width, i.height, i.bytes, i.checksum, v.vector, "
-        "v.checksum FROM images i LEFT JOIN vectors v "
+    for place, row, *fields, stored, blob, of_blob in connection.execute(
+        "SELECT row_number() OVER (ORDER BY i.row), i.row, i.hash, i.file, i.width, i.height, "
+        "i.bytes, i.checksum, v.vector, v.checksum FROM images i LEFT JOIN vectors v "
         "ON v.kind = 'image' AND v.encoder = ? AND v.item = i.row ORDER BY i.hash",
         (encoder,),
     ):
         check(stored, *fields, what=f"the row of picture {fields[0]}")
         digest, _, *rest = fields
-        out = (digest, files.get(digest), *rest)
+        out = (digest, files.get(digest), *rest, place)
         if not dim:
             yield out
             continue

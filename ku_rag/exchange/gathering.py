@@ -34,6 +34,8 @@ class Part:
         vectors: of the chunks, float16[dim] each, or None.
         images: content hashes of the pictures that it shows.
         stated: its relations.
+        text_order: when its texts were stored, compared with those of other sources.
+        relation_order: when its relations were.
     """
 
     uri: str
@@ -45,6 +47,8 @@ class Part:
     vectors: list[Halves | None] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
     stated: list[Relation] = field(default_factory=list)
+    text_order: int = 0
+    relation_order: int = 0
 
     @property
     def digest(self) -> str:
@@ -168,7 +172,15 @@ class Gathering:
 def _known(row: dict[str, Any]) -> Part:
     texts, _, pictures = (row.get("hash") or f"{INCOMPLETE}:{INCOMPLETE}").partition(":")
     declared = row.get("declared") or "{}"
-    return Part(row["uri"], row.get("origin") or "ingest", texts, pictures, declared)
+    return Part(
+        row["uri"],
+        row.get("origin") or "ingest",
+        texts,
+        pictures,
+        declared,
+        text_order=row.get("text_order") or 0,
+        relation_order=row.get("relation_order") or 0,
+    )
 
 
 def _mark_lost(part: Part, row: dict[str, Any]) -> None:

@@ -137,7 +137,7 @@ class Importing:
             return False
         # A part that was taken in while content of it was lost may be whole now.
         same_chunks = not self._is_cut(part) or stored[2] == len(part.chunks)
-        return same_chunks and stored[3] == len(part.images)
+        return same_chunks and int(stored[3]) == len(part.images)
 
     def _leave_out_missing(self, part: Part, batch: Batch) -> None:
         """Keep of a source's pictures those that can be had; see that they are in the batch."""
@@ -158,6 +158,7 @@ class Importing:
             self._broken.add(digest)
             return False
         batch.pictures[digest] = picture
+        batch.order[digest] = self._listed[digest].order
         batch.size += len(picture.data)
         return True
 

@@ -51,11 +51,11 @@ Halves = NDArray[np.float16]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A picture as an export lists it: its file, if there is one, and its vector."""
+    """A picture as an export lists it: its file, if there is one, its order, its vector."""
 
     digest: str
     file: str | None
-    size: int
+    order: int
     vector: Halves | None
 
 
@@ -130,7 +130,7 @@ class Found:
     def pictures(self) -> Iterator[Listed]:
         """The pictures, with their vectors."""
         for row, vector in self._with_vectors(IMAGES) if self.has(IMAGES) else ():
-            yield Listed(row["hash"], row["file"], row.get("bytes") or 0, vector)
+            yield Listed(row["hash"], row["file"], row.get("order") or 0, vector)
 
     def chunks(self, place: Callable[[str | None, str | None], int]) -> Iterator[Chunk]:
         """The chunks with their vectors, in the order of their places.

@@ -83,6 +83,8 @@ def _source(row: Row) -> None:
     arguments.optional_text(row.get("hash"), "the hash")
     if row.get("origin") not in (None, *_ORIGINS):
         raise BadInput(f"the origin is {row['origin']!r}: expected one of {', '.join(_ORIGINS)}")
+    for name in ("chunks", "images", "text_order", "relation_order"):
+        _number(row.get(name), name)
     declaration(row)
 
 
@@ -93,14 +95,13 @@ def _chunk(row: Row) -> None:
     digest = row.get("hash")
     if digest is not None and digest != content_hash(row["text"]):
         raise BadInput("the text is not what its hash says")
-    document = row.get("document")
-    if document is not None and not (isinstance(document, int) and document >= 0):
-        raise BadInput(f"the document is {document!r}: expected a number from 0 on")
+    _number(row.get("document"), "the document")
 
 
 def _image(row: Row) -> None:
     _digest(row["hash"])
     arguments.optional_text(row["file"], "the file")
+    _number(row.get("order"), "the order")
 
 
 def _showing(row: Row) -> None:
@@ -118,6 +119,11 @@ def _related(row: Row) -> None:
 def _digest(value: object) -> None:
     if not _DIGEST.fullmatch(arguments.text(value, "the hash")):
         raise BadInput(f"the hash is {value!r}: expected 64 hexadecimal digits")
+
+
+def _number(value: object, what: str) -> None:
+    if value is not None and not (isinstance(value, int) and 0 <= value < 1 << 62):
+        raise BadInput(f"{what} is {value!r}: expected a whole number from 0 on")
 
 
 def _optional_identity(value: object, what: str) -> None:

@@ -67,6 +67,8 @@ SOURCES = Table(
         "declared": "text",
         "chunks": "count",
         "images": "count",
+        "text_order": "count",
+        "relation_order": "count",
         "checksum": "count",
     },
 )
@@ -91,6 +93,7 @@ IMAGES = Table(
         "width": "count",
         "height": "count",
         "bytes": "count",
+        "order": "count",
         "checksum": "count",
         **_VECTOR,
     },
