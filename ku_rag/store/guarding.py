@@ -203,8 +203,8 @@ def lost_commits(connection: sqlite3.Connection, known: int) -> str | None:
     if not lost:
         return None
     return (
-        f"{lost} commits were lost: ku.guard knows of commit {known}, ku.sqlite holds {last}. "
-        "Restore ku.sqlite and ku.sqlite-wal from a copy, or ingest again what came last; "
+        f"{lost} commit{_were(lost)} lost: ku.guard knows of commit {known}, ku.sqlite holds "
+        f"{last}. Restore ku.sqlite and ku.sqlite-wal from a copy, or ingest again what came last; "
         "`ku compact` accepts what there is"
     )
 
@@ -228,13 +228,17 @@ def changed_pages(
         return f"{file.path} cannot be read ({error.strerror}): check the disk"
     if not found:
         return None
-    held = "" if most_bytes else _held_by(connection, found)
+    which = pages.ranges(found) + ("" if most_bytes else _held_by(connection, found))
     return (
-        f"{len(found)} pages of {file.path} are not what was written (page {pages.ranges(found)}"
-        f"{held}): what is found may lack something. Run `ku verify` for the extent; restore "
-        "ku.sqlite from a copy, or save what is sound with `ku export --salvage DIR`; if nothing "
-        "else is wrong, `ku compact` accepts what there is"
+        f"{len(found)} page{_were(len(found))} not written so in {file.path} (page {which}): what "
+        "is found may lack something. Run `ku verify` for the extent; restore ku.sqlite from a "
+        "copy, or save what is sound with `ku export --salvage DIR`; if nothing else is wrong, "
+        "`ku compact` accepts what there is"
     )
+
+
+def _were(number: int) -> str:
+    return " was" if number == 1 else "s were"
 
 
 def _held_by(connection: sqlite3.Connection, found: Sequence[int]) -> str:
