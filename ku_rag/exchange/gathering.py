@@ -209,6 +209,6 @@ def _restate(part: Part, *, shared: bool) -> None:
 def _describe(parts: list[Part], unit: Unit) -> None:
     """Let the sources of a unit, of which no table speaks, declare what its row says."""
     for part in parts:
-        part.declared = Declaration.from_unit(replace(unit, relations=tuple(part.stated))).to_json()
+        part.declared = Declaration.from_unit(unit, tuple(part.stated)).to_json()
         part.texts = content_hash(json.dumps(part.documents()))
         part.pictures = content_hash(json.dumps(part.images))

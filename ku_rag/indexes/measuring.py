@@ -25,7 +25,7 @@ _PROBES = (1, 2, 4, 8, 16, 32, 64, 128)
 _GATHER_S = 5e-6
 """About what it costs to score one candidate with the store's vector."""
 _TIMED = 15
-_KEPT = 100
+_KEPT = 50
 _TIE = 1e-6
 
 
@@ -51,7 +51,14 @@ class Truth:
     def add(self, rows: Rows, vectors: Vectors) -> None:
         """Take further vectors into account: int64[n], float32[n, dim]."""
         cosines = self.queries @ vectors.T
-        cosines[self.rows[:, None] == rows[None]] = -np.inf
+        order = np.argsort(rows)
+        places = np.minimum(np.searchsorted(rows, self.rows, sorter=order), len(rows) - 1)
+        own = order[places]
+        asking = np.flatnonzero(rows[own] == self.rows)
+        cosines[asking, own[asking]] = -np.inf
+        if self._near.shape[1] == _KEPT:  # few are nearer than what was found before
+            nearer = (cosines > self._cosines.min(axis=1, keepdims=True)).any(axis=0)
+            rows, cosines = rows[nearer], cosines[:, nearer]
         near = np.concatenate([self._near, np.broadcast_to(rows, cosines.shape)], axis=1)
         cosines = np.concatenate([self._cosines, cosines], axis=1)
         if cosines.shape[1] > _KEPT:

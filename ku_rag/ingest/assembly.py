@@ -16,7 +16,7 @@ from typing import Any
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.language.tokens import name_key
 from ku_rag.store import contents, relations
-from ku_rag.types import Unit
+from ku_rag.types import Relation, Unit
 
 _DEFAULT_KIND = "entity"
 _ALIAS_FIELDS = ("aliases", "alias", "also_known_as", "synonyms")
@@ -65,15 +65,15 @@ class Declaration:
         return cls(**fields)
 
     @classmethod
-    def from_unit(cls, unit: Unit) -> Declaration:
-        """What a described unit declares; its relations are kept as a digest."""
+    def from_unit(cls, unit: Unit, stated: Sequence[Relation]) -> Declaration:
+        """What a described unit declares; the relations stated of it are kept as a digest."""
         return cls(
             name=unit.name,
             kind=unit.kind,
             aliases=unit.aliases,
             metadata=dict(unit.metadata),
             match=unit.match,
-            relations=relations.digest(unit.relations),
+            relations=relations.digest(stated),
         )
 
 

@@ -111,7 +111,8 @@ def _name_source(prepared: Prepared, unit_id: str) -> None:
     """What is added twice to a unit comes from the same source, and so changes nothing."""
     assert prepared.unit is not None
     source = prepared.sources[0]
-    prepared.unit = replace(prepared.unit, id=unit_id)
+    if prepared.unit.id != unit_id:
+        prepared.unit = replace(prepared.unit, id=unit_id)
     source.uri = f"add:{unit_id}/{content_hash(source.digest)[:16]}"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 
@@ -322,7 +321,7 @@ def declaration(prepared: Prepared, source: PreparedSource) -> str:
     """What a source says of its record's unit, as it is stored and compared."""
     if prepared.unit is None:
         return "{}"
-    return Declaration.from_unit(replace(prepared.unit, relations=source.relations)).to_json()
+    return Declaration.from_unit(prepared.unit, source.relations).to_json()
 
 
 def _add_up(report: IngestReport, counted: IngestReport) -> None:
