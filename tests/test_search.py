@@ -80,6 +80,33 @@ def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb):
     assert time.monotonic() - started < 5
 
 
+def test_the_chunks_of_units_are_scored_as_fts_scores_them(kb, monkeypatch):
+    """In a large base the chunks of a few units are read and scored, not all that have a word."""
+    texts = (
+        "The lamp burns oil, whale oil mostly.", "A torch burns wood.", "東京 has lamps.",
+        "Café oil", "Nothing of it here.",
+    )  # fmt: skip
+    kb.add(Unit("All", id="all", texts=texts))
+    connection = kb._database.connection
+    for question, stems in (("whale oil lamp", ()), ("京 burns", ("lamp",)), ("cafe", ("noth",))):
+        usual = keywords.search(connection, question, 9, stems=stems, units=(1,))
+        with monkeypatch.context() as large:
+            large.setattr(keywords, "_MANY", 0)
+            read = keywords.search(connection, question, 9, stems=stems, units=(1,))
+        assert [row for row, _ in read] == [row for row, _ in usual]
+        assert [score for _, score in read] == pytest.approx([score for _, score in usual])
+
+
+def test_words_that_very_many_chunks_have_are_left_out_where_there_are_others(kb, monkeypatch):
+    texts = tuple(f"A common sentence number {n}." for n in range(9))
+    kb.add(Unit("Many", id="many", texts=(*texts, "A rare sentence.", "A quokka.")))
+    connection = kb._database.connection
+    monkeypatch.setattr(keywords, "_MANY", 0)
+    monkeypatch.setattr(keywords, "_COMMON", 5)
+    assert [row for row, _ in keywords.search(connection, "sentence quokka", 20)] == [11]
+    assert len(keywords.search(connection, "common sentence", 20)) == 10
+
+
 def test_a_whole_word_is_not_the_beginning_of_another(kb):
     kb.add(Unit("A", id="a", texts=("It borders Niger.", "They paid three pesos.")))
     kb.add(Unit("B", id="b", texts=("It borders Nigeria.",)))
