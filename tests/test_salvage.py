@@ -50,7 +50,13 @@ def whole(tmp_path_factory):
     )
     with KnowledgeBase.open(folder / "kb", create=True, encoder=Hashed()) as kb:
         kb.ingest(folder / "units.jsonl")
-        kb.add(Unit("Long", id="long", texts=["word " * 3000, "unbroken" * 4000]))
+        kb.add(
+            Unit(
+                "Long",
+                id="long",
+                texts=[" ".join(f"word{n}" for n in range(3000)), "unbroken" * 4000],
+            )
+        )
         kb.delete([f"u{n}" for n in range(0, UNITS, 40)])
     return folder / "kb"
 
@@ -159,6 +165,29 @@ def test_a_flipped_bit_costs_one_row_and_seldom_a_page(whole, tmp_path, long):
         lost = every - texts(tmp_path / "saved")
         assert len(lost) <= 1 or at % PAGE < 8, at
         assert len(lost) <= max(map(len, held.values()))
+
+
+def test_a_row_whose_number_is_damaged_takes_nobodys_place(whole, tmp_path):
+    store = damage(whole, tmp_path / "kb")
+    page = page_of(store, "units")
+    data = bytearray(store.read_bytes())
+    start = (page - 1) * PAGE
+    cell = start + int.from_bytes(data[start + 8 + 2 * 3 : start + 10 + 2 * 3], "big")
+    assert data[cell] > 0x7F
+    assert data[cell + 2] < 0x80  # two bytes of length, then the number of the row
+    before = {row["id"] for row in exported(whole, tmp_path / "before")["units"]}
+    for bit in range(7):
+        data[cell + 2] ^= 1 << bit
+        store.write_bytes(data)
+        data[cell + 2] ^= 1 << bit
+        found = exported(tmp_path / "kb", tmp_path / "saved")
+        assert {row["id"] for row in found["units"]} == before
+        assert {row["unit"] for row in found["sources"]} == before
+
+
+def exported(folder: Path, target: Path) -> dict[str, list[dict]]:
+    KnowledgeBase.salvage(folder, target)
+    return tables(target)
 
 
 @pytest.mark.parametrize("first", [PAGE, 100, 16])

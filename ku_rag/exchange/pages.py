@@ -29,6 +29,7 @@ _WAL_HEADER = 32
 _FRAME_HEADER = 24
 _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 _MOST_FIELDS = 64
+_MOST = 1 << 63
 
 
 class Broken(ValueError):
@@ -103,7 +104,7 @@ class Pages:
             # A first byte that means nothing was another: what is a row tells its checksum.
             kind = self._kind(number)
             if kind == _LEAF_ROWS or kind not in (0, *_KINDS):
-                yield from self._cells(number)
+                yield from self._numbered(number)
 
     def entries(self) -> Iterator[list[Cell]]:
         """What indexes, and tables without row numbers, hold: one page at a time."""
@@ -177,6 +178,24 @@ class Pages:
 
     # ---- cells ---------------------------------------------------------------------------------
 
+    def _numbered(self, number: int) -> Iterator[Cell]:
+        """The rows of a leaf; one whose number does not fit between its neighbours is put right.
+
+        No checksum covers the number. Numbers rise, and mostly one by one.
+        """
+        cells = list(self._cells(number))
+        numbers = [cell.row or 0 for cell in cells]
+        for n, cell in enumerate(cells):
+            before = numbers[n - 1] if n else 0
+            after = numbers[n + 1] if n + 1 < len(numbers) else _MOST
+            if before < numbers[n] and (numbers[n] < after or after <= before):
+                yield cell
+            elif after == before + 2:
+                numbers[n] = before + 1
+                yield Cell(before + 1, cell.fields)
+            else:
+                self.broken[f"page {number}, cell {n}"] = None
+
     def _cells(self, number: int) -> Iterator[Cell]:
         page = self._page(number)
         start = _HEADER if number == 1 else 0
@@ -192,7 +211,7 @@ class Pages:
             at = int.from_bytes(page[first + 2 * n : first + 2 * n + 2], "big")
             try:
                 found = self._cell(page, at, kind)
-            except (Broken, IndexError, struct.error, UnicodeDecodeError):
+            except (Broken, IndexError, OverflowError, struct.error, UnicodeDecodeError):
                 self.broken[f"page {number}, cell {n}"] = None
             else:
                 yield found
@@ -240,9 +259,9 @@ def _record(payload: bytes) -> tuple[Value, ...]:
     values: list[Value] = []
     for kind in kinds:
         value, at = _value(payload, at, kind)
+        if at > len(payload):
+            raise Broken("the record ends early")
         values.append(value)
-    if at > len(payload):
-        raise Broken("the record ends early")
     return tuple(values)
 
 

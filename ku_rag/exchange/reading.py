@@ -125,7 +125,8 @@ class Found:
         """The sound rows of a table, without vectors; none of one that is not there."""
         if self.has(table):
             for batch in self._batches(table, self._columns(table)):
-                yield from (row for row in batch.to_pylist() if self._is_sound(table, row))
+                sound = self._sound(table)
+                yield from (row for row in batch.to_pylist() if sound(row))
 
     def pictures(self) -> Iterator[Listed]:
         """The pictures, with their vectors."""
@@ -159,24 +160,26 @@ class Found:
             batches = self._sorted(table, wanted, place)
         else:
             batches = self._batches(table, wanted)
+        sound = self._sound(table)
         for batch in batches:
             vectors = _vectors(batch, self.folder / table.file)
             # A vector is tested and handed on as it is: as a list it would be slow.
-            for n, row in enumerate(batch.select(columns).to_pylist()):
-                if self._is_sound(table, row):
-                    yield row, self._vector(table, row, vectors[n])
+            listed = batch.select(columns).to_pylist()
+            for row, (vector, length) in zip(listed, vectors, strict=True):
+                if sound(row):
+                    yield row, self._vector(table, row, vector, length)
 
-    def _vector(self, table: Table, row: dict[str, Any], vector: Halves | None) -> Halves | None:
+    def _vector(
+        self, table: Table, row: dict[str, Any], vector: Halves | None, length: float
+    ) -> Halves | None:
         if vector is None:
             return None
         stored = row.get("vector_checksum")
         if stored is not None and zlib.crc32(vector.tobytes()) != stored:
             wrong = "fails its checksum"
+        elif length == 0 or abs(length - 1) < _UNIT_LENGTH:
+            return vector
         else:
-            wide = vector.astype(np.float32)
-            length = float(np.sqrt(wide @ wide))
-            if length == 0 or abs(length - 1) < _UNIT_LENGTH:
-                return vector
             wrong = f"has length {length:.4g}, expected 1"
         self.leave_out(_name(table, row), f"its vector {wrong}; it was made anew")
         return None
@@ -244,17 +247,23 @@ class Found:
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(path, error) from error
 
-    def _is_sound(self, table: Table, row: dict[str, Any]) -> bool:
-        whole = all(column in row for column in (*table.summed, "checksum"))
-        if whole and row_sum([row[c] for c in table.summed]) != row["checksum"]:
-            self.leave_out(_name(table, row), "the row fails its checksum")
-            return False
-        try:
-            rows.CHECKS[table.name](row)
-        except BadInput as error:
-            self.leave_out(_name(table, row), str(error))
-            return False
-        return True
+    def _sound(self, table: Table) -> Callable[[dict[str, Any]], bool]:
+        """What tells whether a row of a table is sound, and notes it if not."""
+        summed, check = table.summed, rows.CHECKS[table.name]
+        has_sum = set(self._names(table)) >= {*summed, "checksum"}
+
+        def is_sound(row: dict[str, Any]) -> bool:
+            if has_sum and row_sum(row[c] for c in summed) != row["checksum"]:
+                self.leave_out(_name(table, row), "the row fails its checksum")
+                return False
+            try:
+                check(row)
+            except BadInput as error:
+                self.leave_out(_name(table, row), str(error))
+                return False
+            return True
+
+        return is_sound
 
 
 def find(folder: Path) -> Found:
@@ -313,10 +322,13 @@ def _name(table: Table, row: dict[str, Any]) -> str:
     return f"{table.name}: {next((row[k] for k in keys if row.get(k) is not None), 'a row')}"
 
 
-def _vectors(batch: Any, path: Path) -> list[Halves | None]:  # noqa: ANN401 - a RecordBatch
-    """The vectors of a batch in half precision; None where there is none."""
+def _vectors(
+    batch: Any,  # noqa: ANN401 - a RecordBatch
+    path: Path,
+) -> list[tuple[Halves | None, float]]:
+    """The vectors of a batch in half precision, and their lengths; None where there is none."""
     if "vector" not in batch.schema.names:
-        return [None] * batch.num_rows
+        return [(None, 0.0)] * batch.num_rows
     column = batch.column("vector")
     there = np.asarray(column.is_valid())
     flat = column.flatten().to_numpy(zero_copy_only=False)
@@ -326,8 +338,13 @@ def _vectors(batch: Any, path: Path) -> list[Halves | None]:  # noqa: ANN401 - a
             f"{path} holds vectors as {column.type}, or of several lengths: expected lists of "
             "float16 or float32, as many numbers in each as the encoder makes"
         )
-    halves = iter(flat.astype("<f2").reshape(count, -1) if count else ())
-    return [next(halves) if one else None for one in there]
+    if not count:
+        return [(None, 0.0)] * len(there)
+    halves = flat.astype("<f2").reshape(count, -1)
+    wide = halves.astype(np.float32)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide)).tolist()
+    found = iter(zip(halves, lengths, strict=True))
+    return [next(found) if one else (None, 0.0) for one in there]
 
 
 def _unreadable(path: Path, error: Exception) -> BadInput:

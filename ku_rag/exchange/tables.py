@@ -6,7 +6,7 @@ docs/moving.md is the description for people.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,15 +128,13 @@ ENTITIES = Table("entities", {"name": "text", "kind": "text", "unit": "text", "c
 TABLES = (UNITS, SOURCES, CHUNKS, IMAGES, SHOWINGS, RELATIONS, ENTITIES)
 
 
-def row_sum(values: Sequence[object]) -> int:
+def row_sum(values: Iterable[Any]) -> int:
     """CRC-32 of the summed columns of a row, in order; lists as JSON."""
-    return checksum(*(_plain(value) for value in values))
+    return checksum(*(_plain(v) if isinstance(v, list | bool) else v for v in values))
 
 
-def _plain(value: object) -> str | int | None:
-    if isinstance(value, list):
-        return json.dumps(value, ensure_ascii=False)
-    return int(value) if isinstance(value, bool | int) else None if value is None else str(value)
+def _plain(value: list[object] | bool) -> str | int:
+    return int(value) if isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
 
 
 def parquet() -> tuple[Any, Any]:
