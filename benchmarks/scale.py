@@ -47,7 +47,7 @@ ROWS = {
 }
 
 
-def measure(of: str, count: int, cache: Path) -> dict[str, Any]:
+def measure(of: str, count: int, cache: Path, threads: int = 2) -> dict[str, Any]:
     """All figures of one set and size."""
     vectors.prepare(of, count, cache)
     load = os.getloadavg()[0]
@@ -55,27 +55,28 @@ def measure(of: str, count: int, cache: Path) -> dict[str, Any]:
         base = Path(work) / "kb"
         figures: dict[str, Any] = {"load": round(load, 1)}
         for name in ("flat", "ingest", "index"):
-            figures |= stage(name, of, count, base, cache)
-        opened = [stage("open", of, count, base, cache) for _ in range(OPENINGS)]
+            figures |= stage(name, of, count, base, cache, threads)
+        opened = [stage("open", of, count, base, cache, threads) for _ in range(OPENINGS)]
         figures |= {key: statistics.median(one[key] for one in opened) for key in opened[0]}
         for name in ("read", "change"):
-            figures |= stage(name, of, count, base, cache)
+            figures |= stage(name, of, count, base, cache, threads)
     return figures
 
 
-def stage(name: str, of: str, count: int, base: Path, cache: Path) -> dict[str, Any]:
+def stage(name: str, of: str, count: int, base: Path, cache: Path, threads: int) -> dict[str, Any]:
     """One stage in a fresh process.
 
     Raises:
         SystemExit: it failed.
     """
     command = [sys.executable, "-m", "benchmarks.scale_stages"]
+    told = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     done = subprocess.run(
         [*command, name, of, str(count), str(base), str(cache)],
         check=False,
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"},
+        env=os.environ | told,
     )
     if done.returncode:
         raise SystemExit(f"the stage {name} of {of} at {count:,} failed: its error is above")
@@ -185,6 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--sets", default=",".join(vectors.SETS))
     parser.add_argument("--cache", type=Path, default=vectors.CACHE)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write the result files")
     options = parser.parse_args(arguments)
     found: dict[str, dict[int, dict[str, Any]]] = {}
@@ -195,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         found[of] = {}
         for count in sorted(map(int, options.sizes.split(","))):
-            found[of][count] = measure(of, count, options.cache)
+            found[of][count] = measure(of, count, options.cache, options.threads)
             print(f"{of}, {count:,}: {json.dumps(found[of][count])}", flush=True)
         print(f"\n{table(of, found[of])}\n")
         reached += targets(of, found[of])
@@ -204,7 +206,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = f"{one['set']}, {one['chunks']:,}"
         print(f"{where}: {one['what']} {one['value']} (≤ {one['most']}, {state})")
     if options.write:
-        print(write_result("scale", {"sets": found, "targets": reached}))
+        print(
+            write_result("scale", {"threads": options.threads, "sets": found, "targets": reached})
+        )
         if picture := plot(found):
             print(picture)
     return 0

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import page, record, vectors
+from benchmarks import page, record, scale, vectors
 from benchmarks.peers import __main__ as peers
-from benchmarks.peers import registry
+from benchmarks.peers import registry, report
 from benchmarks.peers.measuring import disk_bytes, tune
 
 COUNT = 1000
@@ -98,6 +98,23 @@ def test_tuning_stops_at_what_finds_enough(made, tmp_path):
     assert tried[:-1] == sorted({1, 2, 4, 16})[: len(tried) - 1]
 
 
+def test_peers_are_measured(cache, capsys, monkeypatch):
+    monkeypatch.setattr(peers, "OPENINGS", 1)
+    systems = ["ku", "faiss-flat", "faiss-flat-half"]
+    found = peers.run(systems, ["clusters"], COUNT, cache, threads=1)["clusters"]
+    assert list(found) == systems, capsys.readouterr().out
+    for figures in found.values():
+        assert figures["recall"] >= 0.99
+        assert figures["added_seen"] == figures["deleted_gone"] == 1.0
+        assert min(figures["add_s"], figures["query_p50_ms"], figures["cold_open_ms"]) > 0
+        assert figures["disk_mb"] * 1e6 > COUNT * 512 * 2 * 0.95
+    table = report.table("clusters", found)
+    assert table.count("\n") == 1 + len(systems) + 1
+    assert report.ratios("clusters", found).splitlines()[2].startswith("| ku-rag | 1.00 | 1.00 |")
+    (bare,) = [t for t in report.targets({"clusters": found}) if "index p50" in t["what"]]
+    assert "FAISS flat half precision" in bare["what"]
+
+
 def test_a_peer_that_is_not_installed_is_said(cache, capsys, monkeypatch):
     monkeypatch.setattr(registry.PEERS["chroma"], "packages", ("no_such_package",))
     assert peers.run(["chroma"], ["clusters"], COUNT, cache) == {"clusters": {}}
@@ -105,9 +122,27 @@ def test_a_peer_that_is_not_installed_is_said(cache, capsys, monkeypatch):
 
 
 def test_a_peer_that_fails_is_said(cache, capsys, monkeypatch):
-    monkeypatch.setattr(peers, "THREADS", {"PYTHONPATH": "", "PYTHONHOME": "/nowhere"})
+    monkeypatch.setattr(peers, "THREADS", ("PYTHONHOME",))
     assert peers.run(["faiss-flat"], ["clusters"], COUNT, cache) == {"clusters": {}}
     assert "FAISS flat float32: failed" in capsys.readouterr().out
+
+
+def test_scale_is_measured(cache, capsys, monkeypatch):
+    monkeypatch.setattr(scale, "OPENINGS", 1)
+    sizes = f"{COUNT // 2},{COUNT}"
+    chosen = ["--sizes", sizes, "--sets", "clusters", "--cache", str(cache), "--threads", "1"]
+    assert scale.main(chosen) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("clusters, ")]
+    sizes = {}
+    for line in lines[:2]:
+        head, _, figures = line.partition(": ")
+        sizes[int(head.split(", ")[1].replace(",", ""))] = json.loads(figures)
+    assert sorted(sizes) == [COUNT // 2, COUNT]
+    for figures in sizes.values():
+        assert all(figures[key] > 0 for key in scale.ROWS if key != "index_mb")
+        assert figures["public_recall"] >= 0.99
+        assert all(kind["recall"] >= 0.99 for kind in figures["kinds"].values())
+    assert len(scale.targets("clusters", sizes)) == len(lines) - 2
 
 
 def test_results_say_what_they_were_measured_with(tmp_path, monkeypatch):
@@ -129,7 +164,7 @@ def test_the_page_is_filled_from_results(cache, tmp_path, monkeypatch):
     text = page.PAGE.read_text(encoding="utf-8")
     empty = page.fill(text, tmp_path)
     assert empty.count("Not measured yet.") == 7
-    found = peers.run(["faiss-flat-half"], ["clusters"], COUNT, cache)
+    found = peers.run(["faiss-flat-half"], ["clusters"], COUNT, cache, threads=1)
     monkeypatch.setattr(record, "RESULTS", tmp_path)
     record.write_result("peers", {"sets": found, "targets": []})
     filled = page.fill(text, tmp_path)

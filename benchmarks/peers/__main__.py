@@ -30,24 +30,22 @@ from benchmarks.peers.registry import PEERS, missing
 from benchmarks.record import write_result
 
 OPENINGS = 3
-THREADS = dict.fromkeys(
-    (
-        *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"),
-        *("LANCE_CPU_THREADS", "TOKIO_WORKER_THREADS"),
-    ),
-    "2",
+THREADS = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"),
+    *("LANCE_CPU_THREADS", "TOKIO_WORKER_THREADS"),
 )
+"""What the systems' libraries are told how many threads they may use by."""
 
 
-def measure(name: str, of: str, count: int, cache: Path) -> dict[str, Any]:
+def measure(name: str, of: str, count: int, cache: Path, threads: int = 2) -> dict[str, Any]:
     """All figures of one system over one set; {"failed": why} where it fails."""
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / name
-        filled = stage(name, "fill", of, count, folder, cache)
+        filled = stage(name, "fill", of, count, folder, cache, threads)
         if "failed" in filled:
             return filled
-        opened = [stage(name, "open", of, count, folder, cache) for _ in range(OPENINGS)]
+        opened = [stage(name, "open", of, count, folder, cache, threads) for _ in range(OPENINGS)]
         shutil.rmtree(folder)
     if failed := [one for one in opened if "failed" in one]:
         return failed[0]
@@ -58,7 +56,9 @@ def measure(name: str, of: str, count: int, cache: Path) -> dict[str, Any]:
     return filled
 
 
-def stage(name: str, which: str, of: str, count: int, folder: Path, cache: Path) -> dict[str, Any]:
+def stage(
+    name: str, which: str, of: str, count: int, folder: Path, cache: Path, threads: int
+) -> dict[str, Any]:
     """One stage in a fresh process."""
     command = [sys.executable, "-m", "benchmarks.peers.measuring"]
     done = subprocess.run(
@@ -66,7 +66,7 @@ def stage(name: str, which: str, of: str, count: int, folder: Path, cache: Path)
         check=False,
         capture_output=True,
         text=True,
-        env=os.environ | THREADS,
+        env=os.environ | dict.fromkeys(THREADS, str(threads)),
     )
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
@@ -77,7 +77,7 @@ def stage(name: str, which: str, of: str, count: int, folder: Path, cache: Path)
 
 
 def run(
-    systems: Sequence[str], sets: Sequence[str], count: int, cache: Path
+    systems: Sequence[str], sets: Sequence[str], count: int, cache: Path, threads: int = 2
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Figures by set and system; what cannot be measured is said."""
     here = []
@@ -95,7 +95,7 @@ def run(
         vectors.prepare(of, count, cache)
         found[of] = {}
         for name in here:
-            figures = measure(name, of, count, cache)
+            figures = measure(name, of, count, cache, threads)
             if "failed" in figures:
                 print(f"{of}, {PEERS[name].title}: failed, {figures['failed']}", flush=True)
             else:
@@ -117,9 +117,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", default=",".join(vectors.SETS))
     parser.add_argument("--systems", default=",".join(PEERS))
     parser.add_argument("--cache", type=Path, default=vectors.CACHE)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write the result files")
     options = parser.parse_args(arguments)
-    found = run(options.systems.split(","), options.sets.split(","), options.count, options.cache)
+    systems, sets = options.systems.split(","), options.sets.split(",")
+    found = run(systems, sets, options.count, options.cache, options.threads)
     for of, figures in found.items():
         print()
         print(report.table(of, figures))
@@ -129,7 +131,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for target in targets:
         print(report.line(target))
     if options.write:
-        result = {"vectors": options.count, "sets": found, "targets": targets}
+        result = {
+            "vectors": options.count,
+            "threads": options.threads,
+            "sets": found,
+            "targets": targets,
+        }
         print(write_result("peers", result, packages=packages(found)))
         if picture := report.plot(found):
             print(picture)

@@ -21,11 +21,10 @@ class BareFaiss(Peer):
     text_index = "none"
 
     def load(self) -> None:
-        """Import the package and state the number of threads."""
+        """Import the package; its number of threads comes from the environment."""
         import faiss
 
         self._faiss: Any = faiss
-        faiss.omp_set_num_threads(2)
 
     def _made(self) -> Any:  # noqa: ANN401
         raise NotImplementedError

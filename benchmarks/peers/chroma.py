@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,10 +33,11 @@ class Chroma(Peer):
 
     def create(self) -> None:
         """Make an empty collection without an encoder of its own."""
+        threads = int(os.environ.get("OMP_NUM_THREADS", "2"))
         self._collection = self._client().create_collection(
             "rows",
             embedding_function=None,
-            configuration={"hnsw": {"space": "cosine", "num_threads": 2}},
+            configuration={"hnsw": {"space": "cosine", "num_threads": threads}},
         )
 
     def add(self, rows: Sequence[int], vectors: Vectors, texts: Sequence[str]) -> None:

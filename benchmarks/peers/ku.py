@@ -77,8 +77,7 @@ class KuRag(Peer):
 
     def build(self, queries: Vectors) -> None:
         """Choose and write the index."""
-        self.tuned = self._kb.tune(recall=0.99)
-        self.index = str(self.tuned["kind"])
+        self.index = self.kind = str(self._kb.tune(recall=0.99)["chunk"]["kind"])
 
     def query(self, vector: Vectors, k: int) -> Hits:
         """Search through the public method; rows count from the first chunk that was added."""

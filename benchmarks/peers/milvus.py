@@ -7,6 +7,9 @@ from typing import Any
 
 from benchmarks.peers.base import Hits, Peer, Vectors
 
+_PATIENCE = 3600.0
+"""Seconds: without it a call that takes long is sent again, and refused as already done."""
+
 
 class MilvusLite(Peer):
     """A collection of id, vector, text, and the sparse column that BM25 needs."""
@@ -58,11 +61,11 @@ class MilvusLite(Peer):
             {"id": row, "vector": vector, "text": text}
             for row, vector, text in zip(rows, vectors, texts, strict=True)
         ]
-        self._client.insert("rows", records)
+        self._client.insert("rows", records, timeout=_PATIENCE)
 
     def finish(self) -> None:
         """Flush."""
-        self._client.flush("rows")
+        self._client.flush("rows", timeout=_PATIENCE)
 
     def index_texts(self) -> None:
         """Index the sparse column."""
@@ -71,12 +74,12 @@ class MilvusLite(Peer):
     def build(self, queries: Vectors) -> None:
         """Build the graph and load the collection."""
         self._make_index("vector", "HNSW", "COSINE", {"M": 16, "efConstruction": 200})
-        self._client.load_collection("rows")
+        self._client.load_collection("rows", timeout=_PATIENCE)
 
     def _make_index(self, field: str, kind: str, metric: str, params: dict[str, int]) -> None:
         index = self._client.prepare_index_params()
         index.add_index(field_name=field, index_type=kind, metric_type=metric, params=params)
-        self._client.create_index("rows", index)
+        self._client.create_index("rows", index, timeout=_PATIENCE)
 
     def ladder(self) -> Sequence[object]:
         """The length of the list of candidates."""
@@ -109,7 +112,7 @@ class MilvusLite(Peer):
     def open(self) -> None:
         """Start the server and load the collection."""
         self._connect()
-        self._client.load_collection("rows")
+        self._client.load_collection("rows", timeout=_PATIENCE)
 
     def close(self) -> None:
         """Close the client; its server ends with the process."""

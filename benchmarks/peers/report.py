@@ -104,8 +104,9 @@ def targets(found: Mapping[str, Figures]) -> list[dict[str, Any]]:
 
 def same_kind(figures: Figures) -> str | None:
     """The bare FAISS row whose index is of the kind that ku-rag chose."""
-    kind = str(figures["ku"]["index"])
-    return next((n for n, f in figures.items() if f.get("same_kind_as") == kind), None)
+    kind = figures["ku"]["same_kind_as"]
+    others = (name for name in figures if name != "ku")
+    return next((n for n in others if figures[n]["same_kind_as"] == kind), None)
 
 
 def _target(of: str, what: str, value: float, most: float) -> dict[str, Any]:
