@@ -50,13 +50,8 @@ def whole(tmp_path_factory):
     )
     with KnowledgeBase.open(folder / "kb", create=True, encoder=Hashed()) as kb:
         kb.ingest(folder / "units.jsonl")
-        kb.add(
-            Unit(
-                "Long",
-                id="long",
-                texts=[" ".join(f"word{n}" for n in range(3000)), "unbroken" * 4000],
-            )
-        )
+        words, word = " ".join(f"word{n}" for n in range(3000)), "".join(map(str, range(7000)))
+        kb.add(Unit("Long", id="long", texts=[words, word]))
         kb.delete([f"u{n}" for n in range(0, UNITS, 40)])
     return folder / "kb"
 
