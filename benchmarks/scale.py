@@ -32,8 +32,9 @@ ROWS = {
     "chunks_a_second": "bulk add, chunks a second",
     "tune_s": "index build and tuning, s",
     "flat_faiss_p50_ms": "bare FAISS, flat half precision, p50, ms",
-    "among_1000_p50_ms": "within 1,000 chunks, p50, ms",
-    "among_unit_p50_ms": "within 100,000 chunks, p50, ms",
+    "among_1000_p50_ms": "within 1,000 scattered chunks, p50, ms",
+    "within_unit_1000_p50_ms": "within a unit of 1,000 chunks, p50, ms",
+    "within_unit_100000_p50_ms": "within a unit of 100,000 chunks, p50, ms",
     "public_p50_ms": "search through the base, p50, ms",
     "add_one_ms": "add one, ms",
     "delete_one_ms": "delete one, ms",
@@ -120,7 +121,12 @@ def targets(of: str, sizes: Mapping[int, Mapping[str, Any]]) -> list[dict[str, A
             found.append((f"{kind} p50 ÷ flat", exact[kind]["p50_ms"] / flat, bound))
             found.append((f"{kind}: share not found", 1 - exact[kind]["recall"], 0.01))
     found += [
-        ("within 1,000 chunks ÷ flat", large["among_1000_p50_ms"] / flat, 0.05),
+        ("within 1,000 scattered chunks ÷ flat", large["among_1000_p50_ms"] / flat, 0.05),
+        (
+            "within a unit of 1,000 chunks ÷ flat",
+            large["within_unit_1000_p50_ms"] / flat,
+            0.05,
+        ),
         ("cold open ÷ reading from the store", large["cold_open_ms"] / large["read_store_ms"], 0.1),
         ("resident, MB", large["resident_mb"], 1600),
         (f"add one ÷ at {least:,}", large["add_one_ms"] / small["add_one_ms"], 1.3),
