@@ -29,7 +29,7 @@ SETS = ("clusters", "sentences")
 SEED = 20_240
 LETTERS = 200
 """Characters of a text."""
-TUNING, REPORTED = 100, 300
+TUNING, REPORTED = 300, 300
 """Queries to tune search parameters by, and others to report."""
 NEAREST = 10
 _BLOCK = 10_000

@@ -6,7 +6,7 @@ Every system gets the same vectors and texts of 200 characters (benchmarks/vecto
 process for filling and three for opening, two processors, and nothing else beside it. It keeps its
 texts with a keyword index where it has one, is made as durable as it is by default, and gets the
 index that it recommends, with the fastest of its search parameters that finds 0.993 of the exact
-ten nearest on 100 tuning queries; what is printed comes from 300 others, asked one at a time. A
+ten nearest on 300 tuning queries; what is printed comes from 300 others, asked one at a time. A
 system whose packages are not installed is said and left out.
 """
 
