@@ -88,15 +88,15 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def sync(self):
         self.kb.sync(self.folder, yes=True)
-        for name in ("Beta", "Zeta"):
-            path = self.folder / name / "about.txt"
-            if path.exists():
-                data = path.read_bytes()
-                if self.stored_files.get((name, "about")) == data:
-                    continue
+        there = {name: self.folder / name / "about.txt" for name in ("Beta", "Zeta")}
+        # What came is taken in before what is gone goes: a new text may name, and keep, a unit.
+        for name, path in there.items():
+            data = path.read_bytes() if path.exists() else None
+            if data is not None and self.stored_files.get((name, "about")) != data:
                 self.stored_files[name, "about"] = data
                 self._unit(name)["sources"]["file"] = (name, [data.decode()], set())
-            elif (name, "about") in self.stored_files:
+        for name, path in there.items():
+            if not path.exists() and (name, "about") in self.stored_files:
                 del self.stored_files[name, "about"]
                 unit = self.model[name]
                 unit["sources"].pop("file", None)

@@ -14,11 +14,12 @@ import numpy as np
 
 from ku_rag.exchange.gathering import Part, Whole
 from ku_rag.ingest import assembly
-from ku_rag.ingest.assembly import Born
+from ku_rag.ingest.assembly import Born, Declaration
 from ku_rag.ingest.preparation import Picture
 from ku_rag.ingest.removal import delete_sources
 from ku_rag.ingest.storing import Storing, unit_row
 from ku_rag.store import contents, relations, vectors
+from ku_rag.store.behind import behind
 from ku_rag.store.contents import Dropped, Texts
 from ku_rag.store.layout import image_file
 from ku_rag.store.vectors import Kind
@@ -132,7 +133,10 @@ class Committing:
                     place,
                     whole.unit or "",
                     whole.parts[0].origin,
-                    [(part.uri, part.digest, part.declared) for part in whole.parts],
+                    [
+                        (part.uri, part.digest, Declaration.from_json(part.declared))
+                        for part in whole.parts
+                    ],
                 )
                 for place, whole in enumerate(wholes)
             ]
@@ -189,9 +193,12 @@ class Committing:
         for part, _, source in pairs:
             if part.uri in batch.known:
                 contents.drop_source_chunks(connection, source, Dropped())
-        fresh = contents.add_texts(
-            connection, [Texts(source, unit, part.chunks) for part, unit, source in pairs]
-        )
+        with behind(connection, sum(len(part.chunks) for part, *_ in pairs)) as later:
+            fresh = contents.add_texts(
+                connection,
+                [Texts(source, unit, part.chunks) for part, unit, source in pairs],
+                later,
+            )
         halves = [v for part, *_ in pairs for v in part.vectors if v is not None]
         if halves:
             made = np.stack(halves).astype(np.float32)

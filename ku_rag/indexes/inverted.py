@@ -13,8 +13,12 @@ from functools import partial
 from ku_rag.indexes import keywords
 from ku_rag.indexes.names import NameIndex, matchable
 from ku_rag.language.tokens import words
+from ku_rag.store.behind import Behind, behind
 from ku_rag.store.database import Database
+from ku_rag.store.rows import as_json, fields
 
+# A chunk that a unit owns is in its list already and stays marked as owned.
+_LINKED = f"INSERT OR IGNORE INTO unit_chunks SELECT {fields(2)}, 0 FROM json_each(?)"
 _FEW_LETTERS = 20_000
 """Up to so many letters are sooner looked through name by name than all names are read."""
 
@@ -92,12 +96,22 @@ class InvertedIndex:
             for key in filter(matchable, keys):
                 names.remove(key, unit)
 
-    def add_chunks(self, chunks: Mapping[int, str]) -> None:
-        """List new chunks under every unit that they name."""
-        connection = self._database.connection
+    def add_chunks(self, chunks: Mapping[int, str], later: Behind | None = None) -> None:
+        """List new chunks under every unit that they name.
+
+        Args:
+            chunks: row → text.
+            later: runs the statements; the names must have been read before then.
+        """
+        if later is None:
+            with behind(self._database.connection, 0) as own:
+                self.add_chunks(chunks, own)
+            return
         few = sum(map(len, chunks.values())) <= _FEW_LETTERS
-        find = partial(named, connection) if few and not self._known() else self.names().find
-        _link(connection, [(unit, chunk) for chunk, text in chunks.items() for unit in find(text)])
+        one_by_one = few and not self._known()
+        find = partial(named, self._database.connection) if one_by_one else self.names().find
+        links = [(unit, chunk) for chunk, text in chunks.items() for unit in find(text)]
+        later.execute(_LINKED, (as_json(links),))
 
     @staticmethod
     def _link_stored(connection: sqlite3.Connection, unit: int, key: str) -> None:
@@ -169,5 +183,4 @@ def _only(keys: Iterable[str], unit: int) -> NameIndex:
 
 
 def _link(connection: sqlite3.Connection, links: Iterable[tuple[int, int]]) -> None:
-    # A chunk that a unit owns is in its list already and stays marked as owned.
-    connection.executemany("INSERT OR IGNORE INTO unit_chunks VALUES (?, ?, 0)", links)
+    connection.execute(_LINKED, (as_json(links),))

@@ -97,15 +97,19 @@ class VectorIndex:
             held, gathered = self.gather(among)
             return _top([nearest(queries, gathered, held, k)], k)
         self.refresh()
-        exact = [self._tail.search(queries, k, among)]
-        proposed: list[tuple[Rows, Vectors]] = []
+        exact = [self._tail.search(queries, k, among)] if len(self._tail) else []
+        proposed: list[Rows] = []
         for segment in self._segments:
-            found = segment.search(queries, k, among)
-            (exact if segment.exact else proposed).append(found)
-        sure = _top(exact, k)
+            rows, cosines = segment.search(queries, k, among)
+            if segment.exact:
+                exact.append((rows, cosines))
+            else:
+                proposed.append(rows)
         if not self._segments:
-            return sure  # its vectors were read from the store
-        rows = np.concatenate([sure[0], *(rows for rows, _ in proposed)], axis=1)
+            return _top(exact, k, len(queries))  # its vectors were read from the store
+        if exact:
+            proposed.append(_top(exact, k)[0])
+        rows = proposed[0] if len(proposed) == 1 else np.concatenate(proposed, axis=1)
         return _top([self.score(queries, rows)], k)
 
     def gather(self, rows: Rows) -> tuple[Rows, Vectors]:
@@ -118,10 +122,12 @@ class VectorIndex:
 
     def score(self, queries: Vectors, rows: Rows) -> tuple[Rows, Vectors]:
         """Score rows int64[n, m] with the store's own vectors; those that are gone become -1."""
-        wanted = np.unique(rows)
-        held, found = self.gather(wanted[wanted >= 0])
+        wanted = rows[rows >= 0]
+        held, found = self.gather(wanted)
         if not len(held):
             return np.full(rows.shape, -1), np.full(rows.shape, -1.0, np.float32)
+        if len(queries) == 1:
+            return held[None], queries @ found.T
         places = np.minimum(np.searchsorted(held, rows), len(held) - 1)
         there = held[places] == rows
         cosines = np.take_along_axis(queries @ found.T, places, 1)
@@ -408,13 +414,21 @@ def _last_seq(database: Database) -> int:
     return int(found[0]) if found else 0
 
 
-def _top(found: list[tuple[Rows, Vectors]], k: int) -> tuple[Rows, Vectors]:
+def _top(found: list[tuple[Rows, Vectors]], k: int, queries: int = 1) -> tuple[Rows, Vectors]:
     """The best k of several hit lists, padded with row -1."""
-    rows = np.concatenate([rows for rows, _ in found], axis=1)
-    cosines = np.concatenate([cosines for _, cosines in found], axis=1)
+    if not found:
+        return np.full((queries, k), -1), np.full((queries, k), -1.0, np.float32)
+    rows, cosines = found[0]
+    if len(found) > 1:
+        rows = np.concatenate([rows for rows, _ in found], axis=1)
+        cosines = np.concatenate([cosines for _, cosines in found], axis=1)
     order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-    missing = ((0, 0), (0, max(0, k - rows.shape[1])))
+    lines = np.arange(len(order))[:, None]
+    rows, cosines = rows[lines, order], cosines[lines, order]
+    if rows.shape[1] == k:
+        return rows, cosines
+    missing = ((0, 0), (0, k - rows.shape[1]))
     return (
-        np.pad(np.take_along_axis(rows, order, 1), missing, constant_values=-1),
-        np.pad(np.take_along_axis(cosines, order, 1), missing, constant_values=-1.0),
+        np.pad(rows, missing, constant_values=-1),
+        np.pad(cosines, missing, constant_values=-1.0),
     )

@@ -85,13 +85,13 @@ class Born:
         place: which record of its batch it is.
         unit_id: its id.
         origin: of its sources.
-        said: (uri, digest, declaration as JSON) of each source.
+        said: (uri, digest, declaration) of each source.
     """
 
     place: int
     unit_id: str
     origin: str
-    said: list[tuple[str, str, str]]
+    said: list[tuple[str, str, Declaration]]
 
 
 def settle_new(
@@ -122,7 +122,7 @@ def settle_new(
     source = contents.add_sources(
         connection,
         [
-            (uri, first + n, one.origin, digest, declared)
+            (uri, first + n, one.origin, digest, declared.to_json())
             for n, one in enumerate(born)
             for uri, digest, declared in one.said
         ],
@@ -228,14 +228,17 @@ def restate(connection: sqlite3.Connection, source: int) -> None:
 def _declared(connection: sqlite3.Connection, row: int) -> list[tuple[str, Declaration]]:
     """(origin, declaration) of a unit's sources, in the order in which they are heard."""
     return _heard(
-        connection.execute("SELECT origin, uri, declared FROM sources WHERE unit = ?", (row,))
+        (origin, uri, Declaration.from_json(declared))
+        for origin, uri, declared in connection.execute(
+            "SELECT origin, uri, declared FROM sources WHERE unit = ?", (row,)
+        )
     )
 
 
-def _heard(said: Iterable[tuple[str, str, str]]) -> list[tuple[str, Declaration]]:
-    """(origin, declaration) of (origin, uri, JSON), in the order in which they are heard."""
+def _heard(said: Iterable[tuple[str, str, Declaration]]) -> list[tuple[str, Declaration]]:
+    """(origin, declaration) of (origin, uri, declaration), in the order in which they are heard."""
     ordered = sorted(said, key=lambda source: (_FIRST_WORD[source[0]], source[1]))
-    return [(origin, Declaration.from_json(declared)) for origin, _, declared in ordered]
+    return [(origin, declared) for origin, _, declared in ordered]
 
 
 def _merge(declared: list[tuple[str, Declaration]], unit_id: str) -> Declaration:

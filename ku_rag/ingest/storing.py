@@ -19,6 +19,7 @@ from ku_rag.ingest.preparation import Picture, Prepared, PreparedSource
 from ku_rag.ingest.removal import delete_sources
 from ku_rag.settings import Settings
 from ku_rag.store import contents, relations, vectors
+from ku_rag.store.behind import SLICE, behind
 from ku_rag.store.contents import Dropped, Texts, content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, write_durably
@@ -90,13 +91,11 @@ class Storing:
                 for source, row in zip(prepared.sources, sources, strict=True):
                     if row not in texts and self._texts_are_new(connection, source, row):
                         texts[row] = Texts(row, unit, source.chunks), source
-            fresh = self._store_texts(connection, list(texts.values()))
-            counted.chunks_added = len(fresh)
+            counted.chunks_added = self._store_texts(connection, list(texts.values()))
             for prepared, (unit, sources) in zip(batch, rows, strict=True):
                 for source, row in zip(prepared.sources, sources, strict=True):
                     if source.pictures or source.known:
                         counted.images_added += self._store_images(connection, source, row, unit)
-            self.inverted.add_chunks(fresh)
             for prepared, (unit, sources) in zip(batch, rows, strict=True):
                 if unit is not None:
                     new_relations += _state(connection, prepared, unit, sources)
@@ -137,19 +136,18 @@ class Storing:
             )
             others = contents.sources_of(connection, row)
             contents.forget_added(connection, row)
-            fresh: dict[int, str] = {}
             if texts:
                 for other in others:
                     contents.drop_source_chunks(connection, other, Dropped())
-                fresh = self._store_texts(connection, [(Texts(number, row, source.chunks), source)])
             if images:
                 for other in others:
                     _show(connection, other, row, [])
                 shown = [self._image_row(connection, picture) for picture in source.pictures]
                 counted.images_added = _show(connection, number, row, shown)
             assembly.settle(connection, unit_id, self.inverted, row=row)
-            self.inverted.add_chunks(fresh)
-            counted.chunks_added = len(fresh)
+            if texts:
+                shared = Texts(number, row, source.chunks)
+                counted.chunks_added = self._store_texts(connection, [(shared, source)])
         return counted
 
     # ---- units and sources ---------------------------------------------------------------------
@@ -165,11 +163,19 @@ class Storing:
         born: dict[str, Born] = {}
         known: dict[int, int | None] = {}
         for place, prepared in enumerate(batch):
-            unit_id = prepared.unit and prepared.unit.id
+            unit_id = prepared.unit.id if prepared.unit else None
             known[place] = unit_row(connection, unit_id) if unit_id else None
             fresh = known[place] is None and unit_id not in born
-            if unit_id and fresh and not any(source.known for source in prepared.sources):
-                said = [(s.uri, s.digest, declaration(prepared, s)) for s in prepared.sources]
+            if (
+                prepared.unit
+                and unit_id
+                and fresh
+                and not any(source.known for source in prepared.sources)
+            ):
+                said = [
+                    (s.uri, s.digest, Declaration.from_unit(prepared.unit, s.relations))
+                    for s in prepared.sources
+                ]
                 born[unit_id] = Born(place, unit_id, origin, said)
         rows = {
             one.place: (unit, sources)
@@ -242,15 +248,19 @@ class Storing:
 
     def _store_texts(
         self, connection: sqlite3.Connection, texts: Sequence[tuple[Texts, PreparedSource]]
-    ) -> dict[int, str]:
-        """Write chunks with their vectors; returns them by row."""
-        fresh = contents.add_texts(connection, [of for of, _ in texts])
-        made = [s.chunk_vectors for _, s in texts if s.chunk_vectors is not None and s.chunks]
-        if made:
-            vectors.put(
-                connection, "chunk", self._encoder_rows["chunk"], list(fresh), np.concatenate(made)
-            )
-        return fresh
+    ) -> int:
+        """Write chunks with their vectors and list them; returns how many there were."""
+        count = sum(len(of.chunks) for of, _ in texts)
+        if count > SLICE:
+            self.inverted.names()  # read now: the connection is busy from here on
+        with behind(connection, count) as later:
+            fresh = contents.add_texts(connection, [of for of, _ in texts], later)
+            made = [s.chunk_vectors for _, s in texts if s.chunk_vectors is not None and s.chunks]
+            if made:
+                row = self._encoder_rows["chunk"]
+                vectors.put(connection, "chunk", row, list(fresh), np.concatenate(made), later)
+            self.inverted.add_chunks(fresh, later)
+        return count
 
     def _store_images(
         self,

@@ -15,7 +15,7 @@ from typing import Any
 
 from ku_rag.language.tokens import indexed
 from ku_rag.store import relations, vectors
-from ku_rag.store.behind import SLICE, behind
+from ku_rag.store.behind import SLICE, Behind, behind
 from ku_rag.store.database import checksum
 from ku_rag.store.rows import as_json, batched, fields, marks, next_row
 
@@ -142,11 +142,19 @@ def add_chunks(
     chunks: Sequence[tuple[int, str]],
 ) -> list[int]:
     """Store the chunks of one source as `add_texts` does; returns their rows."""
-    return list(add_texts(connection, [Texts(source, unit, chunks)]))
+    with behind(connection, len(chunks)) as later:
+        return list(add_texts(connection, [Texts(source, unit, chunks)], later))
 
 
-def add_texts(connection: sqlite3.Connection, texts: Sequence[Texts]) -> dict[int, str]:
+def add_texts(
+    connection: sqlite3.Connection, texts: Sequence[Texts], later: Behind
+) -> dict[int, str]:
     """Store the chunks of sources, make them searchable, and list them under their units.
+
+    Args:
+        connection: inside a change.
+        texts: the chunks of each source.
+        later: runs the statements.
 
     Returns:
         Row → text of the new chunks, in order.
@@ -157,36 +165,37 @@ def add_texts(connection: sqlite3.Connection, texts: Sequence[Texts]) -> dict[in
         for of in texts
         for position, (document, text) in enumerate(of.chunks)
     ]
-    with behind(connection, len(flat)) as later:
-        for start in range(0, len(flat), SLICE):
-            some = flat[start : start + SLICE]
-            at = first + start
-            digests = [content_hash(text) for *_, text in some]
-            later.execute(
-                "INSERT INTO chunks (row, source, position, document, hash, text, checksum) "
-                f"SELECT key + ?, {fields(6)} FROM json_each(?)",
-                (
-                    at,
-                    as_json(
-                        (source, position, document, digest, text,
-                         checksum(source, position, document, digest, text))
-                        for (source, _, position, document, text), digest
-                        in zip(some, digests, strict=True)
-                    ),
+    for start in range(0, len(flat), SLICE):
+        some = flat[start : start + SLICE]
+        at = first + start
+        digests = [content_hash(text) for *_, text in some]
+        later.execute(
+            "INSERT INTO chunks (row, source, position, document, hash, text, checksum) "
+            f"SELECT key + ?, {fields(6)} FROM json_each(?)",
+            (
+                at,
+                as_json(
+                    (source, position, document, digest, text,
+                     checksum(source, position, document, digest, text))
+                    for (source, _, position, document, text), digest
+                    in zip(some, digests, strict=True)
                 ),
-            )  # fmt: skip
-            later.execute(
-                "INSERT INTO words (rowid, terms) SELECT key + ?, value FROM json_each(?)",
-                (at, as_json(indexed(text) for *_, text in some)),
-            )
-            owned = [(unit, at + n) for n, (_, unit, *_) in enumerate(some) if unit is not None]
-            later.execute(
-                f"INSERT INTO unit_chunks SELECT {fields(2)}, 1 FROM json_each(?)",
-                (as_json(owned),),
-            )
-    connection.executemany(
-        "UPDATE sources SET chunks = chunks + ? WHERE row = ?",
-        ((len(of.chunks), of.source) for of in texts),
+            ),
+        )  # fmt: skip
+        later.execute(
+            "INSERT INTO words (rowid, terms) SELECT key + ?, value FROM json_each(?)",
+            (at, as_json(indexed(text) for *_, text in some)),
+        )
+        owned = [(unit, at + n) for n, (_, unit, *_) in enumerate(some) if unit is not None]
+        later.execute(
+            f"INSERT INTO unit_chunks SELECT {fields(2)}, 1 FROM json_each(?)",
+            (as_json(owned),),
+        )
+    later.execute(
+        "UPDATE sources SET chunks = chunks + n.more FROM (SELECT json_extract(value, '$[0]') "
+        "AS source, json_extract(value, '$[1]') AS more FROM json_each(?)) n "
+        "WHERE sources.row = n.source",
+        (as_json((of.source, len(of.chunks)) for of in texts),),
     )
     return {first + n: text for n, (*_, text) in enumerate(flat)}
 

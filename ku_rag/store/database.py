@@ -22,6 +22,7 @@ from ku_rag.store.migrations import SCHEMA, check_schema, migrate
 
 _PAGE_BYTES = 8192
 _BUSY_MS = 10_000
+_CACHE_KIB = 32 << 10
 _POLL_S = 0.02
 _PRIMARY = 0xFF  # the lower byte of SQLite's error codes; the rest says more than is needed here
 _LOCK_WAIT_S = 10.0
@@ -331,6 +332,7 @@ def _open(uri: str) -> sqlite3.Connection:
         uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000
     )
     connection.execute("PRAGMA temp_store = FILE")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     return connection
 
 

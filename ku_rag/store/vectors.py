@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.errors import BadInput
-from ku_rag.store.behind import SLICE, behind
+from ku_rag.store.behind import SLICE, Behind, behind
 from ku_rag.store.database import check
 from ku_rag.store.rows import as_json, batched, marks
 
 Kind = Literal["chunk", "image"]
 KINDS: tuple[Kind, ...] = ("chunk", "image")
 Vectors = NDArray[np.float32]
+Found = tuple[list[int], list[bytes]]
 
+_NOTED = "INSERT INTO changes (kind, encoder, item, op) SELECT ?, ?, value, ? FROM json_each(?)"
 _HALF = np.dtype("<f2")
 
 
@@ -41,8 +43,17 @@ def put(
     encoder: int,
     items: Sequence[int],
     vectors: Vectors,
+    later: Behind | None = None,
 ) -> None:
     """Store float32[n, dim] as half precision, one row an item, and note it for the caches.
+
+    Args:
+        connection: inside a change.
+        kind: of the items.
+        encoder: row of what made the vectors.
+        items: rows of chunks or images.
+        vectors: float32[len(items), dim].
+        later: runs the statements; by default they have run when this returns.
 
     Raises:
         BadInput: some of the numbers are none, or infinite.
@@ -52,37 +63,40 @@ def put(
             "the encoder made vectors that hold no numbers (NaN or infinite): nothing was stored; "
             "its weights are damaged, or do not belong to it"
         )
+    if later is None:
+        with behind(connection, len(items)) as own:
+            put(connection, kind, encoder, items, vectors, own)
+        return
     size = 2 * vectors.shape[1]
-    with behind(connection, len(items)) as later:
-        for start in range(0, len(items), SLICE):
-            some = items[start : start + SLICE]
-            blob = vectors[start : start + SLICE].astype(_HALF).tobytes()
-            sums = (
-                (item, _checksum(kind, encoder, item, blob[at : at + size]))
-                for item, at in zip(some, range(0, len(blob), size), strict=True)
-            )
-            later.execute(
-                "INSERT INTO vectors (kind, item, encoder, vector, checksum) "
-                "SELECT ?, json_extract(value, '$[0]'), ?, substr(?, 1 + key * ?, ?), "
-                "json_extract(value, '$[1]') FROM json_each(?)",
-                (kind, encoder, blob, size, size, as_json(sums)),
-            )
-    _note(connection, kind, encoder, items, "put")
+    for start in range(0, len(items), SLICE):
+        some = items[start : start + SLICE]
+        blob = vectors[start : start + SLICE].astype(_HALF).tobytes()
+        sums = (
+            (item, _checksum(kind, encoder, item, blob[at : at + size]))
+            for item, at in zip(some, range(0, len(blob), size), strict=True)
+        )
+        later.execute(
+            "INSERT INTO vectors (kind, item, encoder, vector, checksum) "
+            "SELECT ?, json_extract(value, '$[0]'), ?, substr(?, 1 + key * ?, ?), "
+            "json_extract(value, '$[1]') FROM json_each(?)",
+            (kind, encoder, blob, size, size, as_json(sums)),
+        )
+    later.execute(_NOTED, (kind, encoder, "put", as_json(items)))
 
 
 def drop(connection: sqlite3.Connection, kind: Kind, items: Sequence[int]) -> None:
     """Delete the vectors of items for every encoder, and note it for the caches."""
-    for some in batched(items):
-        encoders = connection.execute(
-            f"SELECT encoder, item FROM vectors WHERE kind = ? AND item IN ({marks(some)})",
-            (kind, *some),
-        ).fetchall()
-        connection.execute(
-            f"DELETE FROM vectors WHERE kind = ? AND item IN ({marks(some)})", (kind, *some)
-        )
-        for encoder in {row[0] for row in encoders}:
-            gone = [item for owner, item in encoders if owner == encoder]
-            _note(connection, kind, encoder, gone, "drop")
+    for (encoder,) in connection.execute("SELECT row FROM encoders").fetchall():
+        gone = []
+        for some in batched(items):
+            gone += connection.execute(
+                "DELETE FROM vectors WHERE kind = ? AND encoder = ? "
+                f"AND item IN ({marks(some)}) RETURNING item",
+                (kind, encoder, *some),
+            ).fetchall()
+        if gone:
+            dropped = [item for (item,) in gone]
+            connection.execute(_NOTED, (kind, encoder, "drop", as_json(dropped)))
 
 
 def gather(
@@ -135,30 +149,39 @@ def scan(
             (kind, encoder, after, size),
         )
         found = _checked(rows, kind, encoder)
-        if not found:
+        if not found[0]:
             return
-        after = found[-1][0]
+        after = found[0][-1]
         yield _stack(found, dim)
 
 
-def _checked(rows: sqlite3.Cursor, kind: Kind, encoder: int) -> list[tuple[int, bytes]]:
-    found = []
+def _checked(rows: Iterable[tuple[int, bytes, int]], kind: Kind, encoder: int) -> Found:
+    """Rows with their vectors, each tested; this loop is most of what a search costs."""
+    items, blobs = [], []
+    crc32, size = zlib.crc32, -1
+    before = after = b""
     for item, blob, stored in rows:
         try:
-            sound = _checksum(kind, encoder, item, blob) == stored
+            if len(blob) != size:
+                size = len(blob)
+                before, after = _framing(kind, encoder, size)
+            digits = b"%d" % item
+            framed = before + _LENGTHS[len(digits)] + digits + after
+            sound = crc32(blob, crc32(framed)) == stored
         except TypeError:  # no number, no bytes: damaged
             sound = False
         if not sound:
             check(stored, kind, item, encoder, blob, what=f"the vector of {kind} {item}")
-        found.append((item, blob))
-    return found
+        items.append(item)
+        blobs.append(blob)
+    return items, blobs
 
 
 def _checksum(kind: Kind, encoder: int, item: int, blob: bytes) -> int:
     """`checksum(kind, item, encoder, blob)`, some times faster."""
     before, after = _framing(kind, encoder, len(blob))
     digits = b"%d" % item
-    return zlib.crc32(blob, zlib.crc32(b"%b%b%b%b" % (before, _length(len(digits)), digits, after)))
+    return zlib.crc32(blob, zlib.crc32(before + _LENGTHS[len(digits)] + digits + after))
 
 
 @lru_cache(maxsize=64)
@@ -172,16 +195,10 @@ def _length(number: int) -> bytes:
     return number.to_bytes(8, "little")
 
 
-def _stack(found: list[tuple[int, bytes]], dim: int) -> tuple[NDArray[np.int64], Vectors]:
-    items = np.array([item for item, _ in found], np.int64)
-    halves = np.frombuffer(b"".join(blob for _, blob in found), _HALF)
-    return items, halves.reshape(len(found), dim).astype(np.float32)
+_LENGTHS = tuple(map(_length, range(24)))
 
 
-def _note(
-    connection: sqlite3.Connection, kind: Kind, encoder: int, items: Sequence[int], op: str
-) -> None:
-    connection.execute(
-        "INSERT INTO changes (kind, encoder, item, op) SELECT ?, ?, value, ? FROM json_each(?)",
-        (kind, encoder, op, as_json(items)),
-    )
+def _stack(found: Found, dim: int) -> tuple[NDArray[np.int64], Vectors]:
+    items, blobs = found
+    halves = np.frombuffer(b"".join(blobs), _HALF)
+    return np.array(items, np.int64), halves.reshape(len(items), dim).astype(np.float32)
