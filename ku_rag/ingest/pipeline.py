@@ -39,7 +39,7 @@ from ku_rag.types import IngestReport, Quarantined, Record
 _SHARE = 32
 """A batch takes this share of the memory: three are under way, each with what is made of it."""
 _BATCH_SECONDS = 2.0
-_BATCH_RECORDS = 512
+_BATCH_RECORDS = 2048
 
 _LETTERS = 3
 _USUAL_TOKENS = 256

@@ -19,7 +19,7 @@ from ku_rag.store.guard import Damaged, Guard
 from ku_rag.store.lock import WriterLock
 from ku_rag.store.pages import PageFile
 
-LONG_LOG_BYTES = 16 << 20
+LONG_LOG_BYTES = 64 << 20
 """A log of this size is folded in after a commit."""
 
 _log = logging.getLogger("ku_rag")
