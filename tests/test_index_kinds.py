@@ -157,6 +157,8 @@ def test_where_a_kind_finds_too_little_vectors_are_held_exactly(
 ):
     monkeypatch.setattr(measuring, "_CANDIDATES", (10,))
     put(database, range(1, COUNT + 1), clustered(COUNT))
+    wished = {"kind": "rabitq", "recall": 0.99, "count": COUNT}
+    database.set_meta("index", {"chunk": wished})
     index = opened(database, tmp_path)
     with caplog.at_level(logging.WARNING, "ku_rag"):
         index.keep()

@@ -162,6 +162,20 @@ def test_a_cache_ahead_of_the_database_is_reported_as_lost_commits(index, databa
     check(other, random_vectors(100), range(1, 101))
 
 
+def test_a_cache_from_before_commits_were_lost_is_left_aside(index, database, tmp_path):
+    """Numbers come again after a loss: its rows may hold something else by now."""
+    put(database, range(1, 101), random_vectors(100, seed=1))
+    index.compact()
+    with database.change() as connection:
+        connection.execute("DELETE FROM vectors")
+        connection.execute("UPDATE sqlite_sequence SET seq = 0 WHERE name = 'changes'")
+        connection.execute("DELETE FROM changes")
+        database.set_meta("lost", 1)
+    vectors = random_vectors(100, seed=2)
+    put(database, range(1, 101), vectors)
+    check(VectorIndex(database, tmp_path / "indexes", "chunk", 1, DIM), vectors, range(1, 101))
+
+
 def test_changes_that_were_pruned_make_an_index_start_again(index, database):
     vectors = random_vectors(40)
     put(database, range(1, 21), vectors[:20])

@@ -35,6 +35,7 @@ def build(
     *,
     kind: KindName,
     recall: float = RECALL,
+    asked: bool = False,
 ) -> Segment:
     """A segment of these rows that reaches a recall: exact when no other way was found.
 
@@ -44,12 +45,14 @@ def build(
         dim: length of a vector.
         kind: which kind to try; too few vectors for it are held flat.
         recall: recall@10 that is wanted, 0 to 1.
+        asked: somebody chose the kind, and is told when it does not do.
     """
     if len(rows) <= FLAT_MOST:
         kind = "flat"
     segment, _ = measured(gather, rows, dim, kind=kind, recall=recall)
     if segment.plan.recall < recall:
-        _log.warning(
+        _log.log(
+            logging.WARNING if asked else logging.INFO,
             "an index of kind %s finds %.3f of the nearest ten of %d vectors, %.3f are wanted: "
             "they are held exactly instead",
             kind, segment.plan.recall, len(rows), recall,

@@ -25,7 +25,7 @@ from ku_rag.indexes.segment import Segment
 from ku_rag.store.layout import replace_durably, sync_folder
 
 _BLOCK = 1 << 20
-_FORMAT = 2
+_FORMAT = 3
 _SUFFIXES = (".faiss", ".rows")
 
 _log = logging.getLogger("ku_rag")
@@ -38,6 +38,7 @@ class Header:
     Args:
         knowledge_base: id of the base that they were made from.
         seq: the last change that they know.
+        lost: how many commits the base had lost by then: after a loss numbers come again.
         segments: for each, its "file", "count", "plan", and the "sums" of the blocks of its files.
         dropped: rows that segments hold and that are gone.
         format: version of the layout.
@@ -45,6 +46,7 @@ class Header:
 
     knowledge_base: str
     seq: int
+    lost: int
     segments: tuple[dict[str, Any], ...]
     dropped: tuple[int, ...]
     format: int = _FORMAT
@@ -67,8 +69,13 @@ class IndexFiles:
         """The header."""
         return self.folder / f"{self.stem}.json"
 
-    def read_header(self, knowledge_base: str) -> Header | None:
-        """The header, if there is one of this base that can be read; a broken one is logged."""
+    def read_header(self, knowledge_base: str, lost: int) -> Header | None:
+        """The header, if there is one of this base that can be read; a broken one is logged.
+
+        Args:
+            knowledge_base: id of the base.
+            lost: how many commits it has lost.
+        """
         try:
             fields, crc = json.loads(self.header_path.read_bytes())
             if zlib.crc32(json.dumps(fields).encode()) != crc:
@@ -87,7 +94,8 @@ class IndexFiles:
         except (ValueError, TypeError, KeyError, OSError) as error:
             _log.warning("%s cannot be used (%s): it is made anew", self.header_path, error)
             return None
-        return header if header.knowledge_base == knowledge_base else None
+        ours = (header.knowledge_base, header.lost) == (knowledge_base, lost)
+        return header if ours else None
 
     def read_segment(self, entry: dict[str, Any]) -> Segment | None:
         """A segment, mapped where FAISS can, after all its blocks were tested; None if doubtful.
@@ -111,13 +119,19 @@ class IndexFiles:
         return Segment(rows, index, Plan(**entry["plan"]), name)
 
     def write(
-        self, knowledge_base: str, seq: int, segments: Sequence[Segment], known: Header | None
+        self,
+        knowledge_base: str,
+        seq: int,
+        lost: int,
+        segments: Sequence[Segment],
+        known: Header | None,
     ) -> Header:
         """Write the segments that have no file yet, then the header; then others go.
 
         Args:
             knowledge_base: id of the base.
             seq: the last change that the segments know.
+            lost: how many commits the base has lost.
             segments: all of them; those without a file get one.
             known: the header that is in force, for the sums of segments that have files.
         """
@@ -148,6 +162,7 @@ class IndexFiles:
         header = Header(
             knowledge_base,
             seq,
+            lost,
             tuple(entries[segment.file] for segment in segments),
             tuple(int(row) for segment in segments for row in segment.dropped),
         )

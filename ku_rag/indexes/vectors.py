@@ -232,7 +232,7 @@ class VectorIndex:
             return
         self._fold(unwritten_only=True)
         with self._spare() as may_write:
-            known = self._files.read_header(self._database.meta("id")) if may_write else None
+            known = self._read_header() if may_write else None
             if may_write and (known is None or known.seq <= self._seq):
                 self._fold()
                 self._write()
@@ -250,7 +250,7 @@ class VectorIndex:
         """
         self._forget()
         for _ in range(_ATTEMPTS):
-            header = self._files.read_header(self._database.meta("id"))
+            header = self._read_header()
             if header is None:
                 self._doubtful = self._files.header_path.exists()
                 return seq
@@ -281,6 +281,12 @@ class VectorIndex:
                 self._doubtful = True
             return seq
         return seq
+
+    def _read_header(self) -> Header | None:
+        return self._files.read_header(self._database.meta("id"), self._lost())
+
+    def _lost(self) -> int:
+        return int(self._database.meta("lost") or 0)
 
     def _report_lost(self, header: Header, seq: int) -> None:
         _log.warning(
@@ -332,7 +338,7 @@ class VectorIndex:
 
     def problems(self) -> list[str]:
         """What the files say that cannot be, for `verify`."""
-        header = self._files.read_header(self._database.meta("id"))
+        header = self._read_header()
         seq = _last_seq(self._database)
         if header is None or header.seq <= seq:
             return []
@@ -344,7 +350,7 @@ class VectorIndex:
 
     def _worth_writing(self) -> bool:
         """Whether enough has changed since the files were written; opens none of them."""
-        header = self._files.read_header(self._database.meta("id"))
+        header = self._header or self._read_header()
         seq = _last_seq(self._database)
         if header is None or header.seq > seq:
             return len(self._first(BASE_MIN)) == BASE_MIN
@@ -388,15 +394,15 @@ class VectorIndex:
     def _build(self, rows: Rows) -> Segment:
         """A segment of the kind that `tune` chose, unless the base has outgrown that."""
         wished = (self._database.meta("index") or {}).get(self.kind) or {}
-        kind: KindName = usual(len(rows))
-        if len(rows) <= _OUTGROWN * wished.get("count", 0):
-            kind = wished["kind"]
-        return build(self.gather, rows, self.dim, kind=kind, recall=wished.get("recall", RECALL))
+        tuned = len(rows) <= _OUTGROWN * wished.get("count", 0)
+        kind: KindName = wished["kind"] if tuned else usual(len(rows))
+        recall = wished.get("recall", RECALL)
+        return build(self.gather, rows, self.dim, kind=kind, recall=recall, asked=tuned)
 
     def _write(self) -> None:
         try:
             self._header = self._files.write(
-                self._database.meta("id"), self._seq, self._segments, self._header
+                self._database.meta("id"), self._seq, self._lost(), self._segments, self._header
             )
         except (OSError, ReadOnly) as error:
             _log.warning(
