@@ -81,6 +81,7 @@ class Database:
             self._look(known)
             with self.explained():
                 self._check_kind(create=create)
+                self.connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         except BaseException:
             self._closing()
             raise
@@ -332,7 +333,6 @@ def _open(uri: str) -> sqlite3.Connection:
         uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000
     )
     connection.execute("PRAGMA temp_store = FILE")
-    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     return connection
 
 
