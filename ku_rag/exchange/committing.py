@@ -16,17 +16,12 @@ from ku_rag.exchange.gathering import Part, Whole
 from ku_rag.ingest import assembly
 from ku_rag.ingest.assembly import Born, Declaration
 from ku_rag.ingest.preparation import Picture
-from ku_rag.ingest.removal import delete_sources
-from ku_rag.ingest.storing import Storing, unit_row
+from ku_rag.ingest.storing import Rows, Storing, add_up, image_row, show, unit_row
 from ku_rag.store import contents, relations, vectors
 from ku_rag.store.behind import behind
 from ku_rag.store.contents import Dropped, Texts
-from ku_rag.store.layout import image_file
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport
-
-_Rows = tuple[int | None, list[int]]
-"""Of a unit: its row, and those of its sources."""
 
 
 @dataclass(slots=True)
@@ -59,7 +54,6 @@ class Committing:
     Args:
         storing: the transaction, and the lists that follow.
         encoder_rows: rows of the encoder in the store, for chunks and for images.
-        linked: whether pictures stay where they are.
         load_again: brings a picture that the base had when the batch was made.
     """
 
@@ -68,12 +62,10 @@ class Committing:
         storing: Storing,
         encoder_rows: Mapping[Kind, int],
         *,
-        linked: bool,
         load_again: Callable[[str], Picture],
     ) -> None:
         self._storing = storing
         self._encoder_rows = encoder_rows
-        self._linked = linked
         self._load_again = load_again
 
     def commit(self, batch: Batch, report: IngestReport) -> None:
@@ -103,17 +95,13 @@ class Committing:
                 if unit is not None:
                     stated = relations.add(connection, source=source, unit=unit, stated=part.stated)
                     counted.relations_added += len(stated)
-        report.units_added += counted.units_added
-        report.units_updated += counted.units_updated
-        report.chunks_added += counted.chunks_added
-        report.images_added += counted.images_added
-        report.relations_added += counted.relations_added
+        add_up(report, counted)
 
     # ---- units and sources ---------------------------------------------------------------------
 
     def _put_units(
         self, connection: sqlite3.Connection, batch: Batch, counted: IngestReport
-    ) -> Iterator[_Rows]:
+    ) -> Iterator[Rows]:
         """Write units and sources in the order in which they stand."""
 
         def is_new(whole: Whole) -> bool:
@@ -145,41 +133,9 @@ class Committing:
 
     def _put_unit(
         self, connection: sqlite3.Connection, whole: Whole, counted: IngestReport
-    ) -> _Rows:
-        unit = None
-        if whole.unit is not None:
-            unit = unit_row(connection, whole.unit)
-            counted.units_added += unit is None
-            counted.units_updated += unit is not None
-            if unit is None:
-                unit = contents.put_unit(
-                    connection,
-                    unit_id=whole.unit, name="", kind="", aliases=(), metadata="{}", match=False,
-                )  # fmt: skip
-        sources = []
-        for part in whole.parts:
-            self._release(connection, part.uri, unit)
-            sources.append(
-                contents.put_source(
-                    connection,
-                    uri=part.uri,
-                    unit=unit,
-                    origin=part.origin,
-                    digest=part.digest,
-                    declared=part.declared,
-                )
-            )
-        if whole.unit is not None and unit is not None:
-            assembly.settle(connection, whole.unit, self._storing.inverted, row=unit)
-        return unit, sources
-
-    def _release(self, connection: sqlite3.Connection, uri: str, unit: int | None) -> None:
-        """Drop a source that belonged to another unit so far."""
-        stored = connection.execute(
-            "SELECT row, unit FROM sources WHERE uri = ?", (uri,)
-        ).fetchone()
-        if stored and stored[1] != unit:
-            delete_sources(connection, [stored[0]], self._storing.inverted, Dropped())
+    ) -> Rows:
+        said = [(part.uri, part.origin, part.digest, part.declared) for part in whole.parts]
+        return self._storing.put_one(connection, whole.unit, said, counted)
 
     # ---- texts and pictures --------------------------------------------------------------------
 
@@ -213,38 +169,14 @@ class Committing:
         unit: int | None,
     ) -> int:
         """Let a source show its pictures; returns how many it did not show before."""
-        before = contents.shown(connection, source)
         shown = []
         for digest in part.images:
             row = image_row(connection, digest)
-            shown.append(row or self._add_image(connection, self._load_again(digest)))
-        if shown != before:
-            contents.replace_images(
-                connection, source=source, unit=unit, images=shown, dropped=Dropped()
-            )
-        return len(set(shown) - set(before))
+            shown.append(row or self._storing.add_image(connection, self._load_again(digest)))
+        return show(connection, source, unit, shown)
 
     def _add_images(self, connection: sqlite3.Connection, batch: Batch) -> None:
         shown = {digest for part in batch.parts() for digest in part.images}
         for picture in sorted(batch.pictures.values(), key=lambda one: batch.order[one.digest]):
             if picture.digest in shown and image_row(connection, picture.digest) is None:
-                self._add_image(connection, picture)
-
-    def _add_image(self, connection: sqlite3.Connection, picture: Picture) -> int:
-        row = contents.add_image(
-            connection,
-            digest=picture.digest,
-            file=str(picture.path) if self._linked else image_file(picture.digest, picture.suffix),
-            width=picture.width,
-            height=picture.height,
-            size=len(picture.data),
-        )
-        vector = np.asarray(picture.vector, np.float32)
-        vectors.put(connection, "image", self._encoder_rows["image"], [row], vector[None])
-        return row
-
-
-def image_row(connection: sqlite3.Connection, digest: str) -> int | None:
-    """The row of the image with this content, if there is one."""
-    row = connection.execute("SELECT row FROM images WHERE hash = ?", (digest,)).fetchone()
-    return row and int(row[0])
+                self._storing.add_image(connection, picture)

@@ -17,14 +17,14 @@ from ku_rag.arguments import regular_file
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, KuError
-from ku_rag.exchange.committing import Batch, Committing, image_row
+from ku_rag.exchange.committing import Batch, Committing
 from ku_rag.exchange.gathering import INCOMPLETE, Gathering, Part
 from ku_rag.exchange.reading import Found, Halves, Listed
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.decoding import decoded
 from ku_rag.ingest.pipeline import Pipeline, Progress
 from ku_rag.ingest.preparation import Picture
-from ku_rag.ingest.storing import unit_row
+from ku_rag.ingest.storing import image_row, unit_row
 from ku_rag.pictures import locate_picture, probe
 from ku_rag.settings import Settings
 from ku_rag.store import contents
@@ -62,7 +62,6 @@ class Importing:
         self._committing = Committing(
             pipeline.storing,
             encoder_rows,
-            linked=settings.images == "link",
             load_again=self._load_again,
         )
         self._database = database

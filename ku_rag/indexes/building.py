@@ -49,7 +49,7 @@ def build(
     """
     if len(rows) <= FLAT_MOST:
         kind = "flat"
-    segment, _ = measured(gather, rows, dim, kind=kind, recall=recall)
+    segment = measured(gather, rows, dim, kind=kind, recall=recall)
     if segment.plan.recall < recall:
         _log.log(
             logging.WARNING if asked else logging.INFO,
@@ -57,7 +57,7 @@ def build(
             "they are held exactly instead",
             kind, segment.plan.recall, len(rows), recall,
         )  # fmt: skip
-        segment, _ = measured(gather, rows, dim, kind="flat", recall=recall)
+        segment = measured(gather, rows, dim, kind="flat", recall=recall)
     return segment
 
 
@@ -68,8 +68,8 @@ def measured(
     *,
     kind: KindName,
     recall: float,
-) -> tuple[Segment, float]:
-    """A segment of exactly this kind, asked as well as it can be, and the seconds a query takes."""
+) -> Segment:
+    """A segment of exactly this kind, asked as well as it can be."""
     training = gather(sample(rows, training_size(kind, len(rows))))[1]
     index = make(kind, dim, len(rows), training)
     del training
@@ -79,9 +79,9 @@ def measured(
         if truth:
             truth.add(some, vectors)
     if truth is None:
-        return Segment(rows, index, Plan()), 0.0
-    plan, seconds = choose(index, kind, rows, truth, recall)
-    return Segment(rows, index, plan), seconds
+        return Segment(rows, index, Plan())
+    plan, _ = choose(index, kind, rows, truth, recall)
+    return Segment(rows, index, plan)
 
 
 def _batches(gather: Gather, rows: Rows) -> Iterator[tuple[Rows, Vectors]]:

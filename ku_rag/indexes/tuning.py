@@ -89,7 +89,7 @@ def tune(
     best: Segment | None = None
     for one in (kind,) if kind else KINDS:
         started = time.perf_counter()
-        segment, _ = measured(index.gather, rows, index.dim, kind=one, recall=recall)
+        segment = measured(index.gather, rows, index.dim, kind=one, recall=recall)
         built = time.perf_counter() - started
         tried.append(
             Tried(

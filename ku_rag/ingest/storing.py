@@ -26,7 +26,7 @@ from ku_rag.store.layout import Layout, image_file, write_durably
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport
 
-_Rows = tuple[int | None, list[int]]
+Rows = tuple[int | None, list[int]]
 """Of a record: row of its unit, rows of its sources."""
 
 
@@ -101,7 +101,7 @@ class Storing:
                     new_relations += _state(connection, prepared, unit, sources)
         counted.relations_added = len(new_relations)
         stated += new_relations
-        _add_up(report, counted)
+        add_up(report, counted)
 
     def override(
         self,
@@ -141,9 +141,9 @@ class Storing:
                     contents.drop_source_chunks(connection, other, Dropped())
             if images:
                 for other in others:
-                    _show(connection, other, row, [])
+                    show(connection, other, row, [])
                 shown = [self._image_row(connection, picture) for picture in source.pictures]
-                counted.images_added = _show(connection, number, row, shown)
+                counted.images_added = show(connection, number, row, shown)
             assembly.settle(connection, unit_id, self.inverted, row=row)
             if texts:
                 shared = Texts(number, row, source.chunks)
@@ -158,7 +158,7 @@ class Storing:
         batch: Sequence[Prepared],
         origin: str,
         counted: IngestReport,
-    ) -> list[_Rows]:
+    ) -> list[Rows]:
         """Write the source rows of records and settle their units."""
         born: dict[str, Born] = {}
         known: dict[int, int | None] = {}
@@ -193,33 +193,46 @@ class Storing:
 
     def _store_one(
         self, connection: sqlite3.Connection, prepared: Prepared, origin: str, counted: IngestReport
-    ) -> _Rows:
+    ) -> Rows:
         """Write a record's source rows and settle its unit."""
-        unit = prepared.unit
-        row = unit_row(connection, unit.id or "") if unit else None
-        if unit:
+        said = [(s.uri, origin, s.digest, declaration(prepared, s)) for s in prepared.sources]
+        return self.put_one(connection, prepared.unit.id if prepared.unit else None, said, counted)
+
+    def put_one(
+        self,
+        connection: sqlite3.Connection,
+        unit_id: str | None,
+        said: Sequence[tuple[str, str, str, str]],
+        counted: IngestReport,
+    ) -> Rows:
+        """Write sources, known or not, and settle the unit that they speak of.
+
+        Args:
+            connection: inside a change.
+            unit_id: the unit's id; None for shared text.
+            said: (uri, origin, digest, declaration) of each source.
+            counted: is added to.
+        """
+        row = None
+        if unit_id is not None:
+            row = unit_row(connection, unit_id)
             counted.units_added += row is None
             counted.units_updated += row is not None
-        if unit and row is None:
-            row = contents.put_unit(
-                connection,
-                unit_id=unit.id or "", name="", kind="", aliases=(), metadata="{}", match=False,
-            )  # fmt: skip
+            if row is None:
+                row = contents.put_unit(
+                    connection,
+                    unit_id=unit_id, name="", kind="", aliases=(), metadata="{}", match=False,
+                )  # fmt: skip
         sources = []
-        for source in prepared.sources:
-            self._release(connection, source.uri, row)
+        for uri, origin, digest, declared in said:
+            self._release(connection, uri, row)
             sources.append(
                 contents.put_source(
-                    connection,
-                    uri=source.uri,
-                    unit=row,
-                    origin=origin,
-                    digest=source.digest,
-                    declared=declaration(prepared, source),
+                    connection, uri=uri, unit=row, origin=origin, digest=digest, declared=declared
                 )
             )
-        if unit and row is not None:
-            assembly.settle(connection, unit.id or "", self.inverted, row=row)
+        if unit_id is not None and row is not None:
+            assembly.settle(connection, unit_id, self.inverted, row=row)
         return row, sources
 
     def _release(self, connection: sqlite3.Connection, uri: str, unit: int | None) -> None:
@@ -275,14 +288,13 @@ class Storing:
         shown = [self._image_row(connection, picture) for picture in source.pictures]
         if source.partial:
             shown = list(dict.fromkeys([*contents.shown(connection, row), *shown]))
-        return _show(connection, row, unit, shown)
+        return show(connection, row, unit, shown)
 
     def _image_row(self, connection: sqlite3.Connection, picture: Picture) -> int:
-        found = connection.execute(
-            "SELECT row FROM images WHERE hash = ?", (picture.digest,)
-        ).fetchone()
-        if found:
-            return int(found[0])
+        return image_row(connection, picture.digest) or self.add_image(connection, picture)
+
+    def add_image(self, connection: sqlite3.Connection, picture: Picture) -> int:
+        """Store an encoded picture that is not stored yet; returns its row."""
         linked = self._settings.images == "link"
         row = contents.add_image(
             connection,
@@ -297,13 +309,19 @@ class Storing:
         return row
 
 
+def image_row(connection: sqlite3.Connection, digest: str) -> int | None:
+    """The row of the image with this content, if there is one."""
+    row = connection.execute("SELECT row FROM images WHERE hash = ?", (digest,)).fetchone()
+    return row and int(row[0])
+
+
 def unit_row(connection: sqlite3.Connection, unit_id: str) -> int | None:
     """The row of the unit with this id, if there is one."""
     row = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
     return row and int(row[0])
 
 
-def _show(
+def show(
     connection: sqlite3.Connection, source: int, unit: int | None, shown: Sequence[int]
 ) -> int:
     """Let a source show exactly these images; returns how many it did not show before."""
@@ -334,7 +352,8 @@ def declaration(prepared: Prepared, source: PreparedSource) -> str:
     return Declaration.from_unit(prepared.unit, source.relations).to_json()
 
 
-def _add_up(report: IngestReport, counted: IngestReport) -> None:
+def add_up(report: IngestReport, counted: IngestReport) -> None:
+    """Add what one commit brought to a report."""
     report.units_added += counted.units_added
     report.units_updated += counted.units_updated
     report.chunks_added += counted.chunks_added

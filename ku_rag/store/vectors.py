@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -131,28 +131,6 @@ def _runs(items: Sequence[int] | NDArray[np.int64]) -> list[tuple[int, int]]:
     firsts = wanted[np.concatenate([[0], ends + 1])]
     lasts = wanted[np.concatenate([ends, [len(wanted) - 1]])]
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
-
-
-def scan(
-    connection: sqlite3.Connection, kind: Kind, encoder: int, dim: int, *, size: int = 8192
-) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-    """All vectors of one kind and encoder in item order, `size` at a time.
-
-    Raises:
-        Corrupt: a vector fails its checksum.
-    """
-    after = -1
-    while True:
-        rows = connection.execute(
-            "SELECT item, vector, checksum FROM vectors "
-            "WHERE kind = ? AND encoder = ? AND item > ? ORDER BY item LIMIT ?",
-            (kind, encoder, after, size),
-        )
-        found = _checked(rows, kind, encoder)
-        if not found[0]:
-            return
-        after = found[0][-1]
-        yield _stack(found, dim)
 
 
 def _checked(rows: Iterable[tuple[int, bytes, int]], kind: Kind, encoder: int) -> Found:
