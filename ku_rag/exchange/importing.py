@@ -7,11 +7,10 @@ ingest. What is stored already exactly so is passed over, so an import that was 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 import numpy as np
-from PIL.Image import Image
 
 from ku_rag.arguments import regular_file
 from ku_rag.encoders.base import Encoder
@@ -209,7 +208,7 @@ class Importing:
             pairs = zip(part.chunks, part.vectors, strict=True)
             part.vectors = [made[text] if v is None else v for (_, text), v in pairs]
         blank = [picture for picture in batch.pictures.values() if picture.vector is None]
-        for sound, _ in decoded(blank, self._decode):
+        for sound, _ in decoded(blank, lambda picture: picture.decode_for(self._encoder)):
             found = self._encoder.encode_images([image for _, image in sound])
             for (picture, _), vector in zip(sound, found, strict=True):
                 picture.vector = vector
@@ -218,11 +217,6 @@ class Importing:
         """Whether the chunks of a part are those that this base would have."""
         given = any(vector is not None for vector in part.vectors)
         return self._cut_fits and (bool(self._found.manifest) or given)
-
-    def _decode(self, picture: Picture) -> Image:
-        fit: Callable[[Image], Image] | None = getattr(side(self._encoder, "image"), "fit", None)
-        image = picture.decode()
-        return fit(image) if fit else image
 
     def _cut(self, text: str) -> list[str]:
         if not text.strip():

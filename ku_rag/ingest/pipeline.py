@@ -19,7 +19,6 @@ from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL.Image import Image
 
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
@@ -317,7 +316,7 @@ class Pipeline:
 
     def _make(self, plan: _Plan) -> None:
         """Encode what a plan says; nothing here looks at the database."""
-        groups = decoded(plan.pictures, self._decode)
+        groups = decoded(plan.pictures, lambda picture: picture.decode_for(self._encoder))
         # The first pictures are decoded while the batch before is still encoded.
         first = list(islice(groups, 1))
         with self._encoding:
@@ -341,12 +340,6 @@ class Pipeline:
             for picture in prepared.pictures():
                 picture.vector = plan.of_pictures.get(picture.digest)
         return plan.broken
-
-    def _decode(self, picture: Picture) -> Image:
-        """A picture, in the size that the encoder looks at if it says which."""
-        fit: Callable[[Image], Image] | None = getattr(side(self._encoder, "image"), "fit", None)
-        image = picture.decode()
-        return fit(image) if fit else image
 
     def _cut(self, text: str) -> list[str]:
         if not text.strip():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ku_rag.arguments import regular_file
-from ku_rag.encoders.base import Vectors
+from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.ingest.decoding import LONGEST
 from ku_rag.ingest.documents import PartialSource
@@ -40,6 +41,16 @@ class Picture:
             BadInput: it cannot be decoded.
         """
         return open_picture(self.data, longest=LONGEST)
+
+    def decode_for(self, encoder: Encoder) -> Image:
+        """The picture in the size that an encoder looks at, if it says which.
+
+        Raises:
+            BadInput: it cannot be decoded.
+        """
+        fit: Callable[[Image], Image] | None = getattr(side(encoder, "image"), "fit", None)
+        image = self.decode()
+        return fit(image) if fit else image
 
 
 @dataclass(frozen=True, slots=True)
