@@ -32,6 +32,7 @@ from benchmarks.vectors import NEAREST, Prepared
 ROUNDS = 60
 """So many chunks are added one by one, and so many deleted."""
 BATCH = 10_000
+_READ_AT_ONCE = 8192
 _FEW, _MANY = 1_000, 100_000
 _ASKED = 50
 """Queries within some of the chunks."""
@@ -134,14 +135,13 @@ def open_(made: Prepared, base: Path) -> dict[str, Any]:
 
 def read(made: Prepared, base: Path) -> dict[str, Any]:
     """Read all vectors from the store, and as many bytes from a plain file."""
-    from ku_rag.store import vectors as stored
-
     kb = _opened(made, base)
     held = kb._chunks
 
     def scan() -> int:
-        parts = stored.scan(kb._database.connection, "chunk", held._encoder, made.dim)
-        return sum(len(rows) for rows, _ in parts)
+        rows = held.rows()
+        starts = range(0, len(rows), _READ_AT_ONCE)
+        return sum(len(held.gather(rows[at : at + _READ_AT_ONCE])[0]) for at in starts)
 
     counted: list[int] = []
     reading = seconds(lambda: counted.append(scan()))

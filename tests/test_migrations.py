@@ -13,7 +13,10 @@ from ku_rag.store import migrations
 from tests.assets.schemas import FOLDER, Hashed, fill, unpack
 from tests.conftest import lists
 
-WRITTEN = ["cc521d4f1ec8e24e016ba716beb21f5fe7ee6085b7a449eaf2f831ca92f2b114"]
+WRITTEN = [
+    "cc521d4f1ec8e24e016ba716beb21f5fe7ee6085b7a449eaf2f831ca92f2b114",
+    "ea4706e9131ffa1e6d2c5dabbdd66dec90ec86fbd5719892d5a439a3a5f35265",
+]
 """SHA-256 of each step as it was first committed: a step is appended, never changed."""
 
 SCHEMAS = range(1, migrations.SCHEMA + 1)

@@ -34,6 +34,7 @@ from ku_rag.exchange.tables import (
     parquet,
 )
 from ku_rag.exchange.writing import Row, file_sum, write_table
+from ku_rag.store import vectors
 from ku_rag.store.database import Database, check, explained, snapshot
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.types import Quarantined
@@ -237,9 +238,9 @@ def _chunks(
             "SELECT u.id, s.uri, c.row, c.source, c.position, c.document, c.hash, c.text, "
             "c.checksum, v.vector, v.checksum FROM sources s CROSS JOIN chunks c "
             "ON c.source = s.row LEFT JOIN units u ON u.row = s.unit LEFT JOIN vectors v "
-            "ON v.kind = 'chunk' AND v.encoder = ? AND v.item = c.row "
+            "ON v.row = ? + c.row "
             f"WHERE {which}, c.position",
-            (encoder,),
+            (encoder and vectors.place("chunk", encoder),),
         ):  # fmt: skip
             check(stored, source, position, document, digest, text, what=f"chunk {row}")
             fields = (unit, uri, position, document, digest, text)
@@ -260,8 +261,8 @@ def _images(
     for place, row, *fields, stored, blob, of_blob in connection.execute(
         "SELECT row_number() OVER (ORDER BY i.row), i.row, i.hash, i.file, i.width, i.height, "
         "i.bytes, i.checksum, v.vector, v.checksum FROM images i LEFT JOIN vectors v "
-        "ON v.kind = 'image' AND v.encoder = ? AND v.item = i.row ORDER BY i.hash",
-        (encoder,),
+        "ON v.row = ? + i.row ORDER BY i.hash",
+        (encoder and vectors.place("image", encoder),),
     ):
         check(stored, *fields, what=f"the row of picture {fields[0]}")
         digest, _, *rest = fields

@@ -21,7 +21,7 @@ from ku_rag.exchange import exporting, mending, placing
 from ku_rag.exchange.pages import Cell, Pages, Value
 from ku_rag.exchange.tables import parquet
 from ku_rag.language.tokens import name_key
-from ku_rag.store import migrations
+from ku_rag.store import migrations, vectors
 from ku_rag.store.database import checksum
 from ku_rag.store.layout import Layout
 from ku_rag.types import Quarantined
@@ -188,17 +188,16 @@ def _fill(
     """Put every sound row where it belongs; returns what the indexes of ids and uris say."""
     lost = _Lost()
     connection.execute("BEGIN")
-    for cell in pages.rows():
+    for cell in map(_unfolded, pages.rows()):
         shape = next((shape for shape in _SHAPES if shape.fits(cell)), None)
         if shape is None:
             _put_unsummed(connection, cell)
         elif shape.is_sound(cell):
-            _put(
-                connection,
-                shape.table,
-                shape.columns,
-                (cell.row, *cell.fields[1 : len(shape.columns)]),
-            )
+            values = (cell.row, *cell.fields[1 : len(shape.columns)])
+            if shape.table == "vectors":
+                _put_vector(connection, values)
+            else:
+                _put(connection, shape.table, shape.columns, values)
         elif shape.table != "vectors" or cell.fields[1] in ("chunk", "image"):
             lost.failed[shape.table] += 1
             lost.names[shape.table, cell.row or 0] = str(cell.fields[1])
@@ -216,6 +215,22 @@ def _fill(
             _put_entry(connection, cell.fields)
     connection.execute("COMMIT")
     return lost, units, sources
+
+
+def _unfolded(cell: Cell) -> Cell:
+    """A vector as the first schema kept it; the second keeps what it is of in its row's number."""
+    match cell.fields:
+        case (None, bytes(vector), int(stored)) if cell.row is not None:
+            return Cell(cell.row, (None, *vectors.placed(cell.row), vector, stored))
+    return cell
+
+
+def _put_vector(connection: sqlite3.Connection, values: Sequence[Value]) -> None:
+    match values:
+        case (_, "chunk" | "image" as kind, int(item), int(encoder), vector, stored):
+            columns = ("row", "vector", "checksum")
+            row = vectors.place(kind, encoder, item)
+            _put(connection, "vectors", columns, (row, vector, stored))
 
 
 def _put_unsummed(connection: sqlite3.Connection, cell: Cell) -> None:

@@ -9,7 +9,7 @@ Small collections have no segment: their vectors are read from the store, which 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -140,16 +140,7 @@ class VectorIndex:
 
     def rows(self) -> Rows:
         """All rows that have a vector, from the store: int64[n], ascending."""
-        return np.fromiter(
-            (
-                row
-                for (row,) in self._database.connection.execute(
-                    "SELECT item FROM vectors WHERE kind = ? AND encoder = ? ORDER BY item",
-                    (self.kind, self._encoder),
-                )
-            ),
-            np.int64,
-        )
+        return stored.items_of(self._database.connection, self.kind, self._encoder)
 
     @property
     def count(self) -> int:
@@ -353,18 +344,13 @@ class VectorIndex:
         header = self._header or self._read_header()
         seq = _last_seq(self._database)
         if header is None or header.seq > seq:
-            return len(self._first(BASE_MIN)) == BASE_MIN
+            first = stored.items_of(self._database.connection, self.kind, self._encoder, BASE_MIN)
+            return len(first) == BASE_MIN
         (changed,) = self._database.connection.execute(
             "SELECT count(*) FROM changes WHERE seq > ? AND kind = ? AND encoder = ?",
             (header.seq, self.kind, self._encoder),
         ).fetchone()
         return int(changed) >= BASE_MIN
-
-    def _first(self, most: int) -> Sequence[object]:
-        return self._database.connection.execute(
-            "SELECT 1 FROM vectors WHERE kind = ? AND encoder = ? LIMIT ?",
-            (self.kind, self._encoder, most),
-        ).fetchall()
 
     def _fold(self, *, unwritten_only: bool = False) -> None:
         """Make the tail and what came a segment, together with older ones that are small or worn.

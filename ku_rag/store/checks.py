@@ -12,7 +12,7 @@ from ku_rag.language.tokens import indexed, terms
 from ku_rag.store import migrations, relations
 from ku_rag.store.database import Database, checksum, snapshot
 from ku_rag.store.layout import Layout
-from ku_rag.store.vectors import Kind
+from ku_rag.store.vectors import Kind, places
 
 _ROWS = {
     "unit": ("units", "id, name, kind, aliases, metadata, match"),
@@ -168,8 +168,8 @@ def _vectors(connection: sqlite3.Connection, encoders: Mapping[Kind, int]) -> It
         table = {"chunk": "chunks", "image": "images"}[kind]
         for (row,) in connection.execute(
             f"SELECT row FROM {table} WHERE row NOT IN "
-            "(SELECT item FROM vectors WHERE kind = ? AND encoder = ?)",
-            (kind, encoder),
+            "(SELECT item FROM vectors WHERE row BETWEEN ? AND ?)",
+            places(kind, encoder),
         ):
             yield f"{kind} {row} has no vector"
         for (item,) in connection.execute(
@@ -178,9 +178,12 @@ def _vectors(connection: sqlite3.Connection, encoders: Mapping[Kind, int]) -> It
         ):
             yield f"there is a vector of {kind} {item}, which does not exist"
     for row, length, dim in connection.execute(
-        "SELECT v.row, length(v.vector), e.dim FROM vectors v JOIN encoders e ON e.row = v.encoder "
-        "WHERE length(v.vector) != 2 * e.dim"
+        "SELECT v.row, length(v.vector), e.dim FROM vectors v LEFT JOIN encoders e "
+        "ON e.row = v.encoder WHERE length(v.vector) IS NOT 2 * e.dim"
     ):
+        if dim is None:
+            yield f"vector row {row} was made by an encoder that is not there"
+            continue
         yield f"vector row {row} has {length} bytes, its encoder makes {dim} halves"
 
 

@@ -22,7 +22,7 @@ from ku_rag.store.migrations import SCHEMA, check_schema, migrate
 
 _PAGE_BYTES = 8192
 _BUSY_MS = 10_000
-_CACHE_KIB = 32 << 10
+_CACHE_KIB = 128 << 10  # the vectors of 100,000 chunks
 _POLL_S = 0.02
 _PRIMARY = 0xFF  # the lower byte of SQLite's error codes; the rest says more than is needed here
 _LOCK_WAIT_S = 10.0

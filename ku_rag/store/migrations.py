@@ -152,6 +152,23 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX relations_target ON relations(target);
     CREATE INDEX relations_target_key ON relations(target_key);
     """,
+    # A vector is found by one number, which halves what it costs to read those that lie scattered.
+    """
+    CREATE TABLE placed (
+        -- 2^62 for chunks, 0 for images; plus 2^40 * encoder; plus the row of the chunk or image.
+        row INTEGER PRIMARY KEY,
+        vector BLOB NOT NULL,                 -- little-endian float16[dim]
+        checksum INTEGER NOT NULL,            -- of kind, item, encoder and vector
+        kind TEXT AS (iif(row >> 62, 'chunk', 'image')),
+        encoder INTEGER AS ((row >> 40) & 0x3FFFFF),
+        item INTEGER AS (row & 0xFFFFFFFFFF)
+    );
+    INSERT INTO placed (row, vector, checksum)
+        SELECT ((kind = 'chunk') << 62) + (encoder << 40) + item AS place, vector, checksum
+        FROM vectors ORDER BY place;
+    DROP TABLE vectors;
+    ALTER TABLE placed RENAME TO vectors;
+    """,
 )
 
 SCHEMA = len(STEPS)

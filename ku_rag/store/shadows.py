@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.store.database import check, checksum
+from ku_rag.store.vectors import places
 
 _STATE = "s.hash || ':' || s.chunks"
 _HALF = np.dtype("<f2")
@@ -43,8 +44,8 @@ def images_missing(connection: sqlite3.Connection, encoder: int) -> list[tuple[i
     """Images without a vector of this encoder: (row, file)."""
     return connection.execute(
         "SELECT row, file FROM images WHERE row NOT IN "
-        "(SELECT item FROM vectors WHERE kind = 'image' AND encoder = ?) ORDER BY row",
-        (encoder,),
+        "(SELECT item FROM vectors WHERE row BETWEEN ? AND ?) ORDER BY row",
+        places("image", encoder),
     ).fetchall()
 
 

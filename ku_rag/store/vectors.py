@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,30 @@ Vectors = NDArray[np.float32]
 Found = tuple[list[int], list[bytes]]
 
 _NOTED = "INSERT INTO changes (kind, encoder, item, op) SELECT ?, ?, value, ? FROM json_each(?)"
+_SELECT = (
+    "SELECT v.item, v.vector, v.checksum FROM json_each(?) r CROSS JOIN vectors v WHERE v.row "
+)
 _HALF = np.dtype("<f2")
+_ITEM_BITS = 40
+_KIND_BIT = 62
+
+
+def place(kind: Kind, encoder: int, item: int = 0) -> int:
+    """The row of a vector; those of one kind and encoder follow each other."""
+    return (kind == "chunk") << _KIND_BIT | encoder << _ITEM_BITS | item
+
+
+def placed(row: int) -> tuple[Kind, int, int]:
+    """What a vector's row says: kind, item, encoder."""
+    kind: Kind = "chunk" if row >> _KIND_BIT else "image"
+    encoder = row >> _ITEM_BITS & (1 << _KIND_BIT - _ITEM_BITS) - 1
+    return kind, row & (1 << _ITEM_BITS) - 1, encoder
+
+
+def places(kind: Kind, encoder: int) -> tuple[int, int]:
+    """The first and the last row that vectors of one kind and encoder may have."""
+    first = place(kind, encoder)
+    return first, first + (1 << _ITEM_BITS) - 1
 
 
 def encoder_row(connection: sqlite3.Connection, fingerprint: str, dim: int) -> int:
@@ -76,10 +98,10 @@ def put(
             for item, at in zip(some, range(0, len(blob), size), strict=True)
         )
         later.execute(
-            "INSERT INTO vectors (kind, item, encoder, vector, checksum) "
-            "SELECT ?, json_extract(value, '$[0]'), ?, substr(?, 1 + key * ?, ?), "
+            "INSERT INTO vectors (row, vector, checksum) "
+            "SELECT ? + json_extract(value, '$[0]'), substr(?, 1 + key * ?, ?), "
             "json_extract(value, '$[1]') FROM json_each(?)",
-            (kind, encoder, blob, size, size, as_json(sums)),
+            (place(kind, encoder), blob, size, size, as_json(sums)),
         )
     later.execute(_NOTED, (kind, encoder, "put", as_json(items)))
 
@@ -87,16 +109,35 @@ def put(
 def drop(connection: sqlite3.Connection, kind: Kind, items: Sequence[int]) -> None:
     """Delete the vectors of items for every encoder, and note it for the caches."""
     for (encoder,) in connection.execute("SELECT row FROM encoders").fetchall():
-        gone = []
+        dropped: list[int] = []
         for some in batched(items):
-            gone += connection.execute(
-                "DELETE FROM vectors WHERE kind = ? AND encoder = ? "
-                f"AND item IN ({marks(some)}) RETURNING item",
-                (kind, encoder, *some),
-            ).fetchall()
-        if gone:
-            dropped = [item for (item,) in gone]
+            dropped += (
+                item
+                for (item,) in connection.execute(
+                    f"DELETE FROM vectors WHERE row IN ({marks(some)}) RETURNING item",
+                    [place(kind, encoder, item) for item in some],
+                )
+            )
+        if dropped:
             connection.execute(_NOTED, (kind, encoder, "drop", as_json(dropped)))
+
+
+def items_of(
+    connection: sqlite3.Connection, kind: Kind, encoder: int, most: int = -1
+) -> NDArray[np.int64]:
+    """The rows of chunks or images that have a vector: int64[n], ascending.
+
+    Args:
+        connection: to the store.
+        kind: of the items.
+        encoder: row of what made the vectors.
+        most: no more than these; -1 for all.
+    """
+    found = connection.execute(
+        "SELECT item FROM vectors WHERE row BETWEEN ? AND ? ORDER BY row LIMIT ?",
+        (*places(kind, encoder), most),
+    )
+    return np.fromiter((item for (item,) in found), np.int64)
 
 
 def gather(
@@ -113,24 +154,29 @@ def gather(
     Raises:
         Corrupt: a vector fails its checksum.
     """
-    rows = connection.execute(
-        "SELECT v.item, v.vector, v.checksum FROM json_each(?) r CROSS JOIN vectors v "
-        "WHERE v.kind = ? AND v.encoder = ? "
-        "AND v.item BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')",
-        (json.dumps(_runs(items)), kind, encoder),
-    )
+    first = place(kind, encoder)
+    lone, runs = _runs(np.unique(np.asarray(items, np.int64)) + first)
+    rows: list[tuple[int, bytes, int]] = []
+    if lone:
+        rows += connection.execute(f"{_SELECT} = r.value", (as_json(lone),))
+    if runs:
+        between = (
+            f"{_SELECT} BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')"
+        )
+        rows += connection.execute(between, (as_json(runs),))
+        if lone:
+            rows.sort()
     return _stack(_checked(rows, kind, encoder), dim)
 
 
-def _runs(items: Sequence[int] | NDArray[np.int64]) -> list[tuple[int, int]]:
-    """The first and last of each run of numbers that follow each other."""
-    wanted = np.unique(np.asarray(items, np.int64))
-    if not len(wanted):
-        return []
+def _runs(wanted: NDArray[np.int64]) -> tuple[list[int], list[tuple[int, int]]]:
+    """Of ascending numbers those that stand alone; first and last of those that follow on."""
     ends = np.flatnonzero(np.diff(wanted) > 1)
-    firsts = wanted[np.concatenate([[0], ends + 1])]
-    lasts = wanted[np.concatenate([ends, [len(wanted) - 1]])]
-    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+    firsts = wanted[np.concatenate([[0], ends + 1])] if len(wanted) else wanted
+    lasts = wanted[np.concatenate([ends, [len(wanted) - 1]])] if len(wanted) else wanted
+    alone = firsts == lasts
+    runs = zip(firsts[~alone].tolist(), lasts[~alone].tolist(), strict=True)
+    return firsts[alone].tolist(), list(runs)
 
 
 def _checked(rows: Iterable[tuple[int, bytes, int]], kind: Kind, encoder: int) -> Found:
