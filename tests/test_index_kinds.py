@@ -178,8 +178,8 @@ def test_equal_vectors_take_each_others_place_in_the_measure():
 def test_a_plan_is_chosen_by_the_measure_and_says_what_it_reaches():
     vectors = clustered(COUNT)
     rows = np.arange(COUNT)
-    index = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
-    index.add(vectors)
+    index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
+    index.add(fit(vectors))
     truth = Truth(rows[:40], vectors[:40])
     truth.add(rows, vectors)
     plan, seconds = choose(index, "ivf-sq8", rows, truth, 0.9)

@@ -16,6 +16,7 @@ from ku_rag.store.compaction import compact
 from ku_rag.store.contents import Dropped
 from ku_rag.store.database import Database
 from ku_rag.store.layout import write_durably
+from ku_rag.store.migrations import SCHEMA
 from tests.conftest import picture, write_records
 
 
@@ -213,7 +214,8 @@ def test_two_makers_of_one_base_both_get_it(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [one.connection.execute("PRAGMA user_version").fetchone() for one in made] == [(1,)] * 4
+    schemas = [one.connection.execute("PRAGMA user_version").fetchone() for one in made]
+    assert schemas == [(SCHEMA,)] * 4
     for one in made:
         one.close()
 

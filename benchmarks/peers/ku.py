@@ -51,7 +51,7 @@ class KuRag(Peer):
     index = "as tuned"
     durability = "fsync before it returns (SQLite with a write-ahead log, a commit a change)"
     text_index = "always"
-    batch = 10_000
+    batch = 100_000
 
     def load(self) -> None:
         """Import the package, and what it imports late."""

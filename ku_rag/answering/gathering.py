@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from PIL.Image import Image
@@ -16,6 +17,7 @@ from ku_rag.retrieval.seeing import Eyes
 from ku_rag.store import inspection
 from ku_rag.store.database import Database, check
 from ku_rag.store.layout import Layout
+from ku_rag.store.rows import as_json
 from ku_rag.types import Evidence, Match, PathEvidence, Region
 
 _MOST_PATHS = 5
@@ -149,24 +151,35 @@ def _unit(base: Retrieval, found: UnitMatch) -> Match:
     return Match(unit_id, name, found.score, image, found.why)
 
 
-def _evidence(base: Retrieval, hits: Sequence[Hit], ids: dict[int, str]) -> list[Evidence]:
+def _evidence(base: Retrieval, hits: Sequence[Hit], ids: Mapping[int, str]) -> list[Evidence]:
+    connection = base.database.connection
+    wanted = as_json(hit.chunk for hit in hits)
+    rows = connection.execute(
+        "SELECT c.row, c.source, c.position, c.document, c.hash, c.text, c.checksum, s.uri "
+        "FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value "
+        "CROSS JOIN sources s ON s.row = c.source",
+        (wanted,),
+    )
+    held = {}
+    for chunk, source, position, document, digest, text, stored, uri in rows:
+        check(stored, source, position, document, digest, text, what=f"chunk {chunk}")
+        held[chunk] = uri, text
+    listing = _listing(connection, wanted) if any(not hit.units for hit in hits) else {}
     found = []
     for number, hit in enumerate(hits, 1):
-        source, position, document, digest, text, stored, uri = base.database.connection.execute(
-            "SELECT c.source, c.position, c.document, c.hash, c.text, c.checksum, s.uri "
-            "FROM chunks c JOIN sources s ON s.row = c.source WHERE c.row = ?",
-            (hit.chunk,),
-        ).fetchone()
-        check(stored, source, position, document, digest, text, what=f"chunk {hit.chunk}")
-        listing = tuple(ids[unit] for unit in hit.units) or _listed_by(base, hit.chunk)
-        found.append(Evidence(f"E{number}", hit.chunk, listing, uri, text, hit.score))
+        units = tuple(ids[unit] for unit in hit.units) or tuple(listing.get(hit.chunk, ()))
+        uri, text = held[hit.chunk]
+        found.append(Evidence(f"E{number}", hit.chunk, units, uri, text, hit.score))
     return found
 
 
-def _listed_by(base: Retrieval, chunk: int) -> tuple[str, ...]:
-    rows = base.database.connection.execute(
-        "SELECT u.id FROM unit_chunks l JOIN units u ON u.row = l.unit WHERE l.chunk = ? "
-        "ORDER BY l.owned DESC, u.id",
-        (chunk,),
-    )
-    return tuple(unit_id for (unit_id,) in rows)
+def _listing(connection: sqlite3.Connection, chunks: str) -> dict[int, list[str]]:
+    """Ids of the units that list some chunks, each with its owner first."""
+    listing: dict[int, list[str]] = {}
+    for chunk, unit_id in connection.execute(
+        "SELECT l.chunk, u.id FROM json_each(?) r CROSS JOIN unit_chunks l ON l.chunk = r.value "
+        "CROSS JOIN units u ON u.row = l.unit ORDER BY l.owned DESC, u.id",
+        (chunks,),
+    ):
+        listing.setdefault(chunk, []).append(unit_id)
+    return listing

@@ -71,11 +71,11 @@ def measured(
 ) -> Segment:
     """A segment of exactly this kind, asked as well as it can be."""
     training = gather(sample(rows, training_size(kind, len(rows))))[1]
-    index = make(kind, dim, len(rows), training)
+    index, fit = make(kind, dim, len(rows), training)
     del training
     truth = None if kind == "flat" else Truth(*gather(sample(rows)))
     for some, vectors in _batches(gather, rows):
-        index.add(vectors)
+        index.add(fit(vectors))
         if truth:
             truth.add(some, vectors)
     if truth is None:

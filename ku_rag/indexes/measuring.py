@@ -21,7 +21,7 @@ _QUERIES = 400
 _MARGIN = 0.005
 """The measure is a sample: what is chosen reaches a little more."""
 _CANDIDATES = (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-_PROBES = (1, 2, 4, 8, 16, 32, 64, 128)
+_PROBES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192)
 _GATHER_S = 5e-6
 """About what it costs to score one candidate with the store's vector."""
 _TIMED = 15

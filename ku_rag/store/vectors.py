@@ -154,29 +154,28 @@ def gather(
     Raises:
         Corrupt: a vector fails its checksum.
     """
-    first = place(kind, encoder)
-    lone, runs = _runs(np.unique(np.asarray(items, np.int64)) + first)
+    lone, runs = _runs(np.asarray(items, np.int64) + place(kind, encoder))
     rows: list[tuple[int, bytes, int]] = []
     if lone:
-        rows += connection.execute(f"{_SELECT} = r.value", (as_json(lone),))
+        rows += connection.execute(f"{_SELECT} = r.value", (str(lone),))
     if runs:
-        between = (
-            f"{_SELECT} BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')"
-        )
-        rows += connection.execute(between, (as_json(runs),))
+        ends = "json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')"
+        rows += connection.execute(f"{_SELECT} BETWEEN {ends}", (str(runs),))
         if lone:
             rows.sort()
     return _stack(_checked(rows, kind, encoder), dim)
 
 
-def _runs(wanted: NDArray[np.int64]) -> tuple[list[int], list[tuple[int, int]]]:
-    """Of ascending numbers those that stand alone; first and last of those that follow on."""
-    ends = np.flatnonzero(np.diff(wanted) > 1)
-    firsts = wanted[np.concatenate([[0], ends + 1])] if len(wanted) else wanted
-    lasts = wanted[np.concatenate([ends, [len(wanted) - 1]])] if len(wanted) else wanted
-    alone = firsts == lasts
-    runs = zip(firsts[~alone].tolist(), lasts[~alone].tolist(), strict=True)
-    return firsts[alone].tolist(), list(runs)
+def _runs(wanted: NDArray[np.int64]) -> tuple[list[int], list[list[int]]]:
+    """Numbers that stand alone, ascending; and first and last of those that follow each other."""
+    wanted.sort()
+    starts = np.ones(len(wanted), np.bool_)
+    np.greater(wanted[1:] - wanted[:-1], 1, out=starts[1:])
+    ends = np.ones(len(wanted), np.bool_)
+    ends[:-1] = starts[1:]
+    alone = starts & ends
+    runs = np.stack([wanted[starts > alone], wanted[ends > alone]], axis=1)
+    return wanted[alone].tolist(), runs.tolist()
 
 
 def _checked(rows: Iterable[tuple[int, bytes, int]], kind: Kind, encoder: int) -> Found:

@@ -75,7 +75,7 @@ class _Reader:
     def _read(self, table: str) -> dict[Any, list[Any]]:
         if table in self._tables:
             return self._tables[table]
-        columns = [c[1] for c in self._connection.execute(f"PRAGMA table_info({table})")]
+        columns = [c[1] for c in self._connection.execute(f"PRAGMA table_xinfo({table})")]
         links = {
             link[3]: link[2]
             for link in self._connection.execute(f"PRAGMA foreign_key_list({table})")
@@ -90,6 +90,8 @@ class _Reader:
                     continue
                 if column in links:
                     value = self.row(links[column], value)
+                elif column == "encoder":
+                    value = self.row("encoders", value)
                 elif column == "item":
                     value = self.row(_ITEMS[fields["kind"]], value)
                 held.append([column, value])
