@@ -27,6 +27,7 @@ LAYERS = [
     {"indexes", "manifest"},
     {"models"},
     {"retrieval"},
+    {"graph"},
     {"ingest", "answering"},
     {"exchange"},
     {"knowledge_base"},

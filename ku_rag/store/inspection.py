@@ -62,9 +62,8 @@ def _unit(connection: sqlite3.Connection, layout: Layout, unit_id: str) -> dict[
         raise NotFound(f"there is no unit {unit_id!r}: {hint(connection, unit_id)}")
     (row,) = found
     sources = connection.execute(
-        "SELECT row, uri, origin FROM sources WHERE unit = ? ORDER BY row", (row,)
+        "SELECT uri, origin FROM sources WHERE unit = ? ORDER BY row", (row,)
     ).fetchall()
-    texts = [text for source, _, _ in sources for text in _texts(connection, source)]
     images = connection.execute(
         "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "
         "WHERE l.unit = ? ORDER BY i.row",
@@ -78,9 +77,9 @@ def _unit(connection: sqlite3.Connection, layout: Layout, unit_id: str) -> dict[
     return {
         **_record(connection, row),
         "images": [str(layout.image(file)) for (file,) in images],
-        "texts": texts,
+        "texts": texts_of(connection, row),
         "relations": _relations(connection, row),
-        "sources": [{"uri": uri, "origin": origin} for _, uri, origin in sources],
+        "sources": [{"uri": uri, "origin": origin} for uri, origin in sources],
         "named_in": [{"chunk": chunk, "source": uri, "text": text} for chunk, uri, text in named],
     }
 
@@ -108,6 +107,16 @@ def _record(connection: sqlite3.Connection, row: int) -> dict[str, Any]:
         "match": bool(match),
         "counts": {"chunks": owned, "named_in": named, "images": images, "relations": relations},
     }
+
+
+def texts_of(connection: sqlite3.Connection, unit: int) -> list[str]:
+    """The texts of a unit's own sources, as they were given.
+
+    Raises:
+        Corrupt: a chunk fails its checksum.
+    """
+    sources = connection.execute("SELECT row FROM sources WHERE unit = ? ORDER BY row", (unit,))
+    return [text for (source,) in sources.fetchall() for text in _texts(connection, source)]
 
 
 def _texts(connection: sqlite3.Connection, source: int) -> list[str]:

@@ -1,0 +1,1 @@
+"""The multimodal knowledge graph: what it is made from, and how it is searched (MH-MMKG)."""

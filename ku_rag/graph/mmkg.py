@@ -1,0 +1,230 @@
+"""The graph as it is walked: entities, the relations that leave them, and paths (MH-MMKG, 3.1).
+
+An entity that brings anything, be it a caption, a text, a picture or a relation, is a knowledge
+unit, so it is stored, found, verified and deleted as one; what is only pointed to has but a name.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path as File
+
+from ku_rag.language.tokens import name_key
+from ku_rag.store.database import check
+from ku_rag.store.inspection import texts_of
+from ku_rag.store.layout import Layout
+from ku_rag.store.rows import as_json
+
+TOPIC = "topic"
+CAPTION = "caption"
+MACHINE_CAPTION = "caption by "
+"""Keys of a unit's metadata; the last is followed by the name of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A node of the graph.
+
+    Args:
+        row: its number in the store.
+        name: what people call it.
+        kind: monster, attack, country …
+        unit: id of the unit that it is; None when it is only pointed to.
+    """
+
+    row: int
+    name: str
+    kind: str
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A directed relation between two entities.
+
+    Args:
+        row: its number in the store.
+        head: where it starts.
+        relation: what holds between them.
+        tail: where it ends.
+        information: more about it, or "".
+        condition: when it holds, or "".
+    """
+
+    row: int
+    head: Entity
+    relation: str
+    tail: Entity
+    information: str = ""
+    condition: str = ""
+
+    @property
+    def text(self) -> str:
+        """Its arrow and tail with its notes: `—continues→ Bite (when enraged)`."""
+        return f"—{self.relation}→ {self.tail.name}{self.notes}"
+
+    @property
+    def notes(self) -> str:
+        """Information and condition in brackets, or ""."""
+        said = filter(None, (self.information, self.condition and f"when {self.condition}"))
+        notes = "; ".join(said)
+        return f" ({notes})" if notes else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A walk from a topic entity; without steps it is that entity alone."""
+
+    start: Entity
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def end(self) -> Entity:
+        """Its leaf."""
+        return self.steps[-1].tail if self.steps else self.start
+
+    @property
+    def entities(self) -> tuple[Entity, ...]:
+        """What it passes, both ends included."""
+        return (self.start, *(step.tail for step in self.steps))
+
+    @property
+    def text(self) -> str:
+        """As the paper writes it: `Rathian —attack of→ Triple Rush —continues→ Bite`."""
+        return " ".join([self.start.name, *(step.text for step in self.steps)])
+
+    @property
+    def loops(self) -> bool:
+        """Whether it comes back to an entity that it has passed."""
+        return len({entity.row for entity in self.entities}) < len(self.entities)
+
+    def then(self, step: Step) -> Path:
+        """This path, one step longer."""
+        return Path(self.start, (*self.steps, step))
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What an entity brings (the paper's A(e) = (c, u)).
+
+    Args:
+        topic: whether a question may be about it as a whole (the paper's monsters, E_o).
+        caption: of its pictures or video, written by people, or "".
+        captions: of the same, by models: model → text.
+        text: what else is known, the paper's u.
+        images: its pictures and keyframes.
+    """
+
+    topic: bool = False
+    caption: str = ""
+    captions: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+    images: tuple[File, ...] = ()
+
+
+class Graph:
+    """The graph of a knowledge base, for reading.
+
+    Args:
+        connection: to the store; a snapshot if several calls are to see one state.
+        layout: where pictures are.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, layout: Layout) -> None:
+        self._connection = connection
+        self._layout = layout
+
+    def of_units(self, units: Sequence[int]) -> list[Entity]:
+        """The entities that some units, by row, are, in that order; others are left out."""
+        found = {
+            unit: Entity(row, name, kind, unit_id)
+            for unit, row, name, kind, unit_id in self._connection.execute(
+                "SELECT u.row, e.row, e.name, e.kind, u.id FROM json_each(?) r "
+                "CROSS JOIN units u ON u.row = r.value CROSS JOIN entities e ON e.unit = u.row",
+                (as_json(units),),
+            )
+        }
+        return [found[unit] for unit in units if unit in found]
+
+    def find(self, name: str) -> list[Entity]:
+        """Entities with exactly this id, name or alias, those that are units first."""
+        key = name_key(name)
+        rows = self._connection.execute(
+            "SELECT e.row, e.name, e.kind, u.id FROM units u JOIN entities e ON e.unit = u.row "
+            "WHERE u.id = ?1 OR u.row IN (SELECT unit FROM names WHERE key = ?2) "
+            "UNION ALL SELECT row, name, kind, NULL FROM entities WHERE key = ?2 AND unit IS NULL "
+            "ORDER BY 4 IS NULL, 4 != ?1, 1",
+            (name, key),
+        )
+        return [Entity(*row) for row in rows]
+
+    def topics(self, most: int) -> list[Entity]:
+        """Entities that a question may be about as a whole; all units when none says that it is.
+
+        Args:
+            most: no more than these, in the order of their arrival.
+        """
+        select = (
+            "SELECT e.row, e.name, e.kind, u.id FROM entities e JOIN units u ON u.row = e.unit {} "
+            "ORDER BY u.row LIMIT ?"
+        )
+        marked = f"WHERE json_extract(u.metadata, '$.{TOPIC}') IS TRUE"
+        rows = self._connection.execute(select.format(marked), (most,)).fetchall()
+        if not rows:
+            rows = self._connection.execute(select.format(""), (most,)).fetchall()
+        return [Entity(*row) for row in rows]
+
+    def hop(self, entity: Entity) -> list[Step]:
+        """The relations that leave an entity, in the order in which they were stated.
+
+        Raises:
+            Corrupt: one fails its checksum.
+        """
+        rows = self._connection.execute(
+            "SELECT r.row, r.relation, r.information, r.condition, r.source, r.target, "
+            "r.target_kind, r.checksum, t.row, t.name, t.kind, u.id "
+            "FROM relations r JOIN entities t ON t.row = r.tail "
+            "LEFT JOIN units u ON u.row = t.unit "
+            "WHERE r.head = ? ORDER BY r.row",
+            (entity.row,),
+        )
+        steps = []
+        for row, relation, information, condition, source, target, kind, stored, *tail in rows:
+            fields = (source, relation, target, kind, information, condition)
+            check(stored, *fields, what=f"relation {row}")
+            steps.append(
+                Step(row, entity, relation, Entity(*tail), information or "", condition or "")
+            )
+        return steps
+
+    def attributes(self, entity: Entity) -> Attributes:
+        """What an entity brings; nothing when it is only pointed to.
+
+        Raises:
+            Corrupt: a row fails its checksum.
+        """
+        if entity.unit is None:
+            return Attributes()
+        row, metadata = self._connection.execute(
+            "SELECT row, metadata FROM units WHERE id = ?", (entity.unit,)
+        ).fetchone()
+        said = json.loads(metadata)
+        files = self._connection.execute(
+            "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "
+            "WHERE l.unit = ? ORDER BY l.source, l.position",
+            (row,),
+        )
+        return Attributes(
+            topic=said.get(TOPIC) is True,
+            caption=str(said.get(CAPTION) or ""),
+            captions={
+                key.removeprefix(MACHINE_CAPTION): str(text)
+                for key, text in said.items()
+                if key.startswith(MACHINE_CAPTION)
+            },
+            text="\n\n".join(texts_of(self._connection, row)),
+            images=tuple(self._layout.image(file) for (file,) in files),
+        )
