@@ -16,9 +16,10 @@ from typing import Any
 
 from PIL.Image import Image
 
-from ku_rag.answering.prompting import Prompt, fenced, load_prompt
+from ku_rag.answering.prompting import fenced, load_prompt
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import MLLM, Message, Part, Picture, Reply, Request
+from ku_rag.mllm.prompts import Prompt
 from ku_rag.types import Box, Correction, Evidence, Match, PathEvidence, Reading
 
 PAGE_HEIGHT = 1024

@@ -1,126 +1,33 @@
-"""Prompts: Markdown files with a version, and evidence put into them as data.
-
-A prompt file begins with `<!-- version N -->`, which is not sent; `$name` stands for what is filled
-in, `$$` for a dollar sign.
-"""
+"""The prompts of a query, and evidence put into them."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
-from ku_rag.errors import BadInput, NotFound
+from ku_rag.mllm import prompts
+from ku_rag.mllm.prompts import Places, Prompt
 from ku_rag.types import Evidence, Match, PathEvidence
 
-_NEEDED: Mapping[str, frozenset[str]] = {
-    "draft": frozenset({"question"}),
-    "correction": frozenset({"evidence"}),
-    "single": frozenset({"question", "evidence"}),
-    "caption": frozenset(),
+_OF_EVIDENCE = frozenset({"question", "pages", "region"})
+_PLACES: Mapping[str, Places] = {
+    "draft": Places(needed=frozenset({"question"})),
+    "correction": Places(needed=frozenset({"evidence"}), others=_OF_EVIDENCE),
+    "single": Places(needed=frozenset({"question", "evidence"}), others=_OF_EVIDENCE),
+    "caption": Places(),
 }
-_KNOWN: Mapping[str, frozenset[str]] = {
-    "draft": frozenset({"question"}),
-    "correction": frozenset({"question", "evidence", "pages", "region"}),
-    "single": frozenset({"question", "evidence", "pages", "region"}),
-    "caption": frozenset(),
-}
-_VERSION = re.compile(r"\A\s*<!--\s*version\s+(\S+)\s*-->[ \t]*\n?")
-_SPECIAL = re.compile(r"<|\[(?=/?[A-Z_]{3,}\])")
-"""How the marks begin by which chat templates tell turns apart: <|im_end|>, </s>, [INST] …"""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """The words of one turn.
-
-    Args:
-        name: "draft", "correction", "single" or "caption".
-        version: what its first line says, and for a file of the user's own a digest of it.
-        text: a template.
-    """
-
-    name: str
-    version: str
-    text: str
-
-    @property
-    def label(self) -> str:
-        """Name and version, as an answer tells them."""
-        return f"{self.name} {self.version}"
-
-    def fill(self, **values: str) -> str:
-        """The words with the values in their places; nothing in a value is a place."""
-        return Template(self.text).substitute(values).strip()
 
 
 def load_prompt(name: str, folder: Path | None = None) -> Prompt:
-    """A prompt of the project, or the file NAME.md in `folder` that replaces it.
-
-    Raises:
-        NotFound: the folder is not there.
-        BadInput: the file cannot be read, has no place for what it needs, or one for what is not
-            known.
-    """
-    own = folder and folder / f"{name}.md"
-    if folder and not folder.is_dir():
-        raise NotFound(f"the folder of prompts {folder} is not there: make it, or set prompts")
-    if not own or not own.is_file():
-        packaged = files("ku_rag.answering").joinpath("prompts", f"{name}.md")
-        return _prompt(name, packaged.read_text(encoding="utf-8"), digest="")
-    try:
-        data = own.read_bytes()
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"the prompt {own} cannot be read as UTF-8 ({error}): save it so") from error
-    _check(name, text, own)
-    return _prompt(name, text, digest=hashlib.sha256(data).hexdigest()[:8])
-
-
-def _prompt(name: str, text: str, *, digest: str) -> Prompt:
-    head = _VERSION.match(text)
-    version = head[1] if head else "without version"
-    return Prompt(
-        name,
-        f"{version} (own, {digest})" if digest else version,
-        text[head.end() :] if head else text,
-    )
-
-
-def _check(name: str, text: str, path: Path) -> None:
-    if not _VERSION.sub("", text).strip():
-        raise BadInput(f"the prompt {path} is empty: write it, or delete it to have the project's")
-    template = Template(text)
-    if not template.is_valid():
-        raise BadInput(
-            f"the prompt {path} holds a $ that names nothing: write $$ for a dollar sign"
-        )
-    places = frozenset(template.get_identifiers())
-    if missing := _NEEDED[name] - places:
-        raise BadInput(f"the prompt {path} has no ${min(missing)}: say where it goes")
-    if unknown := places - _KNOWN[name]:
-        known = ", ".join(f"${one}" for one in sorted(_KNOWN[name])) or "none"
-        raise BadInput(
-            f"the prompt {path} has ${min(unknown)}, which nothing is filled into; there are: "
-            f"{known}. Write $$ for a dollar sign"
-        )
+    """A prompt of a query; see `ku_rag.mllm.prompts.load_prompt`."""
+    return prompts.load_prompt("ku_rag.answering", name, _PLACES[name], folder)
 
 
 def fenced(
     units: Sequence[Match], evidence: Sequence[Evidence], paths: Sequence[PathEvidence]
 ) -> str:
-    """Everything that was found, as JSON lines between two equal lines that no text in it can be.
-
-    A text cannot leave its line, for JSON has no line ends in strings; it cannot hold the fence,
-    which is a hash over all of it; and the marks by which chat templates tell turns apart are
-    written as JSON escapes. Where files lie is not told.
-    """
+    """Everything that was found, as data; where files lie is not told."""
     names = {unit.id: unit.name for unit in units}
     lines: list[dict[str, Any]] = [{"unit": u.name, "match": u.why} for u in units]
     lines += [
@@ -128,14 +35,4 @@ def fenced(
         for e in evidence
     ]
     lines += [{"evidence": p.label, "about": list(p.entities), "text": p.text} for p in paths]
-    block = "\n".join(_line(one) for one in lines)
-    fence = f"===== {hashlib.sha256(block.encode('utf-8', 'replace')).hexdigest()[:16]}"
-    return f"{fence}\n{block}\n{fence}"
-
-
-def _line(value: Mapping[str, Any]) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    # Line ends that JSON leaves as they are; a carriage return and its like it escapes itself.
-    for end in "\x85\u2028\u2029":
-        text = text.replace(end, f"\\u{ord(end):04x}")
-    return _SPECIAL.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)
+    return prompts.fenced(lines)
