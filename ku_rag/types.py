@@ -252,6 +252,8 @@ class Correction:
         draft: what it said before it saw evidence; None where it was asked in one turn.
         changed: whether its answer says something else than its draft; a refusal does.
         reason: what it gives as the reason.
+        believed: what it says that it believed where they differ: "draft", "passage" or "path";
+            "all" where they agree; None where no path was at hand.
         dropped_citations: evidence that it cited and was not shown.
         caption: how it described the picture, where texts alone were searched.
         usage: "replies", how many of them were "cached", and the "prompt_tokens" and
@@ -261,6 +263,7 @@ class Correction:
     draft: str | None = None
     changed: bool = False
     reason: str = ""
+    believed: str | None = None
     dropped_citations: tuple[str, ...] = ()
     caption: str | None = None
     usage: Mapping[str, int] = field(default_factory=dict)
@@ -350,6 +353,7 @@ class Answer:
             "citations": list(self.citations),
             "why": self.reading.why,
             "reason": correction.reason,
+            "believed": correction.believed,
             "dropped_citations": list(correction.dropped_citations),
             "caption": correction.caption,
             "usage": dict(correction.usage),

@@ -126,6 +126,7 @@ def test_query_answers_with_everything_that_led_to_it(ku, fruits):
         "citations": ["str"],
         "why": "str",
         "reason": "str",
+        "believed": "NoneType",
         "dropped_citations": [],
         "caption": "NoneType",
         "usage": {},

@@ -130,8 +130,29 @@ def test_a_draft_is_asked_for_and_then_corrected(lamp, photo):
     assert [first.temperature, second.temperature] == [0.0, 0.0]
 
 
+def test_where_a_path_is_at_hand_it_says_what_it_believed(lamp, photo):
+    mllm = ScriptedMLLM(["Italy", said("Lumen", ["E3"]) | {"believed": "path"}])
+    answer = ask(lamp, mllm, image=photo, question="Who made the lamp?")
+    assert answer.citations == ("E3",) == (answer.paths[0].label,)
+    assert answer.correction.believed == answer.to_dict()["believed"] == "path"
+    assert answer.reading.why.endswith("(Where they differ, it believed the path.)")
+    (_, second) = mllm.requests
+    assert "believed" in second.schema["required"]
+    assert '"believed"' in second.messages[2].text
+
+
+def test_a_model_that_does_not_say_what_it_believed_has_not_answered(lamp, photo):
+    with pytest.raises(ModelFailed, match="believed"):
+        ask(
+            lamp,
+            ScriptedMLLM(["Italy", said("Lumen", ["E3"])]),
+            image=photo,
+            question="Who made the lamp?",
+        )
+
+
 def test_the_evidence_is_numbered_and_says_what_it_is_about(lamp, photo):
-    mllm = ScriptedMLLM(["Italy", said("Peru", ["E1"])])
+    mllm = ScriptedMLLM(["Italy", said("Peru", ["E1"]) | {"believed": "all"}])
     answer = ask(lamp, mllm, image=photo, question="Who made the lamp?")
     text = mllm.requests[1].messages[2].text
     assert data(text) == [
@@ -165,7 +186,7 @@ def test_the_result_tells_the_whole_story(lamp, photo):
     }
     assert {name: result[name] for name in story} == story
     assert result["models"]["reader"] == "mllm:m-1"
-    assert result["models"]["prompts"] == "draft 1, correction 1"
+    assert result["models"]["prompts"] == "draft 1, correction 2"
     assert set(result["models"]) == {"encoder", "segmenter", "reader", "prompts"}
 
 
@@ -198,7 +219,7 @@ def test_whether_it_changed(draft, reply, changed, why):
     ],
 )
 def test_citations_are_those_of_evidence_that_there_is(cited, kept, dropped):
-    made, _ = chain("Italy", said("Peru", cited))
+    made, _ = chain("Italy", said("Peru", cited) | {"believed": "all"})
     answered = made.correct(
         Material(
             QUESTION,
@@ -356,7 +377,7 @@ def test_captions_and_texts_in_place_of_units(lamp, photo):
     assert (answer.answer, answer.draft) == ("Oslo", "Italy")
     assert answer.to_dict()["caption"] == "A red kettle."
     assert answer.correction.usage["replies"] == 3
-    assert answer.models["prompts"] == "caption 1, draft 1, correction 1"
+    assert answer.models["prompts"] == "caption 1, draft 1, correction 2"
 
 
 def test_both_ablations_at_once(lamp, photo):
@@ -440,7 +461,7 @@ def test_prompts_do_not_change_under_their_version():
     }
     assert digests == {
         "caption 1": "e5ad78fdf483",
-        "correction 1": "9941cef5c20e",
+        "correction 2": "b52ddfb5b13b",
         "draft 1": "f86021dbd223",
         "single 1": "1c0cbb9c030a",
     }
@@ -454,7 +475,7 @@ def test_a_file_of_ones_own_goes_before_the_prompt(lamp, tmp_path):
     answer = ask(lamp, mllm, prompts=own.parent)
     assert mllm.requests[0].messages[0].text == f"Für 5 $: {QUESTION}"
     digest = hashlib.sha256(own.read_bytes()).hexdigest()[:8]
-    assert answer.models["prompts"] == f"draft 2b (own, {digest}), correction 1"
+    assert answer.models["prompts"] == f"draft 2b (own, {digest}), correction 2"
 
 
 def test_a_file_without_a_version_is_told_by_its_digest(tmp_path):

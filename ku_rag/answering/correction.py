@@ -25,6 +25,11 @@ from ku_rag.types import Box, Correction, Evidence, Match, PathEvidence, Reading
 PAGE_HEIGHT = 1024
 """Pages for a model are no higher than pictures are sent, so that their letters keep their size."""
 
+_BELIEVED = (
+    '- "believed": where your first answer, texts and paths (a chain of things joined by arrows) '
+    'say different things, the one that the final answer rests on: "draft", "passage" or "path"; '
+    '"all" where they agree.'
+)
 _MOST_PAGES = 8
 _TEMPERATURE = 0.0
 _LONGEST_LABEL = 40
@@ -42,12 +47,21 @@ _SINGLE = {
     "required": list(_ANSWERED),
     "additionalProperties": False,
 }
-_CORRECTED = {
+_CORRECTED: Mapping[str, Any] = {
     "type": "object",
     "properties": {**_ANSWERED, "changed": {"type": "boolean"}},
     "required": [*_ANSWERED, "changed"],
     "additionalProperties": False,
 }
+_WEIGHED: Mapping[str, Any] = {
+    **_CORRECTED,
+    "properties": {
+        **_CORRECTED["properties"],
+        "believed": {"type": "string", "enum": ["all", "draft", "passage", "path"]},
+    },
+    "required": [*_CORRECTED["required"], "believed"],
+}
+"""Where there are paths, which may say something else than the texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +150,7 @@ class Chain:
             asked,
             Message("assistant", (draft,)),
             _evidence(material, self.prompts.correction),
-            schema=_CORRECTED,
+            schema=_WEIGHED if material.paths else _CORRECTED,
         )
         said = _judged(second, material)
         changed = said.changed and _bare(said.answer) != _bare(draft)
@@ -193,6 +207,7 @@ class Chain:
                 draft=draft,
                 changed=changed,
                 reason=said.reason if said else "",
+                believed=said.believed if said else None,
                 dropped_citations=said.dropped if said else (),
                 caption=material.caption.text if material.caption else None,
                 usage={
@@ -219,6 +234,7 @@ def _evidence(material: Material, prompt: Prompt, *before: Part) -> Message:
         evidence=fenced(material.units, material.evidence, material.paths),
         pages=_pages(len(pages)),
         region=_where(material),
+        believed=_BELIEVED if material.paths else "",
     )
     return Message("user", (*before, *pages, text))
 
@@ -257,6 +273,7 @@ class _Said:
         answer: "" where it refuses.
         reason: in its words.
         changed: whether it says that it changed its draft; a refusal is a change.
+        believed: what it says that it believed where they differ; None where it was not asked.
         cited: labels and texts of the evidence that it cites.
         dropped: what it cites and was not shown.
     """
@@ -264,11 +281,14 @@ class _Said:
     answer: str
     reason: str
     changed: bool
+    believed: str | None
     cited: Mapping[str, str]
     dropped: tuple[str, ...]
 
     def reading(self, verdict: str) -> Reading:
         why = f"{verdict}: {self.reason}" if self.reason else f"{verdict}, for no reason given."
+        if self.believed not in (None, "all"):
+            why += f" (Where they differ, it believed the {self.believed}.)"
         if self.dropped:
             why += f" (It cites {', '.join(self.dropped)}, which it was not shown: dropped.)"
         return Reading(
@@ -295,6 +315,7 @@ def _judged(reply: Reply, material: Material) -> _Said:
         answer=answer,
         reason=" ".join(said["reason"].split()),
         changed=said.get("changed", False) or not answer,
+        believed=said.get("believed"),
         cited={label: shown[label] for label in labels if label in shown},
         dropped=tuple(dict.fromkeys(label for label in labels if label not in shown)),
     )

@@ -13,7 +13,7 @@ from ku_rag.types import Evidence, Match, PathEvidence
 _OF_EVIDENCE = frozenset({"question", "pages", "region"})
 _PLACES: Mapping[str, Places] = {
     "draft": Places(needed=frozenset({"question"})),
-    "correction": Places(needed=frozenset({"evidence"}), others=_OF_EVIDENCE),
+    "correction": Places(needed=frozenset({"evidence"}), others=_OF_EVIDENCE | {"believed"}),
     "single": Places(needed=frozenset({"question", "evidence"}), others=_OF_EVIDENCE),
     "caption": Places(),
 }
