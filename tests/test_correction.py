@@ -141,6 +141,14 @@ def test_where_a_path_is_at_hand_it_says_what_it_believed(lamp, photo):
     assert '"believed"' in second.messages[2].text
 
 
+def test_without_the_graph_no_path_is_shown(lamp, photo):
+    mllm = ScriptedMLLM(["Italy", said("Lumen")])
+    answer = ask(lamp, mllm, image=photo, question="Who made the lamp?", with_paths=False)
+    assert answer.paths == ()
+    assert "believed" not in mllm.requests[1].schema["properties"]
+    assert "Lumen" not in mllm.requests[1].messages[2].text
+
+
 def test_a_model_that_does_not_say_what_it_believed_has_not_answered(lamp, photo):
     with pytest.raises(ModelFailed, match="believed"):
         ask(

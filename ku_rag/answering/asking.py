@@ -53,6 +53,15 @@ class _Found:
     pictures: Mapping[str, Image]
 
 
+@dataclass(frozen=True, slots=True)
+class _Most:
+    """How much of each is looked up."""
+
+    units: int
+    chunks: int
+    paths: int
+
+
 def ask(
     base: Retrieval,
     *,
@@ -65,6 +74,7 @@ def ask(
     mllm: MLLM | None = None,
     kcc: bool = True,
     with_units: bool = True,
+    with_paths: bool = True,
     prompts: Path | None = None,
 ) -> Answer:
     """Answer a question about a picture; see `KnowledgeBase.query`.
@@ -85,6 +95,7 @@ def ask(
         with_units: False searches texts alone, by the question and the model's caption of the
             picture, and shows the model no passage ("w/o KU"). Without a model there is no
             caption, and the question alone is searched by.
+        with_paths: False leaves out what the graph says of the units.
         prompts: folder of prompts that go before those of the project.
 
     Raises:
@@ -101,7 +112,8 @@ def ask(
     chain = Chain(mllm, correction.Prompts.load(prompts)) if mllm else None
     if with_units:
         caption = None
-        found = _found(base, clock, picture, question, (k_units, k_chunks))
+        most = _Most(k_units, k_chunks, gathering.MOST_PATHS if with_paths else 0)
+        found = _found(base, clock, picture, question, most)
     else:
         with clock.step("caption"):
             caption = chain.describe(picture) if chain and picture else None
@@ -212,15 +224,17 @@ def _look_at(image: str | Path | Image | None) -> tuple[Image | None, float]:
 
 
 def _found(
-    base: Retrieval, clock: _Clock, picture: Image | None, question: str, most: tuple[int, int]
+    base: Retrieval, clock: _Clock, picture: Image | None, question: str, most: _Most
 ) -> _Found:
-    """Units, and what bears on the question; at most so many units and chunks."""
+    """Units, and what bears on the question."""
     with snapshot(base.database.connection):
         with clock.step("match"):
-            matched = gathering.matched(base, picture, question, most[0])
+            matched = gathering.matched(base, picture, question, most.units)
         with clock.step("search"):
-            evidence = gathering.evidence(base, question, matched, most[1])
-            paths = gathering.paths(base, question, matched, first_label=len(evidence) + 1)
+            evidence = gathering.evidence(base, question, matched, most.chunks)
+        with clock.step("paths"):
+            label = len(evidence) + 1
+            paths = gathering.paths(base, question, matched, most.paths, first_label=label)
         pictures = gathering.pictures(base, matched)
     return _Found(matched, evidence, paths, pictures)
 

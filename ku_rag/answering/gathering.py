@@ -20,7 +20,7 @@ from ku_rag.store.layout import Layout
 from ku_rag.store.rows import as_json
 from ku_rag.types import Evidence, Match, PathEvidence, Region
 
-_MOST_PATHS = 5
+MOST_PATHS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,14 @@ def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
 
 
 def paths(
-    base: Retrieval, question: str, found: Matched, *, first_label: int
+    base: Retrieval, question: str, found: Matched, most: int, *, first_label: int
 ) -> list[PathEvidence]:
     """Graph paths from the matched units that bear on a question."""
     return search_paths(
         base.database.connection,
         question=question,
         units=[m.unit for m in found.rows],
-        k=_MOST_PATHS,
+        k=most,
         first_label=first_label,
     )
 

@@ -31,6 +31,7 @@ from ku_rag.cli.printing import one_line, print_answer, print_data, say
 @click.option("--mllm", metavar="MODEL", help="The multimodal model that answers; '' for none.")
 @click.option("--no-kcc", is_flag=True, help="Ask it once, with the evidence; no correction.")
 @click.option("--no-units", is_flag=True, help="Search texts alone, by its caption of the picture.")
+@click.option("--no-graph", is_flag=True, help="Leave out what the graph says of the units.")
 @common
 def query(
     kb: Path,
@@ -44,6 +45,7 @@ def query(
     mllm: str | None,
     no_kcc: bool,
     no_units: bool,
+    no_graph: bool,
 ) -> None:
     """Answer QUESTION about the picture IMAGE ("-" asks without a picture)."""
     with open_base(kb, read_only=True, mllm=mllm) as base:
@@ -55,6 +57,7 @@ def query(
             report=report,
             kcc=not no_kcc,
             units=not no_units,
+            graph=not no_graph,
         )
     if as_json:
         print_data(answer.to_dict(), as_json, "")

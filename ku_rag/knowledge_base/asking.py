@@ -37,6 +37,7 @@ class Asking(Held):
         report: str | Path | None = None,
         kcc: bool = True,
         units: bool = True,
+        graph: bool = True,
     ) -> Answer:
         """Answer a question about a picture from what is known.
 
@@ -50,6 +51,7 @@ class Asking(Held):
                 correcting its own answer (KU-RAG, section 4.5, "w/o KCC").
             units: False searches texts alone, by the question and the model's caption of the
                 picture ("w/o KU").
+            graph: False leaves out the graph's paths from the matched units.
 
         Raises:
             NotFound: the picture is not there.
@@ -71,6 +73,7 @@ class Asking(Held):
             mllm=self._models.mllm,
             kcc=kcc,
             with_units=units,
+            with_paths=graph,
             prompts=self.path / self.settings.prompts if self.settings.prompts else None,
         )
 
