@@ -23,6 +23,7 @@ from ku_rag.store.behind import SLICE, behind
 from ku_rag.store.contents import Dropped, Texts, content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, write_durably
+from ku_rag.store.relations import Stated
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport
 
@@ -82,7 +83,6 @@ class Storing:
             stated: takes the rows of new relations.
         """
         counted = IngestReport()
-        new_relations: list[int] = []
         with self.change() as connection:
             # Names first: the chunks of this batch are then looked through for all of them.
             rows = self._store_sources(connection, batch, origin, counted)
@@ -96,9 +96,7 @@ class Storing:
                 for source, row in zip(prepared.sources, sources, strict=True):
                     if source.pictures or source.known:
                         counted.images_added += self._store_images(connection, source, row, unit)
-            for prepared, (unit, sources) in zip(batch, rows, strict=True):
-                if unit is not None:
-                    new_relations += _state(connection, prepared, unit, sources)
+            new_relations = _state(connection, batch, rows)
         counted.relations_added = len(new_relations)
         stated += new_relations
         add_up(report, counted)
@@ -334,15 +332,18 @@ def show(
 
 
 def _state(
-    connection: sqlite3.Connection, prepared: Prepared, unit: int, sources: Sequence[int]
-) -> list[int]:
-    """Replace what the record's sources state about its unit; returns the new rows."""
-    stated = []
-    for source, row in zip(prepared.sources, sources, strict=True):
-        if source.known or source.relations:
-            relations.drop_of_source(connection, row)
-        stated += relations.add(connection, source=row, unit=unit, stated=source.relations)
-    return stated
+    connection: sqlite3.Connection, batch: Sequence[Prepared], rows: Sequence[Rows]
+) -> range:
+    """Replace what the sources of records state about their units; returns the new rows."""
+    stated = {
+        row: Stated(row, unit, source.relations)
+        for prepared, (unit, sources) in zip(batch, rows, strict=True)
+        if unit is not None
+        for source, row in zip(prepared.sources, sources, strict=True)
+    }
+    for row in sorted(relations.sources_that_state(connection, stated)):
+        relations.drop_of_source(connection, row)
+    return relations.add_many(connection, list(stated.values()))
 
 
 def declaration(prepared: Prepared, source: PreparedSource) -> str:

@@ -10,38 +10,71 @@ Everything here is called inside a change (`Database.change`).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ku_rag.language.tokens import name_key
+from ku_rag.store.behind import SLICE, behind
 from ku_rag.store.database import checksum
-from ku_rag.store.rows import batched, marks
+from ku_rag.store.rows import as_json, batched, fields, marks, next_row
 from ku_rag.types import Relation
+
+_Meant = tuple[str, str | None]
+"""What a relation aims at: the target as written and the kind that it declares, if any."""
+
+
+class Stated(NamedTuple):
+    """What one source states about its unit.
+
+    Args:
+        source: row of the source.
+        unit: row of its unit.
+        relations: in their order.
+    """
+
+    source: int
+    unit: int
+    relations: Sequence[Relation]
 
 
 def add(
     connection: sqlite3.Connection, *, source: int, unit: int, stated: Sequence[Relation]
 ) -> list[int]:
     """Store what a source states about its unit; returns the new rows."""
-    if not stated:
-        return []
-    head = _unit_entity(connection, unit)
-    rows = []
-    for one in stated:
-        fields = (one.relation, one.target, one.target_kind, one.information, one.condition)
-        (row,) = connection.execute(
-            "INSERT INTO relations (source, head, relation, target, target_kind, information, "
-            "condition, target_key, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING row",
-            (source, head, *fields, name_key(one.target), checksum(source, *fields)),
-        ).fetchone()
-        rows.append(int(row))
-    resolve(connection, rows)
-    return rows
+    return list(add_many(connection, [Stated(source, unit, stated)]))
+
+
+def add_many(connection: sqlite3.Connection, stated: Sequence[Stated]) -> range:
+    """Store what sources state, many relations to a statement; returns the new rows."""
+    heads = _unit_entities(connection, {of.unit for of in stated if of.relations})
+    flat = [(of.source, heads[of.unit], one) for of in stated for one in of.relations]
+    tails = _tails(connection, {(one.target, one.target_kind) for *_, one in flat})
+    first = next_row(connection, "relations")
+    with behind(connection, len(flat)) as later:
+        for start in range(0, len(flat), SLICE):
+            rows = []
+            for source, head, one in flat[start : start + SLICE]:
+                target, kind = one.target, one.target_kind
+                said = (one.relation, target, kind, one.information, one.condition)
+                rows.append(
+                    (source, head, *said, name_key(target), tails[target, kind],
+                     checksum(source, *said))
+                )  # fmt: skip
+            later.execute(
+                "INSERT INTO relations (row, source, head, relation, target, target_kind, "
+                "information, condition, target_key, tail, checksum) "
+                f"SELECT key + ?, {fields(10)} FROM json_each(?)",
+                (first + start, as_json(rows)),
+            )
+    return range(first, first + len(flat))
 
 
 def digest(stated: Iterable[Relation]) -> str:
     """Changes when one of these relations does; "" for none."""
-    return _digest(astuple(one) for one in stated)
+    return _digest(
+        (one.relation, one.target, one.target_kind, one.information, one.condition)
+        for one in stated
+    )
 
 
 def stored_digest(connection: sqlite3.Connection, source: int) -> str:
@@ -56,8 +89,8 @@ def stored_digest(connection: sqlite3.Connection, source: int) -> str:
 
 
 def _digest(rows: Iterable[tuple[str | None, ...]]) -> str:
-    fields = [field for row in rows for field in row]
-    return str(checksum(*fields)) if fields else ""
+    said = [field for row in rows for field in row]
+    return str(checksum(*said)) if said else ""
 
 
 def sources_aiming_at(connection: sqlite3.Connection, unit: int) -> list[int]:
@@ -76,26 +109,44 @@ def resolve_names(
     """Look up again every relation that aims at one of these unit ids or name keys."""
     if connection.execute("SELECT 1 FROM relations LIMIT 1").fetchone() is None:
         return
-    rows: set[int] = set()
-    for column, values in (("target", ids), ("target_key", keys)):
-        for value in values:
-            found = connection.execute(f"SELECT row FROM relations WHERE {column} = ?", (value,))
-            rows.update(row for (row,) in found)
-    resolve(connection, sorted(rows))
+    rows = connection.execute(
+        "SELECT r.row FROM json_each(?) w CROSS JOIN relations r ON r.target = w.value UNION "
+        "SELECT r.row FROM json_each(?) w CROSS JOIN relations r ON r.target_key = w.value",
+        (as_json(ids), as_json(keys)),
+    ).fetchall()
+    for start in range(0, len(rows), SLICE):
+        resolve(connection, [row for (row,) in rows[start : start + SLICE]])
 
 
 def resolve(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
     """Set the tails of relations from the units and declared entities as they are now."""
-    left: set[int] = set()
-    for row in rows:
-        target, key, kind, tail = connection.execute(
-            "SELECT target, target_key, target_kind, tail FROM relations WHERE row = ?", (row,)
-        ).fetchone()
-        found = _find(connection, target, key, kind)
-        if found != tail:
-            connection.execute("UPDATE relations SET tail = ? WHERE row = ?", (found, row))
-            left.add(tail)
-    _drop_unmentioned(connection, left)
+    aimed = connection.execute(
+        "SELECT r.row, r.target, r.target_kind, r.tail FROM json_each(?) w "
+        "CROSS JOIN relations r ON r.row = w.value",
+        (as_json(rows),),
+    ).fetchall()
+    tails = _tails(connection, {(target, kind) for _, target, kind, _ in aimed})
+    moved = [
+        (row, found, tail)
+        for row, target, kind, tail in aimed
+        if (found := tails[target, kind]) != tail
+    ]
+    connection.execute(
+        "UPDATE relations SET tail = n.tail FROM (SELECT json_extract(value, '$[0]') AS row, "
+        "json_extract(value, '$[1]') AS tail FROM json_each(?)) n WHERE relations.row = n.row",
+        (as_json(moved),),
+    )
+    _drop_unmentioned(connection, {tail for *_, tail in moved})
+
+
+def sources_that_state(connection: sqlite3.Connection, sources: Iterable[int]) -> set[int]:
+    """Those of some sources, by row, of which relations are stored."""
+    rows = connection.execute(
+        "SELECT w.value FROM json_each(?) w "
+        "WHERE EXISTS (SELECT 1 FROM relations WHERE source = w.value)",
+        (as_json(sources),),
+    )
+    return {source for (source,) in rows}
 
 
 def waiting(connection: sqlite3.Connection, rows: Sequence[int]) -> list[tuple[str, str, str]]:
@@ -150,50 +201,89 @@ def _drop_unmentioned(connection: sqlite3.Connection, entities: Iterable[int | N
     )
 
 
-def _find(connection: sqlite3.Connection, target: str, key: str, kind: str | None) -> int | None:
-    """The entity that a target means: a unit by id, a unit by name, a declared entity, or None."""
-    unit = _unit_meant(connection, target, key, kind)
-    if unit is not None:
-        return _unit_entity(connection, unit)
-    if kind is None:
-        return None
-    found = connection.execute(
-        "SELECT row FROM entities WHERE unit IS NULL AND name = ? AND kind = ?", (target, kind)
-    ).fetchone()
-    if found:
-        return int(found[0])
-    made = connection.execute(
-        "INSERT INTO entities (name, key, kind) VALUES (?, ?, ?) RETURNING row",
-        (target, key, kind),
-    ).fetchone()
-    return int(made[0])
+def _tails(connection: sqlite3.Connection, meant: Collection[_Meant]) -> dict[_Meant, int | None]:
+    """The entity that each target means: a unit by id, by name, a declared entity, or None.
+
+    Entities that are meant for the first time are made.
+    """
+    wanted = [(target, name_key(target), kind) for target, kind in meant]
+    units = _units_meant(connection, wanted)
+    entities = _unit_entities(connection, set(units.values()))
+    left = [one for n, one in enumerate(wanted) if n not in units]
+    declared = _declared(connection, [one for one in left if one[2] is not None])
+    found: dict[_Meant, int | None] = {
+        (target, kind): declared.get((target, kind)) for target, _, kind in left
+    }
+    for n, unit in units.items():
+        target, _, kind = wanted[n]
+        found[target, kind] = entities[unit]
+    return found
 
 
-def _unit_meant(
-    connection: sqlite3.Connection, target: str, key: str, kind: str | None
-) -> int | None:
-    unit = connection.execute("SELECT row FROM units WHERE id = ?", (target,)).fetchone()
-    if not unit and key:
-        unit = connection.execute(
-            "SELECT u.row FROM names n JOIN units u ON u.row = n.unit "
-            "WHERE n.key = ? AND (?2 IS NULL OR u.kind = ?2) ORDER BY u.id LIMIT 1",
-            (key, kind),
-        ).fetchone()
-    return unit and int(unit[0])
+def _units_meant(
+    connection: sqlite3.Connection, wanted: Sequence[tuple[str, str, str | None]]
+) -> dict[int, int]:
+    """The units that (target, key, kind) mean, as `_unit_meant`: place in `wanted` → row."""
+    found: dict[int, int] = dict(
+        connection.execute(
+            "SELECT w.key, u.row FROM json_each(?) w CROSS JOIN units u ON u.id = w.value",
+            (as_json(target for target, *_ in wanted),),
+        )
+    )
+    named = [(n, key, kind) for n, (_, key, kind) in enumerate(wanted) if key and n not in found]
+    for n, unit, _ in connection.execute(
+        "SELECT w.n, u.row, min(u.id) FROM (SELECT json_extract(value, '$[0]') AS n, "
+        "json_extract(value, '$[1]') AS key, json_extract(value, '$[2]') AS kind "
+        "FROM json_each(?)) w CROSS JOIN names n ON n.key = w.key "
+        "CROSS JOIN units u ON u.row = n.unit AND (w.kind IS NULL OR u.kind = w.kind) GROUP BY w.n",
+        (as_json(named),),
+    ):
+        found[n] = unit
+    return found
 
 
-def _unit_entity(connection: sqlite3.Connection, unit: int) -> int:
-    found = connection.execute("SELECT row FROM entities WHERE unit = ?", (unit,)).fetchone()
-    if found:
-        return int(found[0])
-    name, kind = connection.execute(
-        "SELECT name, kind FROM units WHERE row = ?", (unit,)
-    ).fetchone()
-    made = connection.execute(
-        "INSERT INTO entities (name, key, kind, unit) VALUES (?, ?, ?, ?) RETURNING row",
-        (name, name_key(name), kind, unit),
-    ).fetchone()
-    return int(made[0])
+def _declared(
+    connection: sqlite3.Connection, wanted: Sequence[tuple[str, str, str | None]]
+) -> dict[_Meant, int]:
+    """The entities that (name, key, kind) declare, made where they are new: (name, kind) → row."""
+    select = (
+        "SELECT e.name, e.kind, e.row FROM (SELECT json_extract(value, '$[0]') AS name, "
+        "json_extract(value, '$[1]') AS key, json_extract(value, '$[2]') AS kind "
+        "FROM json_each(?)) w CROSS JOIN entities e "
+        "ON e.key = w.key AND e.name = w.name AND e.kind = w.kind AND e.unit IS NULL"
+    )
+    rows = connection.execute(select, (as_json(wanted),)).fetchall()
+    known: dict[_Meant, int] = {(name, kind): row for name, kind, row in rows}
+    first = next_row(connection, "entities")
+    new = [one for one in wanted if (one[0], one[2]) not in known]
+    connection.execute(
+        "INSERT INTO entities (row, name, key, kind) "
+        f"SELECT key + ?, {fields(3)} FROM json_each(?)",
+        (first, as_json(new)),
+    )
+    return known | {(name, kind): first + n for n, (name, _, kind) in enumerate(new)}
+
+
+def _unit_entities(connection: sqlite3.Connection, units: Collection[int]) -> dict[int, int]:
+    """The entities that units are, made where they are new: row of the unit → row."""
+    known: dict[int, int] = {}
+    new = []
+    for unit, name, kind, row in connection.execute(
+        "SELECT u.row, u.name, u.kind, e.row FROM json_each(?) w "
+        "CROSS JOIN units u ON u.row = w.value LEFT JOIN entities e ON e.unit = u.row",
+        (as_json(sorted(units)),),
+    ):
+        if row is None:
+            new.append((name, name_key(name), kind, unit))
+        else:
+            known[unit] = row
+    first = next_row(connection, "entities")
+    connection.execute(
+        "INSERT INTO entities (row, name, key, kind, unit) "
+        f"SELECT key + ?, {fields(4)} FROM json_each(?)",
+        (first, as_json(new)),
+    )
+    return known | {unit: first + n for n, (*_, unit) in enumerate(new)}
 
 
 # ---- for verify --------------------------------------------------------------------------------
@@ -234,3 +324,16 @@ def _end(
         name_and_kind = connection.execute("SELECT name, kind FROM units WHERE row = ?", (unit,))
         return [unit, *name_and_kind.fetchone()]
     return [None, target if kind is not None else None, kind]
+
+
+def _unit_meant(
+    connection: sqlite3.Connection, target: str, key: str, kind: str | None
+) -> int | None:
+    unit = connection.execute("SELECT row FROM units WHERE id = ?", (target,)).fetchone()
+    if not unit and key:
+        unit = connection.execute(
+            "SELECT u.row FROM names n JOIN units u ON u.row = n.unit "
+            "WHERE n.key = ? AND (?2 IS NULL OR u.kind = ?2) ORDER BY u.id LIMIT 1",
+            (key, kind),
+        ).fetchone()
+    return unit and int(unit[0])
