@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from ku_rag.errors import Refused
-from ku_rag.indexes import building, measuring, tuning
+from ku_rag.indexes import building, kinds, measuring, tuning
 from ku_rag.indexes import vectors as index_module
-from ku_rag.indexes.kinds import KINDS, make, propose, training_size
+from ku_rag.indexes.kinds import KINDS, Plan, make, propose, training_size
 from ku_rag.indexes.measuring import Truth, choose
 from ku_rag.indexes.vectors import VectorIndex
 from ku_rag.store import vectors as stored
@@ -187,6 +187,33 @@ def test_a_plan_is_chosen_by_the_measure_and_says_what_it_reaches():
     assert seconds > 0
     found = truth.recall(propose(index, plan, truth.queries, plan.candidates + 1)[1])
     assert found[-1] == pytest.approx(plan.recall, abs=1e-3)
+
+
+def test_bytes_find_what_one_large_dimension_hides():
+    """Encoders give some dimensions a large value that all vectors share."""
+    vectors = 0.2 * clustered(COUNT)
+    vectors[:, 7] += 3.0
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    rows = np.arange(COUNT)
+    index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
+    index.add(fit(vectors))
+    truth = Truth(rows[:40], vectors[:40])
+    truth.add(rows, vectors)
+    plan, _ = choose(index, "ivf-sq8", rows, truth, 0.99)
+    assert plan.recall >= 0.99
+
+
+@pytest.mark.parametrize("much", [0, 1 << 40])
+def test_a_scan_by_threads_finds_what_one_thread_finds(monkeypatch, much):
+    vectors = clustered(COUNT)
+    index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
+    index.add(fit(vectors))
+    monkeypatch.setattr(kinds, "_MUCH_BYTES", much)
+    _, positions = propose(index, Plan("ivf-sq8", probes=64), vectors[:20], 10)
+    assert index.parallel_mode == (0 if much else 1)
+    exact = np.argsort(-(vectors[:20] @ vectors.T), axis=1)[:, :10]
+    same = [set(a) & set(b) for a, b in zip(positions.tolist(), exact.tolist(), strict=True)]
+    assert np.mean([len(one) for one in same]) > 9
 
 
 # ---- segments ----------------------------------------------------------------------------------
