@@ -182,10 +182,10 @@ def test_a_plan_is_chosen_by_the_measure_and_says_what_it_reaches():
     index.add(fit(vectors))
     truth = Truth(rows[:40], vectors[:40])
     truth.add(rows, vectors)
-    plan, seconds = choose(index, "ivf-sq8", rows, truth, 0.9)
+    plan, seconds = choose(index, fit, "ivf-sq8", rows, truth, 0.9)
     assert plan.recall >= 0.9
     assert seconds > 0
-    found = truth.recall(propose(index, plan, truth.queries, plan.candidates + 1)[1])
+    found = truth.recall(propose(index, plan, fit(truth.queries), plan.candidates + 1)[1])
     assert found[-1] == pytest.approx(plan.recall, abs=1e-3)
 
 
@@ -199,7 +199,7 @@ def test_bytes_find_what_one_large_dimension_hides():
     index.add(fit(vectors))
     truth = Truth(rows[:40], vectors[:40])
     truth.add(rows, vectors)
-    _, positions = propose(index, Plan("ivf-sq8", probes=64), truth.queries, 17)
+    _, positions = propose(index, Plan("ivf-sq8", probes=64), fit(truth.queries), 17)
     assert truth.recall(positions)[-1] > 0.99
 
 
@@ -209,7 +209,7 @@ def test_a_scan_by_threads_finds_what_one_thread_finds(monkeypatch, much):
     index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
     index.add(fit(vectors))
     monkeypatch.setattr(kinds, "_MUCH_BYTES", much)
-    _, positions = propose(index, Plan("ivf-sq8", probes=64), vectors[:20], 10)
+    _, positions = propose(index, Plan("ivf-sq8", probes=64), fit(vectors[:20]), 10)
     assert index.parallel_mode == (0 if much else 1)
     exact = np.argsort(-(vectors[:20] @ vectors.T), axis=1)[:, :10]
     same = [set(a) & set(b) for a, b in zip(positions.tolist(), exact.tolist(), strict=True)]

@@ -75,13 +75,13 @@ def measured(
     del training
     truth = None if kind == "flat" else Truth(*gather(sample(rows)))
     for some, vectors in _batches(gather, rows):
-        index.add(fit(vectors))
+        index.add(fit(vectors) if fit else vectors)
         if truth:
             truth.add(some, vectors)
     if truth is None:
         return Segment(rows, index, Plan())
-    plan, _ = choose(index, kind, rows, truth, recall)
-    return Segment(rows, index, plan)
+    plan, _ = choose(index, fit, kind, rows, truth, recall)
+    return Segment(rows, index, plan, fit)
 
 
 def _batches(gather: Gather, rows: Rows) -> Iterator[tuple[Rows, Vectors]]:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ku_rag.indexes.kinds import Plan, library
+from ku_rag.indexes.kinds import Bytes, Plan, library
 from ku_rag.indexes.segment import Segment
 from ku_rag.store.layout import replace_durably, sync_folder
 
@@ -39,7 +39,8 @@ class Header:
         knowledge_base: id of the base that they were made from.
         seq: the last change that they know.
         lost: how many commits the base had lost by then: after a loss numbers come again.
-        segments: for each, its "file", "count", "plan", and the "sums" of the blocks of its files.
+        segments: for each, its "file", "count", "plan", "fit", and the "sums" of the blocks of its
+            files.
         dropped: rows that segments hold and that are gone.
         format: version of the layout.
     """
@@ -117,7 +118,8 @@ class IndexFiles:
             return None
         rows = np.memmap(paths[1], np.dtype("<i8"), "r") if entry["count"] else np.empty(0, "<i8")
         # As plain arrays: looking into a mapped one costs some times as much.
-        return Segment(np.asarray(rows), index, Plan(**entry["plan"]), name)
+        fit = entry.get("fit") and Bytes.from_dict(entry["fit"])
+        return Segment(np.asarray(rows), index, Plan(**entry["plan"]), fit, name)
 
     def write(
         self,
@@ -157,6 +159,7 @@ class IndexFiles:
                 "file": name,
                 "count": len(segment.rows),
                 "plan": asdict(segment.plan),
+                "fit": segment.fit and segment.fit.to_dict(),
                 "sums": sums,
             }
         sync_folder(self.folder)

@@ -13,7 +13,8 @@ Gao and Long, SIGMOD 2024; here and for scalar quantisation FAISS's implementati
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -82,12 +83,47 @@ def training_size(kind: KindName, count: int) -> int:
     return min(count, _lists(count) * _TRAINED_A_LIST)
 
 
-Fit = Callable[[Vectors], Vectors]
-"""What is done to vectors before an index takes them in: float32[n, dim] to float32[n, dim]."""
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """How vectors, and what is asked of them, become whole numbers of -127 to 127.
+
+    Their middle is taken off and the rest stretched, by one number for all dimensions: of vectors
+    of length 1 this leaves the order of distances as it is, which is that of cosines. FAISS then
+    multiplies bytes, in half of the time that it needs with a scale for each dimension.
+
+    Args:
+        middle: float32[dim], the mean of the vectors.
+        stretch: what they are multiplied by then.
+    """
+
+    middle: Vectors
+    stretch: float
+
+    @classmethod
+    def of(cls, training: Vectors) -> Bytes:
+        """Fit for vectors like these, float32[n, dim]."""
+        middle = training.mean(axis=0)
+        spread = np.abs(training[:: -(-len(training) // _STRETCHED)] - middle)
+        return cls(middle, _BYTE / max(float(np.quantile(spread, 1 - _CLIPPED)), _TINY))
+
+    def __call__(self, vectors: Vectors) -> Vectors:
+        """Vectors float32[n, dim] as whole numbers, float32[n, dim]."""
+        fitted: Vectors = np.rint((vectors - self.middle) * np.float32(self.stretch))
+        return np.clip(fitted, -_BYTE, _BYTE, out=fitted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a header keeps it."""
+        middle = base64.b64encode(self.middle.astype("<f4").tobytes()).decode()
+        return {"middle": middle, "stretch": self.stretch}
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> Bytes:
+        """As it was kept."""
+        return cls(np.frombuffer(base64.b64decode(kept["middle"]), "<f4"), kept["stretch"])
 
 
-def make(kind: KindName, dim: int, count: int, training: Vectors) -> tuple[Any, Fit]:
-    """An empty index of this kind, trained, and how vectors are made fit for it.
+def make(kind: KindName, dim: int, count: int, training: Vectors) -> tuple[Any, Bytes | None]:
+    """An empty index of this kind, trained, and what vectors are made before they come to it.
 
     Args:
         kind: which.
@@ -97,42 +133,27 @@ def make(kind: KindName, dim: int, count: int, training: Vectors) -> tuple[Any, 
     """
     faiss = library()
     by_cosine = faiss.METRIC_INNER_PRODUCT
-    fit: Fit = np.asarray
     if kind == "flat":
-        return faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_fp16, by_cosine), fit
+        return faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_fp16, by_cosine), None
+    fit = None
     if kind == "rabitq":
         index = faiss.IndexRaBitQFastScan(dim, by_cosine)
+    elif kind == "ivf-rabitq":
+        index = faiss.index_factory(dim, f"IVF{_lists(count)},RaBitQ", by_cosine)
     else:
-        nearest, lists = faiss.IndexFlatIP(dim), _lists(count)
-        if kind == "ivf-sq8":
-            fit = _fit_bytes(training)
-            held = faiss.ScalarQuantizer.QT_8bit_direct_signed
-            index = faiss.IndexIVFScalarQuantizer(nearest, dim, lists, held, by_cosine, False)
-        else:
-            index = faiss.IndexIVFRaBitQ(nearest, dim, lists, by_cosine)
+        fit = Bytes.of(training)
+        nearest = faiss.IndexFlatL2(dim)
+        held = faiss.ScalarQuantizer.QT_8bit_direct_signed
+        index = faiss.IndexIVFScalarQuantizer(
+            nearest, dim, _lists(count), held, faiss.METRIC_L2, False
+        )
         nearest.this.disown()
         index.own_fields = True
+    if kind != "rabitq":
         index.cp.niter = _ROUNDS
         index.cp.min_points_per_centroid = 1
-    index.train(fit(training))
+    index.train(fit(training) if fit else training)
     return index, fit
-
-
-def _fit_bytes(training: Vectors) -> Fit:
-    """Vectors as whole numbers of -127 to 127, their common middle taken off.
-
-    Neither changes the order of inner products with a query; FAISS then multiplies bytes, which
-    takes half of what it takes with a scale for each dimension.
-    """
-    middle = training.mean(axis=0)
-    spread = np.abs(training[:: -(-len(training) // _STRETCHED)] - middle)
-    stretch = np.float32(_BYTE / max(float(np.quantile(spread, 1 - _CLIPPED)), _TINY))
-
-    def fit(vectors: Vectors) -> Vectors:
-        fitted: Vectors = np.clip(np.rint((vectors - middle) * stretch), -_BYTE, _BYTE)
-        return fitted
-
-    return fit
 
 
 def propose(
@@ -149,7 +170,7 @@ def propose(
     Args:
         index: as `make` makes it, filled.
         plan: how it is asked.
-        queries: float32[n, dim].
+        queries: float32[n, dim], made fit for it.
         count: how many for each query.
         mask: bool[positions], those that count; None for all.
         everywhere: look into all lists.
@@ -161,9 +182,6 @@ def propose(
     count = min(count, index.ntotal)
     if plan.kind == "rabitq":
         return _propose_widely(index, queries, count, mask)
-    if plan.kind == "ivf-sq8":
-        longest = np.abs(queries).max(axis=1, keepdims=True)
-        queries = queries * (_BYTE / np.maximum(longest, np.float32(_TINY)))
     params = faiss.SearchParametersIVF() if plan.probes else faiss.SearchParameters()
     if plan.probes:
         params.nprobe = index.nlist if everywhere else min(plan.probes, index.nlist)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.indexes.kinds import TOP, KindName, Plan, propose
+from ku_rag.indexes.kinds import TOP, Bytes, KindName, Plan, propose
 
 Rows = NDArray[np.int64]
 
@@ -89,6 +89,7 @@ def sample(rows: Rows, most: int = _QUERIES) -> Rows:
 
 def choose(
     index: Any,  # noqa: ANN401 - faiss
+    fit: Bytes | None,
     kind: KindName,
     rows: Rows,
     truth: Truth,
@@ -98,6 +99,7 @@ def choose(
 
     Args:
         index: filled.
+        fit: what queries are made before they come to it.
         kind: its kind.
         rows: int64[n], the row at each position of it.
         truth: what exact search finds.
@@ -106,7 +108,8 @@ def choose(
     Returns:
         The plan with its measured recall, and about how many seconds a query takes.
     """
-    tried = list(_tried(index, kind, rows, truth))
+    queries = fit(truth.queries) if fit else truth.queries
+    tried = list(_tried(index, queries, kind, rows, truth))
     enough = [found for found in tried if found[0].recall >= min(1.0, target + _MARGIN)]
     if enough:
         return min(enough, key=lambda found: found[1])
@@ -115,6 +118,7 @@ def choose(
 
 def _tried(
     index: Any,  # noqa: ANN401 - faiss
+    queries: Vectors,
     kind: KindName,
     rows: Rows,
     truth: Truth,
@@ -125,10 +129,10 @@ def _tried(
         asked = Plan(kind, probes=probes)
         # One more, since a query finds itself.
         most = 1 if kind == "flat" else _CANDIDATES[-1] // TOP
-        _, positions = propose(index, asked, truth.queries, most * TOP + 1)
+        _, positions = propose(index, asked, queries, most * TOP + 1)
         found = np.where(positions >= 0, rows[positions], -1)
         recalls = truth.recall(found)
-        seconds = _seconds(index, asked, truth.queries)
+        seconds = _seconds(index, asked, queries)
         for candidates in _CANDIDATES[: 1 if kind == "flat" else None]:
             recall = float(recalls[min(candidates, len(recalls) - 1)])
             plan = replace(asked, candidates=candidates, recall=round(recall, 4))

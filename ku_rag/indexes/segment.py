@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.indexes.kinds import Mask, Plan, propose
+from ku_rag.indexes.kinds import Bytes, Mask, Plan, propose
 
 Rows = NDArray[np.int64]
 
@@ -22,12 +22,14 @@ class Segment:
         rows: int64[n], ascending: the row at each position of the index.
         index: FAISS's, filled in that order.
         plan: how it is asked.
+        fit: what queries are made before.
         file: the name of its file without suffix; "" when it has none.
     """
 
     rows: Rows
     index: Any
     plan: Plan
+    fit: Bytes | None = None
     file: str = ""
     _alive: Mask | None = field(default=None, init=False)
     _dropped: int = field(default=0, init=False)
@@ -78,7 +80,7 @@ class Segment:
         cosines, positions = propose(
             self.index,
             self.plan,
-            queries,
+            self.fit(queries) if self.fit else queries,
             self.plan.proposed(k),
             mask,
             everywhere=among is not None,
