@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers.base import Hits, Peer, Vectors
-from ku_rag.indexes.kinds import KindName, make, training_size
+from ku_rag.indexes.kinds import KindName, lists, training_size
 
 
 class BareFaiss(Peer):
@@ -134,7 +134,7 @@ class IvfHalf(BareFaiss):
 
 
 class Refined(BareFaiss):
-    """An index of the same make as one of ku-rag's, its hits scored anew in half precision.
+    """An index of a kind that ku-rag has, its hits scored anew in half precision.
 
     FAISS can neither delete from it nor give its rows other numbers than their positions.
     """
@@ -160,7 +160,8 @@ class Refined(BareFaiss):
         self._waiting = []
         chosen = np.random.default_rng(0).permutation(len(every))
         training = every[chosen[: training_size(self.kind, len(every))]]
-        proposing = make(self.kind, self.dim, len(every), training)
+        proposing = self._proposing(len(every))
+        proposing.train(training)
         half = faiss.IndexScalarQuantizer(
             self.dim, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
         )
@@ -168,6 +169,16 @@ class Refined(BareFaiss):
         self._held = proposing, half
         self._index.add(every)
         self._write()
+
+    def _proposing(self, count: int) -> Any:  # noqa: ANN401
+        """As FAISS's factory makes it, with as many lists as ku-rag has."""
+        by_cosine = self._faiss.METRIC_INNER_PRODUCT
+        if self.kind == "rabitq":
+            return self._faiss.IndexRaBitQFastScan(self.dim, by_cosine)
+        held = "SQ8" if self.kind == "ivf-sq8" else "RaBitQ"
+        index = self._faiss.index_factory(self.dim, f"IVF{lists(count)},{held}", by_cosine)
+        index.cp.min_points_per_centroid = 1
+        return index
 
     def ladder(self) -> Sequence[object]:
         """(lists looked at, how many times k are scored anew)."""

@@ -80,7 +80,7 @@ def training_size(kind: KindName, count: int) -> int:
         return 0
     if kind == "rabitq":  # its middle only
         return min(count, _TRAINED_MOST)
-    return min(count, _lists(count) * _TRAINED_A_LIST)
+    return min(count, lists(count) * _TRAINED_A_LIST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +139,13 @@ def make(kind: KindName, dim: int, count: int, training: Vectors) -> tuple[Any, 
     if kind == "rabitq":
         index = faiss.IndexRaBitQFastScan(dim, by_cosine)
     elif kind == "ivf-rabitq":
-        index = faiss.index_factory(dim, f"IVF{_lists(count)},RaBitQ", by_cosine)
+        index = faiss.index_factory(dim, f"IVF{lists(count)},RaBitQ", by_cosine)
     else:
         fit = Bytes.of(training)
         nearest = faiss.IndexFlatL2(dim)
         held = faiss.ScalarQuantizer.QT_8bit_direct_signed
         index = faiss.IndexIVFScalarQuantizer(
-            nearest, dim, _lists(count), held, faiss.METRIC_L2, False
+            nearest, dim, lists(count), held, faiss.METRIC_L2, False
         )
         nearest.this.disown()
         index.own_fields = True
@@ -217,6 +217,6 @@ def _propose_widely(
         asked = min(index.ntotal, asked * 8)
 
 
-def _lists(count: int) -> int:
-    """About four times the root of the count, a power of two: FAISS's own advice."""
+def lists(count: int) -> int:
+    """How many lists a number of vectors has: about four times the root of the count, a power of two: FAISS's own advice."""
     return int(min(_MOST_LISTS, max(1, 1 << round(np.log2(4 * np.sqrt(max(count, 1)))))))
