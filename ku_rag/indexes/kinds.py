@@ -218,5 +218,5 @@ def _propose_widely(
 
 
 def lists(count: int) -> int:
-    """How many lists a number of vectors has: about four times the root of the count, a power of two: FAISS's own advice."""
+    """How many lists so many vectors have: a power of two near four times the root, as FAISS says."""
     return int(min(_MOST_LISTS, max(1, 1 << round(np.log2(4 * np.sqrt(max(count, 1)))))))
