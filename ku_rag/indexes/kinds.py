@@ -218,5 +218,5 @@ def _propose_widely(
 
 
 def lists(count: int) -> int:
-    """How many lists so many vectors have: a power of two near four times the root, as FAISS says."""
+    """How many lists so many vectors have: a power of two near four times the root of that."""
     return int(min(_MOST_LISTS, max(1, 1 << round(np.log2(4 * np.sqrt(max(count, 1)))))))
