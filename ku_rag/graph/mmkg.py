@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as File
 
@@ -153,10 +153,11 @@ class Graph:
         """Entities with exactly this id, name or alias, those that are units first."""
         key = name_key(name)
         rows = self._connection.execute(
-            "SELECT e.row, e.name, e.kind, u.id FROM units u JOIN entities e ON e.unit = u.row "
-            "WHERE u.id = ?1 OR u.row IN (SELECT unit FROM names WHERE key = ?2) "
-            "UNION ALL SELECT row, name, kind, NULL FROM entities WHERE key = ?2 AND unit IS NULL "
-            "ORDER BY 4 IS NULL, 4 != ?1, 1",
+            "SELECT e.row, e.name, e.kind, u.id "
+            "FROM entities e LEFT JOIN units u ON u.row = e.unit "
+            "WHERE e.unit IN (SELECT row FROM units WHERE id = ?1 "
+            "UNION SELECT unit FROM names WHERE key = ?2) OR (e.key = ?2 AND e.unit IS NULL) "
+            "ORDER BY u.id IS NULL, u.id != ?1, e.row",
             (name, key),
         )
         return [Entity(*row) for row in rows]
@@ -183,22 +184,38 @@ class Graph:
         Raises:
             Corrupt: one fails its checksum.
         """
+        return [
+            Step(row, entity, relation, other, information, condition)
+            for row, relation, other, information, condition in self._at(entity, "head", "tail")
+        ]
+
+    def into(self, entity: Entity) -> list[Step]:
+        """The relations that end at an entity, in the order in which they were stated.
+
+        Raises:
+            Corrupt: one fails its checksum.
+        """
+        return [
+            Step(row, other, relation, entity, information, condition)
+            for row, relation, other, information, condition in self._at(entity, "tail", "head")
+        ]
+
+    def _at(
+        self, entity: Entity, here: str, there: str
+    ) -> Iterator[tuple[int, str, Entity, str, str]]:
+        """The relations whose one end is an entity: row, relation, other end, notes."""
         rows = self._connection.execute(
             "SELECT r.row, r.relation, r.information, r.condition, r.source, r.target, "
-            "r.target_kind, r.checksum, t.row, t.name, t.kind, u.id "
-            "FROM relations r JOIN entities t ON t.row = r.tail "
-            "LEFT JOIN units u ON u.row = t.unit "
-            "WHERE r.head = ? ORDER BY r.row",
+            "r.target_kind, r.checksum, e.row, e.name, e.kind, u.id "
+            f"FROM relations r JOIN entities e ON e.row = r.{there} "
+            "LEFT JOIN units u ON u.row = e.unit "
+            f"WHERE r.{here} = ? ORDER BY r.row",
             (entity.row,),
         )
-        steps = []
-        for row, relation, information, condition, source, target, kind, stored, *tail in rows:
+        for row, relation, information, condition, source, target, kind, stored, *other in rows:
             fields = (source, relation, target, kind, information, condition)
             check(stored, *fields, what=f"relation {row}")
-            steps.append(
-                Step(row, entity, relation, Entity(*tail), information or "", condition or "")
-            )
-        return steps
+            yield row, relation, Entity(*other), information or "", condition or ""
 
     def attributes(self, entity: Entity) -> Attributes:
         """What an entity brings; nothing when it is only pointed to.
