@@ -281,6 +281,31 @@ def test_depth_first_opens_nothing_twice_either(kb):
     assert found.stopped == "nothing was left to open; no path was enough"
 
 
+def test_depth_first_goes_in_the_order_that_the_agents_give(kb):
+    tree = [
+        ("Rathian", "has", "a"),
+        ("Rathian", "has", "b"),
+        ("a", "has", "a1"),
+        ("a", "has", "a2"),
+    ]
+    agents = Agents()
+    explore(graph_of(kb, tree), QUERY, agents, depth_first=True)
+    assert agents.expanded == [["Rathian"], ["a"], ["a1"], ["a2"], ["b"]]
+
+
+def test_depth_first_opens_nothing_behind_what_is_enough(kb):
+    late = [
+        ("Rathian", "has", "Bite"),
+        ("Rathian", "has", "left"),
+        ("left", "continues", "Bite"),
+        ("Bite", "continues", "Roar"),
+    ]
+    agents = Agents(["Rathian —has→ Bite"])
+    found = explore(graph_of(kb, late), QUERY, agents, depth_first=True)
+    assert agents.expanded == [["Rathian"], ["left"]]
+    assert texts(found.leaves) == ["Rathian —has→ left —continues→ Bite"]
+
+
 # ---- the topic ---------------------------------------------------------------------------------
 
 
@@ -388,6 +413,42 @@ def test_the_trace_tells_who_said_what_and_what_it_cost(kb):
     ]
     assert found.usage == {"calls": 5, "cached": 3, "prompt_tokens": 10, "completion_tokens": 2}
     assert found.stopped == ("that was the last call; one of the agents' replies could not be used")
+
+
+def test_what_agents_told_before_the_budget_ended_is_told_once(kb):
+    class Ending(Noted):
+        def validate(self, query, paths):
+            raise BudgetSpent("the budget is spent")
+
+    found = explore(graph_of(kb, RATHIAN), QUERY, Ending())
+    assert found.usage["calls"] == 1
+    assert [entry.note.said for entry in found.trace] == ["Rathian, of course", ""]
+
+
+def test_steps_that_were_not_offered_and_steps_said_twice_are_left_out(kb):
+    class Straying(Agents):
+        def expand(self, query, opened):
+            super().expand(query, opened)
+            if len(opened) == 1:
+                self.first = list(opened[0][1])
+                return [[self.first[1], self.first[0], self.first[1]]]
+            return [self.first for _ in opened]
+
+    agents = Straying()
+    found = explore(graph_of(kb, RATHIAN), QUERY, agents)
+    assert agents.validated == [["Rathian"], [SWING, RUSH]]
+    assert texts(found.leaves) == [SWING, RUSH]
+
+
+def test_of_several_captions_of_one_leaf_the_first_is_kept(kb):
+    class Seeing(Agents):
+        def validate(self, query, paths):
+            super().validate(query, paths)
+            return [Verdict(False, caption=f"caption {n}") for n, _ in enumerate(paths)]
+
+    pair = [("Rathian", "weak to", "Dragon"), ("Rathian", "fights", "Dragon")]
+    found = explore(graph_of(kb, pair), QUERY, Seeing())
+    assert list(found.captions.values()) == ["caption 0", "caption 0"]
 
 
 def test_the_result_is_told_as_json(kb):

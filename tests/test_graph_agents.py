@@ -547,6 +547,41 @@ def test_long_texts_are_told_in_part(kb):
     assert Knowledge(graph, "human").about(rathian, 9)["text"] == "word …"
 
 
+def test_of_many_pictures_the_first_ten_are_shown(kb, tmp_path):
+    shown = tuple(picture(tmp_path / f"frame{n}.png", n) for n in range(12))
+    kb.add(Unit("Rathian", id="Rathian", images=shown, relations=(ROAR,)))
+    graph = Graph(kb._database.connection, kb._layout)
+    mllm = ScriptedMLLM(Script())
+    ModelAgents(mllm, graph, captions="online").validate(QUERY, [root(graph)])
+    assert len(list(caption(graph, mllm, graph.topics(1), model="m"))) == 1
+    assert [len(request.messages[0].pictures) for request in mllm.requests] == [10, 10]
+
+
+def test_of_several_captions_of_one_entity_the_first_is_told(graph):
+    rush, swing = graph.hop(root(graph).end)
+    bite, become = (root(graph).then(rush).then(step) for step in graph.hop(rush.tail))
+    knowledge = Knowledge(graph, "online")
+    for path, text in ((bite, "first"), (become, "second")):
+        knowledge.add(path.end, text)
+    assert knowledge.caption(bite.end) == "first"
+    assert knowledge.caption(swing.tail) == ""
+    knowledge.forget()
+    assert knowledge.caption(bite.end) == ""
+
+
+def test_neighbours_are_told_shorter_than_the_path(kb):
+    long = ("word " * 1_000,)
+    kb.add(Unit("Bite", id="Bite", texts=long, match=False))
+    kb.add(Unit("Rathian", id="Rathian", texts=long, relations=(Relation("has", "Bite"),)))
+    graph = Graph(kb._database.connection, kb._layout)
+    (rathian,) = (one for one in graph.topics(9) if one.name == "Rathian")
+    mllm = ScriptedMLLM(Script())
+    ModelAgents(mllm, graph).expand(QUERY, [(Path(rathian), graph.hop(rathian))])
+    *_, on_path, neighbour = data(mllm.requests[0].messages[0].text)
+    assert 1_900 < len(on_path["text"]) <= 2_002
+    assert 300 < len(neighbour["text"]) <= 402
+
+
 # ---- captions ----------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from PIL import Image
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed
 from ku_rag.graph.base import Query
 from ku_rag.graph.mmkg import Graph, Path
+from ku_rag.graph.modelled import AgentPrompts
 from ku_rag.graph.settings import SETTINGS, answer
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.client import EndpointMLLM
@@ -22,6 +23,7 @@ QUESTION = "Which attack follows?"
 HINT = "The monster is Rathian."
 PEOPLE = "People say that it charges."
 SEEN = "The model sees that it charges."
+ANOTHER = "Something green runs."
 OF_PEOPLE, OFFLINE, ONLINE = "Runs three times.", "A wyvern that runs.", "It runs at the hunter."
 BITE = "Rathian —attack of→ Triple Rush —continues→ Bite (when near)"
 
@@ -42,7 +44,11 @@ def graph(kb, tmp_path):
                 "Triple Rush",
                 id="Rathian>Triple Rush",
                 images=(picture(tmp_path / "rush.png", 1),),
-                metadata={"caption": OF_PEOPLE, "caption by m-1": OFFLINE},
+                metadata={
+                    "caption": OF_PEOPLE,
+                    "caption by m-1": OFFLINE,
+                    "caption by m-2": ANOTHER,
+                },
                 relations=(Relation("continues", "Bite", "attack", None, "near"),),
             ),
         ]
@@ -193,6 +199,19 @@ def test_depth_first_and_the_longest_path_are_passed_on(graph):
         short = ask(graph, "perceptive", endpoint, max_rounds=1)
     assert [path.text for path in deep.summary.paths] == [BITE]
     assert [path.text for path in short.summary.paths] == ["Rathian —attack of→ Triple Rush"]
+
+
+def test_the_captions_of_another_model_and_prompts_of_ones_own_are_used(graph, tmp_path):
+    (tmp_path / "answer.md").write_text(
+        "Give the answer in as few words: $question $data HERE", encoding="utf-8"
+    )
+    own = AgentPrompts.load(tmp_path)
+    with serving(by=plays()) as endpoint:
+        ask(graph, "unaided-offline", endpoint, captioner="m-2", prompts=own)
+        (last,) = endpoint.texts(-1)
+    assert last.endswith("HERE")
+    assert ANOTHER in last
+    assert OFFLINE not in last
 
 
 # ---- what a setting refuses, and where a model fails --------------------------------------------
