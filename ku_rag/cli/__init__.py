@@ -16,7 +16,7 @@ import click
 
 import ku_rag
 from ku_rag import arguments
-from ku_rag.cli import asking, filling, keeping, looking, models, moving
+from ku_rag.cli import asking, filling, graph, keeping, looking, models, moving
 from ku_rag.cli.printing import say
 from ku_rag.errors import KuError
 
@@ -42,6 +42,7 @@ _COMMANDS = (
     moving.export,
     moving.import_,
     moving.snapshot,
+    graph.graph,
 )
 
 _INTERRUPTED = 130

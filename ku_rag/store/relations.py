@@ -185,6 +185,18 @@ def drop_of_unit(connection: sqlite3.Connection, unit: int) -> list[int]:
     return rows
 
 
+def drop(connection: sqlite3.Connection, rows: Sequence[int]) -> set[int]:
+    """Delete relations by row; returns the rows of the sources that stated them."""
+    sources = set()
+    for row in rows:
+        (source,) = connection.execute(
+            "SELECT source FROM relations WHERE row = ?", (row,)
+        ).fetchone()
+        sources.add(source)
+        _drop(connection, "row = ?", row)
+    return sources
+
+
 def _drop(connection: sqlite3.Connection, where: str, value: int) -> list[int]:
     gone = connection.execute(
         f"DELETE FROM relations WHERE {where} RETURNING row, head, tail", (value,)

@@ -1,0 +1,475 @@
+"""A graph as folders of workbooks, the layout that MH-MMKG is published in.
+
+One folder a sub-graph, named like its topic entity, with `Node.xlsx`, `Relations.xlsx`,
+`Knowledge_Images` and `Knowledge_Videos`. Names hold within their sub-graph: what the others call
+"Bite" is another bite. As in the loader that belongs to MH-MMKG, elements and pierce pods are the
+same everywhere, and columns whose titles say nothing are told by their place.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+from ku_rag.errors import BadInput
+from ku_rag.graph.formats import cells
+from ku_rag.graph.records import (
+    Described,
+    Part,
+    Statement,
+    clean,
+    described,
+    identity,
+    optional,
+    picture_in,
+    video_in,
+)
+from ku_rag.pictures import PICTURE_SUFFIXES
+from ku_rag.plugins import extra
+
+NODES, RELATIONS = "Node.xlsx", "Relations.xlsx"
+IMAGES, VIDEOS = "Knowledge_Images", "Knowledge_Videos"
+REST = "entities"
+"""The folder of what belongs to no topic."""
+
+_OF_NODES = {
+    "entity": ("name", "node", "entity", "node name", "entity name"),
+    "id": ("id",),
+    "kind": ("type", "kind", "category"),
+    "topic": ("topic",),
+    "aliases": ("aliases", "alias"),
+    "caption": ("caption", "human caption", "action description", "description"),
+    "text": ("text", "additional", "information", "additional information"),
+    "texts": ("texts",),
+    "images": ("image", "images", "picture", "pictures"),
+    "videos": ("video", "videos"),
+    "keyframes": ("keyframes", "keyframe", "key frames"),
+    "unit": ("unit",),
+    "metadata": ("metadata",),
+    "match": ("match",),
+}
+_OF_RELATIONS = {
+    "head": ("head", "source", "from"),
+    "relation": ("relation", "predicate"),
+    "tail": ("tail", "target", "to"),
+    "information": ("information", "additional information", "additional"),
+    "condition": ("condition", "conditions"),
+    "tail_kind": ("tail kind", "tail type"),
+}
+_NODE_PLACES = ("entity", "images", "videos", "caption", "text")
+_RELATION_PLACES = ("head", "relation", "information", "condition", "tail")
+_SHARED = re.compile(r"\bElement\b|\bPierce Pod\b")
+_MOST_BYTES = 1 << 30
+_MOST_CELL = 32_767
+_LOOKED_AT = 1 << 16
+_RETURN = "_x000D_"
+"""What stands in a cell for a carriage return, which XML takes for a line feed."""
+_DAMAGED = (zipfile.BadZipFile, zlib.error, ParseError, KeyError, ValueError, TypeError, EOFError)
+
+
+@dataclass(slots=True)
+class _Folder:
+    """One sub-graph as it is read."""
+
+    path: Path
+    part: Part
+    ids: dict[str, str | None] = field(default_factory=dict)
+    stated: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    has_ids: bool = False
+
+    @property
+    def name(self) -> str:
+        return clean(self.path.name)
+
+    def full(self, name: str) -> str:
+        """The name of an entity outside its sub-graph."""
+        if name == self.name or _SHARED.search(name):
+            return name
+        return f"{self.name}>{name}"
+
+
+def read(path: Path, progress: Callable[[int], None] | None = None) -> list[Part]:
+    """Read the sub-graphs of a folder, or the one that it is; what is broken is left out.
+
+    Args:
+        path: resolved.
+        progress: called with the number of rows read so far, now and then.
+
+    Raises:
+        BadInput: no workbook is there.
+        MissingExtra: openpyxl is not installed.
+    """
+    books = extra("graph", "openpyxl")
+    inner = [path, *sorted(one for one in path.iterdir() if one.is_dir())]
+    folders = [
+        _Folder(one, Part(f"{one.as_posix()}/{NODES}", f"{one.as_posix()}/{RELATIONS}"))
+        for one in inner
+        if (one / NODES).is_file() or (one / RELATIONS).is_file()
+    ]
+    if not folders:
+        raise BadInput(
+            f"{path} holds no {NODES} and no {RELATIONS}, nor does a folder in it: expected one "
+            "folder a sub-graph with both"
+        )
+    count = 0
+    for folder in folders:
+        for file, take in ((NODES, _take_node), (RELATIONS, _take_relation)):
+            titles, places = (
+                (_OF_NODES, _NODE_PLACES) if file == NODES else (_OF_RELATIONS, _RELATION_PLACES)
+            )
+            needed = ("entity",) if file == NODES else ("head", "relation", "tail")
+            book = folder.path / file
+            if not book.is_file():
+                continue
+            try:
+                for number, row in _rows(books, book, titles, places, needed):
+                    take(folder, f"{book.as_posix()}:{number}", row)
+                    count += 1
+                    if progress:
+                        progress(count)
+            except BadInput as error:
+                folder.part.leave_out(book.as_posix(), str(error), unread=True)
+    _refer(folders)
+    return [folder.part for folder in folders]
+
+
+# ---- nodes -------------------------------------------------------------------------------------
+
+
+def _take_node(folder: _Folder, where: str, row: Mapping[str, Any]) -> None:
+    part = folder.part
+    problems: list[str] = []
+    try:
+        data = {key: cells.read(key, text) for key, text in row.items()}
+        name = identity(data, "entity")
+        folder.has_ids = folder.has_ids or "id" in data
+        if "id" not in data:
+            data["id"] = folder.full(name)
+            if data["id"] not in (name, folder.name):
+                data.setdefault("aliases", []).append(f"{folder.name} {name}")
+        if "topic" not in data:
+            data["topic"] = name == folder.name
+        entity = described(
+            data,
+            _pictures(folder.path),
+            video_in(folder.path / VIDEOS),
+            problems,
+        )
+    except BadInput as error:
+        part.leave_out(where, str(error), unread=True)
+        return
+    part.describe(entity, where)
+    known = folder.ids.setdefault(entity.name, entity.id)
+    if known != entity.id:
+        folder.ids[entity.name] = None
+    for problem in problems:
+        part.leave_out(where, f"{problem}; the rest of the row is kept")
+
+
+def _pictures(folder: Path) -> Callable[[str], list[Path]]:
+    """Finds pictures, or a folder of them, among a sub-graph's images or beside its videos."""
+    images = folder / IMAGES
+    locate, among_videos = picture_in(images), picture_in(folder / VIDEOS)
+
+    def find(given: str) -> list[Path]:
+        named = given.replace("\\", "/")
+        inner = images / named
+        if not inner.is_dir() or not inner.resolve().is_relative_to(images):
+            try:
+                return locate(named)
+            except BadInput:
+                if (folder / VIDEOS / named).is_file():
+                    return among_videos(named)
+                raise
+        return [
+            one
+            for file in sorted(inner.iterdir())
+            if file.suffix.lower() in PICTURE_SUFFIXES
+            for one in locate(f"{named}/{file.name}")
+        ]
+
+    return find
+
+
+# ---- relations ---------------------------------------------------------------------------------
+
+
+def _take_relation(folder: _Folder, where: str, row: Mapping[str, Any]) -> None:
+    folder.stated.append((where, row))
+
+
+def _refer(folders: Sequence[_Folder]) -> None:
+    """Write the ends of all relations as ids, now that all sub-graphs are known."""
+    ids = {of for folder in folders for of in folder.part.entities}
+    exact = any(folder.has_ids for folder in folders)
+    topics = {folder.name: folder.ids.get(folder.name) or folder.name for folder in folders}
+    for folder in folders:
+        for where, row in folder.stated:
+            try:
+                one = Statement(
+                    identity(row, "head"),
+                    identity(row, "relation"),
+                    identity(row, "tail"),
+                    optional(row, "information"),
+                    optional(row, "condition"),
+                    clean(optional(row, "tail_kind") or "") or None,
+                )
+                head = _meant(folder, one.head, ids if exact else (), topics, ids)
+                tail = one.tail
+                if one.tail_kind is None:
+                    tail = _meant(folder, one.tail, ids if exact else (), topics, ids)
+            except BadInput as error:
+                folder.part.leave_out(where, str(error), unread=True)
+            else:
+                folder.part.statements.append(one._replace(head=head, tail=tail))
+    spoken_of = {
+        end
+        for folder in folders
+        for one in folder.part.statements
+        for end in ((one.head, one.tail) if one.tail_kind is None else (one.head,))
+    }
+    for folder in folders:
+        name = folder.name
+        # A topic that relations speak of and no row describes is one all the same.
+        if name not in ids and name in spoken_of:
+            folder.part.entities[name] = Described(id=name, name=name, topic=True)
+
+
+def _meant(
+    folder: _Folder,
+    name: str,
+    first: Iterable[str],
+    topics: Mapping[str, str],
+    ids: Iterable[str],
+) -> str:
+    """The id of what a name means in a sub-graph.
+
+    Raises:
+        BadInput: several of its entities are called so.
+    """
+    if name in first:
+        return name
+    if name in folder.ids:
+        if (found := folder.ids[name]) is None:
+            raise BadInput(f"several entities here are called {name!r}: name one by its id")
+        return found
+    if name in topics:
+        return topics[name]
+    if name in ids:
+        return name
+    full = folder.full(name)
+    folder.part.names[full] = name
+    return full
+
+
+# ---- sheets ------------------------------------------------------------------------------------
+
+
+def _rows(
+    books: Any,  # noqa: ANN401 - openpyxl, which has no types
+    path: Path,
+    titles: Mapping[str, Sequence[str]],
+    places: Sequence[str],
+    needed: Sequence[str],
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Number and fields of every row that holds something.
+
+    Raises:
+        BadInput: it is damaged, or lacks a column.
+    """
+    try:
+        _check(path)
+        with closing(books.load_workbook(path, read_only=True, data_only=True)) as book:
+            sheet = book.worksheets[0]
+            sheet.reset_dimensions()
+            columns: list[str] = []
+            for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
+                texts = [_text(value) for value in row]
+                if not any(texts):
+                    continue
+                if not columns:
+                    columns = _columns(texts, titles, places, needed)
+                    continue
+                yield number, _fields(columns, texts)
+    except BadInput:
+        raise
+    except (*_DAMAGED, OSError, IndexError) as error:
+        raise BadInput(
+            f"{path.name} is no workbook that can be read ({error}): save it as .xlsx again"
+        ) from error
+
+
+def _fields(columns: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
+    data: dict[str, str] = {}
+    for column, text in zip(columns, texts, strict=False):
+        if column and text:
+            data.setdefault(column, text)
+    return data
+
+
+def _columns(
+    given: Sequence[str],
+    titles: Mapping[str, Sequence[str]],
+    places: Sequence[str],
+    needed: Sequence[str],
+) -> list[str]:
+    """The field of each column; other titles are fields of their own."""
+    known = {title: key for key, all_titles in titles.items() for title in all_titles}
+    found = [known.get(" ".join(title.casefold().replace("_", " ").split()), "") for title in given]
+    missing = [key for key in needed if key not in found]
+    width = max((n for n, title in enumerate(given, 1) if title), default=0)
+    fits = all(key in ("", place) for key, place in zip(found, places, strict=False))
+    if missing and width == len(places) and fits:
+        return list(places)
+    if missing:
+        lacking = " and ".join(
+            f"{titles[key][0].title()} (or {', '.join(one.title() for one in titles[key][1:])})"
+            for key in missing
+        )
+        seen = ", ".join(repr(title[:40]) for title in given if title)
+        raise BadInput(f"no column is called {lacking}; there are {seen}: name the columns so")
+    return [key or title.strip() for key, title in zip(found, given, strict=True)]
+
+
+def _text(value: object) -> str:
+    """A cell as text: whole numbers without a fraction."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str):
+        return value.replace(_RETURN, "\r") if value.strip() else ""
+    return str(value)
+
+
+def _check(path: Path) -> None:
+    """Refuse what would fill the memory: huge parts, document types.
+
+    Raises:
+        BadInput: it holds such things.
+    """
+    with zipfile.ZipFile(path) as packed:
+        size = sum(one.file_size for one in packed.infolist())
+        if size > _MOST_BYTES:
+            raise BadInput(
+                f"{path.name} unpacks to {size:,} bytes, at most {_MOST_BYTES:,} are read: split it"
+            )
+        for one in packed.infolist():
+            if one.filename.lower().endswith((".xml", ".rels")):
+                with packed.open(one) as file:
+                    start = file.read(_LOOKED_AT).replace(b"\0", b"")
+                if b"<!doctype" in start.lower():
+                    raise BadInput(
+                        f"{path.name} has a document type in {one.filename}, whose entities are "
+                        "not read: save it anew with a spreadsheet program"
+                    )
+
+
+# ---- writing -----------------------------------------------------------------------------------
+
+_WRITTEN = {
+    "entity": "Name",
+    "id": "ID",
+    "kind": "Type",
+    "topic": "Topic",
+    "caption": "Caption",
+    "text": "Text",
+    "texts": "Texts",
+    "images": "Image",
+    "aliases": "Aliases",
+    "metadata": "Metadata",
+    "match": "Match",
+}
+_STATED = {
+    "head": "Head",
+    "relation": "Relation",
+    "tail": "Tail",
+    "information": "Information",
+    "condition": "Condition",
+    "tail_kind": "Tail Kind",
+}
+
+
+def folders_of(entities: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The folder of each entity, by id: that of its topic, or one for the rest.
+
+    Args:
+        entities: with "id", "entity" and "topic".
+    """
+    listed = list(entities)
+    taken = {REST}
+    topics: dict[str, str] = {}
+    for entity in listed:
+        if entity.get("topic"):
+            plain = re.sub(r"[^\w .()-]+", "_", entity["entity"]).strip(" .")[:100] or "topic"
+            name = next(
+                one
+                for one in (plain, *(f"{plain} {n}" for n in range(2, len(listed) + 3)))
+                if one.casefold() not in taken
+            )
+            taken.add(name.casefold())
+            topics[entity["id"]] = name
+    return {
+        entity["id"]: topics.get(entity["id"]) or topics.get(entity["id"].partition(">")[0]) or REST
+        for entity in listed
+    }
+
+
+def write(
+    path: Path,
+    name: str,
+    entities: Iterable[Mapping[str, Any]],
+    statements: Iterable[Statement],
+) -> None:
+    """Write one sub-graph.
+
+    Args:
+        path: the folder of all.
+        name: of the sub-graph's folder.
+        entities: fields of each, pictures by their names in its images.
+        statements: between ids of entities, and names.
+
+    Raises:
+        BadInput: a text is longer than a cell.
+        MissingExtra: openpyxl is not installed.
+    """
+    folder = path / name
+    folder.mkdir(exist_ok=True)
+    _write(folder / NODES, _WRITTEN, entities)
+    _write(folder / RELATIONS, _STATED, (one._asdict() for one in statements))
+
+
+def _write(path: Path, titles: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> None:
+    # All of them before the book is begun: it leaves files behind when it is not finished.
+    lines = [[_cell(said.get(key, "")) for key in titles] for said in map(cells.fields, rows)]
+    book = extra("graph", "openpyxl").Workbook(write_only=True)
+    sheet = book.create_sheet(path.stem)
+    cell_of = extra("graph", "openpyxl.cell").WriteOnlyCell
+    sheet.append(list(titles.values()))
+    for line in lines:
+        made = [cell_of(sheet, value=text or None) for text in line]
+        for cell in made:
+            cell.data_type = "s"  # never a formula, whatever it begins with
+        sheet.append(made)
+    book.save(path)
+
+
+def _cell(text: str) -> str:
+    """A text as a cell holds it.
+
+    Raises:
+        BadInput: it is too long for one.
+    """
+    if len(text) > _MOST_CELL:
+        raise BadInput(
+            f"a text of {len(text):,} characters begins with {text[:40]!r}, a cell holds "
+            f"{_MOST_CELL:,}: export as .jsonl or .graphml"
+        )
+    return text.replace("\r", _RETURN)

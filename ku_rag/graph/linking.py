@@ -1,0 +1,318 @@
+"""Which units a graph is about: from names in a file, or from a name that somebody gives.
+
+A name in a file means, in this order: the entity of that id, the one entity of that name, a unit of
+the knowledge base by id, the one unit that bears the name. What it means then is written as an id.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.graph.mmkg import CAPTION, TOPIC, Entity
+from ku_rag.graph.records import Described, Part, Statement
+from ku_rag.language.tokens import name_key
+from ku_rag.store.inspection import hint
+from ku_rag.store.rows import as_json
+from ku_rag.types import Quarantined, Relation, Unit
+
+ONLY_NAMED = "entity"
+"""The kind of entities that relations end at and nobody describes."""
+
+_SHOWN = 5
+
+
+class Known(NamedTuple):
+    """A unit that the base knows from elsewhere."""
+
+    id: str
+    name: str
+
+
+class Entry(NamedTuple):
+    """One unit with what one place says of it.
+
+    Args:
+        unit: its declaration, its relations included.
+        uri: of the source.
+        texts: documents.
+        images: picture files.
+        partial: some of its pictures could not be found.
+    """
+
+    unit: Unit
+    uri: str
+    texts: tuple[str, ...]
+    images: tuple[Path, ...]
+    partial: bool
+
+
+Lookup = Callable[[Iterable[str]], Mapping[str, Known]]
+"""From ids and names to the units that the base knows from elsewhere, as far as it does."""
+
+
+def known_units(
+    connection: sqlite3.Connection, names: Iterable[str], within: Sequence[tuple[str, str]]
+) -> dict[str, Known]:
+    """The units of some ids, or of names that one unit alone bears.
+
+    Args:
+        connection: the store.
+        names: ids and names.
+        within: ranges of uris (from, up to): units that only these speak of are left out.
+    """
+    wanted = [(name, name_key(name)) for name in dict.fromkeys(names)]
+    found: dict[str, Known] = {}
+    elsewhere = "".join(" AND NOT (s.uri >= ? AND s.uri < ?)" for _ in within)
+    other = f"EXISTS (SELECT 1 FROM sources s WHERE s.unit = u.row{elsewhere})"
+    ranges = [end for one in within for end in one]
+    for key, unit, name in connection.execute(
+        "SELECT w.key, u.id, u.name FROM json_each(?) w CROSS JOIN units u "
+        f"ON u.id = json_extract(w.value, '$[1]') WHERE {other} UNION ALL "
+        "SELECT n.w, u.id, u.name FROM (SELECT w.key AS w, min(n.unit) AS unit "
+        "FROM json_each(?) w CROSS JOIN names n ON n.key = json_extract(w.value, '$[1]') "
+        "GROUP BY w.key HAVING count(*) = 1) n CROSS JOIN units u ON u.row = n.unit "
+        f"WHERE {other}",
+        (
+            as_json((key, name) for name, key in wanted),
+            *ranges,
+            as_json((name, key) for name, key in wanted),
+            *ranges,
+        ),
+    ):
+        found.setdefault(wanted[key][0], Known(unit, name))
+    return found
+
+
+# ---- a file ------------------------------------------------------------------------------------
+
+
+class Linked:
+    """What a file says, as what is stored of each unit.
+
+    Args:
+        parts: of the file.
+        lookup: asks the base.
+
+    Attributes:
+        problems: what was left out so far.
+        only_named: names at which relations end and that nobody describes; complete after
+            `entries`.
+    """
+
+    def __init__(self, parts: Sequence[Part], lookup: Lookup) -> None:
+        self.problems = [problem for part in parts for problem in part.problems]
+        self.only_named: set[str] = set()
+        self._parts = parts
+        self._meant: dict[str, str | None] = {}
+        self._ids: dict[str, str | None] = {}
+        for part in parts:
+            for entity in part.entities.values():
+                first = self._ids.setdefault(entity.name, entity.id)
+                self._ids[entity.name] = entity.id if first == entity.id else None
+        self._units = {of: of for part in parts for of in part.entities}
+        self._known = lookup(self._asked())
+        self._names = {known.id: known.name for known in self._known.values()}
+        self._join()
+        for part in parts:
+            for entity in part.entities.values():
+                self._names.setdefault(self._units[entity.id], entity.name)
+        self._described = frozenset(self._names)
+        self._stated = [self._by_head(part) for part in parts]
+
+    def uris(self) -> Iterator[str]:
+        """The uris of the sources that `entries` speaks of."""
+        for part, stated in zip(self._parts, self._stated, strict=True):
+            here = set()
+            for of in part.entities:
+                here.add(self._units[of])
+                yield f"{part.uri}#{of}"
+            for head in stated.keys() - here:
+                yield f"{part.stated}#{head}"
+
+    def entries(self) -> Iterator[Entry | Quarantined]:
+        """What has to be stored, unit by unit; and what of it cannot be."""
+        for part, stated in zip(self._parts, self._stated, strict=True):
+            left = dict(stated)
+            for entity in part.entities.values():
+                yield from self._entry(part, entity, left.pop(self._units[entity.id], ()))
+            for head, statements in left.items():
+                yield from self._head(part, head, statements)
+
+    def _asked(self) -> dict[str, None]:
+        """What the base may know: links, ids, and names that mean no entity of the file."""
+        asked: dict[str, None] = {}
+        for part in self._parts:
+            for entity in part.entities.values():
+                asked[entity.unit or entity.id] = None
+            for one in part.statements:
+                if one.head not in self._units:
+                    asked[one.head] = None
+                if one.tail not in self._units:
+                    asked[one.tail] = None
+        return asked
+
+    def _join(self) -> None:
+        """Let entities be the units that they are said to be."""
+        for part in self._parts:
+            for entity in part.entities.values():
+                if entity.unit is None:
+                    continue
+                if known := self._known.get(entity.unit):
+                    self._units[entity.id] = known.id
+                else:
+                    self.problems.append(
+                        Quarantined(
+                            f"{part.uri}#{entity.id}",
+                            f"there is no unit {entity.unit!r}, or several are called so: name "
+                            "one by its id; the entity is kept as a unit of its own",
+                        )
+                    )
+
+    def _by_head(self, part: Part) -> dict[str, list[Statement]]:
+        stated: dict[str, list[Statement]] = {}
+        for one in part.statements:
+            head = self._unit(one.head)
+            if head is None:
+                self.problems.append(_ambiguous(part, one.head, one))
+            else:
+                stated.setdefault(head, []).append(one)
+                self._names.setdefault(head, part.names.get(head, head))
+        return stated
+
+    def _unit(self, name: str) -> str | None:
+        """The unit that a name of the file means, the name itself if it is new; None: unclear."""
+        if name in self._meant:
+            return self._meant[name]
+        found: str | None
+        if name in self._units:
+            found = self._units[name]
+        elif name in self._ids:
+            one = self._ids[name]
+            found = one and self._units[one]
+        else:
+            known = self._known.get(name)
+            found = known.id if known else name
+        self._meant[name] = found
+        return found
+
+    def _entry(
+        self, part: Part, entity: Described, statements: Iterable[Statement]
+    ) -> Iterator[Entry | Quarantined]:
+        uri = f"{part.uri}#{entity.id}"
+        unit = self._units[entity.id]
+        known = self._known.get(entity.unit or entity.id)
+        joins = known is not None and known.id == unit
+        problems: list[Quarantined] = []
+        metadata: dict[str, Any] = dict(entity.metadata)
+        metadata |= {TOPIC: True} if entity.topic else {}
+        metadata |= {CAPTION: entity.caption} if entity.caption else {}
+        try:
+            described = Unit(
+                name=entity.name,
+                id=unit,
+                kind=entity.kind,
+                aliases=entity.aliases,
+                metadata=metadata,
+                relations=self._relations(part, statements, problems),
+                match=(entity.topic or joins) if entity.match is None else entity.match,
+            )
+        except BadInput as error:
+            yield Quarantined(uri, str(error))
+        else:
+            yield Entry(described, uri, entity.texts, entity.images, entity.partial)
+        yield from problems
+
+    def _head(
+        self, part: Part, head: str, statements: Iterable[Statement]
+    ) -> Iterator[Entry | Quarantined]:
+        """What is stated of an entity that this part does not describe."""
+        problems: list[Quarantined] = []
+        relations = self._relations(part, statements, problems)
+        # Of its names nothing is said here: who describes it says whether they are looked up.
+        match = head in self._described
+        unit = Unit(self._names[head], id=head, relations=relations, match=match)
+        yield Entry(unit, f"{part.stated}#{head}", (), (), partial=False)
+        yield from problems
+
+    def _relations(
+        self, part: Part, statements: Iterable[Statement], problems: list[Quarantined]
+    ) -> tuple[Relation, ...]:
+        """What an entity states, each thing once."""
+        made = []
+        for one in dict.fromkeys(statements):
+            _, relation, tail, information, condition, kind = one
+            target = tail if kind else self._unit(tail)
+            if target is None:
+                problems.append(_ambiguous(part, tail, one))
+                continue
+            if kind is None:
+                kind = None if target in self._names else ONLY_NAMED
+            if kind:
+                self.only_named.add(tail)
+            try:
+                made.append(Relation(relation, target, kind, information, condition))
+            except BadInput as error:
+                problems.append(Quarantined(_place(part, one), str(error)))
+        return tuple(made)
+
+
+def _ambiguous(part: Part, name: str, one: Statement) -> Quarantined:
+    return Quarantined(
+        _place(part, one),
+        f"several entities are called {name!r}: name the one that is meant by its id",
+    )
+
+
+def _place(part: Part, one: Statement) -> str:
+    return f"{part.stated}: {one.head} —{one.relation}→ {one.tail}"
+
+
+# ---- a name that somebody gives ----------------------------------------------------------------
+
+
+def find(connection: sqlite3.Connection, name: str) -> list[Entity]:
+    """The entities and units of exactly this id, or else of this name or alias.
+
+    A unit that is in no relation has the row 0.
+    """
+    key = name_key(name)
+    for where, given in (
+        ("u.id = ?", name),
+        ("u.row IN (SELECT unit FROM names WHERE key = ?)", key),
+    ):
+        rows = connection.execute(
+            "SELECT coalesce(e.row, 0), u.name, u.kind, u.id FROM units u "
+            f"LEFT JOIN entities e ON e.unit = u.row WHERE {where} ORDER BY u.id",
+            (given,),
+        ).fetchall()
+        if rows:
+            return [Entity(*row) for row in rows]
+    rows = connection.execute(
+        "SELECT row, name, kind, NULL FROM entities WHERE key = ? AND unit IS NULL "
+        "ORDER BY name != ?, row",
+        (key, name),
+    ).fetchall()
+    return [Entity(*row) for row in rows]
+
+
+def find_one(connection: sqlite3.Connection, name: str) -> Entity:
+    """The entity that a name means.
+
+    Raises:
+        NotFound: there is none.
+        BadInput: there are several.
+    """
+    found = find(connection, name)
+    if not found:
+        raise NotFound(f"there is no entity {name!r}: {hint(connection, name)}")
+    if len(found) > 1:
+        ids = ", ".join(repr(one.unit or f"{one.name} ({one.kind})") for one in found[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise BadInput(
+            f"{len(found)} entities are called {name!r}: name one by its id: {ids}{more}"
+        )
+    return found[0]

@@ -1,0 +1,413 @@
+"""The graph: taken in, changed, looked at and given out."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ku_rag import arguments
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.knowledge_base.changing import Changing
+from ku_rag.types import IngestReport, Quarantined, Record, Relation, Source, Unit
+
+if TYPE_CHECKING:
+    from ku_rag.graph.linking import Linked
+    from ku_rag.graph.mmkg import Entity
+    from ku_rag.graph.records import GraphReport
+    from ku_rag.ingest.pipeline import Pipeline, Progress
+    from ku_rag.store.contents import Dropped
+
+_BY_HAND = "relation:"
+"""Begins the uris of sources that state one relation, as it was added."""
+_MOST = 1_000_000
+_LONGEST = 20
+
+
+class Graphing(Changing):
+    """What is done with entities and their relations."""
+
+    def graph_import(self, path: str | Path, *, progress: Progress | None = None) -> GraphReport:
+        """Take in a graph: JSON lines, GraphML, or a folder of workbooks; see docs/graph.md.
+
+        What the same file said before is replaced. A file that could not be read throughout
+        deletes nothing.
+
+        Args:
+            path: the file or folder.
+            progress: called with the number of entities and relations read, then of units seen.
+
+        Raises:
+            NotFound: the path does not exist.
+            BadInput: nobody reads this kind of file, it is damaged, or there is nothing in it.
+            MissingExtra: it holds workbooks, and openpyxl is not installed.
+            Locked: another process is writing.
+        """
+        from ku_rag.graph import formats
+        from ku_rag.graph.linking import Linked, known_units
+        from ku_rag.graph.records import GraphReport
+        from ku_rag.store.contents import Dropped
+
+        started = time.monotonic()
+        source = arguments.path(path, "the graph")
+        parts = formats.read(source, progress)
+        within = formats.ranges(source, parts)
+        dropped = Dropped()
+        with self._write() as pipeline:
+            connection = self._database.connection
+            linked = Linked(parts, lambda names: known_units(connection, names, within))
+            if all(part.whole for part in parts):
+                # First: with an entity go the relations to it, and those that stay are stated anew.
+                said = set(linked.uris())
+                gone = [
+                    row
+                    for ends in within
+                    for row, uri in connection.execute(
+                        "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ?", ends
+                    )
+                    if uri not in said and formats.is_own(uri, source)
+                ]
+                with pipeline.storing.change():
+                    _drop_sources(pipeline, connection, gone, dropped)
+            done = pipeline.run(_records(linked), progress=progress)
+            self._write_caches()
+        report = GraphReport(**{one.name: getattr(done, one.name) for one in fields(IngestReport)})
+        report.units_deleted = dropped.units
+        report.only_named = len(linked.only_named)
+        report.seconds = time.monotonic() - started
+        return report
+
+    def graph_add(
+        self,
+        name: str | None = None,
+        *,
+        id: str | None = None,
+        kind: str | None = None,
+        topic: bool = False,
+        caption: str = "",
+        texts: Sequence[str] = (),
+        images: Sequence[str | Path] = (),
+        aliases: Sequence[str] = (),
+        unit: str | None = None,
+        relation: tuple[str, str, str] | None = None,
+        information: str | None = None,
+        condition: str | None = None,
+    ) -> dict[str, Any]:
+        """Add an entity, or a relation between two.
+
+        Without an id an entity joins the unit that bears its name, if one does. A relation may
+        start at an entity that is new, which is made, and end at a name that nobody bears.
+
+        Args:
+            name: of the entity.
+            id: its identity; by default its name.
+            kind: monster, attack …
+            topic: whether a question may be about it as a whole.
+            caption: of its pictures, by people.
+            texts: what else is known.
+            images: picture files.
+            aliases: further names.
+            unit: id or name of a unit that it is.
+            relation: (head, relation, tail), ids or names, instead of an entity.
+            information: more about the relation.
+            condition: when it holds.
+
+        Returns:
+            Of an entity as `add` does; of a relation "head", "relation", "tail" and "added", False
+            if it was stated before.
+
+        Raises:
+            NotFound: there is no such unit, or a picture is not there.
+            BadInput: neither or both were given, a name means several, or a picture is broken.
+            Locked: another process is writing.
+        """
+        if (name is None) == (relation is None):
+            raise BadInput("expected the name of an entity, or a relation: give one of them")
+        if relation is not None:
+            head, word, tail = (
+                arguments.identity(one, what)
+                for one, what in zip(
+                    relation, ("the head", "the relation", "the tail"), strict=True
+                )
+            )
+            return self._relate(head, word, tail, information, condition)
+        from ku_rag.graph.mmkg import CAPTION, TOPIC
+
+        named = arguments.identity(name, "the name")
+        found = None
+        if unit is not None or id is None:
+            found = self._unit_called(named if unit is None else unit, must=unit is not None)
+        elif self._database.connection.execute(
+            "SELECT 1 FROM units WHERE id = ?", (id,)
+        ).fetchone():
+            found = id
+        metadata = ({TOPIC: True} if topic else {}) | ({CAPTION: caption} if caption else {})
+        one = Unit(
+            named,
+            id=found or id or named,
+            kind=kind,
+            aliases=tuple(aliases),
+            images=arguments.paths(images, "images"),
+            texts=tuple(texts),
+            metadata=metadata,
+            match=topic or found is not None,
+        )
+        return {**self.add(one).to_dict(), **({"action": "joined"} if found else {})}
+
+    def graph_delete(
+        self, name: str | None = None, *, relation: tuple[str, str, str] | None = None
+    ) -> dict[str, list[Any]]:
+        """Delete an entity with all that only it brought and every relation of it, or a relation.
+
+        Args:
+            name: id or name of the entity.
+            relation: (head, relation, tail); all that are stated so.
+
+        Returns:
+            As `delete`.
+
+        Raises:
+            NotFound: there is no such entity or relation.
+            BadInput: neither or both were given, or a name means several.
+            Locked: another process is writing.
+        """
+        from ku_rag.graph import linking
+        from ku_rag.store.contents import Dropped
+
+        if (name is None) == (relation is None):
+            raise BadInput("expected the name of an entity, or a relation: give one of them")
+        connection = self._database.connection
+        if name is not None:
+            entity = linking.find_one(connection, arguments.text(name, "the name"))
+            if entity.unit is not None:
+                return self.delete([entity.unit])
+            rows = [
+                row
+                for (row,) in connection.execute(
+                    "SELECT row FROM relations WHERE tail = ?", (entity.row,)
+                )
+            ]
+        else:
+            head, word, tail = relation or ("", "", "")
+            start = linking.find_one(connection, arguments.text(head, "the head"))
+            ends = {one.row for one in linking.find(connection, arguments.text(tail, "the tail"))}
+            rows = [
+                row
+                for row, end, target in connection.execute(
+                    "SELECT row, tail, target FROM relations WHERE head = ? AND relation = ?",
+                    (start.row, arguments.text(word, "the relation")),
+                ).fetchall()
+                if end in ends or target == tail
+            ]
+        if not rows:
+            raise NotFound(
+                f"no relation {' —'.join(relation or ())} is stated: `ku graph show` lists those "
+                "of an entity; nothing was deleted"
+            )
+        dropped = Dropped()
+        with self._write() as pipeline, pipeline.storing.change():
+            _unstate(pipeline, connection, rows, dropped)
+        return dropped.to_dict()
+
+    def graph_show(self, name: str, *, most: int = 100) -> dict[str, Any]:
+        """What is known of an entity: what it brings, and its relations "out" and "in".
+
+        Args:
+            name: its id, name or alias.
+            most: relations that are listed of each direction; "counts" has the number of all.
+
+        Raises:
+            NotFound: there is no such entity.
+            BadInput: several are called so.
+        """
+        from ku_rag.graph import linking, showing
+        from ku_rag.graph.mmkg import Graph
+
+        connection = self._database.connection
+        entity = linking.find_one(connection, arguments.text(name, "the name"))
+        most = arguments.count(most, "most", least=0, most=_MOST)
+        return showing.show(connection, Graph(connection, self._layout), entity, most=most)
+
+    def graph_paths(
+        self, start: str, end: str | None = None, *, most: int = 10, longest: int = 4
+    ) -> list[dict[str, Any]]:
+        """The shortest paths between two entities, or all from one, shortest first.
+
+        Args:
+            start: id or name of the entity where they begin.
+            end: where they end; None: anywhere.
+            most: paths.
+            longest: relations of a path.
+
+        Returns:
+            Of each path "ids" (None for what is but a name), "entities" (names), "relations" and
+            "text".
+
+        Raises:
+            NotFound: there is no such entity.
+            BadInput: several are called so.
+        """
+        from ku_rag.graph import linking, walks
+        from ku_rag.graph.mmkg import Graph
+        from ku_rag.store.database import snapshot
+
+        connection = self._database.connection
+        with snapshot(connection):
+            begins = linking.find_one(connection, arguments.text(start, "the start"))
+            ends = end and linking.find_one(connection, arguments.text(end, "the end"))
+            found = walks.shortest(
+                connection,
+                Graph(connection, self._layout),
+                begins,
+                ends or None,
+                most=arguments.count(most, "most", least=1, most=_MOST),
+                longest=arguments.count(longest, "longest", least=1, most=_LONGEST),
+            )
+        return [
+            {
+                "ids": [entity.unit for entity in path.entities],
+                "entities": [entity.name for entity in path.entities],
+                "relations": [step.relation for step in path.steps],
+                "text": path.text,
+            }
+            for path in found
+        ]
+
+    def graph_export(self, path: str | Path) -> dict[str, Any]:
+        """Write the graph, every unit an entity, so that `graph_import` makes the same of it.
+
+        Args:
+            path: a file that ends in .jsonl or .graphml, beside which a folder of its pictures is
+                made; or, without an ending, a new folder of workbooks.
+
+        Returns:
+            The numbers of "entities", "relations" and "images", and "left_out" (pictures that are
+            missing or damaged).
+
+        Raises:
+            BadInput: the ending is another, or a text is too long for a cell.
+            Refused: the folder holds something.
+            ReadOnly: it cannot be written.
+            Corrupt: a row fails its checksum.
+            MissingExtra: it is to be workbooks, and openpyxl is not installed.
+        """
+        from ku_rag.graph import giving
+
+        target = arguments.path(path, "the graph").absolute()
+        return giving.write(self._database.connection, self._layout, target).to_dict()
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _unit_called(self, name: str, *, must: bool) -> str | None:
+        """The id of the unit that a name means; None if there is none and none must be."""
+        from ku_rag.graph import linking
+
+        units = [
+            one.unit
+            for one in linking.find(self._database.connection, arguments.text(name, "the unit"))
+            if one.unit is not None
+        ]
+        if len(units) > 1:
+            linking.find_one(self._database.connection, name)  # says which
+        if must and not units:
+            raise NotFound(f"there is no unit {name!r}: `ku list` prints the ids")
+        return units[0] if units else None
+
+    def _relate(
+        self, head: str, word: str, tail: str, information: str | None, condition: str | None
+    ) -> dict[str, Any]:
+        from ku_rag.graph import linking
+        from ku_rag.ingest.preparation import Prepared, PreparedSource
+        from ku_rag.store.contents import content_hash
+
+        connection = self._database.connection
+        ends = linking.find(connection, tail)
+        if len(ends) > 1:
+            linking.find_one(connection, tail)
+        started = linking.find(connection, head)
+        if len(started) > 1:
+            linking.find_one(connection, head)
+        aim: tuple[str, str | None] = (tail, linking.ONLY_NAMED)
+        if tail == head:
+            aim = ((started[0].unit if started else None) or head, None)
+        elif ends:
+            aim = _aim(ends[0])
+        target, kind = aim
+        stated = Relation(word, target, kind, information or None, condition or None)
+        if not started or started[0].unit is None:
+            self.graph_add(head, kind=started[0].kind if started else None)
+            started = [linking.find_one(connection, head)]
+        start = started[0]
+        said = (word, target, information or "", condition or "")
+        uri = f"{_BY_HAND}{start.unit}/{content_hash(chr(31).join(said))[:16]}"
+        unit = Unit(start.name, id=start.unit, relations=(stated,))
+        with self._write() as pipeline:
+            prepared = Prepared(unit, [PreparedSource(uri, (), [], (stated,))])
+            pipeline.encode([prepared])
+            report = pipeline.put(prepared, origin="add")
+        return {
+            "head": start.unit,
+            "relation": word,
+            "tail": target,
+            "added": bool(report.relations_added),
+        }
+
+
+def _aim(entity: Entity) -> tuple[str, str | None]:
+    """How a relation names its target: the id of a unit, or a name with its kind."""
+    return (entity.name, entity.kind) if entity.unit is None else (entity.unit, None)
+
+
+def _drop_sources(
+    pipeline: Pipeline, connection: sqlite3.Connection, sources: Iterable[int], dropped: Dropped
+) -> None:
+    """Delete sources; a unit goes with the last of its own, whatever little the others say."""
+    from ku_rag.ingest import assembly
+    from ku_rag.ingest.removal import delete_units
+    from ku_rag.store import contents
+
+    inverted = pipeline.storing.inverted
+    units: dict[int, str] = {}
+    for source in sources:
+        row, unit_id = connection.execute(
+            "SELECT u.row, u.id FROM sources s JOIN units u ON u.row = s.unit WHERE s.row = ?",
+            (source,),
+        ).fetchone()
+        units[row] = unit_id
+        contents.drop_source(connection, source, dropped)
+    for row, unit_id in units.items():
+        if contents.sources_of(connection, row):
+            assembly.settle(connection, unit_id, inverted, row=row)
+        else:
+            delete_units(connection, [row], inverted, dropped)
+
+
+def _unstate(
+    pipeline: Pipeline, connection: sqlite3.Connection, rows: Sequence[int], dropped: Dropped
+) -> None:
+    """Delete relations; a source that stated nothing else goes, others state what is left."""
+    from ku_rag.ingest import assembly
+    from ku_rag.store import relations
+
+    dropped.relations += rows
+    for source in sorted(relations.drop(connection, rows)):
+        (uri,) = connection.execute("SELECT uri FROM sources WHERE row = ?", (source,)).fetchone()
+        if uri.startswith(_BY_HAND):
+            _drop_sources(pipeline, connection, [source], dropped)
+        else:
+            assembly.restate(connection, source)
+
+
+def _records(linked: Linked) -> Iterator[Record | Quarantined]:
+    from ku_rag.ingest.documents import PartialSource
+
+    yield from linked.problems
+    for entry in linked.entries():
+        if isinstance(entry, Quarantined):
+            yield entry
+        else:
+            kind = PartialSource if entry.partial else Source
+            yield Record(entry.unit, (kind(entry.uri, entry.texts, entry.images),))
