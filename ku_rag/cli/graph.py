@@ -84,7 +84,10 @@ def add(
     with open_base(kb, create=True) as base:
         if relation is None:
             added = base.graph_add(name, id=entity_id, **described)
-            text = f"{added['action']} {added['id']}: {added['why']}"
+            text = (
+                f"{added['action']} {added['id']}: {added['chunks']} chunks, "
+                f"{added['images']} images"
+            )
         else:
             added = base.graph_add(relation=relation, information=information, condition=condition)
             state = "added" if added["added"] else "there already"

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ku_rag import arguments
+from ku_rag import arguments, pictures
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.knowledge_base.changing import Changing
 from ku_rag.types import IngestReport, Quarantined, Record, Relation, Source, Unit
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _BY_HAND = "relation:"
 """Begins the uris of sources that state one relation, as it was added."""
+_DESCRIBED = "entity:"
+"""Begins the uris of sources that describe an entity, as it was added."""
 _MOST = 1_000_000
 _LONGEST = 20
 
@@ -96,7 +98,7 @@ class Graphing(Changing):
         information: str | None = None,
         condition: str | None = None,
     ) -> dict[str, Any]:
-        """Add an entity, or a relation between two.
+        """Add an entity, or to what was added of it before; or a relation between two.
 
         Without an id an entity joins the unit that bears its name, if one does. A relation may
         start at an entity that is new, which is made, and end at a name that nobody bears.
@@ -116,7 +118,8 @@ class Graphing(Changing):
             condition: when it holds.
 
         Returns:
-            Of an entity as `add` does; of a relation "head", "relation", "tail" and "added", False
+            Of an entity its "id", the "action" (added or joined) and the numbers of "chunks" and
+            "images" that it brought; of a relation "head", "relation", "tail" and "added", False
             if it was stated before.
 
         Raises:
@@ -135,6 +138,7 @@ class Graphing(Changing):
             )
             return self._relate(head, word, tail, information, condition)
         from ku_rag.graph.mmkg import CAPTION, TOPIC
+        from ku_rag.ingest.assembly import Declaration
 
         named = arguments.identity(name, "the name")
         found = None
@@ -144,18 +148,43 @@ class Graphing(Changing):
             "SELECT 1 FROM units WHERE id = ?", (id,)
         ).fetchone():
             found = id
-        metadata = ({TOPIC: True} if topic else {}) | ({CAPTION: caption} if caption else {})
-        one = Unit(
-            named,
-            id=found or id or named,
-            kind=kind,
-            aliases=tuple(aliases),
-            images=arguments.paths(images, "images"),
-            texts=tuple(texts),
-            metadata=metadata,
-            match=topic or found is not None,
-        )
-        return {**self.add(one).to_dict(), **({"action": "joined"} if found else {})}
+        pictures.check_files(shown := arguments.paths(images, "images"))
+        unit_id = found or id or named
+        brought = Source("", arguments.texts(texts, "texts"), shown)
+        with self._write() as pipeline:
+            connection = self._database.connection
+            uri = f"{_DESCRIBED}{unit_id}"
+            stored = connection.execute(
+                "SELECT declared FROM sources WHERE uri = ?", (uri,)
+            ).fetchone()
+            before = Declaration.from_json(stored[0]) if stored else Declaration(match=False)
+            first = before.name or named
+            described = Unit(
+                first,
+                id=unit_id,
+                kind=kind or before.kind,
+                aliases=tuple(
+                    one
+                    for one in dict.fromkeys((*(before.aliases or ()), named, *aliases))
+                    if one != first
+                ),
+                metadata=(before.metadata or {})
+                | ({TOPIC: True} if topic else {})
+                | ({CAPTION: caption} if caption else {}),
+                match=topic or before.match or found is not None,
+            )
+            counted = IngestReport()
+            if brought.texts or brought.images:
+                # First: a picture that is broken is said to be before anything is stored.
+                counted = self._put(pipeline, Unit(first, id=unit_id), brought, f"{uri}/")
+            self._put(pipeline, described, Source(uri))
+            self._write_caches()
+        return {
+            "id": unit_id,
+            "action": "joined" if found else "added",
+            "chunks": counted.chunks_added,
+            "images": counted.images_added,
+        }
 
     def graph_delete(
         self, name: str | None = None, *, relation: tuple[str, str, str] | None = None
@@ -320,7 +349,6 @@ class Graphing(Changing):
         self, head: str, word: str, tail: str, information: str | None, condition: str | None
     ) -> dict[str, Any]:
         from ku_rag.graph import linking
-        from ku_rag.ingest.preparation import Prepared, PreparedSource
         from ku_rag.store.contents import content_hash
 
         connection = self._database.connection
@@ -345,15 +373,39 @@ class Graphing(Changing):
         uri = f"{_BY_HAND}{start.unit}/{content_hash(chr(31).join(said))[:16]}"
         unit = Unit(start.name, id=start.unit, relations=(stated,))
         with self._write() as pipeline:
-            prepared = Prepared(unit, [PreparedSource(uri, (), [], (stated,))])
-            pipeline.encode([prepared])
-            report = pipeline.put(prepared, origin="add")
+            report = self._put(pipeline, unit, Source(uri))
         return {
             "head": start.unit,
             "relation": word,
             "tail": target,
             "added": bool(report.relations_added),
         }
+
+    @staticmethod
+    def _put(
+        pipeline: Pipeline, unit: Unit, source: Source, hashed: str | None = None
+    ) -> IngestReport:
+        """Store what one source says of a unit.
+
+        Args:
+            pipeline: stores it.
+            unit: its declaration, with relations.
+            source: its texts and pictures, and its uri, if that is known;
+            hashed: otherwise how the uri begins: the same content comes from the same source.
+
+        Raises:
+            BadInput: a picture is broken.
+        """
+        from ku_rag.ingest.preparation import prepare
+        from ku_rag.store.contents import content_hash
+
+        prepared = prepare(Record(unit, (source,)))
+        if hashed is not None:
+            one = prepared.sources[0]
+            one.uri = f"{hashed}{content_hash(one.digest)[:16]}"
+        if broken := pipeline.encode([prepared]):
+            raise BadInput("; ".join(broken.values()))
+        return pipeline.put(prepared, origin="add")
 
 
 def _aim(entity: Entity) -> tuple[str, str | None]:

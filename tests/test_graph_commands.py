@@ -1,0 +1,296 @@
+"""`ku graph`: what each command does, prints and exits with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from ku_rag import Unit, cli
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.types import Relation
+from tests.conftest import picture, write_records
+
+
+@dataclass
+class Run:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def ku(tmp_path, monkeypatch, capsys):
+    """Run `ku` in an empty folder; its base is ./kb."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KU_KB", raising=False)
+
+    def run(*arguments: str) -> Run:
+        monkeypatch.setattr(sys, "argv", ["ku", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code
+        return Run(0 if code is None else code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def zinogre(ku, tmp_path):
+    """A monster with two phases, an attack that both have, and a walk back."""
+    steps = [
+        ("Zinogre", "phase", "Charging"),
+        ("Zinogre", "phase", "Charged"),
+        ("Charging", "attack", "Bite"),
+        ("Charged", "attack", "Bite"),
+        ("Charged", "attack", "Slam"),
+        ("Bite", "back to", "Zinogre"),
+        ("Slam", "then", "Bite"),
+    ]
+    records = [{"head": h, "relation": r, "tail": t} for h, r, t in steps]
+    records.append({"entity": "Zinogre", "topic": True, "kind": "monster"})
+    write_records(tmp_path / "g.jsonl", records)
+    assert ku("graph", "import", "g.jsonl").code == 0
+    return ku
+
+
+def test_import_prints_what_it_did_and_exits_3_when_something_was_left_out(ku, tmp_path):
+    write_records(tmp_path / "g.jsonl", [{"head": "A", "relation": "to", "tail": "B"}])
+    done = ku("graph", "import", "g.jsonl")
+    assert done.code == 0
+    assert done.out.startswith("units: 1 added, 0 updated, 0 unchanged, 0 deleted\n")
+    assert "entities that nobody describes: 1" in done.err
+    (tmp_path / "g.jsonl").write_text('{"head": "A", "relation": "to", "tail": "B"}\n{"x"\n')
+    done = ku("graph", "import", "g.jsonl", "--json")
+    assert done.code == 3
+    assert done.json["units_unchanged"] == 1
+    assert done.json["only_named"] == 1
+    assert [one["item"] for one in done.json["quarantined"]] == [f"{tmp_path}/g.jsonl:2"]
+    assert ku("graph", "import", "none.jsonl").code == 1
+
+
+def test_add_show_and_delete_an_entity(ku, tmp_path):
+    picture(tmp_path / "wolf.png", 1)
+    described = ("--kind", "monster", "--topic", "--caption", "A wolf.", "--text", "It howls.")
+    added = ku(
+        "graph", "add", "Zinogre", *described, "--image", "wolf.png", "--alias", "Wolf", "--json"
+    )
+    assert added.json == {"id": "Zinogre", "action": "added", "chunks": 1, "images": 1}
+    assert ku("graph", "add", "--relation", "Zinogre", "attack of", "Bite").out == (
+        "added: Zinogre —attack of→ Bite\n"
+    )
+    shown = ku("graph", "show", "wolf", "--json").json
+    (image,) = shown.pop("images")
+    assert image.endswith(".png")
+    assert shown == {
+        "id": "Zinogre",
+        "name": "Zinogre",
+        "kind": "monster",
+        "topic": True,
+        "aliases": ["Wolf"],
+        "caption": "A wolf.",
+        "machine_captions": {},
+        "text": "It howls.",
+        "videos": [],
+        "metadata": {},
+        "counts": {"out": 1, "in": 0},
+        "out": [{"relation": "attack of", "tail": {"id": None, "name": "Bite", "kind": "entity"}}],
+        "in": [],
+    }
+    assert ku("graph", "show", "Bite").out == "Bite  (entity)\n  Zinogre —attack of→\n"
+    deleted = ku("graph", "delete", "Wolf", "--json").json
+    assert deleted["units"] == ["Zinogre"]
+    assert len(deleted["relations"]) == 1
+    assert ku("graph", "show", "Bite").code == 1
+    assert ku("verify").code == 0
+
+
+def test_captions_by_people_and_by_machines_are_shown_apart(kb):
+    said = {"caption": "A wolf.", "caption by gpt": "A dog.", "videos": ["/v.mp4"], "stars": 5}
+    kb.add(Unit("Zinogre", id="z", metadata=said))
+    shown = kb.graph_show("z")
+    assert shown["caption"] == "A wolf."
+    assert shown["machine_captions"] == {"gpt": "A dog."}
+    assert shown["videos"] == ["/v.mp4"]
+    assert shown["metadata"] == {"stars": 5}
+
+
+def test_show_prints_one_thing_a_line(zinogre):
+    zinogre("graph", "add", "--relation", "Zinogre", "fears", "Ice", "--information", "a lot",
+            "--condition", "wet")  # fmt: skip
+    assert zinogre("graph", "show", "Zinogre", "--most", "2").out.splitlines() == [
+        "Zinogre  Zinogre  (monster; topic)",
+        "  —phase→ Charging",
+        "  —phase→ Charged",
+        "  Bite —back to→",
+        "  … and 1 more from it: --most",
+    ]
+    assert zinogre("graph", "show", "Zinogre").out.splitlines()[3] == (
+        "  —fears→ Ice  (a lot; when wet)"
+    )
+
+
+def test_a_relation_is_added_once_and_its_ends_may_be_new(kb):
+    first = kb.graph_add(relation=("A", "meets", "B"), condition="at night")
+    assert first == {"head": "A", "relation": "meets", "tail": "B", "added": True}
+    assert not kb.graph_add(relation=("A", "meets", "B"), condition="at night")["added"]
+    assert kb.graph_add(relation=("A", "meets", "B"))["added"]
+    assert kb.graph_add(relation=("A", "is", "A"))["added"]
+    assert kb.graph_add(relation=("B", "meets", "A"))["added"]
+    assert kb.graph_show("A")["counts"] == {"out": 3, "in": 2}
+    assert [one["tail"]["id"] for one in kb.graph_show("A")["out"]] == ["B", "B", "A"]
+    assert kb.verify()["problems"] == []
+
+
+def test_deleting_a_relation_leaves_its_ends_and_the_others(kb, tmp_path):
+    records = [{"head": "A", "relation": "meets", "tail": tail} for tail in ("B", "C", "C")]
+    kb.graph_import(write_records(tmp_path / "g.jsonl", records))
+    kb.graph_add(relation=("A", "sees", "C"))
+    kb.graph_add(relation=("Z", "sees", "A"))
+    assert len(kb.graph_delete(relation=("A", "meets", "C"))["relations"]) == 1
+    assert len(kb.graph_delete(relation=("A", "sees", "C"))["relations"]) == 1
+    assert [one["tail"]["name"] for one in kb.graph_show("A")["out"]] == ["B"]
+    assert kb.graph_show("A")["counts"]["in"] == 1
+    with pytest.raises(NotFound, match="no relation A —sees —C is stated"):
+        kb.graph_delete(relation=("A", "sees", "C"))
+    assert len(kb.graph_delete("B")["relations"]) == 1
+    assert kb.graph_show("A")["out"] == []
+    assert kb.verify()["problems"] == []
+    kb.graph_import(tmp_path / "g.jsonl")
+    assert kb.graph_show("A")["counts"] == {"out": 2, "in": 1}
+
+
+def test_an_entity_joins_the_unit_of_its_name_unless_it_has_an_id(kb):
+    kb.add(Unit("France", id="fr", kind="country"))
+    assert kb.graph_add("france", caption="A flag.")["action"] == "joined"
+    assert kb.graph_show("France")["caption"] == "A flag."
+    assert kb.graph_show("France")["kind"] == "country"
+    assert kb.show("fr")["match"]
+    assert kb.graph_add("Hexagon", unit="France")["id"] == "fr"
+    assert kb.show("fr")["aliases"] == ["Hexagon", "france"]
+    assert kb.show("fr")["metadata"] == {"caption": "A flag."}
+    assert kb.graph_add("France", id="fr2")["action"] == "added"
+    assert not kb.show("fr2")["match"]
+    with pytest.raises(BadInput, match="2 entities are called 'France': name one by its id: 'fr'"):
+        kb.graph_add("France")
+    with pytest.raises(NotFound, match="there is no unit 'Atlantis'"):
+        kb.graph_add("Atlantis", unit="Atlantis")
+
+
+def test_a_name_that_relations_wait_for_becomes_a_unit_when_it_is_added(kb):
+    kb.graph_add(relation=("A", "meets", "B"))
+    kb.graph_add("B", kind="person")
+    (met,) = kb.graph_show("A")["out"]
+    assert met["tail"] == {"id": "B", "name": "B", "kind": "person"}
+    assert kb.verify()["problems"] == []
+
+
+def test_the_shortest_paths_come_first(zinogre):
+    found = zinogre("graph", "paths", "Zinogre", "Bite", "--json").json
+    assert [one["text"] for one in found] == [
+        "Zinogre —phase→ Charging —attack→ Bite",
+        "Zinogre —phase→ Charged —attack→ Bite",
+        "Zinogre —phase→ Charged —attack→ Slam —then→ Bite",
+    ]
+    assert found[0]["ids"] == ["Zinogre", "Charging", "Bite"]
+    assert found[0]["relations"] == ["phase", "attack"]
+    shorter = zinogre("graph", "paths", "Zinogre", "Bite", "--longest", "2", "--most", "1")
+    assert shorter.out == "Zinogre —phase→ Charging —attack→ Bite\n"
+    everywhere = zinogre("graph", "paths", "Zinogre", "--longest", "2").out.splitlines()
+    assert everywhere == [
+        "Zinogre —phase→ Charging",
+        "Zinogre —phase→ Charged",
+        "Zinogre —phase→ Charging —attack→ Bite",
+        "Zinogre —phase→ Charged —attack→ Bite",
+        "Zinogre —phase→ Charged —attack→ Slam",
+    ]
+    zinogre("graph", "add", "Ice")
+    assert zinogre("graph", "paths", "Zinogre", "Ice").out == "no path\n"
+    assert zinogre("graph", "paths", "Zinogre", "Fire").code == 1
+
+
+def test_every_path_is_found_and_none_twice(kb):
+    """Against a plain enumeration, on a dense graph with parallel relations and loops."""
+    names = "ABCDE"
+    pairs = [(a, b) for a in names for b in names if (ord(a) * 7 + ord(b) * 3) % 4]
+    for name in names:
+        stated = [Relation("to", b.lower()) for a, b in pairs if a == name]
+        kb.add(Unit(name, id=name.lower(), relations=(*stated, *stated[:1])))
+    links = list(pairs) + [next(pair for pair in pairs if pair[0] == name) for name in names]
+
+    def walks(path: str, left: int):
+        if not left:
+            yield path
+            return
+        for a, b in links:
+            if a == path[-1] and b not in path:
+                yield from walks(path + b, left - 1)
+
+    expected = [w for n in range(1, 5) for w in walks("A", n) if w[-1] == "E"]
+    found = kb.graph_paths("a", "e", most=10_000, longest=4)
+    assert sorted("".join(one["entities"]) for one in found) == sorted(expected)
+    lengths = [len(one["relations"]) for one in found]
+    assert lengths == sorted(lengths)
+
+
+def test_export_and_import_through_the_commands(zinogre, tmp_path):
+    done = zinogre("graph", "export", "out.graphml", "--json")
+    assert done.json == {"entities": 5, "relations": 7, "images": 0, "left_out": []}
+    assert zinogre("graph", "import", "out.graphml", "--kb", "kb2", "--json").code == 0
+    with (
+        KnowledgeBase.open(tmp_path / "kb") as one,
+        KnowledgeBase.open(tmp_path / "kb2") as two,
+    ):
+        assert one.graph_show("Charged")["out"] == two.graph_show("Charged")["out"]
+    assert zinogre("graph", "export", "out.csv").code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("add",),
+        ("add", "A", "--relation", "A", "to", "B"),
+        ("add", "A", "--condition", "x"),
+        ("add", "--relation", "A", "to", "B", "--kind", "x"),
+        ("delete",),
+        ("paths", "A", "--most", "0"),
+        ("export",),
+    ],
+)
+def test_what_does_not_fit_together_is_malformed_usage(ku, arguments):
+    assert ku("graph", *arguments).code == 2
+
+
+def test_the_methods_refuse_what_the_commands_do(kb):
+    for wrong in ({}, {"name": "A", "relation": ("A", "b", "C")}):
+        with pytest.raises(BadInput, match="give one of them"):
+            kb.graph_add(**wrong)
+        with pytest.raises(BadInput, match="give one of them"):
+            kb.graph_delete(**wrong)
+    with pytest.raises(BadInput, match="the relation is empty"):
+        kb.graph_add(relation=("A", " ", "C"))
+    with pytest.raises(NotFound, match="there is no entity 'A'"):
+        kb.graph_delete("A")
+
+
+def test_what_is_added_later_adds_to_what_was_added(kb, tmp_path):
+    kb.graph_add("Zinogre", kind="monster", texts=("It howls.",))
+    kb.graph_add("Zinogre", topic=True, caption="A dog.", aliases=("Wolf",))
+    kb.graph_add("Wolf", caption="A wolf.", texts=("It jumps.",))
+    shown = kb.graph_show("Zinogre")
+    assert (shown["kind"], shown["topic"], shown["caption"]) == ("monster", True, "A wolf.")
+    assert (shown["aliases"], shown["text"]) == (["Wolf"], "It howls.\n\nIt jumps.")
+    assert kb.show("Zinogre")["match"]
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    with pytest.raises(BadInput, match="no readable picture"):
+        kb.graph_add("New", images=(tmp_path / "broken.png",))
+    with pytest.raises(NotFound):
+        kb.graph_show("New")
+    assert kb.verify()["problems"] == []
