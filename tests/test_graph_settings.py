@@ -27,6 +27,8 @@ ANOTHER = "Something green runs."
 OF_PEOPLE, OFFLINE, ONLINE = "Runs three times.", "A wyvern that runs.", "It runs at the hunter."
 BITE = "Rathian —attack of→ Triple Rush —continues→ Bite (when near)"
 
+TO_RUSH = "Rathian —attack of→ "
+
 SEARCH = ["topic", "validate", "expand", "validate", "expand", "validate", "expand"]
 
 
@@ -191,6 +193,14 @@ def test_a_question_without_pictures_needs_no_perceiver(graph):
         assert "perceive" not in played(endpoint)
         assert ask(graph, "vanilla+", endpoint, pictures=False, perception="").answer == "Bite"
     assert answered.perception == ""
+
+
+def test_a_topic_that_is_given_is_not_asked_for(graph):
+    (start,) = graph.topics(9)
+    with serving(by=plays()) as endpoint:
+        answered = ask(graph, "perceptive", endpoint, topic=graph.hop(start)[0].tail)
+        assert "topic" not in played(endpoint)
+    assert [path.text for path in answered.summary.paths] == [BITE.removeprefix(TO_RUSH)]
 
 
 def test_depth_first_and_the_longest_path_are_passed_on(graph):

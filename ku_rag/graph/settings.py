@@ -11,7 +11,7 @@ from ku_rag.graph.base import Query
 from ku_rag.graph.calls import Outcome, Question, ask
 from ku_rag.graph.explore import explore
 from ku_rag.graph.found import Entry, Found
-from ku_rag.graph.mmkg import Graph, Path
+from ku_rag.graph.mmkg import Entity, Graph, Path
 from ku_rag.graph.modelled import WORKERS, AgentPrompts, ModelAgents
 from ku_rag.graph.summary import MOST_PATHS, Captions, Summary, summarise
 from ku_rag.mllm.base import MLLM
@@ -100,7 +100,9 @@ def answer(
     setting: str,
     mllm: MLLM,
     *,
+    topic: Entity | None = None,
     gold: Sequence[Path] | None = None,
+    topic: Entity | None = None,
     most_paths: int = MOST_PATHS,
     max_rounds: int = 6,
     depth_first: bool = False,
@@ -116,7 +118,9 @@ def answer(
             have written, in those three alone that take it.
         setting: a key of `SETTINGS`.
         mllm: the model, which is perceiver, agents and summariser in one.
+        topic: where the search starts; None asks the agents.
         gold: the annotated paths, for "knowledgeable".
+        topic: where a search starts; None asks the model.
         most_paths: α: the search ends with so many that are enough, and no more are told.
         max_rounds: see `explore`.
         depth_first: see `explore`.
@@ -145,6 +149,7 @@ def answer(
             graph,
             asked,
             agents,
+            topic=topic,
             max_paths=most_paths,
             max_rounds=max_rounds,
             depth_first=depth_first,
