@@ -102,7 +102,6 @@ def answer(
     *,
     topic: Entity | None = None,
     gold: Sequence[Path] | None = None,
-    topic: Entity | None = None,
     most_paths: int = MOST_PATHS,
     max_rounds: int = 6,
     depth_first: bool = False,
@@ -120,7 +119,6 @@ def answer(
         mllm: the model, which is perceiver, agents and summariser in one.
         topic: where the search starts; None asks the agents.
         gold: the annotated paths, for "knowledgeable".
-        topic: where a search starts; None asks the model.
         most_paths: α: the search ends with so many that are enough, and no more are told.
         max_rounds: see `explore`.
         depth_first: see `explore`.
