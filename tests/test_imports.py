@@ -31,7 +31,7 @@ LAYERS = [
     {"ingest", "answering"},
     {"exchange"},
     {"knowledge_base"},
-    {"demo", "doctor"},
+    {"demo", "doctor", "evaluation"},
     {"cli"},
     {"__main__"},
 ]
