@@ -178,15 +178,30 @@ class Graph:
             rows = self._connection.execute(select.format(""), (most,)).fetchall()
         return [Entity(*row) for row in rows]
 
-    def hop(self, entity: Entity) -> list[Step]:
+    def with_pictures(self, most: int) -> list[Entity]:
+        """Entities that bring pictures, in the order of their arrival, no more than `most`."""
+        rows = self._connection.execute(
+            "SELECT e.row, e.name, e.kind, u.id FROM entities e JOIN units u ON u.row = e.unit "
+            "WHERE EXISTS (SELECT 1 FROM unit_images l WHERE l.unit = u.row) "
+            "ORDER BY u.row LIMIT ?",
+            (most,),
+        )
+        return [Entity(*row) for row in rows.fetchall()]
+
+    def hop(self, entity: Entity, most: int = -1) -> list[Step]:
         """The relations that leave an entity, in the order in which they were stated.
+
+        Args:
+            entity: where they start.
+            most: no more than these, the first; -1 for all.
 
         Raises:
             Corrupt: one fails its checksum.
         """
+        found = self._at(entity, "head", "tail", most)
         return [
             Step(row, entity, relation, other, information, condition)
-            for row, relation, other, information, condition in self._at(entity, "head", "tail")
+            for row, relation, other, information, condition in found
         ]
 
     def into(self, entity: Entity) -> list[Step]:
@@ -201,7 +216,7 @@ class Graph:
         ]
 
     def _at(
-        self, entity: Entity, here: str, there: str
+        self, entity: Entity, here: str, there: str, most: int = -1
     ) -> Iterator[tuple[int, str, Entity, str, str]]:
         """The relations whose one end is an entity: row, relation, other end, notes."""
         rows = self._connection.execute(
@@ -209,8 +224,8 @@ class Graph:
             "r.target_kind, r.checksum, e.row, e.name, e.kind, u.id "
             f"FROM relations r JOIN entities e ON e.row = r.{there} "
             "LEFT JOIN units u ON u.row = e.unit "
-            f"WHERE r.{here} = ? ORDER BY r.row",
-            (entity.row,),
+            f"WHERE r.{here} = ? ORDER BY r.row LIMIT ?",
+            (entity.row, most),
         )
         for row, relation, information, condition, source, target, kind, stored, *other in rows:
             fields = (source, relation, target, kind, information, condition)
