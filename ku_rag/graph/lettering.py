@@ -67,12 +67,12 @@ def clean(text: str) -> str:
     """
     kept: list[str] = []
     marks = 0
-    for char in unicodedata.normalize("NFC", _SPACES.sub(" ", text)).strip():
-        kind = unicodedata.category(char)
-        marks = marks + 1 if kind in _MARKS else 0
-        if kind[0] != "C" and marks <= _MOST_MARKS:
+    plain = (c for c in _SPACES.sub(" ", text) if unicodedata.category(c)[0] != "C")
+    for char in unicodedata.normalize("NFC", "".join(plain)):
+        marks = marks + 1 if unicodedata.category(char) in _MARKS else 0
+        if marks <= _MOST_MARKS:
             kept.append(char)
-    return "".join(kept)
+    return _SPACES.sub(" ", "".join(kept)).strip()
 
 
 def wrap(text: str, size: float, room: float, *, most: int = 2, bold: bool = False) -> list[str]:
@@ -94,7 +94,7 @@ def wrap(text: str, size: float, room: float, *, most: int = 2, bold: bool = Fal
         else:
             lines[-1] = word
         while width(lines[-1].rstrip(), size, bold=bold) > room and len(lines) <= most:
-            fitting = _fitting(lines[-1], size, room, bold)
+            fitting = max(_fitting(lines[-1], size, room, bold), 1)
             lines[-1:] = [lines[-1][:fitting], lines[-1][fitting:]]
         if len(lines) > most:
             break
@@ -107,8 +107,8 @@ def wrap(text: str, size: float, room: float, *, most: int = 2, bold: bool = Fal
 
 
 def _fitting(text: str, size: float, room: float, bold: bool) -> int:
-    """How many characters at the start of a line have room, at least one."""
-    for end in range(len(text), 1, -1):
+    """How many characters at the start of a line have room."""
+    for end in range(len(text), 0, -1):
         if width(text[:end], size, bold=bold) <= room:
             return end
-    return 1
+    return 0
