@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import zip_longest
 
 from ku_rag.graph.mmkg import Entity, Graph, Step
@@ -76,11 +77,14 @@ def around(graph: Graph, entity: Entity, *, hops: int, most: int) -> Neighbourho
         Corrupt: a relation fails its checksum.
     """
     root = Node(entity)
+    leaving = cache(graph.hop)
     there = {entity.row: root}
     found: set[int] = set()
     level = [root]
     for _ in range(hops):
-        offers = [_offers(graph, node, there) for node in level]
+        offers = [
+            _offers(node, leaving(node.entity), graph.into(node.entity), there) for node in level
+        ]
         chosen = _choose(list(zip(level, offers, strict=True)), most - len(there))
         for node, offered in zip(level, offers, strict=True):
             for row, steps in offered.items():
@@ -92,7 +96,7 @@ def around(graph: Graph, entity: Entity, *, hops: int, most: int) -> Neighbourho
             node.left_out.update(way(steps[0], node.entity) for _, steps in left)
             found.update(row for row, _ in left)
         level = [inner for node in level for inner in node.nodes]
-    return Neighbourhood(root, _across(graph, root, there), len(found - there.keys()))
+    return Neighbourhood(root, _across(leaving, root, there), len(found - there.keys()))
 
 
 def _other(step: Step, here: Entity) -> Entity:
@@ -103,9 +107,11 @@ _Offers = dict[int, list[Step]]
 """Row of an entity → the relations between it and the one that would bring it in."""
 
 
-def _offers(graph: Graph, node: Node, there: dict[int, Node]) -> _Offers:
+def _offers(
+    node: Node, leaving: Sequence[Step], coming: Sequence[Step], there: Mapping[int, Node]
+) -> _Offers:
     found: _Offers = {}
-    for step in [*graph.hop(node.entity), *graph.into(node.entity)]:
+    for step in (*leaving, *coming):
         row = _other(step, node.entity).row
         if row not in there:
             found.setdefault(row, []).append(step)
@@ -134,12 +140,14 @@ def _in_turn(lists: Iterable[Iterable[tuple[int, Node]]]) -> Iterator[tuple[int,
         yield from (one for one in tier if one is not None)
 
 
-def _across(graph: Graph, root: Node, there: dict[int, Node]) -> tuple[Step, ...]:
+def _across(
+    leaving: Callable[[Entity], Sequence[Step]], root: Node, there: Mapping[int, Node]
+) -> tuple[Step, ...]:
     """Fill in the loops of all nodes; returns what the tree itself does not hold."""
     held = {step.row for node in root.all() for step in node.steps}
     across = []
     for node in root.all():
-        steps = [step for step in graph.hop(node.entity) if step.tail.row in there]
+        steps = [step for step in leaving(node.entity) if step.tail.row in there]
         node.loops = tuple(step for step in steps if step.tail.row == node.entity.row)
         across += [
             step for step in steps if step.row not in held and step.tail.row != node.entity.row
