@@ -99,3 +99,20 @@ def test_relations_point_to_units_or_declare_what_they_point_to():
     ]
     outside = unit_record(country("lebanon"))["relations"][0]
     assert outside == {"relation": "borders", "target": "Syria", "target_kind": "country"}
+
+
+def test_every_country_leads_to_its_neighbours_and_its_currency():
+    records = {c.id: unit_record(c)["relations"] for c in countries().values()}
+    for c in countries().values():
+        stated = records[c.id]
+        borders = [one["target"] for one in stated if one["relation"] == "borders"]
+        assert len(borders) == len(c.neighbours or ())
+        for name, target in zip(c.neighbours or (), borders, strict=True):
+            known = country_named(name)
+            assert target == (known.id if known else name)
+            if known:
+                back = {"relation": "borders", "target": c.id}
+                assert back in records[known.id]
+        currencies = [one for one in stated if one["relation"] == "currency"]
+        kind = {"relation": "currency", "target": c.currency, "target_kind": "currency"}
+        assert currencies == ([kind] if c.currency else [])

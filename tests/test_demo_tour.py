@@ -5,6 +5,8 @@ import pytest
 from ku_rag.demo.facts import country
 from ku_rag.demo.questions import exact_match
 from ku_rag.demo.tour import STOPS, run
+from ku_rag.graph.mmkg import Graph, Path
+from ku_rag.knowledge_base import KnowledgeBase
 
 GOLD = {
     "What is the capital of this country?": "Stockholm",
@@ -81,3 +83,33 @@ def test_a_second_run_adds_nothing(tour):
     lines = []
     run(folder, say=lines.append)
     assert "0 units added, 93 unchanged" in lines[1]
+
+
+def euro_paths(graph, name):
+    """The paths of two relations from a country over a neighbour to the euro."""
+    (start,) = graph.find(name)
+    over = [Path(start).then(s) for s in graph.hop(start) if s.relation == "borders"]
+    ended = [path.then(s) for path in over for s in graph.hop(path.end) if s.relation == "currency"]
+    return [path for path in ended if path.end.name == "euro"]
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbours"),
+    [
+        ("Germany", {"Austria", "Belgium", "France", "Luxembourg", "Netherlands"}),
+        ("Denmark", {"Germany"}),
+        ("Sweden", {"Finland"}),
+        ("Estonia", {"Latvia"}),
+        ("Brazil", {"France"}),
+        ("Japan", set()),
+    ],
+)
+def test_the_graph_says_which_neighbours_use_the_euro(tour, name, neighbours):
+    folder, _, _ = tour
+    with KnowledgeBase.open(folder / "kb") as kb:
+        graph = Graph(kb._database.connection, kb._layout)
+        found = euro_paths(graph, name)
+        assert {path.entities[1].name for path in found} == neighbours
+        assert len({path.end.row for path in found}) <= 1
+        (euro,) = graph.find("euro")
+        assert (euro.kind, euro.unit) == ("currency", None)
