@@ -337,6 +337,27 @@ def test_many_relations_across_are_told_by_colour_and_counted(kb):
     assert int(drawn_count) + int(cut) == len(every)
 
 
+def test_more_relations_than_colours_share_the_last(kb):
+    names = [f"P {n}" for n in range(20)]
+    units = [
+        unit("C", *(("near", one) for one in names)),
+        *(
+            unit(one, *((f"relation {n}", other) for other in names[n + 1 : n + 5]))
+            for n, one in enumerate(names)
+        ),
+    ]
+    root = ElementTree.fromstring(drawn(kb, units))
+    legend = next(g for g in root.iter(f"{SVG}g") if g.get("class") == "legend")
+    told = [t.text for t in legend.iter(f"{SVG}text")]
+    assert told == ["place", *(f"relation {n}" for n in range(12)), "other relations"]
+    samples = [
+        (path.get("stroke"), path.get("stroke-dasharray"))
+        for path in legend.iter(f"{SVG}path")
+        if path.get("stroke") != "none"
+    ]
+    assert len(set(samples)) == 13
+
+
 def test_what_leads_to_an_entity_is_around_it(kb):
     units = [unit(f"Country {n}", ("currency", "euro", "currency")) for n in range(5)]
     root = ElementTree.fromstring(drawn(kb, units, "euro"))

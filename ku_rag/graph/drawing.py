@@ -56,7 +56,8 @@ _KINDS = (
 _REST = ("#eceef0", "#6e7781")
 _ACROSS = ("#c2410c", "#1d4ed8", "#15803d", "#a21caf", "#0e7490", "#854d0e")
 _NAMED = "#6b21a8"
-"""Colours of curves: by relation in the legend, of those that bear their names."""
+"""Colours of curves: by relation in the legend, full and dashed; of those that bear their names."""
+_OTHERS = "other relations"
 
 
 def draw(graph: Graph, entity: Entity, *, hops: int = 1, most: int = MOST) -> str:
@@ -190,8 +191,8 @@ class _Picture:
             spots = [along(course, n / 20) for n in range(2, 19)]
             crossed = sum(box.covers(x, y) for box in held for x, y in spots)
             if best is None or crossed < best[0]:
-                place = _free(text.box, course, held)
-                best = best if place is None else (crossed, course, place)
+                corner = _free(text.box, course, held)
+                best = best if corner is None else (crossed, course, corner)
         if best is None:
             return curve.course(), None
         text.box.x, text.box.y = best[2]
@@ -199,10 +200,12 @@ class _Picture:
 
     def _in_legend(self, relation: str) -> tuple[str, bool]:
         """Colour of a relation's curves, and whether they are dashed."""
-        if relation not in self.shown:
-            n = len(self.shown)
-            dashed = n // len(_ACROSS) % 2 == 1
-            self.shown[relation] = (_ACROSS[n % len(_ACROSS)], dashed)
+        n = len(self.shown)
+        if relation in self.shown:
+            return self.shown[relation]
+        if n >= 2 * len(_ACROSS):
+            return self.shown.setdefault(_OTHERS, (_REST[1], False))
+        self.shown[relation] = (_ACROSS[n % len(_ACROSS)], n >= len(_ACROSS))
         return self.shown[relation]
 
     def _curve(self, curve: Curve, points: Sequence[Point], colour: str, dashed: bool) -> None:
@@ -221,12 +224,11 @@ class _Picture:
 
     def document(self, found: Neighbourhood, hops: int, cut: int) -> str:
         """All of it, with a title above and a legend below."""
-        left = min([*(one.box.x for one, _ in self.boxes), *(x for x, _ in self.reach)])
-        right = max([*(one.box.edge(1) for one, _ in self.boxes), *(x for x, _ in self.reach)])
-        top = min([*(one.box.y for one, _ in self.boxes), *(y for _, y in self.reach)])
-        low = max(
-            [*(one.box.y + one.box.height for one, _ in self.boxes), *(y for _, y in self.reach)]
-        )
+        corners = [*self.reach]
+        for one, _ in self.boxes:
+            corners += [(one.box.x, one.box.y), (one.box.edge(1), one.box.y + one.box.height)]
+        left, right = min(x for x, _ in corners), max(x for x, _ in corners)
+        top, low = min(y for _, y in corners), max(y for _, y in corners)
         lack = max(0.0, _LEAST_WIDTH - (right - left)) / 2
         left, right = left - lack, right + lack
         above, height = self._above(found, hops, cut, left, right - left)
@@ -303,17 +305,9 @@ class _Picture:
     def _legend(self, left: float, right: float, top: float) -> tuple[list[str], float]:
         """The kinds and the colours of curves, in rows from `top` down; with where it ends."""
         kinds = Counter(one.entity.kind for one in self.twigs.values())
-        entries = [
-            (kind or "no kind", f'<rect x="0" y="-11" width="20" height="13" rx="3" '
-             f'fill="{fill}" stroke="{edge}"/>')
-            for kind, (fill, edge) in self.colours.items()
-        ]  # fmt: skip
+        entries = [(kind or "no kind", _swatch(colours)) for kind, colours in self.colours.items()]
         if others := len(kinds) - len(self.colours):
-            fill, edge = _REST
-            entries.append(
-                (_count(others, "other kind"), f'<rect x="0" y="-11" width="20" height="13" rx="3" '
-                 f'fill="{fill}" stroke="{edge}"/>')
-            )  # fmt: skip
+            entries.append((_count(others, "other kind"), _swatch(_REST)))
         for relation, (colour, dashed) in self.shown.items():
             dash = ' stroke-dasharray="5 3"' if dashed else ""
             sample = f'<path d="M0 -4H14" stroke="{colour}" stroke-width="2"{dash}/>'
@@ -348,6 +342,11 @@ def _every(twig: Twig) -> Iterator[Twig]:
 
 
 # ---- SVG ---------------------------------------------------------------------------------------
+
+
+def _swatch(colours: _Colours) -> str:
+    fill, edge = colours
+    return f'<rect x="0" y="-11" width="20" height="13" rx="3" fill="{fill}" stroke="{edge}"/>'
 
 
 def _line(line: Line, x: float, y: float, anchor: str) -> str:

@@ -36,6 +36,8 @@ _MOST_NAMED = 100
 _MOST_FRAMES = 5_000_000
 """A day at 50 frames a second: what is noted of each takes up to 24 bytes."""
 _MOST_BYTES = 1 << 40
+_THREADED = 10_000_000
+"""Pixels of frames that several are decoded of at once: each thread holds some."""
 # Containers that hold their frames themselves; those that only point to other files are left out.
 _FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,flv,ogg,asf,gif"
 _KNOWN = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg, WMV or GIF"
@@ -204,7 +206,8 @@ def _stream(path: Path, container: Any) -> Any:  # noqa: ANN401
         )
     # Frames that grow larger on the way are then left out by the decoder.
     stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
-    stream.thread_type = "AUTO"
+    if width * height <= _THREADED:
+        stream.thread_type = "AUTO"
     return stream
 
 
