@@ -124,7 +124,7 @@ def _workbooks(connection: sqlite3.Connection, layout: Layout, place: Path, give
         entities.setdefault(folders[entity["id"]], []).append(entity)
     statements: dict[str, list[Statement]] = {}
     for one in _statements(connection, given):
-        statements.setdefault(folders[one.head], []).append(one)
+        statements.setdefault(folders[one[0]], []).append(one)
     for folder, described in entities.items():
         workbook.write(place, folder, described, statements.get(folder, ()))
 
@@ -144,7 +144,7 @@ def _entities(
         given: is added to.
     """
     for row, stored, *fields in connection.execute(
-        "SELECT row, checksum, id, name, kind, aliases, metadata, match FROM units ORDER BY row"
+        "SELECT row, checksum, id, name, kind, aliases, metadata, match FROM units ORDER BY id"
     ).fetchall():
         check(stored, *fields, what=f"the row of unit {fields[0]!r}")
         of, name, kind, aliases, stated, match = fields
@@ -207,11 +207,9 @@ def _statements(connection: sqlite3.Connection, given: Given) -> Iterator[Statem
         "r.information, r.condition FROM relations r "
         "JOIN entities e ON e.row = r.head JOIN units h ON h.row = e.unit "
         "LEFT JOIN entities a ON a.row = r.tail LEFT JOIN units t ON t.row = a.unit "
-        "ORDER BY r.row"
+        "ORDER BY h.id, r.row"
     ).fetchall():
         check(stored, *fields, what=f"relation {row}")
         _, relation, target, kind, information, condition = fields
         given.relations += 1
-        yield Statement(
-            head, relation, tail or target, information, condition, None if tail else kind
-        )
+        yield head, relation, tail or target, information, condition, None if tail else kind

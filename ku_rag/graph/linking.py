@@ -6,7 +6,9 @@ the knowledge base by id, the one unit that bears the name. What it means then i
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +18,9 @@ from ku_rag.graph.mmkg import CAPTION, TOPIC, Entity
 from ku_rag.graph.records import Described, Part, Statement
 from ku_rag.language.tokens import name_key
 from ku_rag.store.inspection import hint
+from ku_rag.store.relations import Said
 from ku_rag.store.rows import as_json
-from ku_rag.types import Quarantined, Relation, Unit
+from ku_rag.types import Quarantined, Unit
 
 ONLY_NAMED = "entity"
 """The kind of entities that relations end at and nobody describes."""
@@ -36,8 +39,9 @@ class Entry(NamedTuple):
     """One unit with what one place says of it.
 
     Args:
-        unit: its declaration, its relations included.
+        unit: its declaration, without relations.
         uri: of the source.
+        relations: what it states.
         texts: documents.
         images: picture files.
         partial: some of its pictures could not be found.
@@ -45,6 +49,7 @@ class Entry(NamedTuple):
 
     unit: Unit
     uri: str
+    relations: list[Said]
     texts: tuple[str, ...]
     images: tuple[Path, ...]
     partial: bool
@@ -148,12 +153,9 @@ class Linked:
         for part in self._parts:
             for entity in part.entities.values():
                 asked[entity.unit or entity.id] = None
-            for one in part.statements:
-                if one.head not in self._units:
-                    asked[one.head] = None
-                if one.tail not in self._units:
-                    asked[one.tail] = None
-        return asked
+        meant = {one[0] for part in self._parts for one in part.statements}
+        meant |= {one[2] for part in self._parts for one in part.statements}
+        return asked | dict.fromkeys(sorted(meant - self._units.keys()))
 
     def _join(self) -> None:
         """Let entities be the units that they are said to be."""
@@ -174,12 +176,20 @@ class Linked:
 
     def _by_head(self, part: Part) -> dict[str, list[Statement]]:
         stated: dict[str, list[Statement]] = {}
+        named: dict[str, list[Statement]] = {}
         for one in part.statements:
-            head = self._unit(one.head)
-            if head is None:
-                self.problems.append(_ambiguous(part, one.head, one))
+            if one[0] in named:
+                named[one[0]].append(one)
             else:
-                stated.setdefault(head, []).append(one)
+                named[one[0]] = [one]
+        for name, statements in named.items():
+            head = self._unit(name)
+            if head is None:
+                self.problems += [_ambiguous(part, name, one) for one in statements]
+            elif head in stated:
+                stated[head] += statements
+            else:
+                stated[head] = statements
                 self._names.setdefault(head, part.names.get(head, head))
         return stated
 
@@ -217,13 +227,13 @@ class Linked:
                 kind=entity.kind,
                 aliases=entity.aliases,
                 metadata=metadata,
-                relations=self._relations(part, statements, problems),
                 match=(entity.topic or joins) if entity.match is None else entity.match,
             )
         except BadInput as error:
             yield Quarantined(uri, str(error))
         else:
-            yield Entry(described, uri, entity.texts, entity.images, entity.partial)
+            stated = self._relations(part, statements, problems)
+            yield Entry(described, uri, stated, entity.texts, entity.images, entity.partial)
         yield from problems
 
     def _head(
@@ -234,13 +244,13 @@ class Linked:
         relations = self._relations(part, statements, problems)
         # Of its names nothing is said here: who describes it says whether they are looked up.
         match = head in self._described
-        unit = Unit(self._names[head], id=head, relations=relations, match=match)
-        yield Entry(unit, f"{part.stated}#{head}", (), (), partial=False)
+        unit = Unit(self._names[head], id=head, match=match)
+        yield Entry(unit, f"{part.stated}#{head}", relations, (), (), partial=False)
         yield from problems
 
     def _relations(
         self, part: Part, statements: Iterable[Statement], problems: list[Quarantined]
-    ) -> tuple[Relation, ...]:
+    ) -> list[Said]:
         """What an entity states, each thing once."""
         made = []
         for one in dict.fromkeys(statements):
@@ -249,15 +259,41 @@ class Linked:
             if target is None:
                 problems.append(_ambiguous(part, tail, one))
                 continue
-            if kind is None:
-                kind = None if target in self._names else ONLY_NAMED
+            if kind is None and target not in self._names:
+                kind = ONLY_NAMED
             if kind:
                 self.only_named.add(tail)
-            try:
-                made.append(Relation(relation, target, kind, information, condition))
-            except BadInput as error:
-                problems.append(Quarantined(_place(part, one), str(error)))
-        return tuple(made)
+            made.append((relation, target, kind, information, condition))
+        return made
+
+
+def split(
+    entries: Iterable[Entry | Quarantined], connection: sqlite3.Connection
+) -> tuple[list[Entry], list[Entry | Quarantined]]:
+    """Units that are new and bring but relations, and the rest.
+
+    Args:
+        entries: as `Linked.entries` makes them.
+        connection: to the store.
+    """
+    listed = list(entries)
+    met = Counter(one.unit.id for one in listed if isinstance(one, Entry))
+    bare = {
+        one.uri: one
+        for one in listed
+        if isinstance(one, Entry)
+        and met[one.unit.id] == 1
+        and not (one.texts or one.images or one.partial)
+    }
+    stored = connection.execute(
+        "SELECT w.key FROM json_each(?) w WHERE EXISTS (SELECT 1 FROM sources WHERE uri = w.key) "
+        "OR EXISTS (SELECT 1 FROM units WHERE id = w.value)",
+        (json.dumps({uri: one.unit.id for uri, one in bare.items()}),),
+    ).fetchall()
+    for (uri,) in stored:
+        del bare[uri]
+    rest = [one for one in listed if not (isinstance(one, Entry) and one.uri in bare)]
+    return list(bare.values()), rest
 
 
 def _ambiguous(part: Part, name: str, one: Statement) -> Quarantined:
@@ -268,7 +304,8 @@ def _ambiguous(part: Part, name: str, one: Statement) -> Quarantined:
 
 
 def _place(part: Part, one: Statement) -> str:
-    return f"{part.stated}: {one.head} —{one.relation}→ {one.tail}"
+    head, relation, tail, *_ = one
+    return f"{part.stated}: {head} —{relation}→ {tail}"
 
 
 # ---- a name that somebody gives ----------------------------------------------------------------

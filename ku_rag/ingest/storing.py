@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,12 +25,29 @@ from ku_rag.store.behind import SLICE, behind
 from ku_rag.store.contents import Dropped, Texts, content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, write_durably
-from ku_rag.store.relations import Stated
+from ku_rag.store.relations import Said, Stated
 from ku_rag.store.vectors import Kind
-from ku_rag.types import IngestReport
+from ku_rag.types import IngestReport, Unit
 
 Rows = tuple[int | None, list[int]]
 """Of a record: row of its unit, rows of its sources."""
+
+_BORN = 4096
+"""So many units are written at once where nothing else comes with them."""
+
+
+class Bare(NamedTuple):
+    """A unit that brings neither text nor picture, new with its one source.
+
+    Args:
+        unit: its declaration, without relations.
+        uri: of the source.
+        relations: what it states.
+    """
+
+    unit: Unit
+    uri: str
+    relations: Sequence[Said]
 
 
 class Storing:
@@ -100,6 +119,37 @@ class Storing:
         counted.relations_added = len(new_relations)
         stated += new_relations
         add_up(report, counted)
+
+    def add_bare(self, bare: Sequence[Bare], origin: str, report: IngestReport) -> range:
+        """Store units of which nothing is known, all in one transaction: nothing is encoded.
+
+        Args:
+            bare: the units; neither they nor their sources are stored.
+            origin: as in `commit`.
+            report: is added to.
+
+        Returns:
+            The rows of their relations.
+        """
+        digest = PreparedSource("", (), []).digest
+        pieces = relations.Framed()
+        stated: list[Stated] = []
+        with self.change() as connection:
+            for start in range(0, len(bare), _BORN):
+                some = bare[start : start + _BORN]
+                born = [
+                    Born(n, one.unit.id or "", origin, [(one.uri, digest, _declared(one, pieces))])
+                    for n, one in enumerate(some)
+                ]
+                rows = assembly.settle_new(connection, born, self.inverted)
+                stated += (
+                    Stated(sources[0], unit, one.relations)
+                    for one, (unit, sources) in zip(some, rows, strict=True)
+                )
+            added = relations.add_many(connection, stated)
+        report.units_added += len(bare)
+        report.relations_added += len(added)
+        return added
 
     def override(
         self,
@@ -336,7 +386,7 @@ def _state(
 ) -> range:
     """Replace what the sources of records state about their units; returns the new rows."""
     stated = {
-        row: Stated(row, unit, source.relations)
+        row: Stated(row, unit, relations.said(source.relations))
         for prepared, (unit, sources) in zip(batch, rows, strict=True)
         if unit is not None
         for source, row in zip(prepared.sources, sources, strict=True)
@@ -344,6 +394,11 @@ def _state(
     for row in sorted(relations.sources_that_state(connection, stated)):
         relations.drop_of_source(connection, row)
     return relations.add_many(connection, list(stated.values()))
+
+
+def _declared(bare: Bare, pieces: relations.Framed) -> Declaration:
+    declared = Declaration.from_unit(bare.unit, ())
+    return replace(declared, relations=relations.digest_said(bare.relations, pieces))
 
 
 def declaration(prepared: Prepared, source: PreparedSource) -> str:

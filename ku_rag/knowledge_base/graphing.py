@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from ku_rag.knowledge_base.changing import Changing
 from ku_rag.types import IngestReport, Quarantined, Record, Relation, Source, Unit
 
 if TYPE_CHECKING:
-    from ku_rag.graph.linking import Linked
+    from ku_rag.graph.linking import Entry
     from ku_rag.graph.mmkg import Entity
     from ku_rag.graph.records import GraphReport
     from ku_rag.ingest.pipeline import Pipeline, Progress
@@ -49,34 +51,48 @@ class Graphing(Changing):
             Locked: another process is writing.
         """
         from ku_rag.graph import formats
-        from ku_rag.graph.linking import Linked, known_units
+        from ku_rag.graph.linking import Linked, known_units, split
         from ku_rag.graph.records import GraphReport
+        from ku_rag.ingest.storing import Bare
         from ku_rag.store.contents import Dropped
 
         started = time.monotonic()
         source = arguments.path(path, "the graph")
-        parts = formats.read(source, progress)
-        within = formats.ranges(source, parts)
         dropped = Dropped()
+        first = IngestReport()
         with self._write() as pipeline:
-            connection = self._database.connection
-            linked = Linked(parts, lambda names: known_units(connection, names, within))
-            if all(part.whole for part in parts):
-                # First: with an entity go the relations to it, and those that stay are stated anew.
-                said = set(linked.uris())
-                gone = [
-                    row
-                    for ends in within
-                    for row, uri in connection.execute(
-                        "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ?", ends
-                    )
-                    if uri not in said and formats.is_own(uri, source)
-                ]
-                with pipeline.storing.change():
-                    _drop_sources(pipeline, connection, gone, dropped)
-            done = pipeline.run(_records(linked), progress=progress)
+            with _unhurried():
+                parts = formats.read(source, progress)
+                within = formats.ranges(source, parts)
+                connection = self._database.connection
+                linked = Linked(parts, lambda names: known_units(connection, names, within))
+                if all(part.whole for part in parts):
+                    # First: with an entity go the relations to it; those that stay come anew.
+                    said = set(linked.uris())
+                    gone = [
+                        row
+                        for ends in within
+                        for row, uri in connection.execute(
+                            "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ?", ends
+                        )
+                        if uri not in said and formats.is_own(uri, source)
+                    ]
+                    with pipeline.storing.change():
+                        _drop_sources(pipeline, connection, gone, dropped)
+                bare, rest = split(linked.entries(), connection)
+                first.quarantined += linked.problems
+                pipeline.storing.add_bare(
+                    [Bare(one.unit, one.uri, one.relations) for one in bare], "ingest", first
+                )
+            done = pipeline.run(map(_record, rest), progress=progress)
             self._write_caches()
-        report = GraphReport(**{one.name: getattr(done, one.name) for one in fields(IngestReport)})
+        report = GraphReport(
+            **{
+                one.name: getattr(first, one.name) + getattr(done, one.name)
+                for one in fields(IngestReport)
+                if one.name != "units_deleted"
+            }
+        )
         report.units_deleted = dropped.units
         report.only_named = len(linked.only_named)
         report.seconds = time.monotonic() - started
@@ -168,7 +184,7 @@ class Graphing(Changing):
                     for one in dict.fromkeys((*(before.aliases or ()), named, *aliases))
                     if one != first
                 ),
-                metadata=(before.metadata or {})
+                metadata=dict(before.metadata or {})
                 | ({TOPIC: True} if topic else {})
                 | ({CAPTION: caption} if caption else {}),
                 match=topic or before.match or found is not None,
@@ -408,6 +424,22 @@ class Graphing(Changing):
         return pipeline.put(prepared, origin="add")
 
 
+@contextmanager
+def _unhurried() -> Iterator[None]:
+    """Let Python look for what nobody holds any more afterwards.
+
+    A graph is held whole and holds no circles; to look through it again and again takes a third of
+    the time of an import.
+    """
+    watched = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if watched:
+            gc.enable()
+
+
 def _aim(entity: Entity) -> tuple[str, str | None]:
     """How a relation names its target: the id of a unit, or a name with its kind."""
     return (entity.name, entity.kind) if entity.unit is None else (entity.unit, None)
@@ -453,13 +485,12 @@ def _unstate(
             assembly.restate(connection, source)
 
 
-def _records(linked: Linked) -> Iterator[Record | Quarantined]:
+def _record(entry: Entry | Quarantined) -> Record | Quarantined:
     from ku_rag.ingest.documents import PartialSource
 
-    yield from linked.problems
-    for entry in linked.entries():
-        if isinstance(entry, Quarantined):
-            yield entry
-        else:
-            kind = PartialSource if entry.partial else Source
-            yield Record(entry.unit, (kind(entry.uri, entry.texts, entry.images),))
+    if isinstance(entry, Quarantined):
+        return entry
+    kind = PartialSource if entry.partial else Source
+    stated = tuple(Relation(*one) for one in entry.relations)
+    unit = replace(entry.unit, relations=stated)
+    return Record(unit, (kind(entry.uri, entry.texts, entry.images),))

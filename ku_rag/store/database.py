@@ -275,11 +275,13 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 def checksum(*fields: str | bytes | int | None) -> int:
     """CRC-32 over the fields of a row, each with its length, so that none can run into the next."""
-    parts: list[bytes] = []
-    for field in fields:
-        data = field if isinstance(field, bytes) else str(field).encode()
-        parts += (len(data).to_bytes(8, "little"), data)
-    return zlib.crc32(b"".join(parts))
+    return zlib.crc32(b"".join(map(framed, fields)))
+
+
+def framed(field: str | bytes | int | None) -> bytes:
+    """A field as `checksum` takes it in."""
+    data = field if isinstance(field, bytes) else str(field).encode()
+    return len(data).to_bytes(8, "little") + data
 
 
 def check(stored: int, *fields: str | bytes | int | None, what: str) -> None:

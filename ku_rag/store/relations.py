@@ -10,17 +10,28 @@ Everything here is called inside a change (`Database.change`).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ku_rag.language.tokens import name_key
-from ku_rag.store.behind import SLICE, behind
-from ku_rag.store.database import checksum
-from ku_rag.store.rows import as_json, batched, fields, marks, next_row
+from ku_rag.store.behind import SLICE, Behind, behind
+from ku_rag.store.database import checksum, framed
+from ku_rag.store.rows import as_json, fields, next_row
 from ku_rag.types import Relation
+
+Said = tuple[str, str, str | None, str | None, str | None]
+"""A relation as a tuple: relation, target, target_kind, information, condition."""
 
 _Meant = tuple[str, str | None]
 """What a relation aims at: the target as written and the kind that it declares, if any."""
+
+_REBUILT = 20_000
+"""From so many new relations on, if there are fewer old ones, indexes are sooner built anew."""
+
+
+_REMEMBERED = 1 << 18
 
 
 class Stated(NamedTuple):
@@ -34,52 +45,112 @@ class Stated(NamedTuple):
 
     source: int
     unit: int
-    relations: Sequence[Relation]
+    relations: Sequence[Said]
+
+
+def said(relations: Iterable[Relation]) -> list[Said]:
+    """Relations as tuples."""
+    return [
+        (one.relation, one.target, one.target_kind, one.information, one.condition)
+        for one in relations
+    ]
 
 
 def add(
     connection: sqlite3.Connection, *, source: int, unit: int, stated: Sequence[Relation]
 ) -> list[int]:
     """Store what a source states about its unit; returns the new rows."""
-    return list(add_many(connection, [Stated(source, unit, stated)]))
+    return list(add_many(connection, [Stated(source, unit, said(stated))]))
 
 
 def add_many(connection: sqlite3.Connection, stated: Sequence[Stated]) -> range:
     """Store what sources state, many relations to a statement; returns the new rows."""
     heads = _unit_entities(connection, {of.unit for of in stated if of.relations})
-    flat = [(of.source, heads[of.unit], one) for of in stated for one in of.relations]
-    tails = _tails(connection, {(one.target, one.target_kind) for *_, one in flat})
+    ends = _tails(
+        connection, {(target, kind) for of in stated for _, target, kind, *_ in of.relations}
+    )
+    count = sum(len(of.relations) for of in stated)
     first = next_row(connection, "relations")
-    with behind(connection, len(flat)) as later:
-        for start in range(0, len(flat), SLICE):
-            rows = []
-            for source, head, one in flat[start : start + SLICE]:
-                target, kind = one.target, one.target_kind
-                said = (one.relation, target, kind, one.information, one.condition)
-                rows.append(
-                    (source, head, *said, name_key(target), tails[target, kind],
-                     checksum(source, *said))
-                )  # fmt: skip
-            later.execute(
-                "INSERT INTO relations (row, source, head, relation, target, target_kind, "
-                "information, condition, target_key, tail, checksum) "
-                f"SELECT key + ?, {fields(10)} FROM json_each(?)",
-                (first + start, as_json(rows)),
-            )
-    return range(first, first + len(flat))
+    with _indexing(connection, count), behind(connection, count) as later:
+        rows: list[tuple[object, ...]] = []
+        at = first
+        for row in _rows(stated, heads, ends):
+            rows.append(row)
+            if len(rows) == SLICE:
+                _insert(later, at, rows)
+                at += SLICE
+                rows = []
+        _insert(later, at, rows)
+    return range(first, first + count)
+
+
+_COLUMNS = (
+    "source, head, relation, target, target_kind, information, condition, target_key, tail, "
+    "checksum"
+)
+
+
+def _insert(later: Behind, first: int, rows: Sequence[tuple[object, ...]]) -> None:
+    later.execute(
+        f"INSERT INTO relations (row, {_COLUMNS}) SELECT key + ?, {fields(10)} FROM json_each(?)",
+        (first, as_json(rows)),
+    )
+
+
+class Framed(dict[str | None, bytes]):
+    """Fields as `checksum` takes them in; most come again and again."""
+
+    def __missing__(self, field: str | None) -> bytes:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        made = self[field] = framed(field)
+        return made
+
+
+def _rows(
+    stated: Iterable[Stated],
+    heads: Mapping[int, int],
+    ends: Mapping[_Meant, tuple[str, int | None]],
+) -> Iterator[tuple[object, ...]]:
+    """The rows of relations, in the order of `_COLUMNS`."""
+    pieces = Framed()
+    for source, unit, relations in stated:
+        start = checksum(source)
+        for one in relations:
+            word, target, kind, information, condition = one
+            key, tail = ends[target, kind]
+            # As `checksum` of the source and these, in one piece after the other.
+            stored = zlib.crc32(b"".join([pieces[field] for field in one]), start)
+            yield (
+                source, heads[unit], word, target, kind, information, condition, key, tail, stored
+            )  # fmt: skip
+
+
+@contextmanager
+def _indexing(connection: sqlite3.Connection, new: int) -> Iterator[None]:
+    """Build the indexes of the table anew after this, where that is sooner done than adding."""
+    (old,) = connection.execute("SELECT count(*) FROM relations").fetchone()
+    if new < _REBUILT or new < old:
+        yield
+        return
+    indexes = connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'relations'"
+    ).fetchall()
+    for name, _ in indexes:
+        connection.execute(f"DROP INDEX {name}")
+    yield
+    for _, made in indexes:
+        connection.execute(made)
 
 
 def digest(stated: Iterable[Relation]) -> str:
     """Changes when one of these relations does; "" for none."""
-    return _digest(
-        (one.relation, one.target, one.target_kind, one.information, one.condition)
-        for one in stated
-    )
+    return digest_said(said(stated))
 
 
 def stored_digest(connection: sqlite3.Connection, source: int) -> str:
     """The digest of what is stored of the relations that a source states."""
-    return _digest(
+    return digest_said(
         connection.execute(
             "SELECT relation, target, target_kind, information, condition FROM relations "
             "WHERE source = ? ORDER BY row",
@@ -88,9 +159,19 @@ def stored_digest(connection: sqlite3.Connection, source: int) -> str:
     )
 
 
-def _digest(rows: Iterable[tuple[str | None, ...]]) -> str:
-    said = [field for row in rows for field in row]
-    return str(checksum(*said)) if said else ""
+def digest_said(rows: Iterable[Said], pieces: Framed | None = None) -> str:
+    """`digest` of relations as tuples.
+
+    Args:
+        rows: the relations.
+        pieces: kept from one call to the next.
+    """
+    known = Framed() if pieces is None else pieces
+    found = None
+    for one in rows:
+        # As `checksum` of all fields of all of them, in one piece after the other.
+        found = zlib.crc32(b"".join([known[field] for field in one]), found or 0)
+    return "" if found is None else str(found)
 
 
 def sources_aiming_at(connection: sqlite3.Connection, unit: int) -> list[int]:
@@ -129,7 +210,7 @@ def resolve(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
     moved = [
         (row, found, tail)
         for row, target, kind, tail in aimed
-        if (found := tails[target, kind]) != tail
+        if (found := tails[target, kind][1]) != tail
     ]
     connection.execute(
         "UPDATE relations SET tail = n.tail FROM (SELECT json_extract(value, '$[0]') AS row, "
@@ -151,15 +232,19 @@ def sources_that_state(connection: sqlite3.Connection, sources: Iterable[int]) -
 
 def waiting(connection: sqlite3.Connection, rows: Sequence[int]) -> list[tuple[str, str, str]]:
     """The relations among `rows` whose target nobody bears: (head's name, relation, target)."""
-    found = []
-    for some in batched(rows):
-        found += connection.execute(
-            "SELECT e.name, r.relation, r.target FROM relations r "
-            "JOIN entities e ON e.row = r.head "
-            f"WHERE r.tail IS NULL AND r.row IN ({marks(some)}) ORDER BY r.row",
-            some,
-        ).fetchall()
-    return found
+    if not rows:
+        return []
+    wanted = rows if isinstance(rows, range) else set(rows)
+    return [
+        (head, relation, target)
+        for row, head, relation, target in connection.execute(
+            "SELECT r.row, e.name, r.relation, r.target FROM relations r "
+            "JOIN entities e ON e.row = r.head WHERE r.tail IS NULL AND r.row BETWEEN ? AND ? "
+            "ORDER BY r.row",
+            (min(rows), max(rows)),
+        )
+        if row in wanted
+    ]
 
 
 def rename_unit(connection: sqlite3.Connection, unit: int, name: str, kind: str) -> None:
@@ -213,23 +298,26 @@ def _drop_unmentioned(connection: sqlite3.Connection, entities: Iterable[int | N
     )
 
 
-def _tails(connection: sqlite3.Connection, meant: Collection[_Meant]) -> dict[_Meant, int | None]:
-    """The entity that each target means: a unit by id, by name, a declared entity, or None.
+def _tails(
+    connection: sqlite3.Connection, meant: Collection[_Meant]
+) -> dict[_Meant, tuple[str, int | None]]:
+    """The key of each target and the entity that it means.
 
-    Entities that are meant for the first time are made.
+    That is a unit by id, one by name, a declared entity, or None. Entities that are meant for the
+    first time are made.
     """
     wanted = [(target, name_key(target), kind) for target, kind in meant]
     units = _units_meant(connection, wanted)
     entities = _unit_entities(connection, set(units.values()))
-    left = [one for n, one in enumerate(wanted) if n not in units]
-    declared = _declared(connection, [one for one in left if one[2] is not None])
-    found: dict[_Meant, int | None] = {
-        (target, kind): declared.get((target, kind)) for target, _, kind in left
+    left = [one for n, one in enumerate(wanted) if n not in units and one[2] is not None]
+    declared = _declared(connection, left)
+    return {
+        (target, kind): (
+            key,
+            entities[units[n]] if n in units else declared.get((target, kind)),
+        )
+        for n, (target, key, kind) in enumerate(wanted)
     }
-    for n, unit in units.items():
-        target, _, kind = wanted[n]
-        found[target, kind] = entities[unit]
-    return found
 
 
 def _units_meant(

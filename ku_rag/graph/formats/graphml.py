@@ -276,10 +276,10 @@ def _edge(part: Part, edge: _Element, meant: _Meant) -> None:
         if known in given:
             said.setdefault(key, given[known])
     relation = clean(said.get("relation", "")) or RELATED
-    notes = (said.get("information"), said.get("condition"))
+    information, condition = said.get("information"), said.get("condition")
     for start, end in ((head, tail), (tail, head))[: 1 if edge.directed else 2]:
         (name, _), (target, kind) = meant[start], meant[end]
-        part.statements.append(Statement(name, relation, target, *notes, kind))
+        part.statements.append((name, relation, target, information, condition, kind))
 
 
 # ---- writing -----------------------------------------------------------------------------------
@@ -306,9 +306,9 @@ def write(
         file.write(f'<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="{_SPACE}">\n')
         for of, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
             for key in keys:
-                kind = "boolean" if key in ("topic", "match", "declared") else "string"
+                holds = "boolean" if key in ("topic", "match", "declared") else "string"
                 file.write(
-                    f'<key id="{of} {key}" for="{of}" attr.name="{key}" attr.type="{kind}"/>\n'
+                    f'<key id="{of} {key}" for="{of}" attr.name="{key}" attr.type="{holds}"/>\n'
                 )
         file.write('<graph edgedefault="directed">\n')
 
@@ -320,14 +320,14 @@ def write(
             data = {"name": entity["entity"], **entity}
             del data["entity"]
             put((entity["id"], None), data)
-        for one in statements:
-            end = (one.tail, one.tail_kind)
+        for head, relation, tail, information, condition, kind in statements:
+            end = (tail, kind)
             if end not in nodes:
-                put(end, {"name": one.tail, "kind": one.tail_kind, "declared": False})
-            said = {key: getattr(one, key) for key in _EDGE_KEYS}
+                put(end, {"name": tail, "kind": kind, "declared": False})
+            notes = dict(zip(_EDGE_KEYS, (relation, information, condition), strict=True))
             file.write(
-                f'<edge source="{nodes[one.head, None]}" target="{nodes[end]}">'
-                f"{_data('edge', said)}</edge>\n"
+                f'<edge source="{nodes[head, None]}" target="{nodes[end]}">'
+                f"{_data('edge', notes)}</edge>\n"
             )
         file.write("</graph>\n</graphml>\n")
 

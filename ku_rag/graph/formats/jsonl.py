@@ -7,12 +7,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.graph.records import (
+    STATED,
     Part,
     Statement,
     clean,
@@ -28,6 +31,7 @@ SUFFIXES = frozenset({".jsonl", ".ndjson"})
 
 _MOST_BYTES = 64 << 20
 """Of the longest line that is read."""
+_ESCAPED_UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _EXPECTED = 'expected {"entity": …} or {"head": …, "relation": …, "tail": …}'
 
 
@@ -81,7 +85,7 @@ def write(
         for entity in entities:
             file.write(_line(entity))
         for one in statements:
-            said = {key: value for key, value in one._asdict().items() if value is not None}
+            said = {key: value for key, value in zip(STATED, one, strict=True) if value is not None}
             file.write(_line(said))
 
 
@@ -106,7 +110,10 @@ def _parse(line: bytes) -> Mapping[str, Any]:
             "line; split it"
         )
     try:
-        data = _decode(line.decode("utf-8"))
+        text = line.decode("utf-8").strip()
+        data, end = _decode(text)
+        if end != len(text):
+            raise json.JSONDecodeError("Extra data", text, end)
     except UnicodeDecodeError as error:
         raise BadInput(
             f"the line is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start} of the "
@@ -121,6 +128,9 @@ def _parse(line: bytes) -> Mapping[str, Any]:
         raise BadInput(f"the line is no JSON that can be read ({error}): simplify it") from error
     if not isinstance(data, dict):
         raise BadInput(f"the line holds {shown(data)}: {_EXPECTED}")
+    if b"\\u" in line and _ESCAPED_UNSTORABLE.search(line):
+        # "\\ud83d\\ude00" is one character, half of it is none.
+        arguments.json_object(data, "the line")
     return data
 
 
@@ -129,7 +139,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 # Made once: `json.loads` with an option makes a decoder for every line.
-_decode = json.JSONDecoder(parse_constant=_no_constant).decode
+_decode = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 
 
 def _statement(data: Mapping[str, Any], spelt: dict[str, str]) -> Statement:
@@ -141,7 +151,9 @@ def _statement(data: Mapping[str, Any], spelt: dict[str, str]) -> Statement:
         spelt[data["head"]] = spelt.setdefault(head, head)
         spelt[data["relation"]] = spelt.setdefault(relation, relation)
         spelt[data["tail"]] = spelt.setdefault(tail, tail)
-    return Statement(
+    if len(data) == 3:
+        return head, relation, tail, None, None, None
+    return (
         head,
         relation,
         tail,

@@ -21,6 +21,7 @@ from xml.etree.ElementTree import ParseError
 from ku_rag.errors import BadInput
 from ku_rag.graph.formats import cells
 from ku_rag.graph.records import (
+    STATED,
     Described,
     Part,
     Statement,
@@ -213,27 +214,21 @@ def _refer(folders: Sequence[_Folder]) -> None:
     for folder in folders:
         for where, row in folder.stated:
             try:
-                one = Statement(
-                    identity(row, "head"),
-                    identity(row, "relation"),
-                    identity(row, "tail"),
-                    optional(row, "information"),
-                    optional(row, "condition"),
-                    clean(optional(row, "tail_kind") or "") or None,
-                )
-                head = _meant(folder, one.head, ids if exact else (), topics, ids)
-                tail = one.tail
-                if one.tail_kind is None:
-                    tail = _meant(folder, one.tail, ids if exact else (), topics, ids)
+                head, relation, tail = (identity(row, key) for key in STATED[:3])
+                kind = clean(optional(row, "tail_kind") or "") or None
+                head = _meant(folder, head, ids if exact else (), topics, ids)
+                if kind is None:
+                    tail = _meant(folder, tail, ids if exact else (), topics, ids)
+                notes = optional(row, "information"), optional(row, "condition")
             except BadInput as error:
                 folder.part.leave_out(where, str(error), unread=True)
             else:
-                folder.part.statements.append(one._replace(head=head, tail=tail))
+                folder.part.statements.append((head, relation, tail, *notes, kind))
     spoken_of = {
         end
         for folder in folders
-        for one in folder.part.statements
-        for end in ((one.head, one.tail) if one.tail_kind is None else (one.head,))
+        for head, _, tail, _, _, kind in folder.part.statements
+        for end in ((head, tail) if kind is None else (head,))
     }
     for folder in folders:
         name = folder.name
@@ -387,14 +382,7 @@ _WRITTEN = {
     "metadata": "Metadata",
     "match": "Match",
 }
-_STATED = {
-    "head": "Head",
-    "relation": "Relation",
-    "tail": "Tail",
-    "information": "Information",
-    "condition": "Condition",
-    "tail_kind": "Tail Kind",
-}
+_STATED = {key: key.replace("_", " ").title() for key in STATED}
 
 
 def folders_of(entities: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -443,7 +431,7 @@ def write(
     folder = path / name
     folder.mkdir(exist_ok=True)
     _write(folder / NODES, _WRITTEN, entities)
-    _write(folder / RELATIONS, _STATED, (one._asdict() for one in statements))
+    _write(folder / RELATIONS, _STATED, (dict(zip(STATED, one, strict=True)) for one in statements))
 
 
 def _write(path: Path, titles: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> None:
