@@ -10,7 +10,9 @@ from ku_rag.knowledge_base import KnowledgeBase
 
 GOLD = {
     "What is the capital of this country?": "Stockholm",
-    "What is the currency of this country?": "Brazilian real",
+    "Which neighbours of this country use the euro?": (
+        "Austria, Belgium, France, Luxembourg and the Netherlands"
+    ),
     "Which countries does this country border?": (
         "Namibia, Botswana, Zimbabwe, Mozambique, Eswatini and Lesotho"
     ),
@@ -67,6 +69,17 @@ def test_what_is_recognised_is_answered_right(tour):
 def test_what_the_base_does_not_know_is_not_answered(tour):
     _, _, lines = tour
     assert answers(lines)["How many people live in this country?"] == "not in the base"
+
+
+def test_an_answer_over_two_relations_shows_its_paths(tour):
+    _, report, lines = tour
+    told = lines[lines.index("    question  Which neighbours of this country use the euro?") :]
+    walked = [line.split(maxsplit=1)[1] for line in told[: told.index("")] if "→" in line]
+    assert len(walked) == 5
+    assert "Germany —borders→ Luxembourg —currency→ euro" in walked
+    page = report.read_text(encoding="utf-8")
+    route = "Germany — borders → Luxembourg — currency → euro"
+    assert route in re.sub("<[^>]+>", "", page.replace("</span><span", "</span> <span"))
 
 
 def test_the_report_is_one_page_with_ten_sections_and_no_address(tour):

@@ -52,8 +52,8 @@ STOPS: tuple[Stop, ...] = (
     Stop(
         "a flag in the wind",
         2,
-        "What is the currency of this country?",
-        {"country": "brazil", "share": 0.2, "backdrop": "sea", "mount": "pole", "wave": _STORM},
+        "Which neighbours of this country use the euro?",
+        {"country": "germany", "share": 0.2, "backdrop": "sea", "mount": "pole", "wave": _STORM},
     ),
     Stop(
         "a tilted flag",
@@ -154,7 +154,7 @@ def _visit(
 
 
 def tell(number: int, stop: Stop, answer: Answer) -> list[str]:
-    """The lines that say what was asked, seen and answered, and from which sentence."""
+    """The lines that say what was asked, seen and answered, and from which sentence or paths."""
     lines = ["", f"{number:2d}. {_remark(stop, answer)}", f"    question  {stop.question}"]
     if answer.units:
         region = answer.region
@@ -164,11 +164,19 @@ def tell(number: int, stop: Stop, answer: Answer) -> list[str]:
         lines.append("    seen      nothing that the base knows")
     lines.append(f"    answer    {answer.answer or 'not in the base'}")
     lines.append(f"    why       {answer.reading.why}")
-    cited = {chunk.label: chunk.text for chunk in answer.chunks}
-    for label, (start, end) in zip(answer.reading.citations, answer.reading.spans, strict=True):
-        lines.append(f"    {label:9} {cited[label][start:end].strip()}")
-        break
-    return lines
+    return lines + [f"    {label:9} {text}" for label, text in _cited(answer)]
+
+
+def _cited(answer: Answer) -> list[tuple[str, str]]:
+    """The sentence that answers, or all paths of the graph that do, each with its label."""
+    walked = {path.label: path.text for path in answer.paths}
+    said = {chunk.label: chunk.text for chunk in answer.chunks}
+    cited = list(zip(answer.reading.citations, answer.reading.spans, strict=True))
+    paths = [(label, walked[label]) for label, _ in cited if label in walked]
+    sentences = [
+        (label, said[label][start:end].strip()) for label, (start, end) in cited if label in said
+    ]
+    return paths or sentences[:1]
 
 
 def _is_seen(stop: Stop, answer: Answer) -> bool:
