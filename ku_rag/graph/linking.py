@@ -113,6 +113,7 @@ class Linked:
         self.only_named: set[str] = set()
         self._parts = parts
         self._meant: dict[str, str | None] = {}
+        self._aims: dict[str, tuple[str | None, str | None]] = {}
         self._ids: dict[str, str | None] = {}
         for part in parts:
             for entity in part.entities.values():
@@ -253,18 +254,29 @@ class Linked:
     ) -> list[Said]:
         """What an entity states, each thing once."""
         made = []
+        aims = self._aims
         for one in dict.fromkeys(statements):
             _, relation, tail, information, condition, kind = one
-            target = tail if kind else self._unit(tail)
-            if target is None:
-                problems.append(_ambiguous(part, tail, one))
-                continue
-            if kind is None and target not in self._names:
-                kind = ONLY_NAMED
             if kind:
+                aim: tuple[str | None, str | None] = (tail, kind)
                 self.only_named.add(tail)
-            made.append((relation, target, kind, information, condition))
+            else:
+                aim = aims[tail] if tail in aims else self._aim(tail)
+            if aim[0] is None:
+                problems.append(_ambiguous(part, tail, one))
+            else:
+                made.append((relation, aim[0], aim[1], information, condition))
         return made
+
+    def _aim(self, tail: str) -> tuple[str | None, str | None]:
+        """The target that a name means, and the kind that it declares where nobody describes it."""
+        target = self._unit(tail)
+        kind = None
+        if target is not None and target not in self._names:
+            self.only_named.add(tail)
+            kind = ONLY_NAMED
+        self._aims[tail] = target, kind
+        return target, kind
 
 
 def split(

@@ -23,6 +23,9 @@ _ALIAS_FIELDS = ("aliases", "alias", "also_known_as", "synonyms")
 _FIRST_WORD = {"update": 0, "ingest": 1, "add": 1, "join": 2}
 """Who is heard first: what an update named, then the unit's own sources, then what joined it."""
 
+# Made once: `json.dumps` with an option makes an encoder for every object.
+_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
+
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
@@ -42,7 +45,7 @@ class Declaration:
 
     def to_json(self) -> str:
         """The form that is stored and compared."""
-        return json.dumps(
+        return _encode(
             {
                 "name": self.name,
                 "kind": self.kind,
@@ -51,9 +54,7 @@ class Declaration:
                 "match": self.match,
                 "relations": self.relations,
                 "replaces": self.replaces,
-            },
-            ensure_ascii=False,
-            sort_keys=True,
+            }
         )
 
     @classmethod
@@ -113,7 +114,7 @@ def settle_new(
                 of.name or one.unit_id,
                 of.kind or _DEFAULT_KIND,
                 of.aliases or (),
-                json.dumps(of.metadata, ensure_ascii=False, sort_keys=True),
+                _encode(of.metadata),
                 of.match,
             )
             for one, of in zip(born, merged, strict=True)
@@ -165,7 +166,7 @@ def settle(
         name=merged.name or unit_id,
         kind=merged.kind or _DEFAULT_KIND,
         aliases=merged.aliases or (),
-        metadata=json.dumps(merged.metadata, ensure_ascii=False, sort_keys=True),
+        metadata=_encode(merged.metadata),
         match=merged.match,
     )
     after = _keys(merged)

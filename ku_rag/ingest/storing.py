@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from ku_rag.store.contents import Dropped, Texts, content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, write_durably
 from ku_rag.store.relations import Said, Stated
+from ku_rag.store.rows import next_row
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport, Unit
 
@@ -135,16 +135,19 @@ class Storing:
         pieces = relations.Framed()
         stated: list[Stated] = []
         with self.change() as connection:
+            source = next_row(connection, "sources")
             for start in range(0, len(bare), _BORN):
-                some = bare[start : start + _BORN]
-                born = [
-                    Born(n, one.unit.id or "", origin, [(one.uri, digest, _declared(one, pieces))])
-                    for n, one in enumerate(some)
-                ]
-                rows = assembly.settle_new(connection, born, self.inverted)
+                born: list[Born] = []
+                checked = []
+                for n, one in enumerate(bare[start : start + _BORN], start):
+                    found, rows = relations.sums(source + n, one.relations, pieces)
+                    said = (one.uri, digest, _declared(one.unit, found))
+                    born.append(Born(n, one.unit.id or "", origin, [said]))
+                    checked.append((one.relations, rows))
+                settled = assembly.settle_new(connection, born, self.inverted)
                 stated += (
-                    Stated(sources[0], unit, one.relations)
-                    for one, (unit, sources) in zip(some, rows, strict=True)
+                    Stated(sources[0], unit, *of)
+                    for of, (unit, sources) in zip(checked, settled, strict=True)
                 )
             added = relations.add_many(connection, stated)
         report.units_added += len(bare)
@@ -385,20 +388,29 @@ def _state(
     connection: sqlite3.Connection, batch: Sequence[Prepared], rows: Sequence[Rows]
 ) -> range:
     """Replace what the sources of records state about their units; returns the new rows."""
-    stated = {
-        row: Stated(row, unit, relations.said(source.relations))
-        for prepared, (unit, sources) in zip(batch, rows, strict=True)
-        if unit is not None
-        for source, row in zip(prepared.sources, sources, strict=True)
-    }
+    pieces = relations.Framed()
+    stated = {}
+    for prepared, (unit, sources) in zip(batch, rows, strict=True):
+        if unit is None:
+            continue
+        for source, row in zip(prepared.sources, sources, strict=True):
+            said = relations.said(source.relations)
+            stated[row] = Stated(row, unit, said, relations.sums(row, said, pieces)[1])
     for row in sorted(relations.sources_that_state(connection, stated)):
         relations.drop_of_source(connection, row)
     return relations.add_many(connection, list(stated.values()))
 
 
-def _declared(bare: Bare, pieces: relations.Framed) -> Declaration:
-    declared = Declaration.from_unit(bare.unit, ())
-    return replace(declared, relations=relations.digest_said(bare.relations, pieces))
+def _declared(unit: Unit, stated: str) -> Declaration:
+    """As `Declaration.from_unit`, with the digest of what is stated."""
+    return Declaration(
+        name=unit.name,
+        kind=unit.kind,
+        aliases=unit.aliases,
+        metadata=unit.metadata,
+        match=unit.match,
+        relations=stated,
+    )
 
 
 def declaration(prepared: Prepared, source: PreparedSource) -> str:

@@ -50,10 +50,7 @@ class Graphing(Changing):
             MissingExtra: it holds workbooks, and openpyxl is not installed.
             Locked: another process is writing.
         """
-        from ku_rag.graph import formats
-        from ku_rag.graph.linking import Linked, known_units, split
         from ku_rag.graph.records import GraphReport
-        from ku_rag.ingest.storing import Bare
         from ku_rag.store.contents import Dropped
 
         started = time.monotonic()
@@ -62,28 +59,7 @@ class Graphing(Changing):
         first = IngestReport()
         with self._write() as pipeline:
             with _unhurried():
-                parts = formats.read(source, progress)
-                within = formats.ranges(source, parts)
-                connection = self._database.connection
-                linked = Linked(parts, lambda names: known_units(connection, names, within))
-                if all(part.whole for part in parts):
-                    # First: with an entity go the relations to it; those that stay come anew.
-                    said = set(linked.uris())
-                    gone = [
-                        row
-                        for ends in within
-                        for row, uri in connection.execute(
-                            "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ?", ends
-                        )
-                        if uri not in said and formats.is_own(uri, source)
-                    ]
-                    with pipeline.storing.change():
-                        _drop_sources(pipeline, connection, gone, dropped)
-                bare, rest = split(linked.entries(), connection)
-                first.quarantined += linked.problems
-                pipeline.storing.add_bare(
-                    [Bare(one.unit, one.uri, one.relations) for one in bare], "ingest", first
-                )
+                rest, only_named = self._take_in(pipeline, source, progress, first, dropped)
             done = pipeline.run(map(_record, rest), progress=progress)
             self._write_caches()
         report = GraphReport(
@@ -94,7 +70,7 @@ class Graphing(Changing):
             }
         )
         report.units_deleted = dropped.units
-        report.only_named = len(linked.only_named)
+        report.only_named = only_named
         report.seconds = time.monotonic() - started
         return report
 
@@ -345,6 +321,47 @@ class Graphing(Changing):
         return giving.write(self._database.connection, self._layout, target).to_dict()
 
     # ---- inside --------------------------------------------------------------------------------
+
+    def _take_in(
+        self,
+        pipeline: Pipeline,
+        path: Path,
+        progress: Progress | None,
+        report: IngestReport,
+        dropped: Dropped,
+    ) -> tuple[list[Entry | Quarantined], int]:
+        """Read a graph, delete what it does not say any more, store what is quickly stored.
+
+        Returns:
+            What is left to be stored, and how many entities are but names.
+        """
+        from ku_rag.graph import formats
+        from ku_rag.graph.linking import Linked, known_units, split
+        from ku_rag.ingest.storing import Bare
+
+        parts = formats.read(path, progress)
+        within = formats.ranges(path, parts)
+        connection = self._database.connection
+        linked = Linked(parts, lambda names: known_units(connection, names, within))
+        if all(part.whole for part in parts):
+            # First: with an entity go the relations to it, and those that stay are stated anew.
+            said = set(linked.uris())
+            gone = [
+                row
+                for ends in within
+                for row, uri in connection.execute(
+                    "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ?", ends
+                )
+                if uri not in said and formats.is_own(uri, path)
+            ]
+            with pipeline.storing.change():
+                _drop_sources(pipeline, connection, gone, dropped)
+        bare, rest = split(linked.entries(), connection)
+        report.quarantined += linked.problems
+        pipeline.storing.add_bare(
+            [Bare(one.unit, one.uri, one.relations) for one in bare], "ingest", report
+        )
+        return rest, len(linked.only_named)
 
     def _unit_called(self, name: str, *, must: bool) -> str | None:
         """The id of the unit that a name means; None if there is none and none must be."""

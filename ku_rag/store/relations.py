@@ -41,11 +41,13 @@ class Stated(NamedTuple):
         source: row of the source.
         unit: row of its unit.
         relations: in their order.
+        sums: the checksum of each; see `sums`.
     """
 
     source: int
     unit: int
     relations: Sequence[Said]
+    sums: Sequence[int]
 
 
 def said(relations: Iterable[Relation]) -> list[Said]:
@@ -60,7 +62,9 @@ def add(
     connection: sqlite3.Connection, *, source: int, unit: int, stated: Sequence[Relation]
 ) -> list[int]:
     """Store what a source states about its unit; returns the new rows."""
-    return list(add_many(connection, [Stated(source, unit, said(stated))]))
+    rows = said(stated)
+    _, found = sums(source, rows, Framed())
+    return list(add_many(connection, [Stated(source, unit, rows, found)]))
 
 
 def add_many(connection: sqlite3.Connection, stated: Sequence[Stated]) -> range:
@@ -107,22 +111,38 @@ class Framed(dict[str | None, bytes]):
         return made
 
 
+def sums(source: int, rows: Iterable[Said], pieces: Framed) -> tuple[str, list[int]]:
+    """`digest` of what a source states, and the checksum of the row of each relation.
+
+    Args:
+        source: row of the source.
+        rows: the relations.
+        pieces: kept from one call to the next.
+    """
+    start = checksum(source)
+    whole = 0
+    found = []
+    for one in rows:
+        # As `checksum` of all fields of all of them, in one piece after the other.
+        piece = b"".join([pieces[field] for field in one])
+        whole = zlib.crc32(piece, whole)
+        found.append(zlib.crc32(piece, start))
+    return (str(whole) if found else ""), found
+
+
 def _rows(
     stated: Iterable[Stated],
     heads: Mapping[int, int],
     ends: Mapping[_Meant, tuple[str, int | None]],
 ) -> Iterator[tuple[object, ...]]:
     """The rows of relations, in the order of `_COLUMNS`."""
-    pieces = Framed()
-    for source, unit, relations in stated:
-        start = checksum(source)
-        for one in relations:
-            word, target, kind, information, condition = one
+    for source, unit, relations, stored in stated:
+        for (word, target, kind, information, condition), checked in zip(
+            relations, stored, strict=True
+        ):
             key, tail = ends[target, kind]
-            # As `checksum` of the source and these, in one piece after the other.
-            stored = zlib.crc32(b"".join([pieces[field] for field in one]), start)
             yield (
-                source, heads[unit], word, target, kind, information, condition, key, tail, stored
+                source, heads[unit], word, target, kind, information, condition, key, tail, checked
             )  # fmt: skip
 
 
@@ -145,33 +165,17 @@ def _indexing(connection: sqlite3.Connection, new: int) -> Iterator[None]:
 
 def digest(stated: Iterable[Relation]) -> str:
     """Changes when one of these relations does; "" for none."""
-    return digest_said(said(stated))
+    return sums(0, said(stated), Framed())[0]
 
 
 def stored_digest(connection: sqlite3.Connection, source: int) -> str:
     """The digest of what is stored of the relations that a source states."""
-    return digest_said(
-        connection.execute(
-            "SELECT relation, target, target_kind, information, condition FROM relations "
-            "WHERE source = ? ORDER BY row",
-            (source,),
-        )
+    rows = connection.execute(
+        "SELECT relation, target, target_kind, information, condition FROM relations "
+        "WHERE source = ? ORDER BY row",
+        (source,),
     )
-
-
-def digest_said(rows: Iterable[Said], pieces: Framed | None = None) -> str:
-    """`digest` of relations as tuples.
-
-    Args:
-        rows: the relations.
-        pieces: kept from one call to the next.
-    """
-    known = Framed() if pieces is None else pieces
-    found = None
-    for one in rows:
-        # As `checksum` of all fields of all of them, in one piece after the other.
-        found = zlib.crc32(b"".join([known[field] for field in one]), found or 0)
-    return "" if found is None else str(found)
+    return sums(source, rows, Framed())[0]
 
 
 def sources_aiming_at(connection: sqlite3.Connection, unit: int) -> list[int]:

@@ -48,16 +48,17 @@ def read(path: Path, progress: Callable[[int], None] | None = None) -> list[Part
     part = Part(path.as_posix(), path.as_posix())
     locate, locate_video = picture_in(path.parent), video_in(path.parent)
     spelt: dict[str, str] = {}
+    stated = part.statements
     with path.open("rb") as file:
         for number, line in enumerate(_lines(file), 1):
             if progress and not number % 4096:
                 progress(number)
-            if line.isspace():
-                continue
             try:
                 data = _parse(line)
                 if "head" in data:
-                    part.statements.append(_statement(data, spelt))
+                    stated.append(_statement(data, spelt))
+                    continue
+                if not data and line.isspace():
                     continue
                 problems: list[str] = []
                 entity = described(data, locate, locate_video, problems)
@@ -104,6 +105,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _parse(line: bytes) -> Mapping[str, Any]:
+    """The object on a line; an empty one for an empty line."""
     if len(line) > _MOST_BYTES:
         raise BadInput(
             f"the line is longer than {_MOST_BYTES >> 20} MiB: expected one entity or relation a "
@@ -111,7 +113,7 @@ def _parse(line: bytes) -> Mapping[str, Any]:
         )
     try:
         text = line.decode("utf-8").strip()
-        data, end = _decode(text)
+        data, end = _decode(text) if text else ({}, 0)
         if end != len(text):
             raise json.JSONDecodeError("Extra data", text, end)
     except UnicodeDecodeError as error:

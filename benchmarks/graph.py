@@ -1,0 +1,155 @@
+"""A large graph: how fast is it taken in, and how fast is one hop of it?
+
+    python -m benchmarks.graph [--entities 100000] [--relations 1000000] [--rounds 3] [--write]
+
+The graph is drawn with a fixed seed: every entity is described on a line of its own, heads and
+tails are drawn evenly. It is imported from JSON lines into a new base, with all that this brings:
+reading, finding what names mean, units, sources, names, checksums, a durable commit. Beside it
+the same rows of the relations alone, ready made, go into a bare SQLite file with the same indexes
+by `executemany` in one transaction, also durable. Rounds alternate; medians are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sqlite3
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import ku_rag
+from benchmarks.record import write_result
+from ku_rag.graph.linking import find_one
+from ku_rag.graph.mmkg import Graph
+from ku_rag.store.layout import Layout
+from ku_rag.store.migrations import expected
+
+SEED = 7
+HOPS = 2000
+_WORDS = ("attack of", "continues", "phase", "weak to", "causes", "part of", "lives in", "hunts")
+
+
+def draw(path: Path, entities: int, relations: int) -> None:
+    """Write a graph as JSON lines: entities, then relations, one in five with a condition."""
+    rng = random.Random(SEED)
+    with path.open("w", encoding="utf-8") as file:
+        for n in range(entities):
+            file.write(json.dumps({"entity": f"Entity {n}", "kind": "thing"}) + "\n")
+        for n in range(relations):
+            said = {
+                "head": f"Entity {rng.randrange(entities)}",
+                "relation": rng.choice(_WORDS),
+                "tail": f"Entity {rng.randrange(entities)}",
+            }
+            if n % 5 == 0:
+                said["condition"] = f"when state {n % 97}"
+            file.write(json.dumps(said) + "\n")
+
+
+def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
+    """The figures of one run, JSON-ready."""
+    ours: list[float] = []
+    bare: list[float] = []
+    hops: dict[str, float] = {}
+    stored = 0
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory(prefix="ku-graph-") as folder:
+            place = Path(folder)
+            draw(place / "graph.jsonl", entities, relations)
+            with ku_rag.KnowledgeBase.open(place / "kb", create=True) as kb:
+                started = time.perf_counter()
+                report = kb.graph_import(place / "graph.jsonl")
+                ours.append(time.perf_counter() - started)
+            stored = report.relations_added
+            connection = sqlite3.connect(place / "kb" / "ku.sqlite")
+            hops = hops or _hops(connection, place / "kb", entities)
+            rows = connection.execute("SELECT * FROM relations").fetchall()
+            connection.close()
+            bare.append(_bare(place / "bare.sqlite", rows))
+    seconds, alone = statistics.median(ours), statistics.median(bare)
+    return {
+        "entities": entities,
+        "relations": stored,
+        "rounds": rounds,
+        "import": {
+            "seconds": round(seconds, 2),
+            "relations_per_second": round(stored / seconds),
+            "seconds_of_each": [round(one, 2) for one in ours],
+        },
+        "bare_sqlite": {
+            "seconds": round(alone, 2),
+            "relations_per_second": round(stored / alone),
+            "seconds_of_each": [round(one, 2) for one in bare],
+        },
+        "import_to_bare": round(seconds / alone, 2),
+        "hop_ms": hops,
+    }
+
+
+def _hops(connection: sqlite3.Connection, base: Path, entities: int) -> dict[str, float]:
+    """Milliseconds of one hop from entities drawn evenly."""
+    graph = Graph(connection, Layout(base))
+    rng = random.Random(SEED)
+    taken = []
+    steps = 0
+    for _ in range(HOPS):
+        entity = find_one(connection, f"Entity {rng.randrange(entities)}")
+        started = time.perf_counter()
+        steps += len(graph.hop(entity))
+        taken.append((time.perf_counter() - started) * 1000)
+    cuts = statistics.quantiles(taken, n=100)
+    return {
+        "p50": round(statistics.median(taken), 4),
+        "p99": round(cuts[98], 4),
+        "steps": round(steps / HOPS, 2),
+    }
+
+
+def _bare(path: Path, rows: list[tuple[object, ...]]) -> float:
+    """Seconds in which ready-made rows go into a file of nothing but them and their indexes."""
+    made = expected()
+    statements = [
+        sql.replace(" REFERENCES sources(row)", "").replace(" REFERENCES entities(row)", "")
+        for (sql,) in made.execute(
+            "SELECT sql FROM sqlite_master WHERE tbl_name = 'relations' AND sql IS NOT NULL "
+            "ORDER BY type DESC"
+        )
+    ]
+    made.close()
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA page_size = 8192")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA cache_size = -{128 << 10}")
+    for sql in statements:
+        connection.execute(sql)
+    marks = ", ".join("?" * len(rows[0]))
+    started = time.perf_counter()
+    connection.execute("BEGIN")
+    connection.executemany(f"INSERT INTO relations VALUES ({marks})", rows)
+    connection.execute("COMMIT")
+    taken = time.perf_counter() - started
+    connection.close()
+    return taken
+
+
+def main() -> None:
+    """Run the benchmark and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entities", type=int, default=100_000)
+    parser.add_argument("--relations", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="keep the figures in results/")
+    given = parser.parse_args()
+    figures = measure(given.entities, given.relations, given.rounds)
+    print(json.dumps(figures, indent=2))
+    if given.write:
+        print(write_result("graph", figures))
+
+
+if __name__ == "__main__":
+    main()
