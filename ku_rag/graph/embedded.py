@@ -1,0 +1,240 @@
+"""Agents that need no model: they look ahead, score what they see, and walk to the best of it.
+
+Before its first step a search has a plan: the paths around the topic entity, as far as they go on
+words of the question, scored by `ku_rag.graph.scoring`. Expansion then opens what leads to the
+planned paths, and validation calls them enough. The plan holds no path that is a piece of another,
+for a path that is enough is not followed further; and it ends before the first that is much less
+likely than the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ku_rag.encoders.base import Encoder
+from ku_rag.graph.base import Query, Verdict
+from ku_rag.graph.mmkg import Entity, Graph, Path, Step
+from ku_rag.graph.scoring import WEIGHTS, Asked, score, stems
+from ku_rag.language.tokens import words
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Sight = Callable[[Sequence["Image"]], Sequence[Entity]]
+"""What pictures show, best first: the entities among the units that match them."""
+
+_LONGEST = 4
+"""Relations of a path, at most."""
+_OPENED = 48
+"""Paths of one length that are looked at further, at most."""
+_STEPS = 400
+"""Relations of one entity that are looked at, at most: the first that were stated."""
+_SEEN = 1500
+"""Paths that are scored, at most."""
+_EVIDENCE = 250
+"""The same where evidence is looked for, which is not to take long."""
+_LIKELY = 0.05
+"""The share of the best path's likelihood that another must have to be enough as well."""
+_NAME_WORDS = 8
+"""Words of a name that is looked for in a text, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    query: Query
+    start: Entity
+    chosen: Mapping[tuple[int, ...], float]
+    """Rows of the steps of each path that is enough → how likely it is."""
+    ways: frozenset[tuple[int, ...]]
+    """Rows of the steps of every piece of them, from the start."""
+
+
+class EmbeddedAgents:
+    """The agents of the retriever as a baseline without a model (`ku_rag.graph.base.Agents`).
+
+    Args:
+        graph: the graph that is searched.
+        encoder: for texts, commonly that of the knowledge base.
+        most: paths that are to be enough, at most.
+        sight: finds entities by picture, where the query names none.
+        captions: whether people's captions of the entities' pictures are read.
+        weights: of the features, by name; for measuring others.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        encoder: Encoder,
+        *,
+        most: int = 5,
+        sight: Sight | None = None,
+        captions: bool = True,
+        weights: Mapping[str, float] = WEIGHTS,
+    ) -> None:
+        self._graph, self._encoder, self._most = graph, encoder, most
+        self._sight, self._captions, self._weights = sight, captions, weights
+        self._plan: _Plan | None = None
+
+    def topic(self, query: Query, among: Sequence[Entity]) -> Entity | None:
+        """The entity whose name or alias the query says most often, else the one that is seen.
+
+        Of those said equally often it is the one that is said first. What the pictures show is
+        looked through only if question and hints name none.
+        """
+        known = {entity.row: entity for entity in among}
+        for text in (f"{query.question}\n{query.hints}", query.perception):
+            if named := self._named(text, known):
+                return named
+        if self._sight and query.pictures:
+            return next((e for e in self._sight(query.pictures) if e.row in known), None)
+        return None
+
+    def expand(
+        self, query: Query, opened: Sequence[tuple[Path, Sequence[Step]]]
+    ) -> list[list[Step]]:
+        """Those steps that lead to a planned path."""
+        kept = []
+        for path, steps in opened:
+            ways = self._planned(query, path.start).ways
+            rows = _rows(path)
+            kept.append([step for step in steps if (*rows, step.row) in ways])
+        return kept
+
+    def validate(self, query: Query, paths: Sequence[Path]) -> list[Verdict]:
+        """Planned paths are enough; their score is how likely they are."""
+        verdicts = []
+        for path in paths:
+            chosen = self._planned(query, path.start).chosen
+            verdicts.append(Verdict(_rows(path) in chosen, chosen.get(_rows(path), 0.0)))
+        return verdicts
+
+    def _planned(self, query: Query, start: Entity) -> _Plan:
+        plan = self._plan
+        if plan is None or plan.query is not query or plan.start != start:
+            chosen = self._choose(query, start)
+            ways = {rows[:n] for rows in chosen for n in range(1, len(rows) + 1)}
+            self._plan = plan = _Plan(query, start, chosen, frozenset(ways))
+        return plan
+
+    def _choose(self, query: Query, start: Entity) -> dict[tuple[int, ...], float]:
+        paths = look_ahead(self._graph, start, query, longest=_LONGEST, most=_SEEN)
+        captions = self._captions_of(paths) if self._captions else {}
+        likely = score(query, paths, self._encoder, captions=captions, weights=self._weights)
+        chosen: dict[tuple[int, ...], float] = {}
+        for n in (-likely).argsort(kind="stable").tolist():
+            rows = _rows(paths[n])
+            if likely[n] < _LIKELY * likely.max() or len(chosen) == self._most:
+                break
+            if not any(rows[: len(c)] == c or c[: len(rows)] == rows for c in chosen):
+                chosen[rows] = float(likely[n])
+        return chosen
+
+    def _captions_of(self, paths: Sequence[Path]) -> dict[int, str]:
+        ends = {path.end.row: path.end for path in paths if path.end.unit is not None}
+        said = {row: self._graph.attributes(entity).caption for row, entity in ends.items()}
+        return {row: caption for row, caption in said.items() if caption}
+
+    def _named(self, text: str, known: Mapping[int, Entity]) -> Entity | None:
+        said: dict[int, int] = {}
+        parts, at = words(text), 0
+        while at < len(parts):
+            for length in range(min(_NAME_WORDS, len(parts) - at), 0, -1):
+                found = self._graph.find(" ".join(parts[at : at + length]))
+                if hit := next((entity for entity in found if entity.row in known), None):
+                    said[hit.row] = said.get(hit.row, 0) + 1
+                    break
+            else:
+                length = 1
+            at += length
+        return known[max(said, key=said.__getitem__)] if said else None
+
+
+def best_paths(
+    graph: Graph,
+    starts: Sequence[Entity],
+    query: Query,
+    encoder: Encoder,
+    *,
+    k: int,
+    longest: int = 3,
+) -> list[Path]:
+    """The paths from some entities that bear on a question, best first: evidence for an answer.
+
+    A path bears on it if its last relation, or what that leads to or says, shares a word with the
+    question. Those that end at what the question names come first, for they join what it speaks
+    of. However large the graph is, at most 250 paths are scored from each entity.
+
+    Args:
+        graph: the graph.
+        starts: entities that the question is about, best first; paths of better ones come first
+            where they are equally good.
+        query: what is asked.
+        encoder: for texts, commonly that of the knowledge base.
+        k: most paths.
+        longest: relations of a path, at most.
+
+    Raises:
+        Corrupt: a row of the graph fails its checksum.
+    """
+    ranked = []
+    for place, start in enumerate(dict.fromkeys(starts)):
+        asked = Asked(query, start)
+        paths = look_ahead(graph, start, query, longest=longest, most=_EVIDENCE)
+        likely = score(query, paths, encoder)
+        ranked += [
+            (not _says(asked, path.end), -float(value), place, n, path)
+            for n, (path, value) in enumerate(zip(paths, likely, strict=True))
+            if path.steps and _bears(asked, path.steps[-1])
+        ]
+    return [path for *_, path in sorted(ranked, key=lambda one: one[:4])[:k]]
+
+
+def look_ahead(graph: Graph, start: Entity, query: Query, *, longest: int, most: int) -> list[Path]:
+    """The entity alone and the paths from it, shortest first, without any that comes back.
+
+    Of the paths of one length those are followed that share most words with the query.
+
+    Args:
+        graph: the graph.
+        start: where they start.
+        query: what is asked.
+        longest: relations of a path, at most.
+        most: so many paths are enough.
+    """
+    asked = Asked(query, start)
+    wanted = asked.related | asked.hints | asked.seen
+    found = [Path(start)]
+    opened = [(0, Path(start))]
+    for _ in range(longest):
+        longer = []
+        for shared, path in opened:
+            passed = {entity.row for entity in path.entities}
+            for step in graph.hop(path.end, _STEPS):
+                if step.tail.row not in passed:
+                    longer.append((shared + len(wanted & _words(step)), path.then(step)))
+        longer.sort(key=lambda one: -one[0])
+        found += [path for _, path in longer[: most - len(found)]]
+        opened = longer[:_OPENED]
+        if not opened or len(found) >= most:
+            break
+    return found
+
+
+def _words(step: Step) -> frozenset[str]:
+    return stems(f"{step.relation} {step.tail.name} {step.information} {step.condition}")
+
+
+def _bears(asked: Asked, step: Step) -> bool:
+    return bool((asked.related | asked.hints | asked.seen) & _words(step))
+
+
+def _says(asked: Asked, entity: Entity) -> bool:
+    """Whether the question says all of an entity's name."""
+    name = stems(entity.name)
+    return bool(name) and name <= asked.question
+
+
+def _rows(path: Path) -> tuple[int, ...]:
+    return tuple(step.row for step in path.steps)

@@ -1,0 +1,327 @@
+"""How well a path answers a question, without a model: a few features and a weight for each.
+
+What a question asks for is matched against what a path says: its last entity, the states that it
+passes (entities of another kind, and conditions), its relations and their kinds, and whether it
+goes on from one thing to the next of its kind or over to another topic. Words are compared by
+their stems and count by how rare they are in the neighbourhood; meaning is the encoder's cosine.
+The weights are those of a softmax over the paths from one topic (`benchmarks/mh.py --fit`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ku_rag.encoders.base import Encoder
+from ku_rag.graph.base import Query
+from ku_rag.graph.mmkg import Entity, Path
+from ku_rag.language.clues import POINTED
+from ku_rag.language.lexicon import stem
+from ku_rag.language.question import related
+from ku_rag.language.tokens import stop_words, words
+
+WEIGHTS: Mapping[str, float] = {
+    "alone": -1.15,
+    "alone, nothing asked for": 9.89,
+    "alone, something shown": -8.71,
+    "end named": 1.83,
+    "end seen": 12.53,
+    "end covered by what is seen": 0.24,
+    "end near the question": -0.13,
+    "end near the hints": 0.21,
+    "end near what is seen": 0.29,
+    "end without more": -1.74,
+    "at once, in a state": -0.47,
+    "through a state": -0.28,
+    "through a state, hinted": 0.86,
+    "state named": 1.85,
+    "state near the hints": 0.65,
+    "relation asked for": 0.11,
+    "kind asked for": 1.37,
+    "onward": -2.43,
+    "onward, asked for": 3.42,
+    "onward, inside": 0.83,
+    "crossing": -2.78,
+    "crossing, compared": 4.47,
+    "crossing, asked for": 0.74,
+}
+"""What each feature counts, in the order of the columns of `features`."""
+
+_ONWARD = frozenset(
+    {"next", "after", "follow", "then", "continu", "subsequent", "later", "previous", "befor"}
+)
+_INSIDE = frozenset({"within", "insid"})
+_COMPARED = frozenset(
+    {"sam", "similar", "differenc", "different", "compar", "comparison", "versus", "unlik", "both"}
+)
+"""Stems of English words that ask for what comes next, for a part, and for two things at once."""
+_POINTING = frozenset({"this", "that", "these", "those", *POINTED})
+_UNTYPED = frozenset({"", "entity"})
+_Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The words of a query, as they are compared.
+
+    Args:
+        query: the query.
+        topic: where its paths start; its name says nothing of where they go.
+    """
+
+    query: Query
+    topic: Entity
+
+    @cached_property
+    def said(self) -> frozenset[str]:
+        """Every word of the question, as it is written but for case."""
+        return frozenset(words(self.query.question))
+
+    @cached_property
+    def question(self) -> frozenset[str]:
+        """Content stems of the question."""
+        return self._of(self.query.question)
+
+    @cached_property
+    def hints(self) -> frozenset[str]:
+        """Those of the hints."""
+        return self._of(self.query.hints)
+
+    @cached_property
+    def given(self) -> frozenset[str]:
+        """Those of question and hints."""
+        return self.question | self.hints
+
+    @cached_property
+    def seen(self) -> frozenset[str]:
+        """Those of what the pictures show."""
+        return self._of(self.query.perception)
+
+    @cached_property
+    def related(self) -> frozenset[str]:
+        """Those of the question, and of words in which its answers are put."""
+        return self.question | frozenset(related(self.query.question))
+
+    def any_of(self, wanted: frozenset[str]) -> bool:
+        """Whether the question has a word with one of these stems."""
+        return any(stem(word) in wanted for word in self.said)
+
+    def _of(self, text: str) -> frozenset[str]:
+        # "This country" is the topic.
+        return stems(text) - stems(self.topic.name) - stems(self.topic.kind)
+
+
+def stems(text: str) -> frozenset[str]:
+    """Stems of the content words of a text."""
+    return frozenset(stem(word) for word in words(text) if word not in stop_words())
+
+
+def crossings(path: Path) -> int:
+    """How many entities it reaches that are of the topic's own kind, where kinds are told apart."""
+    kind = path.start.kind
+    if kind in _UNTYPED:
+        return 0
+    return sum(step.tail.kind == kind for step in path.steps)
+
+
+def passed(path: Path) -> list[Entity]:
+    """The entities between its ends, other topics left out."""
+    kind = path.start.kind
+    typed = kind not in _UNTYPED
+    return [step.tail for step in path.steps[:-1] if not (typed and step.tail.kind == kind)]
+
+
+def score(
+    query: Query,
+    paths: Sequence[Path],
+    encoder: Encoder,
+    *,
+    captions: Mapping[int, str] | None = None,
+    weights: Mapping[str, float] = WEIGHTS,
+) -> _Numbers:
+    """How likely each of the paths is the one that answers, float64[n], together 1.
+
+    Args:
+        query: what is asked.
+        paths: paths from one entity, best all that come into question.
+        encoder: for texts.
+        captions: row of an entity → what its pictures show.
+        weights: name of a feature → what it counts.
+    """
+    if not paths:
+        return np.zeros(0)
+    columns = [weights.get(name, 0.0) for name in WEIGHTS]
+    sums = features(query, paths, encoder, captions or {}) @ np.array(columns)
+    powers = np.exp(sums - sums.max())
+    likely: _Numbers = powers / powers.sum()
+    return likely
+
+
+def features(
+    query: Query, paths: Sequence[Path], encoder: Encoder, captions: Mapping[int, str]
+) -> _Numbers:
+    """What there is to say for and against each path, float64[n, len(WEIGHTS)]."""
+    asked = Asked(query, paths[0].start)
+    around = _Neighbourhood(paths, asked, captions)
+    near = _Nearness(paths, asked, around, encoder, captions)
+    rows = [around.of(path) | near.of(path) for path in paths]
+    return np.array([[row.get(name, 0.0) for name in WEIGHTS] for row in rows], np.float64)
+
+
+class _Neighbourhood:
+    """The words of some paths from one topic, and how rare they are."""
+
+    def __init__(self, paths: Sequence[Path], asked: Asked, captions: Mapping[int, str]) -> None:
+        self._asked, self._captions = asked, captions
+        steps = {step.row: step for path in paths for step in path.steps}.values()
+        self._relations = {step.relation: stems(step.relation) for step in steps}
+        self._kinds = {step.tail.kind: stems(step.tail.kind) for step in steps}
+        self.general = frozenset[str]().union(*self._relations.values(), *self._kinds.values())
+        own = stems(asked.topic.name)
+        self._names = {}
+        for entity in {step.tail.row: step.tail for step in steps}.values():
+            name = stems(entity.name)
+            self._names[entity.row] = (name - self.general or name) - own
+        self._rare = _rareness(self._names.values())
+        self._rare_relation = _rareness(self._relations[step.relation] for step in steps)
+        every = (*self._relations.values(), *self._kinds.values(), *self._names.values())
+        self._asks = any(one and one <= asked.question for one in every)
+        self._onward = asked.any_of(_ONWARD) and not asked.any_of(_INSIDE)
+        self._compares = asked.any_of(_COMPARED)
+
+    def of(self, path: Path) -> dict[str, float]:
+        asked = self._asked
+        if not path.steps:
+            return {
+                "alone": 1,
+                "alone, nothing asked for": not self._asks,
+                "alone, something shown": bool(asked.said & _POINTING or asked.hints),
+            }
+        last, crossed = path.steps[-1], crossings(path)
+        kind = self._kinds[last.tail.kind]
+        name = self._names[last.tail.row]
+        whole = stems(f"{last.tail.name} {last.information}")
+        shown = stems(self._captions.get(last.tail.row, ""))
+        row: dict[str, float] = {
+            "end named": _shared(whole, asked.given),
+            "end seen": max(_shared(whole, asked.seen), _shared(whole | shown, asked.seen)),
+            "end covered by what is seen": self._covered(name, asked.seen),
+            "relation asked for": self._relation(path),
+            "kind asked for": bool(kind and kind <= asked.question),
+            "crossing": crossed,
+            "crossing, compared": bool(crossed and self._compares),
+            "crossing, asked for": bool(crossed and self._crossing_asked(path)),
+            "end without more": last.tail.unit is None,
+            "at once, in a state": len(path.steps) == 1 and bool(asked.hints),
+        }
+        if states := self._states(path):
+            named = sum(self._covered(one, asked.given) for one in states)
+            row["state named"] = named / len(states)
+        if any(step.tail.kind != last.tail.kind for step in path.steps[:-1]):
+            row["through a state"] = 1
+            row["through a state, hinted"] = bool(asked.hints)
+        if last.tail.kind == last.head.kind != path.start.kind and len(path.steps) > 1:
+            row["onward"] = 1
+            row["onward, asked for"] = self._onward
+            row["onward, inside"] = asked.any_of(_INSIDE)
+        return row
+
+    def _states(self, path: Path) -> list[frozenset[str]]:
+        """Stems of what it passes, other topics left out, and of its conditions."""
+        names = [self._names[entity.row] for entity in passed(path)]
+        return names + [stems(step.condition) for step in path.steps if step.condition]
+
+    def _crossing_asked(self, path: Path) -> bool:
+        over = (step.relation for step in path.steps if step.tail.kind == path.start.kind)
+        return any(self._relations[one] <= self._asked.related for one in over)
+
+    def _relation(self, path: Path) -> float:
+        said = (self._relations[step.relation] for step in path.steps)
+        return max(
+            sum(self._rare_relation(word) for word in one) if one <= self._asked.related else 0.0
+            for one in said
+        )
+
+    def _covered(self, wanted: frozenset[str], by: frozenset[str]) -> float:
+        total = sum(map(self._rare, wanted))
+        return sum(map(self._rare, wanted & by)) / total if total else 0.0
+
+
+class _Nearness:
+    """What the encoder says of the names and captions that paths pass and end at.
+
+    Cosines are those among the paths, made comparable: mean 0, deviation 1.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        asked: Asked,
+        around: _Neighbourhood,
+        encoder: Encoder,
+        captions: Mapping[int, str],
+    ) -> None:
+        self._encoder = encoder
+        own = stems(asked.topic.name) | around.general
+        ends = {path.end.row: path.end.name for path in paths if path.steps}
+        states = {entity.row: entity.name for path in paths for entity in passed(path)}
+        ends = {
+            row: f"{name}. {captions[row]}" if row in captions else name
+            for row, name in ends.items()
+        }
+        query = asked.query
+        question, hints, seen = (
+            " ".join(word for word in words(text) if stem(word) not in own)
+            for text in (query.question, query.hints, query.perception)
+        )
+        vectors = self._vectors(ends)
+        self._ends = {
+            "end near the question": self._near(vectors, question),
+            "end near the hints": self._near(vectors, hints),
+            "end near what is seen": self._near(vectors, seen),
+        }
+        self._states = self._near(self._vectors(states), hints)
+
+    def of(self, path: Path) -> dict[str, float]:
+        if not path.steps:
+            return {}
+        row = {name: near.get(path.end.row, 0.0) for name, near in self._ends.items()}
+        if between := passed(path):
+            near = [self._states.get(entity.row, 0.0) for entity in between]
+            row["state near the hints"] = sum(near) / len(near)
+        return row
+
+    def _vectors(self, texts: Mapping[int, str]) -> dict[int, NDArray[np.float32]]:
+        distinct = list(dict.fromkeys(texts.values()))
+        if not distinct:
+            return {}
+        made = dict(zip(distinct, self._encoder.encode_texts(distinct), strict=True))
+        return {row: made[text] for row, text in texts.items()}
+
+    def _near(self, vectors: Mapping[int, NDArray[np.float32]], text: str) -> dict[int, float]:
+        if not vectors or not text:
+            return {}
+        [asked] = self._encoder.encode_texts([text])
+        cosines = np.stack(list(vectors.values())) @ asked
+        spread = float(cosines.std())
+        if spread < 1e-6:
+            return {}
+        comparable = (cosines - cosines.mean()) / spread
+        return dict(zip(vectors, comparable.tolist(), strict=True))
+
+
+def _shared(one: frozenset[str], other: frozenset[str]) -> float:
+    """Words that both have, as a share of all that they have (Jaccard)."""
+    return len(one & other) / len(one | other) if other else 0.0
+
+
+def _rareness(texts: Iterable[frozenset[str]]) -> Callable[[str], float]:
+    every = list(texts)
+    counts = Counter(word for one in every for word in one)
+    return lambda word: log(1 + len(every) / (1 + counts[word]))
