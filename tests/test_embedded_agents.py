@@ -180,7 +180,7 @@ def test_captions_count_as_what_the_end_shows(tmp_path):
         for captions in (True, False):
             agents = EmbeddedAgents(graph, EmbeddedEncoder(), captions=captions)
             left, right = (verdict.score for verdict in agents.validate(query, paths))
-            assert right > 2 * left if captions else right == left > 0
+            assert (right > 2 * left) is captions
 
 
 def test_topics_are_told_apart_by_kind_alone(graph):
