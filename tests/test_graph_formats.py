@@ -195,6 +195,40 @@ def test_a_broken_line_is_left_out_with_its_number_and_deletes_nothing(kb, tmp_p
     assert report.units_deleted == []
 
 
+def test_lines_are_read_alike_however_they_end_and_whatever_lies_beside_them(kb, tmp_path):
+    said = [{"head": "Ä", "relation": "to", "tail": tail} for tail in ("B", "C", "\U0001f600")]
+    plain = [json.dumps(one, ensure_ascii=False) for one in said]
+    spread = [*plain[:2], '{"head": "X",', '"relation": "to", "tail": "Y"}', "", " ", plain[2]]
+    for number, text in enumerate(
+        [
+            "\n".join(plain),
+            "\r\n".join(plain) + "\r\n",
+            "\ufeff" + "\n\n".join(plain),
+            "\n".join(map(json.dumps, said)),
+            "\n".join(spread),
+        ]
+    ):
+        path = tmp_path / f"{number}.jsonl"
+        path.write_bytes(text.encode())
+        report = kb.graph_import(path)
+        broken = [f"{path}:3", f"{path}:4"] if "X" in text else []
+        assert [one.item for one in report.quarantined] == broken
+        assert triples(kb) == [("Ä", "to", one["tail"]) for one in said] * (number + 1)
+
+
+def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(kb, tmp_path, monkeypatch):
+    from ku_rag.graph.formats import jsonl
+
+    monkeypatch.setattr(jsonl, "_BLOCK", 64)
+    monkeypatch.setattr(jsonl, "_MOST_BYTES", 200)
+    long = [{"entity": "L", "text": "x" * n} for n in (100, 300, 900, 500)]
+    path = write_records(tmp_path / "g.jsonl", [*long, {"entity": "last"}, *long[1:2]])
+    report = kb.graph_import(path)
+    assert [one.item.rpartition(":")[2] for one in report.quarantined] == ["2", "3", "4", "6"]
+    assert all("the line is longer than" in one.reason for one in report.quarantined)
+    assert sorted(dump(kb)[0]) == ["L", "last"]
+
+
 def test_names_that_mean_several_are_refused_and_ids_are_not(kb, tmp_path):
     bites = [{"entity": "Bite", "id": f"{of}>Bite"} for of in ("Zinogre", "Rathian")]
     stated = [{"head": "Zinogre>Bite", "relation": "then", "tail": tail} for tail in ("Bite", "X")]

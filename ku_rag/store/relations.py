@@ -32,6 +32,8 @@ _REBUILT = 20_000
 
 
 _REMEMBERED = 1 << 18
+_SLICE = 1 << 14
+"""So many relations go into one statement: between two of them the thread waits for its turn."""
 
 
 class Stated(NamedTuple):
@@ -80,9 +82,9 @@ def add_many(connection: sqlite3.Connection, stated: Sequence[Stated]) -> range:
         at = first
         for row in _rows(stated, heads, ends):
             rows.append(row)
-            if len(rows) == SLICE:
+            if len(rows) == _SLICE:
                 _insert(later, at, rows)
-                at += SLICE
+                at += _SLICE
                 rows = []
         _insert(later, at, rows)
     return range(first, first + count)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -29,6 +30,7 @@ from ku_rag.graph.records import (
 
 SUFFIXES = frozenset({".jsonl", ".ndjson"})
 
+_BLOCK = 1 << 20
 _MOST_BYTES = 64 << 20
 """Of the longest line that is read."""
 _ESCAPED_UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
@@ -50,15 +52,15 @@ def read(path: Path, progress: Callable[[int], None] | None = None) -> list[Part
     spelt: dict[str, str] = {}
     stated = part.statements
     with path.open("rb") as file:
-        for number, line in enumerate(_lines(file), 1):
+        for number, read in _objects(file):
             if progress and not number % 4096:
                 progress(number)
             try:
-                data = _parse(line)
+                data = read if isinstance(read, dict) else _parse(read)
                 if "head" in data:
                     stated.append(_statement(data, spelt))
                     continue
-                if not data and line.isspace():
+                if read == b"":
                     continue
                 problems: list[str] = []
                 entity = described(data, locate, locate_video, problems)
@@ -94,14 +96,45 @@ def _line(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file; of one that is too long no more than is needed to see that it is."""
+def _objects(file: BinaryIO) -> Iterator[tuple[int, dict[str, Any] | bytes]]:
+    """The number and the object of each line; the line itself, stripped, where there is a doubt."""
+    number = 0
+    for block in _blocks(file):
+        text = None
+        if b"\\u" not in block and len(block) <= _MOST_BYTES:
+            with suppress(UnicodeDecodeError):
+                text = block.decode("utf-8")
+        if text is None:
+            for line in block.removesuffix(b"\n").split(b"\n"):
+                number += 1
+                yield number, line.strip()
+            continue
+        start = 0
+        while start < len(text):
+            number += 1
+            end = text.find("\n", start)
+            end = len(text) if end < 0 else end
+            try:
+                data, read = _decode(text, start)
+            except (ValueError, RecursionError):
+                data = None
+            # One object and nothing else, not beyond the line either.
+            if isinstance(data, dict) and (read == end or text[read:end] == "\r"):
+                yield number, data
+            else:
+                yield number, text[start:end].strip().encode()
+            start = end + 1
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    """Whole lines, many at a time; of one that is too long no more than shows that it is."""
     start = file.read(3)
     file.seek(3 if start == b"\xef\xbb\xbf" else 0)
-    while line := file.readline(_MOST_BYTES + 1):
-        yield line
-        while len(line) > _MOST_BYTES and not line.endswith(b"\n"):
-            line = file.readline(_MOST_BYTES + 1)
+    while block := file.read(_BLOCK):
+        rest = b"" if block.endswith(b"\n") else file.readline(_MOST_BYTES)
+        yield block + rest
+        while len(rest) == _MOST_BYTES and not rest.endswith(b"\n"):
+            rest = file.readline(_MOST_BYTES)
 
 
 def _parse(line: bytes) -> Mapping[str, Any]:
@@ -112,7 +145,7 @@ def _parse(line: bytes) -> Mapping[str, Any]:
             "line; split it"
         )
     try:
-        text = line.decode("utf-8").strip()
+        text = line.decode("utf-8")
         data, end = _decode(text) if text else ({}, 0)
         if end != len(text):
             raise json.JSONDecodeError("Extra data", text, end)
@@ -130,7 +163,7 @@ def _parse(line: bytes) -> Mapping[str, Any]:
         raise BadInput(f"the line is no JSON that can be read ({error}): simplify it") from error
     if not isinstance(data, dict):
         raise BadInput(f"the line holds {shown(data)}: {_EXPECTED}")
-    if b"\\u" in line and _ESCAPED_UNSTORABLE.search(line):
+    if _ESCAPED_UNSTORABLE.search(line):
         # "\\ud83d\\ude00" is one character, half of it is none.
         arguments.json_object(data, "the line")
     return data
