@@ -31,10 +31,10 @@ _OPENED = 48
 """Paths of one length that are looked at further, at most."""
 _STEPS = 400
 """Relations of one entity that are looked at, at most: the first that were stated."""
-_SEEN = 1500
+_SEEN = 1000
 """Paths that are scored, at most."""
-_EVIDENCE = 250
-"""The same where evidence is looked for, which is not to take long."""
+_EVIDENCE = 400
+"""The same where evidence is looked for, from all entities together."""
 _LIKELY = 0.05
 """The share of the best path's likelihood that another must have to be enough as well."""
 _NAME_WORDS = 8
@@ -120,7 +120,8 @@ class EmbeddedAgents:
 
     def _choose(self, query: Query, start: Entity) -> dict[tuple[int, ...], float]:
         paths = look_ahead(self._graph, start, query, longest=_LONGEST, most=_SEEN)
-        captions = self._captions_of(paths) if self._captions else {}
+        ends = list({path.end.row: path.end for path in paths}.values())
+        captions = self._graph.captions(ends) if self._captions else {}
         likely = score(query, paths, self._encoder, captions=captions, weights=self._weights)
         chosen: dict[tuple[int, ...], float] = {}
         for n in (-likely).argsort(kind="stable").tolist():
@@ -130,11 +131,6 @@ class EmbeddedAgents:
             if not any(rows[: len(c)] == c or c[: len(rows)] == rows for c in chosen):
                 chosen[rows] = float(likely[n])
         return chosen
-
-    def _captions_of(self, paths: Sequence[Path]) -> dict[int, str]:
-        ends = {path.end.row: path.end for path in paths if path.end.unit is not None}
-        said = {row: self._graph.attributes(entity).caption for row, entity in ends.items()}
-        return {row: caption for row, caption in said.items() if caption}
 
     def _named(self, text: str, known: Mapping[int, Entity]) -> Entity | None:
         said: dict[int, int] = {}
@@ -164,7 +160,7 @@ def best_paths(
 
     A path bears on it if its last relation, or what that leads to or says, shares a word with the
     question. Those that end at what the question names come first, for they join what it speaks
-    of. However large the graph is, at most 250 paths are scored from each entity.
+    of. However large the graph is, no more than some hundred paths are scored.
 
     Args:
         graph: the graph.
@@ -179,9 +175,11 @@ def best_paths(
         Corrupt: a row of the graph fails its checksum.
     """
     ranked = []
-    for place, start in enumerate(dict.fromkeys(starts)):
+    distinct = list(dict.fromkeys(starts))
+    for place, start in enumerate(distinct):
         asked = Asked(query, start)
-        paths = look_ahead(graph, start, query, longest=longest, most=_EVIDENCE)
+        most = max(_EVIDENCE // len(distinct), 2)
+        paths = look_ahead(graph, start, query, longest=longest, most=most)
         likely = score(query, paths, encoder)
         ranked += [
             (not _says(asked, path.end), -float(value), place, n, path)

@@ -232,6 +232,16 @@ class Graph:
             check(stored, *fields, what=f"relation {row}")
             yield row, relation, Entity(*other), information or "", condition or ""
 
+    def captions(self, entities: Sequence[Entity]) -> dict[int, str]:
+        """People's captions of entities, by their rows; those without one are left out."""
+        said = self._connection.execute(
+            f"SELECT e.row, json_extract(u.metadata, '$.{CAPTION}') AS caption FROM json_each(?) r "
+            "CROSS JOIN entities e ON e.row = r.value CROSS JOIN units u ON u.row = e.unit "
+            "WHERE caption IS NOT NULL AND caption != ''",
+            (as_json([entity.row for entity in entities]),),
+        )
+        return {row: str(caption) for row, caption in said}
+
     def attributes(self, entity: Entity) -> Attributes:
         """What an entity brings; nothing when it is only pointed to.
 
