@@ -11,6 +11,8 @@ import pytest
 from ku_rag import Unit
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.store import relations
+from ku_rag.store.migrations import expected
 from ku_rag.types import Relation
 from tests.conftest import picture, write_records
 
@@ -111,7 +113,7 @@ def test_lines_in_any_order_make_entities_and_relations(kb, tmp_path):
         "units_deleted": [],
         "only_named": 1,
     }
-    units, relations = dump(kb)
+    units, stated = dump(kb)
     assert units["Zinogre"] == {
         "name": "Zinogre",
         "kind": "monster",
@@ -124,7 +126,7 @@ def test_lines_in_any_order_make_entities_and_relations(kb, tmp_path):
     assert units["Zinogre>Charged Phase"]["metadata"] == {"colour": "blue"}
     assert not units["Zinogre>Charged Phase"]["match"]
     phase = "Zinogre>Charged Phase"
-    assert relations == [
+    assert stated == [
         ("Zinogre", "phase of", phase, "phase", 0, None, "enraged"),
         ("Zinogre", "weak to", "Ice", "entity", 1, "two stars", None),
         ("Zinogre", "fears", "Ice", "entity", 1, None, None),
@@ -345,6 +347,23 @@ def test_a_star_of_100_000_neighbours(kb, tmp_path):
     assert [one["tail"]["name"] for one in shown["out"]] == ["Planet 0", "Planet 1"]
     (path_to,) = kb.graph_paths("Sun", "Planet 99999")
     assert path_to["text"] == "Sun —lights→ Planet 99999"
+    # A few more are added to many, as they are.
+    write_records(tmp_path / "b.jsonl", [{"head": "Sun", "relation": "warms", "tail": "Planet 5"}])
+    assert kb.graph_import(tmp_path / "b.jsonl").relations_added == 1
+    assert kb.graph_show("Planet 5")["counts"] == {"out": 0, "in": 2}
+
+
+def test_indexes_that_are_built_anew_are_what_they_were(kb, tmp_path, monkeypatch):
+    monkeypatch.setattr(relations, "_REBUILT", 1)
+    monkeypatch.setattr(relations, "_SLICE", 2)
+    kb.graph_import(write_records(tmp_path / "g.jsonl", ZINOGRE))
+    made = expected()
+    indexes = "SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name"
+    stored = kb._database.connection.execute(indexes).fetchall()
+    assert stored == made.execute(indexes).fetchall()
+    made.close()
+    assert len(triples(kb)) == 5
+    assert kb.verify()["problems"] == []
 
 
 def test_what_is_no_graph_is_refused(kb, tmp_path):
@@ -445,7 +464,7 @@ def test_entities_of_xml_are_refused_before_they_are_read(kb, tmp_path, encoding
 def test_the_published_layout(kb, monsters):
     report = kb.graph_import(monsters)
     assert report.quarantined == []
-    units, relations = dump(kb)
+    units, stated = dump(kb)
     assert list(units) == [
         "Fire Element",
         "Rathian",
@@ -462,7 +481,7 @@ def test_the_published_layout(kb, monsters):
     assert (bite["name"], bite["aliases"], len(bite["images"])) == ("Bite", ["Zinogre Bite"], 2)
     video = monsters / "Zinogre" / "Knowledge_Videos" / "Bite.mp4"
     assert bite["metadata"] == {"caption": "It bites.", "videos": [str(video)]}
-    assert relations == [
+    assert stated == [
         ("Rathian", "attack of", "Rathian>Bite", "entity", 0, None, None),
         ("Zinogre", "attack of", "Zinogre>Bite", "entity", 0, "twice", "enraged"),
         ("Zinogre", "weak to", "Fire Element", "entity", 0, None, None),

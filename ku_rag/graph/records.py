@@ -1,7 +1,7 @@
 """What a file says of a graph, whatever its format: entities described, relations stated.
 
 A relation may come before the entities that it joins, so a file is held whole: of a relation about
-300 bytes. `linking` then says which units all of this is about.
+500 bytes. `linking` then says which units all of this is about.
 """
 
 from __future__ import annotations
