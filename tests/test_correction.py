@@ -94,7 +94,7 @@ def lamp(kb, photo):
             id="lamp",
             images=(photo,),
             texts=("The lamp comes from Peru.", "The lamp costs 20 euros."),
-            relations=(Relation("made by", "Lumen", target_kind="firm"),),
+            relations=(Relation("designed by", "Lumen", target_kind="firm"),),
         )
     )
     return kb
@@ -132,7 +132,7 @@ def test_a_draft_is_asked_for_and_then_corrected(lamp, photo):
 
 def test_where_a_path_is_at_hand_it_says_what_it_believed(lamp, photo):
     mllm = ScriptedMLLM(["Italy", said("Lumen", ["E3"]) | {"believed": "path"}])
-    answer = ask(lamp, mllm, image=photo, question="Who made the lamp?")
+    answer = ask(lamp, mllm, image=photo, question="Who designed the lamp?")
     assert answer.citations == ("E3",) == (answer.paths[0].label,)
     assert answer.correction.believed == answer.to_dict()["believed"] == "path"
     assert answer.reading.why.endswith("(Where they differ, it believed the path.)")
@@ -143,7 +143,7 @@ def test_where_a_path_is_at_hand_it_says_what_it_believed(lamp, photo):
 
 def test_without_the_graph_no_path_is_shown(lamp, photo):
     mllm = ScriptedMLLM(["Italy", said("Lumen")])
-    answer = ask(lamp, mllm, image=photo, question="Who made the lamp?", with_paths=False)
+    answer = ask(lamp, mllm, image=photo, question="Who designed the lamp?", with_paths=False)
     assert answer.paths == ()
     assert "believed" not in mllm.requests[1].schema["properties"]
     assert "Lumen" not in mllm.requests[1].messages[2].text
@@ -155,13 +155,13 @@ def test_a_model_that_does_not_say_what_it_believed_has_not_answered(lamp, photo
             lamp,
             ScriptedMLLM(["Italy", said("Lumen", ["E3"])]),
             image=photo,
-            question="Who made the lamp?",
+            question="Who designed the lamp?",
         )
 
 
 def test_the_evidence_is_numbered_and_says_what_it_is_about(lamp, photo):
     mllm = ScriptedMLLM(["Italy", said("Peru", ["E1"]) | {"believed": "all"}])
-    answer = ask(lamp, mllm, image=photo, question="Who made the lamp?")
+    answer = ask(lamp, mllm, image=photo, question="Who designed the lamp?")
     text = mllm.requests[1].messages[2].text
     assert data(text) == [
         {"unit": "Desk lamp", "match": answer.units[0].why},

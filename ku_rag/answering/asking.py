@@ -23,7 +23,7 @@ from ku_rag.errors import BadInput
 from ku_rag.mllm.base import MLLM, Reply
 from ku_rag.pictures import load_picture
 from ku_rag.store.database import snapshot
-from ku_rag.types import Answer, Evidence, PathEvidence, Reading, Region
+from ku_rag.types import Answer, Evidence, Reading, Region
 
 _LONGEST_QUESTION = 100_000
 _LONGEST_SIDE = 1600
@@ -49,7 +49,7 @@ class _Found:
 
     matched: Matched
     evidence: Sequence[Evidence]
-    paths: Sequence[PathEvidence]
+    paths: gathering.Paths
     pictures: Mapping[str, Image]
 
 
@@ -141,7 +141,7 @@ def ask(
         region=region and _scaled(region, scale),
         units=tuple(found.matched.units),
         chunks=tuple(found.evidence),
-        paths=tuple(found.paths),
+        paths=tuple(found.paths.evidence),
         passage=_write_passage(pages, passage) if passage else (),
         reading=answered.reading,
         models={
@@ -244,7 +244,7 @@ def _found_in_texts(
 ) -> _Found:
     with snapshot(base.database.connection), clock.step("search"):
         text = f"{question}\n{caption.text}" if caption else question
-        return _Found(Matched(), gathering.evidence_anywhere(base, text, k), (), {})
+        return _Found(Matched(), gathering.evidence_anywhere(base, text, k), gathering.Paths(), {})
 
 
 def _material(
@@ -261,7 +261,7 @@ def _material(
         region=region.box if region else None,
         units=found.matched.units,
         evidence=found.evidence,
-        paths=found.paths,
+        paths=found.paths.evidence,
         pages=pages,
         caption=caption,
     )
@@ -276,7 +276,20 @@ def _read(question: str, found: _Found, *, seen: bool) -> Answered:
     about = found.matched.about
     pieces = [e for e in found.evidence if not units or about.intersection(e.unit_ids)]
     reading = extractive.read(question, pieces, units)
+    if found.paths.answers and (found.paths.chosen or not reading.answer):
+        reading = _walked(found.paths)
     return Answered(reading, models={"reader": extractive.NAME})
+
+
+def _walked(found: gathering.Paths) -> Reading:
+    """The answer that stands in the graph."""
+    return Reading(
+        ", ".join(found.answers),
+        citations=found.cited,
+        spans=((0, 0),) * len(found.cited),
+        score=1.0,
+        why="The graph's relations lead there, as far as it says.",
+    )
 
 
 def _scaled(region: Region, scale: float) -> Region:

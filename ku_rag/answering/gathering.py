@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
+from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.graph.base import Query
+from ku_rag.graph.embedded import best_paths
+from ku_rag.graph.mmkg import Graph
+from ku_rag.graph.tracing import trace
 from ku_rag.indexes.vectors import VectorIndex
 from ku_rag.retrieval.matching import UnitMatch, match
-from ku_rag.retrieval.paths import search_paths
 from ku_rag.retrieval.search import Hit, search_all, search_units
 from ku_rag.retrieval.seeing import Eyes
 from ku_rag.store import inspection
@@ -107,17 +111,51 @@ def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
     return _evidence(base, hits, {})
 
 
-def paths(
-    base: Retrieval, question: str, found: Matched, most: int, *, first_label: int
-) -> list[PathEvidence]:
-    """Graph paths from the matched units that bear on a question."""
-    return search_paths(
-        base.database.connection,
-        question=question,
-        units=[m.unit for m in found.rows],
-        k=most,
-        first_label=first_label,
-    )
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """What the graph says that bears on a question.
+
+    Args:
+        evidence: paths that may be cited, those of an answer first.
+        answers: what the question's own words lead to, if they lead anywhere.
+        cited: labels of the paths that lead there.
+        chosen: whether a second relation chose among what the first one led to.
+    """
+
+    evidence: Sequence[PathEvidence] = ()
+    answers: tuple[str, ...] = ()
+    cited: tuple[str, ...] = ()
+    chosen: bool = False
+
+
+def paths(base: Retrieval, question: str, found: Matched, most: int, *, first_label: int) -> Paths:
+    """Graph paths from the matched units that bear on a question, best first.
+
+    Path texts are compared by the embedded encoder whatever the base's own is: there are hundreds
+    of them for each question, all short.
+    """
+    graph = Graph(base.database.connection, base.layout)
+    starts = graph.of_units([m.unit for m in found.rows]) if most else []
+    if not starts:
+        return Paths()
+    about = found.rows[0].unit
+    traced = trace(graph, starts[0], question) if graph.of_units([about]) == starts[:1] else None
+    ways = traced.paths if traced else ()
+    best = best_paths(graph, starts, Query(question), EmbeddedEncoder(), k=most)
+    every = list(dict.fromkeys((*ways, *best)))[: max(most, len(ways))]
+    evidence = [
+        PathEvidence(
+            label=f"E{first_label + n}",
+            entities=tuple(entity.name for entity in path.entities),
+            relations=tuple(step.relation for step in path.steps),
+            text=path.text,
+        )
+        for n, path in enumerate(every)
+    ]
+    if not traced:
+        return Paths(evidence)
+    cited = tuple(piece.label for piece in evidence[: len(ways)])
+    return Paths(evidence, traced.answers, cited, chosen=len(ways[0].steps) > 1)
 
 
 def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:

@@ -16,7 +16,7 @@ import click
 
 import ku_rag
 from ku_rag import arguments
-from ku_rag.cli import asking, filling, graph, keeping, looking, models, moving
+from ku_rag.cli import asking, exploring, filling, graph, keeping, looking, models, moving
 from ku_rag.cli.printing import say
 from ku_rag.errors import KuError
 
@@ -88,6 +88,8 @@ def cli() -> None:
 
 for _command in _COMMANDS:
     cli.add_command(_command)
+for _command in (exploring.search, exploring.caption):
+    graph.graph.add_command(_command)
 
 
 def main() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ku_rag.knowledge_base.asking import Asking
-from ku_rag.knowledge_base.graphing import Graphing
+from ku_rag.knowledge_base.exploring import Exploring
 from ku_rag.knowledge_base.keeping import Keeping
 from ku_rag.knowledge_base.looking import Looking
 
 __all__ = ["KnowledgeBase"]
 
 
-class KnowledgeBase(Graphing, Asking, Looking, Keeping):
+class KnowledgeBase(Exploring, Looking, Keeping):
     """A folder that holds knowledge units and answers questions from them.
 
     Make one with `KnowledgeBase.open`; it is a context manager. Any number of processes may read a

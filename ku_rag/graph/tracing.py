@@ -1,0 +1,106 @@
+"""Answers that stand in the graph: where a question's own words lead along relations.
+
+"Which neighbours of this country use the euro?" asks for what the relation of its concept, which is
+"border", leads to, if that leads on to the rest of its words ("euro"). Nothing less is traced: a
+word that no step covers, a negation or a number asked for, and there is no answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ku_rag.graph.mmkg import Entity, Graph, Path, Step
+from ku_rag.graph.scoring import stems
+from ku_rag.language.lexicon import concepts, word_list
+from ku_rag.language.question import analyse, related
+from ku_rag.language.tokens import words
+
+_MOST = 24
+"""A question that so many entities answer is not answered by listing them."""
+_STEPS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What a question's words lead to.
+
+    Args:
+        answers: names, each once, in the order in which they were stated.
+        paths: the paths that lead to them, and on to what they were chosen by.
+    """
+
+    answers: tuple[str, ...]
+    paths: tuple[Path, ...]
+
+
+def trace(graph: Graph, start: Entity, question: str) -> Traced | None:
+    """The entities that a question asks for, as far as the graph says so word for word.
+
+    Args:
+        graph: the graph.
+        start: the entity that the question is about.
+        question: a sentence.
+
+    Raises:
+        Corrupt: a relation fails its checksum.
+    """
+    asked = analyse(question, [start.name])
+    if asked.kind != "value" or asked.type == "count":
+        return None
+    if word_list("negations").intersection(words(question)):
+        return None
+    own = stems(start.name)
+    wanted = stems(question) - own
+    sought = wanted | frozenset(related(question))
+    left = frozenset(asked.required) - own
+    named = asked.concept is not None and bool(asked.concept.name)
+    first = [step for step in graph.hop(start, _STEPS) if _asked_for(step, sought)]
+    if not first or not (named or any(stems(step.relation) <= wanted for step in first)):
+        return None
+    if not left - _said_by(first[0]):
+        return _traced([Path(start, (step,)) for step in first], 1)
+    found = []
+    for step in first:
+        rest = left - stems(step.relation) - stems(step.tail.kind)
+        for onward in graph.hop(step.tail, _STEPS) if rest else ():
+            if onward.tail.row != start.row and rest <= _covered(onward):
+                found.append(Path(start, (step, onward)))
+                break
+    return _traced(found, 2) if found else None
+
+
+def _traced(paths: list[Path], steps: int) -> Traced | None:
+    names = dict.fromkeys(path.entities[1].name for path in paths)
+    if len(names) > _MOST or any(len(path.steps) != steps for path in paths):
+        return None
+    return Traced(tuple(names), tuple(paths))
+
+
+def _asked_for(step: Step, sought: frozenset[str]) -> bool:
+    relation = stems(step.relation)
+    return bool(relation) and relation <= sought
+
+
+def _said_by(step: Step) -> frozenset[str]:
+    return stems(f"{step.relation} {step.tail.kind}")
+
+
+def _covered(step: Step) -> frozenset[str]:
+    """The words that a step answers for: its end's, its own, and those of its concept."""
+    own = stems(f"{step.relation} {step.tail.name} {step.tail.kind} {step.information}")
+    return own | _kin(step.relation)
+
+
+@lru_cache(maxsize=1024)
+def _kin(relation: str) -> frozenset[str]:
+    """Stems of the words in which texts say what a relation says: "speak" for "language"."""
+    own = stems(relation)
+    found = (
+        stem
+        for concept in concepts()
+        if any(own & frozenset(phrase) for phrase in concept.nouns)
+        for phrase in (*concept.nouns, *concept.before, *concept.after)
+        for stem in phrase
+    )
+    return frozenset(found)

@@ -1,0 +1,147 @@
+"""The graph searched through a knowledge base and from the shell, with and without a model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.mllm.scripted import ScriptedMLLM
+from tests.conftest import picture
+from tests.test_cli import ku  # noqa: F401 - a fixture
+
+QUESTION = "Which attack of Rathian continues Triple Rush?"
+POISONS = "Which attack of Rathian poisons?"
+FLIP = "Rathian —attack of→ Tail Flip (poisons)"
+BITE = "Rathian —attack of→ Triple Rush —continues→ Bite (when near)"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add_many(
+            [
+                Unit(
+                    "Rathian",
+                    id="Rathian",
+                    kind="monster",
+                    images=(picture(tmp_path / "rathian.png", 2),),
+                    metadata={"topic": True},
+                    relations=(
+                        Relation("attack of", "Rathian>Triple Rush", "attack"),
+                        Relation("attack of", "Tail Flip", "attack", "poisons"),
+                    ),
+                ),
+                Unit(
+                    "Triple Rush",
+                    id="Rathian>Triple Rush",
+                    kind="attack",
+                    relations=(Relation("continues", "Bite", "attack", None, "near"),),
+                ),
+            ]
+        )
+    return tmp_path / "kb"
+
+
+def plays(request):
+    """A model in every role, told apart by what the reply must hold."""
+    wanted = set((request.schema or {}).get("properties", ()))
+    text = request.messages[-1].text
+    if "topic" in wanted:
+        return {"reason": "", "topic": "Rathian"}
+    if "useful" in wanted:
+        return {"reason": "", "useful": ["Triple Rush" if "Tail Flip" in text else "Bite"]}
+    if "enough" in wanted:
+        caption = {"caption": ""} if "caption" in wanted else {}
+        return {"reason": "", "enough": "Bite" in text} | caption
+    return "Bite"
+
+
+def test_without_a_model_the_embedded_agents_search(folder):
+    with KnowledgeBase.open(folder, read_only=True) as kb:
+        found = kb.graph_search(POISONS)
+        assert found["setting"] == "embedded"
+        assert found["found"]["topic"] == "Rathian"
+        assert FLIP in found["paths"]
+        assert len(kb.graph_search(POISONS, most=1)["paths"]) == 1
+        assert found["usage"]["calls"] == 0
+        agents = [entry["agent"] for entry in found["trace"]]
+        assert agents[:2] == ["topic", "validation"]
+        told = kb.graph_search("Which attack continues it?", topic="Triple Rush")
+        assert told["found"]["topic"] == "Triple Rush"
+
+
+def test_a_picture_says_where_to_start(folder, tmp_path):
+    with KnowledgeBase.open(folder, read_only=True) as kb:
+        found = kb.graph_search("Which attack of this poisons?", images=[tmp_path / "rathian.png"])
+    assert found["found"]["topic"] == "Rathian"
+    assert FLIP in found["paths"]
+
+
+def test_nothing_is_found_where_nothing_is_named(folder):
+    with KnowledgeBase.open(folder, read_only=True) as kb:
+        found = kb.graph_search("Which attack follows?")
+    assert (found["paths"], found["found"]["topic"]) == ([], None)
+    assert "no topic entity" in found["found"]["stopped"]
+
+
+def test_a_model_plays_the_agents_and_answers(folder):
+    mllm = ScriptedMLLM(plays)
+    with KnowledgeBase.open(folder, read_only=True, mllm=mllm) as kb:
+        found = kb.graph_search(QUESTION)
+        assert (found["setting"], found["answer"]) == ("unaided-online", "Bite")
+        assert found["paths"] == [BITE]
+        assert found["usage"]["calls"] == len(mllm.requests) > 4
+        before = len(mllm.requests)
+        assert kb.graph_search(QUESTION, setting="embedded")["answer"] == ""
+        assert len(mllm.requests) == before
+        assert kb.graph_search(QUESTION, perception="It runs.")["setting"] == "perceptive"
+        plain = kb.graph_search(QUESTION, setting="vanilla")
+        assert (plain["paths"], plain["found"]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        ({"question": " "}, BadInput, "the question is empty"),
+        ({"question": QUESTION, "topic": "Nobody"}, NotFound, "Nobody"),
+        ({"question": QUESTION, "setting": "vanilla"}, BadInput, "there is none: name one"),
+        ({"question": QUESTION, "most": 0}, BadInput, "most"),
+        ({"question": QUESTION, "images": ["no.png"]}, NotFound, r"no\.png"),
+    ],
+)
+def test_what_cannot_be_searched(folder, asked, error, message):
+    with KnowledgeBase.open(folder, read_only=True) as kb, pytest.raises(error, match=message):
+        kb.graph_search(**asked)
+
+
+def test_captions_are_made_once_and_kept_apart(folder, tmp_path):
+    mllm = ScriptedMLLM(lambda _: "A wyvern.", model="m-1")
+    with KnowledgeBase.open(folder, mllm=mllm) as kb:
+        report = kb.graph_caption()
+        assert (report.units_updated, report.quarantined) == (1, [])
+        assert kb.graph_caption().units_updated == 0
+        assert len(mllm.requests) == 1
+        kb.update("Rathian", texts=["Queen of the land."])
+        shown = kb.graph_show("Rathian")
+        assert "A wyvern." in json.dumps(shown)
+        (uri,) = [s["uri"] for s in kb.show("Rathian")["sources"] if s["uri"].startswith("caption")]
+        assert kb.verify()["problems"] == []
+        kb.delete(uri)
+        assert "A wyvern." not in json.dumps(kb.graph_show("Rathian"))
+    with KnowledgeBase.open(folder) as kb, pytest.raises(NotFound, match="no model"):
+        kb.graph_caption()
+
+
+def test_from_the_shell(ku, folder):  # noqa: F811
+    found = ku("graph", "search", POISONS, "--kb", folder)
+    assert found.code == 0
+    assert FLIP in found.out.splitlines()
+    assert "embedded agents" in found.err
+    found = ku("graph", "search", POISONS, "--json", "--kb", folder)
+    assert FLIP in json.loads(found.out)["paths"]
+    found = ku("graph", "caption", "--kb", folder)
+    assert found.code == 1
+    assert "there is no model" in found.err
