@@ -1,0 +1,125 @@
+"""The Monster Hunter benchmark: its graph is what the recipe says, and tells gold from nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from benchmarks import mh
+from benchmarks.mh_graph import SIBLINGS, build
+from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.evaluation.consistency import consistency
+
+ROUTES = ["Ox", "Ox>Kick", "Ox>Wet Phase>Splash", "Ox>Cow", "Ox>Cow>Long Moo", "Ox>Kick>Head Butt"]
+HERD = [
+    {"name": name, "type": kind, "subSpecies": sub, "elements": ["Water"], "weakness": ["Fire"]}
+    for name, kind, sub in (
+        ("Ox", "cattle", ["Cow"]),
+        ("Cow", "cattle", []),
+        ("Hen", "bird", []),
+        ("Yak", "cattle", []),
+        ("Duck", "bird", []),
+    )
+] + [{"name": "Stray", "type": "cat", "ailments": ["Fleas"]}]
+ROUTES += ["Hen>Peck", "Yak>Sharp Horn", "Duck>Dive Bite", "Duck>Quack Swim", "Hen>Wing Beat"]
+
+needs_data = pytest.mark.skipif(
+    not (mh.DATA / "question_list.xlsx").is_file(), reason="the shared data is not there"
+)
+
+
+@pytest.fixture(scope="module")
+def herd():
+    return build(ROUTES, HERD)
+
+
+def test_every_gold_route_and_fact_is_in_the_graph(herd):
+    relations = set(herd.relations)
+    assert {
+        ("Ox", "attack of", "Ox>Kick"),
+        ("Ox>Kick", "continues", "Ox>Kick>Head Butt"),
+        ("Ox", "has phase", "Ox>Wet Phase"),
+        ("Ox>Wet Phase", "has", "Ox>Wet Phase>Splash"),
+        ("Ox", "subspecies", "Cow"),
+        ("Cow", "attack of", "Cow>Long Moo"),
+        ("Stray", "ailment", "Fleas"),
+        ("Hen", "weakness", "Fire"),
+    } <= relations
+
+
+def test_what_a_route_ends_at_has_siblings_of_its_shape(herd):
+    below = Counter(head for head, *_ in herd.relations)
+    attacks = [t for h, r, t in herd.relations if (h, r) == ("Ox", "attack of")]
+    assert len(attacks) == 1 + SIBLINGS + SIBLINGS  # a kick, its siblings, those of the ox alone
+    assert sorted(below[t] for t in attacks) == [0] * SIBLINGS + [1 + SIBLINGS] * (1 + SIBLINGS)
+    splashes = [t for h, _, t in herd.relations if h == "Ox>Wet Phase"]
+    assert len(splashes) == 1 + SIBLINGS
+    phases = [t for h, r, t in herd.relations if (h, r) == ("Ox", "has phase")]
+    assert [below[t] for t in phases] == [1 + SIBLINGS] * 2
+
+
+def test_names_beside_each_other_differ(herd):
+    assert len({entity for entity, *_ in herd.entities}) == len(herd.entities)
+    assert all(name for _, name, _ in herd.entities)
+
+
+def test_the_graph_is_frozen_and_shuffled(herd):
+    assert build(ROUTES, HERD).digest == herd.digest
+    assert build(ROUTES[::-1], HERD).entities != tuple(sorted(herd.entities))
+    assert build(ROUTES, HERD, seed=1).digest != herd.digest
+    assert list(herd.relations) != sorted(herd.relations)
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return mh.questions()
+
+
+@pytest.fixture(scope="module")
+def field(asked):
+    with mh.opened(mh.frozen_graph(asked)) as graph:
+        yield mh.Field(graph)
+
+
+@needs_data
+def test_questions_are_read_whole(asked):
+    assert len(asked) == 238
+    assert not any("{}" in q.text + q.hints for q in asked)
+    halves = {q.held_out: {p.monster for p in asked if p.held_out == q.held_out} for q in asked}
+    assert {half: len(monsters) for half, monsters in halves.items()} == {False: 11, True: 11}
+
+
+@needs_data
+def test_every_gold_route_can_be_walked(field, asked):
+    assert all(field.holds(route) for q in asked for route in q.gold)
+    assert not field.holds(("Zinogre", "Nothing"))
+
+
+@needs_data
+def test_no_look_tells_gold_from_distractors(field, asked):
+    looks = mh.leaks(field, asked)
+    assert set(looks) == set(mh.LOOKS)
+    assert all(0.44 < share < 0.56 for share in looks.values()), looks
+
+
+@needs_data
+def test_topics_are_found_by_the_questions_text(field, asked):
+    assert mh.topics_found(field, asked)["found"] >= 0.95
+
+
+@needs_data
+def test_agents_find_more_than_drawing_and_than_shared_words(field, asked):
+    held_out = [q for q in asked if q.held_out]
+    encoder = mh.Remembering(EmbeddedEncoder())
+    rng = mh.random.Random(0)
+    recall = {"agents": 0.0, "drawn": 0.0, "ranked": 0.0}
+    for q in held_out:
+        for name, found in (
+            ("agents", mh.searched(field.graph, encoder, q, True, mh.PATHS)),
+            ("drawn", field.drawn(q, rng)),
+            ("ranked", field.ranked(q, True, "Jaccard", rng)),
+        ):
+            recall[name] += consistency(q.gold, found).recall / len(held_out)
+    assert recall["agents"] >= 3 * recall["drawn"]
+    assert recall["agents"] >= recall["ranked"] + 0.05
