@@ -76,6 +76,8 @@ def texts(values: object, what: str) -> tuple[str, ...]:
     Raises:
         BadInput: it is one text where several are expected, or one of them is no text.
     """
+    if values == ():
+        return ()
     return tuple(text(one, f"{what}[{n}]") for n, one in enumerate(_several(values, what)))
 
 
@@ -108,6 +110,8 @@ def paths(values: object, what: str) -> tuple[Path, ...]:
     Raises:
         BadInput: it is one path where several are expected, or one of them is no path.
     """
+    if values == ():
+        return ()
     return tuple(path(one, f"{what}[{n}]") for n, one in enumerate(_several(values, what)))
 
 

@@ -99,6 +99,8 @@ class Unit:
 
 
 def _relations(given: object) -> tuple[Relation, ...]:
+    if given == ():
+        return ()
     if isinstance(given, Relation) or not isinstance(given, Iterable):
         raise BadInput("relations is one Relation where several are expected: put it into a list")
     found = tuple(given)

@@ -345,15 +345,16 @@ class Graphing(Changing):
         linked = Linked(parts, lambda names: known_units(connection, names, within))
         if all(part.whole for part in parts):
             # First: with an entity go the relations to it, and those that stay are stated anew.
-            said = set(linked.uris())
-            gone = [
-                row
+            before = {
+                uri: row
                 for ends in within
                 for row, uri in connection.execute(
                     "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ?", ends
                 )
-                if uri not in said and formats.is_own(uri, path)
-            ]
+                if formats.is_own(uri, path)
+            }
+            said = set(linked.uris()) if before else set()
+            gone = [row for uri, row in before.items() if uri not in said]
             with pipeline.storing.change():
                 _drop_sources(pipeline, connection, gone, dropped)
         bare, rest = split(linked.entries(), connection)
