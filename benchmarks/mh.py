@@ -90,19 +90,22 @@ def questions() -> list[Question]:
     for row in rows:
         said = {str(name): str(value or "") for name, value in zip(head, row, strict=True)}
         monster = said["Monster Name"]
-        name = partial(str.replace, said["Question"], "{}", f" {monster}")
         routes = (route.strip().split(">") for route in said["Search Route"].split(";"))
         read.append(
             Question(
                 monster=monster,
                 kind=said["Type"],
-                text=" ".join(name().split()),
-                hints=" ".join(said["Extra Information"].replace("{}", f" {monster}").split()),
+                text=_named(said["Question"], monster),
+                hints=_named(said["Extra Information"], monster),
                 perception=said["Perception"],
                 gold=tuple(map(tuple, routes)),
             )
         )
     return read
+
+
+def _named(text: str, monster: str) -> str:
+    return " ".join(text.replace("{}", f" {monster}").split())
 
 
 def frozen_graph(asked: Sequence[Question], seed: int = SEED) -> Frozen:
