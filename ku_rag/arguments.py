@@ -271,8 +271,8 @@ def regular_file(file: Path, what: str, *, most: int = MAX_FILE_BYTES) -> Path:
     return file
 
 
-OUTPUTS = {"the passage": (".png",), "the report": (".html", ".htm")}
-"""What can be written for an answer, and how the names of such files end."""
+OUTPUTS = {"the passage": (".png",), "the report": (".html", ".htm"), "the svg": (".svg",)}
+"""What can be written of an answer or a graph, and how the names of such files end."""
 
 
 def optional_output(value: object, what: str, *, spare: object = None) -> Path | None:

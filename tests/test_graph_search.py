@@ -145,3 +145,19 @@ def test_from_the_shell(ku, folder):  # noqa: F811
     found = ku("graph", "caption", "--kb", folder)
     assert found.code == 1
     assert "there is no model" in found.err
+
+
+def test_an_entity_is_drawn(ku, folder, tmp_path):  # noqa: F811
+    found = ku("graph", "show", "Rathian", "--svg", "rathian.svg", "--hops", "2", "--kb", folder)
+    assert found.code == 0
+    assert "rathian.svg" in found.err
+    drawn = (tmp_path / "rathian.svg").read_text(encoding="utf-8")
+    assert drawn.startswith("<svg")
+    assert all(name in drawn for name in ("Rathian", "Triple Rush", "Bite", "continues"))
+    assert ku("graph", "show", "Rathian", "--svg", "rathian.txt", "--kb", folder).code == 2
+    with KnowledgeBase.open(folder, read_only=True) as kb:
+        with pytest.raises(BadInput, match=r"\.svg"):
+            kb.graph_draw("Rathian", tmp_path / "rathian.txt")
+        with pytest.raises(NotFound, match="Nobody"):
+            kb.graph_draw("Nobody", tmp_path / "nobody.svg")
+    assert not (tmp_path / "nobody.svg").exists()

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from ku_rag.cli.options import common, open_base
-from ku_rag.cli.printing import one_line, print_data, print_left_out, print_report, progress
+from ku_rag.cli.options import common, open_base, page
+from ku_rag.cli.printing import one_line, print_data, print_left_out, print_report, progress, say
 from ku_rag.errors import NotFound
 
 Relation = tuple[str, str, str]
@@ -135,12 +135,31 @@ def delete(
     show_default=True,
     help="Relations that are listed of each direction.",
 )
+@click.option(
+    "--svg",
+    type=click.Path(path_type=Path),
+    callback=page,
+    metavar="FILE.svg",
+    help="Draw it and up to 60 entities around it.",
+)
+@click.option(
+    "--hops",
+    type=click.IntRange(1, 2),
+    default=1,
+    show_default=True,
+    help="Relations away from it that are drawn.",
+)
 @common
-def show(kb: Path, as_json: bool, quiet: bool, name: str, most: int) -> None:
+def show(
+    kb: Path, as_json: bool, quiet: bool, name: str, most: int, svg: Path | None, hops: int
+) -> None:
     """Show what is known of an entity: id, name or alias."""
     with open_base(kb, read_only=True) as base:
         found = base.graph_show(name, most=most)
+        written = svg and base.graph_draw(name, svg, hops=hops)
     print_data(found, as_json, "\n".join(_lines(found)))
+    if written and not (quiet or as_json):
+        say(f"wrote {written}")
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ from ku_rag import arguments, pictures
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.knowledge_base.asking import Asking
 from ku_rag.knowledge_base.graphing import Graphing
+from ku_rag.store.database import snapshot
 from ku_rag.types import IngestReport
 
 if TYPE_CHECKING:
@@ -146,6 +147,33 @@ class Exploring(Graphing, Asking):
             "trace": told["trace"],
             "usage": told["usage"],
         }
+
+    def graph_draw(self, name: str, svg: str | Path, *, hops: int = 1, most: int = 60) -> Path:
+        """Draw an entity and what lies around it; returns the file that was written.
+
+        Args:
+            name: id, name or alias of the entity.
+            svg: the file, which ends in .svg.
+            hops: how many relations away an entity may lie, 1 or 2, either way along a relation.
+            most: entities that are drawn, up to 200; the picture says how many had no room.
+
+        Raises:
+            NotFound: there is no such entity.
+            BadInput: several are called so, a number is out of range, or the file cannot
+                be written.
+        """
+        from ku_rag.graph import linking
+        from ku_rag.graph.drawing import draw
+        from ku_rag.graph.mmkg import Graph
+
+        file = arguments.output_file(svg, "the svg")
+        connection = self._database.connection
+        with snapshot(connection):
+            entity = linking.find_one(connection, arguments.text(name, "the name"))
+            drawn = draw(Graph(connection, self._layout), entity, hops=hops, most=most)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(drawn, encoding="utf-8")
+        return file
 
     def graph_caption(
         self, names: Sequence[str] = (), *, progress: Progress | None = None
