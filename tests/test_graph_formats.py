@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import graph
 from ku_rag import Unit
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.store import relations
+from ku_rag.store.database import snapshot
 from ku_rag.store.migrations import expected
 from ku_rag.types import Relation
 from tests.conftest import picture, write_records
@@ -364,6 +366,25 @@ def test_indexes_that_are_built_anew_are_what_they_were(kb, tmp_path, monkeypatc
     made.close()
     assert len(triples(kb)) == 5
     assert kb.verify()["problems"] == []
+
+
+def test_who_reads_meanwhile_reads_on(kb, tmp_path, monkeypatch):
+    monkeypatch.setattr(relations, "_REBUILT", 1)
+    kb.graph_import(write_records(tmp_path / "a.jsonl", ZINOGRE[:1]))
+    with KnowledgeBase.open(kb.path, read_only=True) as reader:
+        before = reader.graph_show("Zinogre")
+        with snapshot(reader._database.connection):
+            assert reader.graph_show("Zinogre") == before
+            kb.graph_import(write_records(tmp_path / "b.jsonl", [*ZINOGRE, *ZINOGRE[:1]]))
+            assert reader.graph_show("Zinogre") == before
+        assert reader.graph_show("Zinogre") == kb.graph_show("Zinogre") != before
+
+
+def test_the_benchmark_runs_at_its_smallest():
+    figures = graph.measure(entities=20, relations=100, rounds=1)
+    assert 90 <= figures["relations"] <= 100
+    assert figures["hop_ms"]["steps"] == pytest.approx(5, abs=1)
+    assert figures["import"]["relations_per_second"] > 0
 
 
 def test_what_is_no_graph_is_refused(kb, tmp_path):

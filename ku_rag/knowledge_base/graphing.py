@@ -223,10 +223,10 @@ class Graphing(Changing):
                 ).fetchall()
                 if end in ends or target == tail
             ]
-        if not rows:
+        if relation is not None and not rows:
             raise NotFound(
-                f"no relation {' —'.join(relation or ())} is stated: `ku graph show` lists those "
-                "of an entity; nothing was deleted"
+                f"no relation {relation[0]} —{relation[1]}→ {relation[2]} is stated: `ku graph "
+                "show` lists those of an entity; nothing was deleted"
             )
         dropped = Dropped()
         with self._write() as pipeline, pipeline.storing.change():

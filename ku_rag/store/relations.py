@@ -144,12 +144,13 @@ def _rows(
 ) -> Iterator[tuple[object, ...]]:
     """The rows of relations, in the order of `_COLUMNS`."""
     for source, unit, relations, stored in stated:
+        head = heads[unit] if relations else None
         for (word, target, kind, information, condition), checked in zip(
             relations, stored, strict=True
         ):
             key, tail = ends[target, kind]
             yield (
-                source, heads[unit], word, target, kind, information, condition, key, tail, checked
+                source, head, word, target, kind, information, condition, key, tail, checked
             )  # fmt: skip
 
 
