@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gc
-import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -196,6 +195,7 @@ class Graphing(Changing):
             Locked: another process is writing.
         """
         from ku_rag.graph import linking
+        from ku_rag.ingest import forgetting
         from ku_rag.store.contents import Dropped
 
         if (name is None) == (relation is None):
@@ -230,7 +230,9 @@ class Graphing(Changing):
             )
         dropped = Dropped()
         with self._write() as pipeline, pipeline.storing.change():
-            _unstate(pipeline, connection, rows, dropped)
+            forgetting.unstate(
+                connection, rows, pipeline.storing.inverted, dropped, by_hand=_BY_HAND
+            )
         return dropped.to_dict()
 
     def graph_show(self, name: str, *, most: int = 100) -> dict[str, Any]:
@@ -337,6 +339,7 @@ class Graphing(Changing):
         """
         from ku_rag.graph import formats
         from ku_rag.graph.linking import Linked, known_units, split
+        from ku_rag.ingest import forgetting
         from ku_rag.ingest.storing import Bare
 
         parts = formats.read(path, progress)
@@ -356,7 +359,7 @@ class Graphing(Changing):
             said = set(linked.uris()) if before else set()
             gone = [row for uri, row in before.items() if uri not in said]
             with pipeline.storing.change():
-                _drop_sources(pipeline, connection, gone, dropped)
+                forgetting.drop_sources(connection, gone, pipeline.storing.inverted, dropped)
         bare, rest = split(linked.entries(), connection)
         report.quarantined += linked.problems
         pipeline.storing.add_bare(
@@ -461,46 +464,6 @@ def _unhurried() -> Iterator[None]:
 def _aim(entity: Entity) -> tuple[str, str | None]:
     """How a relation names its target: the id of a unit, or a name with its kind."""
     return (entity.name, entity.kind) if entity.unit is None else (entity.unit, None)
-
-
-def _drop_sources(
-    pipeline: Pipeline, connection: sqlite3.Connection, sources: Iterable[int], dropped: Dropped
-) -> None:
-    """Delete sources; a unit goes with the last of its own, whatever little the others say."""
-    from ku_rag.ingest import assembly
-    from ku_rag.ingest.removal import delete_units
-    from ku_rag.store import contents
-
-    inverted = pipeline.storing.inverted
-    units: dict[int, str] = {}
-    for source in sources:
-        row, unit_id = connection.execute(
-            "SELECT u.row, u.id FROM sources s JOIN units u ON u.row = s.unit WHERE s.row = ?",
-            (source,),
-        ).fetchone()
-        units[row] = unit_id
-        contents.drop_source(connection, source, dropped)
-    for row, unit_id in units.items():
-        if contents.sources_of(connection, row):
-            assembly.settle(connection, unit_id, inverted, row=row)
-        else:
-            delete_units(connection, [row], inverted, dropped)
-
-
-def _unstate(
-    pipeline: Pipeline, connection: sqlite3.Connection, rows: Sequence[int], dropped: Dropped
-) -> None:
-    """Delete relations; a source that stated nothing else goes, others state what is left."""
-    from ku_rag.ingest import assembly
-    from ku_rag.store import relations
-
-    dropped.relations += rows
-    for source in sorted(relations.drop(connection, rows)):
-        (uri,) = connection.execute("SELECT uri FROM sources WHERE row = ?", (source,)).fetchone()
-        if uri.startswith(_BY_HAND):
-            _drop_sources(pipeline, connection, [source], dropped)
-        else:
-            assembly.restate(connection, source)
 
 
 def _record(entry: Entry | Quarantined) -> Record | Quarantined:
