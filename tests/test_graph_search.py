@@ -9,12 +9,13 @@ import pytest
 from ku_rag import KnowledgeBase, Relation, Unit
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.scripted import ScriptedMLLM
-from tests.conftest import picture
+from tests.conftest import picture, write_records
 from tests.test_cli import ku  # noqa: F401 - a fixture
 
 QUESTION = "Which attack of Rathian continues Triple Rush?"
 POISONS = "Which attack of Rathian poisons?"
 FLIP = "Rathian —attack of→ Tail Flip (poisons)"
+RUSH = {"head": "Rathian", "relation": "attack of", "tail": "Triple Rush"}
 BITE = "Rathian —attack of→ Triple Rush —continues→ Bite (when near)"
 
 
@@ -161,3 +162,18 @@ def test_an_entity_is_drawn(ku, folder, tmp_path):  # noqa: F811
         with pytest.raises(NotFound, match="Nobody"):
             kb.graph_draw("Nobody", tmp_path / "nobody.svg")
     assert not (tmp_path / "nobody.svg").exists()
+
+
+def test_a_unit_whose_last_text_goes_stays_while_relations_start_there(tmp_path):
+    bare = write_records(tmp_path / "a.jsonl", [{"entity": "Rathian"}, RUSH])
+    told = write_records(
+        tmp_path / "b.jsonl", [{"id": "Rathian", "name": "Rathian", "text": "Old."}]
+    )
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.graph_import(bare)
+        kb.ingest(told)
+        (uri,) = [s["uri"] for s in kb.show("Rathian")["sources"] if "b.jsonl" in s["uri"]]
+        assert kb.delete(uri)["units"] == []
+        assert [one["relation"] for one in kb.show("Rathian")["relations"]] == ["attack of"]
+        kb.graph_delete(relation=("Rathian", "attack of", "Triple Rush"))
+        assert kb.verify()["problems"] == []

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ku_rag import arguments, pictures
@@ -48,6 +49,8 @@ class Graphing(Changing):
             BadInput: nobody reads this kind of file, it is damaged, or there is nothing in it.
             MissingExtra: it holds workbooks, and openpyxl is not installed.
             Locked: another process is writing.
+
+        Of a video that is named without keyframes, ten frames are taken (extra `video`).
         """
         from ku_rag.graph.records import GraphReport
         from ku_rag.store.contents import Dropped
@@ -56,9 +59,9 @@ class Graphing(Changing):
         source = arguments.path(path, "the graph")
         dropped = Dropped()
         first = IngestReport()
-        with self._write() as pipeline:
+        with self._write() as pipeline, self._frames() as frames:
             with _unhurried():
-                rest, only_named = self._take_in(pipeline, source, progress, first, dropped)
+                rest, only_named = self._take_in(pipeline, source, frames, progress, first, dropped)
             done = pipeline.run(map(_record, rest), progress=progress)
             self._write_caches()
         report = GraphReport(
@@ -328,6 +331,7 @@ class Graphing(Changing):
         self,
         pipeline: Pipeline,
         path: Path,
+        frames: Path,
         progress: Progress | None,
         report: IngestReport,
         dropped: Dropped,
@@ -338,6 +342,7 @@ class Graphing(Changing):
             What is left to be stored, and how many entities are but names.
         """
         from ku_rag.graph import formats
+        from ku_rag.graph.framing import with_keyframes
         from ku_rag.graph.linking import Linked, known_units, split
         from ku_rag.ingest import forgetting
         from ku_rag.ingest.storing import Bare
@@ -360,12 +365,21 @@ class Graphing(Changing):
             gone = [row for uri, row in before.items() if uri not in said]
             with pipeline.storing.change():
                 forgetting.drop_sources(connection, gone, pipeline.storing.inverted, dropped)
-        bare, rest = split(linked.entries(), connection)
+        bare, rest = split(with_keyframes(linked.entries(), frames), connection)
         report.quarantined += linked.problems
         pipeline.storing.add_bare(
             [Bare(one.unit, one.uri, one.relations) for one in bare], "ingest", report
         )
         return rest, len(linked.only_named)
+
+    @contextmanager
+    def _frames(self) -> Iterator[Path]:
+        """A folder for keyframes, which stays where pictures are linked to."""
+        if self.settings.images == "link":
+            yield self.path / "frames"
+        else:
+            with TemporaryDirectory(prefix="ku-frames-") as folder:
+                yield Path(folder)
 
     def _unit_called(self, name: str, *, must: bool) -> str | None:
         """The id of the unit that a name means; None if there is none and none must be."""

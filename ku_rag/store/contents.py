@@ -359,11 +359,15 @@ def _drop_unlisted_chunks(
 
 
 def is_empty(connection: sqlite3.Connection, unit: int) -> bool:
-    """Whether nothing speaks of a unit any more: no source, or neither chunk nor image listed."""
-    sources, chunks, images = connection.execute(
+    """Whether nothing speaks of a unit any more.
+
+    That is, no source; or neither chunk nor image is listed, and no relation starts there.
+    """
+    sources, chunks, images, stated = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM sources WHERE unit = :unit), "
         "EXISTS (SELECT 1 FROM unit_chunks WHERE unit = :unit), "
-        "EXISTS (SELECT 1 FROM unit_images WHERE unit = :unit)",
+        "EXISTS (SELECT 1 FROM unit_images WHERE unit = :unit), "
+        "EXISTS (SELECT 1 FROM entities e JOIN relations r ON r.head = e.row WHERE e.unit = :unit)",
         {"unit": unit},
     ).fetchone()
-    return not sources or not (chunks or images)
+    return not sources or not (chunks or images or stated)
