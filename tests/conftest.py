@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 
+from ku_rag import cli
 from ku_rag.knowledge_base import KnowledgeBase
 
 settings.register_profile("ku", deadline=None, max_examples=50)
@@ -39,6 +42,33 @@ def shared_data() -> Path:
 def kb(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
         yield base
+
+
+@dataclass
+class Run:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def ku(tmp_path, monkeypatch, capsys):
+    """Run `ku` in an empty folder; its base is ./kb."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KU_KB", raising=False)
+
+    def run(*arguments: str) -> Run:
+        monkeypatch.setattr(sys, "argv", ["ku", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code
+        return Run(0 if code is None else code, *capsys.readouterr())
+
+    return run
 
 
 def picture(path: Path, seed: int, size: tuple[int, int] = (96, 64)) -> Path:

@@ -2,44 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from dataclasses import dataclass
-
 import pytest
 
-from ku_rag import Unit, cli
+from ku_rag import Unit
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.types import Relation
 from tests.conftest import picture, write_records
-
-
-@dataclass
-class Run:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self):
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def ku(tmp_path, monkeypatch, capsys):
-    """Run `ku` in an empty folder; its base is ./kb."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("KU_KB", raising=False)
-
-    def run(*arguments: str) -> Run:
-        monkeypatch.setattr(sys, "argv", ["ku", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        return Run(0 if code is None else code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from ku_rag import KnowledgeBase, Relation, Unit
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.scripted import ScriptedMLLM
 from tests.conftest import picture, write_records
-from tests.test_cli import ku  # noqa: F401 - a fixture
 
 QUESTION = "Which attack of Rathian continues Triple Rush?"
 POISONS = "Which attack of Rathian poisons?"
@@ -136,7 +135,7 @@ def test_captions_are_made_once_and_kept_apart(folder, tmp_path):
         kb.graph_caption()
 
 
-def test_from_the_shell(ku, folder):  # noqa: F811
+def test_from_the_shell(ku, folder):
     found = ku("graph", "search", POISONS, "--kb", folder)
     assert found.code == 0
     assert FLIP in found.out.splitlines()
@@ -148,7 +147,7 @@ def test_from_the_shell(ku, folder):  # noqa: F811
     assert "there is no model" in found.err
 
 
-def test_an_entity_is_drawn(ku, folder, tmp_path):  # noqa: F811
+def test_an_entity_is_drawn(ku, folder, tmp_path):
     found = ku("graph", "show", "Rathian", "--svg", "rathian.svg", "--hops", "2", "--kb", folder)
     assert found.code == 0
     assert "rathian.svg" in found.err

@@ -134,12 +134,13 @@ def paths(base: Retrieval, question: str, found: Matched, most: int, *, first_la
     Path texts are compared by the embedded encoder whatever the base's own is: there are hundreds
     of them for each question, all short.
     """
-    graph = Graph(base.database.connection, base.layout)
-    starts = graph.of_units([m.unit for m in found.rows]) if most else []
-    if not starts:
+    if not most or not found.rows:
         return Paths()
-    about = found.rows[0].unit
-    traced = trace(graph, starts[0], question) if graph.of_units([about]) == starts[:1] else None
+    graph = Graph(base.database.connection, base.layout)
+    about, *others = (m.unit for m in found.rows)
+    first = graph.of_units([about])
+    starts = first + graph.of_units(others)
+    traced = trace(graph, first[0], question) if first else None
     ways = traced.paths if traced else ()
     best = best_paths(graph, starts, Query(question), EmbeddedEncoder(), k=most)
     every = list(dict.fromkeys((*ways, *best)))[: max(most, len(ways))]

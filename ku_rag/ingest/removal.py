@@ -35,11 +35,20 @@ def delete_sources(
     sources: Sequence[int],
     inverted: InvertedIndex,
     dropped: Dropped,
+    *,
+    bare: bool = False,
 ) -> None:
     """Delete sources by row, inside a change.
 
     Their units are settled again without them, and go when nothing speaks of them any more: no
-    source is left, or neither chunk nor image (KU-RAG, appendix A, KU deletion).
+    source is left, or neither chunk nor image nor relation (KU-RAG, appendix A, KU deletion).
+
+    Args:
+        connection: inside a change.
+        sources: rows.
+        inverted: the lists to keep right.
+        dropped: is added to.
+        bare: units stay as long as any source speaks of them, as entities of a graph do.
     """
     touched: dict[int, str] = {}
     for source in sources:
@@ -51,7 +60,36 @@ def delete_sources(
         if owner:
             touched[owner[0]] = owner[1]
     for unit, unit_id in touched.items():
-        if contents.is_empty(connection, unit):
+        gone = contents.is_empty(connection, unit)
+        if bare:
+            gone = not contents.sources_of(connection, unit)
+        if gone:
             delete_units(connection, [unit], inverted, dropped)
         else:
             assembly.settle(connection, unit_id, inverted, row=unit)
+
+
+def unstate(
+    connection: sqlite3.Connection,
+    rows: Sequence[int],
+    inverted: InvertedIndex,
+    dropped: Dropped,
+    *,
+    by_hand: str,
+) -> None:
+    """Delete relations by row, inside a change; their sources state what is left.
+
+    Args:
+        connection: inside a change.
+        rows: of the relations.
+        inverted: the lists to keep right.
+        dropped: is added to.
+        by_hand: begins the uris of sources that state one relation and nothing else: they go.
+    """
+    dropped.relations += rows
+    for source in sorted(relations.drop(connection, rows)):
+        (uri,) = connection.execute("SELECT uri FROM sources WHERE row = ?", (source,)).fetchone()
+        if uri.startswith(by_hand):
+            delete_sources(connection, [source], inverted, dropped, bare=True)
+        else:
+            assembly.restate(connection, source)

@@ -38,7 +38,7 @@ class Graphing(Changing):
         """Take in a graph: JSON lines, GraphML, or a folder of workbooks; see docs/graph.md.
 
         What the same file said before is replaced. A file that could not be read throughout
-        deletes nothing.
+        deletes nothing. Of a video that is named without keyframes, ten frames are taken.
 
         Args:
             path: the file or folder.
@@ -49,8 +49,6 @@ class Graphing(Changing):
             BadInput: nobody reads this kind of file, it is damaged, or there is nothing in it.
             MissingExtra: it holds workbooks, and openpyxl is not installed.
             Locked: another process is writing.
-
-        Of a video that is named without keyframes, ten frames are taken (extra `video`).
         """
         from ku_rag.graph.records import GraphReport
         from ku_rag.store.contents import Dropped
@@ -198,7 +196,7 @@ class Graphing(Changing):
             Locked: another process is writing.
         """
         from ku_rag.graph import linking
-        from ku_rag.ingest import forgetting
+        from ku_rag.ingest import removal
         from ku_rag.store.contents import Dropped
 
         if (name is None) == (relation is None):
@@ -233,9 +231,7 @@ class Graphing(Changing):
             )
         dropped = Dropped()
         with self._write() as pipeline, pipeline.storing.change():
-            forgetting.unstate(
-                connection, rows, pipeline.storing.inverted, dropped, by_hand=_BY_HAND
-            )
+            removal.unstate(connection, rows, pipeline.storing.inverted, dropped, by_hand=_BY_HAND)
         return dropped.to_dict()
 
     def graph_show(self, name: str, *, most: int = 100) -> dict[str, Any]:
@@ -344,7 +340,7 @@ class Graphing(Changing):
         from ku_rag.graph import formats
         from ku_rag.graph.framing import with_keyframes
         from ku_rag.graph.linking import Linked, known_units, split
-        from ku_rag.ingest import forgetting
+        from ku_rag.ingest import removal
         from ku_rag.ingest.storing import Bare
 
         parts = formats.read(path, progress)
@@ -364,7 +360,9 @@ class Graphing(Changing):
             said = set(linked.uris()) if before else set()
             gone = [row for uri, row in before.items() if uri not in said]
             with pipeline.storing.change():
-                forgetting.drop_sources(connection, gone, pipeline.storing.inverted, dropped)
+                removal.delete_sources(
+                    connection, gone, pipeline.storing.inverted, dropped, bare=True
+                )
         bare, rest = split(with_keyframes(linked.entries(), frames), connection)
         report.quarantined += linked.problems
         pipeline.storing.add_bare(

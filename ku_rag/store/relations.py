@@ -29,11 +29,16 @@ _Meant = tuple[str, str | None]
 
 _REBUILT = 20_000
 """From so many new relations on, if there are fewer old ones, indexes are sooner built anew."""
-
-
 _REMEMBERED = 1 << 18
+"""So many different fields are kept as bytes."""
 _SLICE = 1 << 14
 """So many relations go into one statement: between two of them the thread waits for its turn."""
+
+
+_COLUMNS = (
+    "source, head, relation, target, target_kind, information, condition, target_key, tail, "
+    "checksum"
+)
 
 
 class Stated(NamedTuple):
@@ -88,12 +93,6 @@ def add_many(connection: sqlite3.Connection, stated: Sequence[Stated]) -> range:
                 rows = []
         _insert(later, at, rows)
     return range(first, first + count)
-
-
-_COLUMNS = (
-    "source, head, relation, target, target_kind, information, condition, target_key, tail, "
-    "checksum"
-)
 
 
 def _insert(later: Behind, first: int, rows: Sequence[tuple[object, ...]]) -> None:
@@ -157,8 +156,8 @@ def _rows(
 @contextmanager
 def _indexing(connection: sqlite3.Connection, new: int) -> Iterator[None]:
     """Build the indexes of the table anew after this, where that is sooner done than adding."""
-    (old,) = connection.execute("SELECT count(*) FROM relations").fetchone()
-    if new < _REBUILT or new < old:
+    # Few are the common case, and counting reads them all.
+    if new < _REBUILT or new < _count(connection):
         yield
         return
     indexes = connection.execute(
@@ -169,6 +168,11 @@ def _indexing(connection: sqlite3.Connection, new: int) -> Iterator[None]:
     yield
     for _, made in indexes:
         connection.execute(made)
+
+
+def _count(connection: sqlite3.Connection) -> int:
+    (count,) = connection.execute("SELECT count(*) FROM relations").fetchone()
+    return int(count)
 
 
 def digest(stated: Iterable[Relation]) -> str:
@@ -335,7 +339,10 @@ def _tails(
 def _units_meant(
     connection: sqlite3.Connection, wanted: Sequence[tuple[str, str, str | None]]
 ) -> dict[int, int]:
-    """The units that (target, key, kind) mean, as `_unit_meant`: place in `wanted` → row."""
+    """The units that (target, key, kind) mean: place in `wanted` → row.
+
+    That is the unit of that id, or else the first by id of those that bear the name.
+    """
     found: dict[int, int] = dict(
         connection.execute(
             "SELECT w.key, u.row FROM json_each(?) w CROSS JOIN units u ON u.id = w.value",
@@ -431,21 +438,8 @@ def _end(
     connection: sqlite3.Connection, target: str, key: str, kind: str | None
 ) -> list[int | str | None]:
     """Unit, name and kind of the entity that a target means, as stored when all is well."""
-    unit = _unit_meant(connection, target, key, kind)
+    unit = _units_meant(connection, [(target, key, kind)]).get(0)
     if unit is not None:
         name_and_kind = connection.execute("SELECT name, kind FROM units WHERE row = ?", (unit,))
         return [unit, *name_and_kind.fetchone()]
     return [None, target if kind is not None else None, kind]
-
-
-def _unit_meant(
-    connection: sqlite3.Connection, target: str, key: str, kind: str | None
-) -> int | None:
-    unit = connection.execute("SELECT row FROM units WHERE id = ?", (target,)).fetchone()
-    if not unit and key:
-        unit = connection.execute(
-            "SELECT u.row FROM names n JOIN units u ON u.row = n.unit "
-            "WHERE n.key = ? AND (?2 IS NULL OR u.kind = ?2) ORDER BY u.id LIMIT 1",
-            (key, kind),
-        ).fetchone()
-    return unit and int(unit[0])
