@@ -5,13 +5,14 @@ Nothing heavy is imported here: `ku_rag.types` is built on it.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ku_rag.errors import BadInput, NotFound
 
@@ -164,6 +165,39 @@ def json_object(value: object, what: str) -> Mapping[str, Any]:
         else:
             _check_scalar(inner, where)
     return value
+
+
+def json_line(line: bytes, expected: str) -> Any:  # noqa: ANN401 - whatever stands there
+    """The JSON value on a line of a file.
+
+    Args:
+        line: its bytes.
+        expected: what a reader is told to write, "expected …".
+
+    Raises:
+        BadInput: it is not UTF-8, or no JSON.
+    """
+    try:
+        return STRICT_JSON.decode(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"the line is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start} of the "
+            "line does not fit; save the file as UTF-8"
+        ) from error
+    except json.JSONDecodeError as error:
+        raise BadInput(
+            f"the line is no JSON ({error.msg} at character {error.pos + 1}): {expected}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the line is no JSON that can be read ({error}): simplify it") from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+STRICT_JSON = json.JSONDecoder(parse_constant=_no_constant)
+"""Knows no NaN; made once, since `json.loads` with an option makes a decoder each time."""
 
 
 def _check_scalar(value: object, where: str) -> None:

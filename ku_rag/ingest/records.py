@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.ingest.documents import PartialSource, clean_name, encoding_of
 from ku_rag.pictures import locate_picture
@@ -90,20 +91,7 @@ def _too_long() -> NoReturn:
 def _parse(line: bytes) -> Mapping[str, Any]:
     if b"\0" in line:
         raise BadInput(f"the line holds a NUL byte (at {line.index(0)}): it is damaged; repair it")
-    try:
-        value = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        raise BadInput(
-            f"the line is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start} of the "
-            "line does not fit; save the file as UTF-8"
-        ) from error
-    except json.JSONDecodeError as error:
-        raise BadInput(
-            f"the line is no JSON ({error.msg} at character {error.pos + 1}): expected one object "
-            'on one line, such as {"name": "Oslo"}'
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"the line is no JSON that can be read ({error}): simplify it") from error
+    value = arguments.json_line(line, 'expected one object on one line, such as {"name": "Oslo"}')
     if not isinstance(value, dict):
         raise BadInput(f'the line holds {_kind(value)}: expected an object, such as {{"name": …}}')
     if _ESCAPED_UNSTORABLE.search(line) and any(map(_UNSTORABLE.search, _strings(value))):
@@ -112,10 +100,6 @@ def _parse(line: bytes) -> Mapping[str, Any]:
             "is no text: remove it"
         )
     return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _strings(value: object) -> Iterator[str]:

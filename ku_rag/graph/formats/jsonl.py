@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
@@ -115,7 +115,7 @@ def _objects(file: BinaryIO) -> Iterator[tuple[int, dict[str, Any] | bytes]]:
             end = text.find("\n", start)
             end = len(text) if end < 0 else end
             try:
-                data, read = _decode(text, start)
+                data, read = arguments.STRICT_JSON.raw_decode(text, start)
             except (ValueError, RecursionError):
                 data = None
             # One object and nothing else, not beyond the line either.
@@ -144,37 +144,13 @@ def _parse(line: bytes) -> Mapping[str, Any]:
             f"the line is longer than {_MOST_BYTES >> 20} MiB: expected one entity or relation a "
             "line; split it"
         )
-    try:
-        text = line.decode("utf-8")
-        data, end = _decode(text) if text else ({}, 0)
-        if end != len(text):
-            raise json.JSONDecodeError("Extra data", text, end)
-    except UnicodeDecodeError as error:
-        raise BadInput(
-            f"the line is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start} of the "
-            "line does not fit; save the file as UTF-8"
-        ) from error
-    except json.JSONDecodeError as error:
-        raise BadInput(
-            f"the line is no JSON ({error.msg} at character {error.pos + 1}): {_EXPECTED} on one "
-            "line"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"the line is no JSON that can be read ({error}): simplify it") from error
+    data = arguments.json_line(line, f"{_EXPECTED} on one line") if line else {}
     if not isinstance(data, dict):
         raise BadInput(f"the line holds {shown(data)}: {_EXPECTED}")
     if _ESCAPED_UNSTORABLE.search(line):
         # "\\ud83d\\ude00" is one character, half of it is none.
         arguments.json_object(data, "the line")
     return data
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-# Made once: `json.loads` with an option makes a decoder for every line.
-_decode = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 
 
 def _statement(data: Mapping[str, Any], spelt: dict[str, str]) -> Statement:
