@@ -363,19 +363,21 @@ def compare(
 
 
 def margins(rows: Mapping[str, list[Measured]], agents: str, suffix: str) -> dict[str, object]:
-    """What agents reach against random paths and the best of the rankings by shared words."""
+    """What agents reach against random paths and rankings by shared words: plain, and the best."""
     own = np.array(rows[f"agents, {agents} encoder{suffix}"])
     drawn = np.array(rows["random paths"]).mean(0)
-    ranked = [np.array(rows[f"shared words, {by}{suffix}"]) for by in SHARED]
+    ranked = {by: np.array(rows[f"shared words, {by}{suffix}"]) for by in SHARED}
     margin: dict[str, object] = {}
     for name, column in (("recall_at_5", 0), ("precision_at_1", 2)):
-        best = max((r[:, column] for r in ranked), key=np.mean)
-        above = own[:, column] - best
-        margin[name] = {
-            "times_random": round(float(own[:, column].mean() / drawn[column]), 2),
-            "above_shared_words": round(float(above.mean()), 3),
-            "above_shared_words_interval": interval(above.tolist()),
-        }
+        said: dict[str, object] = {"times_random": round(float(own[:, column].mean() / drawn[column]), 2)}
+        best = max(ranked, key=lambda by: ranked[by][:, column].mean())
+        for by, other in (("count", "plain shared words"), (best, "the best by shared words")):
+            above = own[:, column] - ranked[by][:, column]
+            said[f"above {other}"] = {
+                "mean": round(float(above.mean()), 3),
+                "interval": interval(above.tolist()),
+            }
+        margin[name] = said
     return margin
 
 

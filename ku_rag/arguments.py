@@ -261,13 +261,11 @@ def _rows(given: object, what: str, shape: tuple[int, int]) -> Vectors | None:
     for start in range(0, len(raw), _CHECKED):
         some = raw[start : start + _CHECKED]
         some = some.astype(np.float64) if some.dtype != np.float32 else some
-        if not np.isfinite(some).all():
-            row = start + int(np.flatnonzero(~np.isfinite(some).all(axis=1))[0])
-            raise BadInput(f"{what}[{row}] holds NaN or infinity: expected finite numbers")
         lengths[start : start + _CHECKED] = np.sqrt(np.einsum("nd,nd->n", some, some))
-    off = np.flatnonzero(~(np.abs(lengths - 1) <= _UNIT_LENGTH))
-    if off.size:
-        row = int(off[0])
+    if not (np.abs(lengths - 1) <= _UNIT_LENGTH).all():
+        row = int(np.flatnonzero(~(np.abs(lengths - 1) <= _UNIT_LENGTH))[0])
+        if not np.isfinite(raw[row]).all():
+            raise BadInput(f"{what}[{row}] holds NaN or infinity: expected finite numbers")
         raise BadInput(
             f"{what}[{row}] has length {lengths[row]:.4g}: expected 1; "
             "divide each row by its length"

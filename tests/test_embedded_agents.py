@@ -13,7 +13,7 @@ from ku_rag.graph.base import Query
 from ku_rag.graph.embedded import EmbeddedAgents, best_paths, look_ahead
 from ku_rag.graph.explore import explore
 from ku_rag.graph.mmkg import Graph
-from ku_rag.graph.scoring import WEIGHTS, Asked, crossings, features, score
+from ku_rag.graph.scoring import WEIGHTS, Asked, features, score
 
 
 def unit(identity, kind, *relations, **fields):
@@ -183,12 +183,53 @@ def test_captions_count_as_what_the_end_shows(tmp_path):
             assert (right > 2 * left) is captions
 
 
+def value(graph, start, text, name, **said):
+    """What a feature says of the path of this text."""
+    query = Query(**({"question": "x"} | said))
+    paths = look_ahead(graph, graph.find(start)[0], query, longest=2, most=100)
+    [n] = [n for n, path in enumerate(paths) if path.text == text]
+    return features(query, paths, EmbeddedEncoder(), {})[n][list(WEIGHTS).index(name)]
+
+
 def test_topics_are_told_apart_by_kind_alone(graph):
+    assert value(graph, "Loom", "Loom —pair→ Red Loom —action→ Steam Burst", "crossing") == 1
+    assert value(graph, "Loom", "Loom —has→ Idle", "crossing") == 0
     [loom] = graph.find("Loom")
-    paths = {p.text: p for p in look_ahead(graph, loom, Query("x"), longest=2, most=100)}
-    assert crossings(paths["Loom —pair→ Red Loom —action→ Steam Burst"]) == 1
-    assert crossings(paths["Loom —has→ Idle"]) == 0
     assert Asked(Query("Which machine, Loom, weaves threads?"), loom).question == {"weav", "thread"}
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Places alone: what all are tells none apart."""
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        for name, word, other in (("Aa", "near", "Bb"), ("Bb", "leads to", "Cc")):
+            kb.add(Unit(name, id=name, kind="place", relations=(Relation(word, other),)))
+        kb.add(Unit("Cc", id="Cc", kind="place"))
+        yield Graph(kb._database.connection, kb._layout)
+
+
+def test_a_kind_that_all_are_of_crosses_nothing(places):
+    assert value(places, "Aa", "Aa —near→ Bb", "crossing") == 0
+    assert value(places, "Aa", "Aa —near→ Bb —leads to→ Cc", "onward") == 1
+
+
+def test_a_relation_of_small_words_is_asked_for(places):
+    assert search(places, Query("What is near Aa?")).paths[0].text == "Aa —near→ Bb"
+
+
+def test_what_follows_is_not_what_is_named(tmp_path):
+    bite = Relation("continues", "Bite", target_kind="attack")
+    attacks = (("attack of", f"Rathian>{name}") for name in ("Triple Rush", "Fireball"))
+    moves = [
+        unit("Rathian", "monster", *attacks),
+        unit("Rathian>Fireball", "attack"),
+        Unit("Triple Rush", id="Rathian>Triple Rush", kind="attack", relations=(bite,)),
+    ]
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add_many(moves)
+        graph = Graph(kb._database.connection, kb._layout)
+        found = search(graph, Query("Which attack of Rathian follows Triple Rush?"))
+    assert found.paths[0].text == "Rathian —attack of→ Triple Rush —continues→ Bite"
 
 
 COUNTRIES = {"France": ["Germany", "Switzerland"], "Germany": ["France"], "Switzerland": ["France"]}

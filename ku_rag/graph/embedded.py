@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ku_rag.encoders.base import Encoder
 from ku_rag.graph.base import Query, Verdict
 from ku_rag.graph.mmkg import Entity, Graph, Path, Step
-from ku_rag.graph.scoring import WEIGHTS, Asked, score, stems
+from ku_rag.graph.scoring import WEIGHTS, Asked, relation_stems, score, stems
 from ku_rag.language.tokens import words
 
 if TYPE_CHECKING:
@@ -164,8 +164,8 @@ def best_paths(
 
     Args:
         graph: the graph.
-        starts: entities that the question is about, best first; paths of better ones come first
-            where they are equally good.
+        starts: entities that the question is about, best first: what is likely of the second one
+            counts half, of the third one a third.
         query: what is asked.
         encoder: for texts, commonly that of the knowledge base.
         k: most paths.
@@ -182,7 +182,7 @@ def best_paths(
         paths = look_ahead(graph, start, query, longest=longest, most=most)
         likely = score(query, paths, encoder)
         ranked += [
-            (not _says(asked, path.end), -float(value), place, n, path)
+            (not _says(asked, path.end), -float(value) / (1 + place), place, n, path)
             for n, (path, value) in enumerate(zip(paths, likely, strict=True))
             if path.steps and _bears(asked, path.steps[-1])
         ]
@@ -202,7 +202,6 @@ def look_ahead(graph: Graph, start: Entity, query: Query, *, longest: int, most:
         most: so many paths are enough.
     """
     asked = Asked(query, start)
-    wanted = asked.related | asked.hints | asked.seen
     found = [Path(start)]
     opened = [(0, Path(start))]
     for _ in range(longest):
@@ -211,7 +210,7 @@ def look_ahead(graph: Graph, start: Entity, query: Query, *, longest: int, most:
             passed = {entity.row for entity in path.entities}
             for step in graph.hop(path.end, _STEPS):
                 if step.tail.row not in passed:
-                    longer.append((shared + len(wanted & _words(step)), path.then(step)))
+                    longer.append((shared + len(asked.wanted & _words(step)), path.then(step)))
         longer.sort(key=lambda one: -one[0])
         found += [path for _, path in longer[: most - len(found)]]
         opened = longer[:_OPENED]
@@ -221,11 +220,12 @@ def look_ahead(graph: Graph, start: Entity, query: Query, *, longest: int, most:
 
 
 def _words(step: Step) -> frozenset[str]:
-    return stems(f"{step.relation} {step.tail.name} {step.information} {step.condition}")
+    said = stems(f"{step.relation} {step.tail.name} {step.information} {step.condition}")
+    return said | relation_stems(step.relation)
 
 
 def _bears(asked: Asked, step: Step) -> bool:
-    return bool((asked.related | asked.hints | asked.seen) & _words(step))
+    return bool(asked.wanted & _words(step))
 
 
 def _says(asked: Asked, entity: Entity) -> bool:

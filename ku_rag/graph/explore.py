@@ -265,7 +265,7 @@ class _Search:
         return Found(
             topic=root.start if root else None,
             steps=tuple(self._steps.values()),
-            paths=tuple(self._paths),
+            paths=tuple(sorted(self._paths, key=lambda path: -self._verdicts[path].score)),
             leaves=tuple(ends),
             captions=self._captions,
             trace=tuple(self._trace),

@@ -79,7 +79,7 @@ class Found:
     Args:
         topic: where the search started; None when no topic entity was found.
         steps: relations of the sub-graph, in the order in which they were added.
-        paths: those that are enough, in the order in which they were found.
+        paths: those that are enough, best first, equals in the order in which they were found.
         leaves: those that end and are not enough, best first.
         captions: row of an entity → what an agent said that its pictures show.
         trace: all that the agents were asked and said.

@@ -27,29 +27,28 @@ from ku_rag.language.question import related
 from ku_rag.language.tokens import stop_words, words
 
 WEIGHTS: Mapping[str, float] = {
-    "alone": -1.15,
-    "alone, nothing asked for": 9.89,
-    "alone, something shown": -8.71,
-    "end named": 1.83,
-    "end seen": 12.53,
-    "end covered by what is seen": 0.24,
+    "alone": -0.89,
+    "alone, nothing asked for": 9.72,
+    "alone, something shown": -8.73,
+    "end named": 1.87,
+    "end seen": 12.6,
+    "end covered by what is seen": 0.25,
     "end near the question": -0.13,
     "end near the hints": 0.21,
     "end near what is seen": 0.29,
-    "end without more": -1.74,
-    "at once, in a state": -0.47,
-    "through a state": -0.28,
-    "through a state, hinted": 0.86,
+    "at once, in a state": -0.49,
+    "through a state": -0.3,
+    "through a state, hinted": 0.87,
     "state named": 1.85,
     "state near the hints": 0.65,
-    "relation asked for": 0.11,
-    "kind asked for": 1.37,
+    "relation asked for": 0.13,
+    "kind asked for": 1.72,
     "onward": -2.43,
     "onward, asked for": 3.42,
     "onward, inside": 0.83,
-    "crossing": -2.78,
-    "crossing, compared": 4.47,
-    "crossing, asked for": 0.74,
+    "crossing": -2.81,
+    "crossing, compared": 4.63,
+    "crossing, asked for": 0.54,
 }
 """What each feature counts, in the order of the columns of `features`."""
 
@@ -89,6 +88,16 @@ class Asked:
         return self._of(self.query.question)
 
     @cached_property
+    def every(self) -> frozenset[str]:
+        """Stems of all words of the question."""
+        return frozenset(map(stem, self.said))
+
+    @cached_property
+    def small(self) -> frozenset[str]:
+        """Stems of those without content: a relation may be called "near"."""
+        return frozenset(map(stem, self.said & stop_words()))
+
+    @cached_property
     def hints(self) -> frozenset[str]:
         """Those of the hints."""
         return self._of(self.query.hints)
@@ -108,9 +117,14 @@ class Asked:
         """Those of the question, and of words in which its answers are put."""
         return self.question | frozenset(related(self.query.question))
 
-    def any_of(self, wanted: frozenset[str]) -> bool:
-        """Whether the question has a word with one of these stems."""
-        return any(stem(word) in wanted for word in self.said)
+    @cached_property
+    def wanted(self) -> frozenset[str]:
+        """Every word that a step may be looked at for."""
+        return self.related | self.small | self.hints | self.seen
+
+    def asks_for(self, relation: frozenset[str]) -> bool:
+        """Whether the question, or an answer to it, has all words of a relation."""
+        return bool(relation) and relation <= self.related | self.small
 
     def _of(self, text: str) -> frozenset[str]:
         # "This country" is the topic.
@@ -122,19 +136,9 @@ def stems(text: str) -> frozenset[str]:
     return frozenset(stem(word) for word in words(text) if word not in stop_words())
 
 
-def crossings(path: Path) -> int:
-    """How many entities it reaches that are of the topic's own kind, where kinds are told apart."""
-    kind = path.start.kind
-    if kind in _UNTYPED:
-        return 0
-    return sum(step.tail.kind == kind for step in path.steps)
-
-
-def passed(path: Path) -> list[Entity]:
-    """The entities between its ends, other topics left out."""
-    kind = path.start.kind
-    typed = kind not in _UNTYPED
-    return [step.tail for step in path.steps[:-1] if not (typed and step.tail.kind == kind)]
+def relation_stems(relation: str) -> frozenset[str]:
+    """Stems of the content words of a relation, or of all its words where none has content."""
+    return stems(relation) or frozenset(map(stem, words(relation)))
 
 
 def score(
@@ -180,8 +184,11 @@ class _Neighbourhood:
     def __init__(self, paths: Sequence[Path], asked: Asked, captions: Mapping[int, str]) -> None:
         self._asked, self._captions = asked, captions
         steps = {step.row: step for path in paths for step in path.steps}.values()
-        self._relations = {step.relation: stems(step.relation) for step in steps}
+        self._relations = {step.relation: relation_stems(step.relation) for step in steps}
         self._kinds = {step.tail.kind: stems(step.tail.kind) for step in steps}
+        self._kind = asked.topic.kind
+        # Where all are of one kind it tells nobody apart.
+        self._apart = self._kind not in _UNTYPED and any(k != self._kind for k in self._kinds)
         self.general = frozenset[str]().union(*self._relations.values(), *self._kinds.values())
         own = stems(asked.topic.name)
         self._names = {}
@@ -190,10 +197,11 @@ class _Neighbourhood:
             self._names[entity.row] = (name - self.general or name) - own
         self._rare = _rareness(self._names.values())
         self._rare_relation = _rareness(self._relations[step.relation] for step in steps)
-        every = (*self._relations.values(), *self._kinds.values(), *self._names.values())
-        self._asks = any(one and one <= asked.question for one in every)
-        self._onward = asked.any_of(_ONWARD) and not asked.any_of(_INSIDE)
-        self._compares = asked.any_of(_COMPARED)
+        known = (*self._relations.values(), *self._kinds.values(), *self._names.values())
+        self._asks = any(one and one <= asked.question | asked.small for one in known)
+        self._inside = bool(asked.every & _INSIDE)
+        self._onward = bool(asked.every & _ONWARD) and not self._inside
+        self._compares = bool(asked.every & _COMPARED)
 
     def of(self, path: Path) -> dict[str, float]:
         asked = self._asked
@@ -203,7 +211,8 @@ class _Neighbourhood:
                 "alone, nothing asked for": not self._asks,
                 "alone, something shown": bool(asked.said & _POINTING or asked.hints),
             }
-        last, crossed = path.steps[-1], crossings(path)
+        last = path.steps[-1]
+        crossed = sum(step.tail.kind == self._kind for step in path.steps) if self._apart else 0
         kind = self._kinds[last.tail.kind]
         name = self._names[last.tail.row]
         whole = stems(f"{last.tail.name} {last.information}")
@@ -217,7 +226,6 @@ class _Neighbourhood:
             "crossing": crossed,
             "crossing, compared": bool(crossed and self._compares),
             "crossing, asked for": bool(crossed and self._crossing_asked(path)),
-            "end without more": last.tail.unit is None,
             "at once, in a state": len(path.steps) == 1 and bool(asked.hints),
         }
         if states := self._states(path):
@@ -226,25 +234,31 @@ class _Neighbourhood:
         if any(step.tail.kind != last.tail.kind for step in path.steps[:-1]):
             row["through a state"] = 1
             row["through a state, hinted"] = bool(asked.hints)
-        if last.tail.kind == last.head.kind != path.start.kind and len(path.steps) > 1:
+        away = not self._apart or last.head.kind != self._kind
+        if last.tail.kind == last.head.kind and away and len(path.steps) > 1:
             row["onward"] = 1
             row["onward, asked for"] = self._onward
-            row["onward, inside"] = asked.any_of(_INSIDE)
+            row["onward, inside"] = self._inside
         return row
+
+    def passed(self, path: Path) -> list[Entity]:
+        """The entities between its ends, other topics left out."""
+        between = (step.tail for step in path.steps[:-1])
+        return [one for one in between if not (self._apart and one.kind == self._kind)]
 
     def _states(self, path: Path) -> list[frozenset[str]]:
         """Stems of what it passes, other topics left out, and of its conditions."""
-        names = [self._names[entity.row] for entity in passed(path)]
+        names = [self._names[entity.row] for entity in self.passed(path)]
         return names + [stems(step.condition) for step in path.steps if step.condition]
 
     def _crossing_asked(self, path: Path) -> bool:
-        over = (step.relation for step in path.steps if step.tail.kind == path.start.kind)
-        return any(self._relations[one] <= self._asked.related for one in over)
+        over = (step.relation for step in path.steps if step.tail.kind == self._kind)
+        return any(self._asked.asks_for(self._relations[one]) for one in over)
 
     def _relation(self, path: Path) -> float:
         said = (self._relations[step.relation] for step in path.steps)
         return max(
-            sum(self._rare_relation(word) for word in one) if one <= self._asked.related else 0.0
+            sum(self._rare_relation(word) for word in one) if self._asked.asks_for(one) else 0.0
             for one in said
         )
 
@@ -270,7 +284,8 @@ class _Nearness:
         self._encoder = encoder
         own = stems(asked.topic.name) | around.general
         ends = {path.end.row: path.end.name for path in paths if path.steps}
-        states = {entity.row: entity.name for path in paths for entity in passed(path)}
+        self._passed = around.passed
+        states = {entity.row: entity.name for path in paths for entity in around.passed(path)}
         ends = {
             row: f"{name}. {captions[row]}" if row in captions else name
             for row, name in ends.items()
@@ -292,7 +307,7 @@ class _Nearness:
         if not path.steps:
             return {}
         row = {name: near.get(path.end.row, 0.0) for name, near in self._ends.items()}
-        if between := passed(path):
+        if between := self._passed(path):
             near = [self._states.get(entity.row, 0.0) for entity in between]
             row["state near the hints"] = sum(near) / len(near)
         return row

@@ -135,25 +135,31 @@ def make(kind: KindName, dim: int, count: int, training: Vectors) -> tuple[Any, 
     by_cosine = faiss.METRIC_INNER_PRODUCT
     if kind == "flat":
         return faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_fp16, by_cosine), None
-    fit = None
     if kind == "rabitq":
         index = faiss.IndexRaBitQFastScan(dim, by_cosine)
-    elif kind == "ivf-rabitq":
+        index.train(training)
+        return index, None
+    if kind == "ivf-rabitq":
         index = faiss.index_factory(dim, f"IVF{lists(count)},RaBitQ", by_cosine)
-    else:
-        fit = Bytes.of(training)
-        nearest = faiss.IndexFlatL2(dim)
-        held = faiss.ScalarQuantizer.QT_8bit_direct_signed
-        index = faiss.IndexIVFScalarQuantizer(
-            nearest, dim, lists(count), held, faiss.METRIC_L2, False
-        )
-        nearest.this.disown()
-        index.own_fields = True
-    if kind != "rabitq":
-        index.cp.niter = _ROUNDS
-        index.cp.min_points_per_centroid = 1
-    index.train(fit(training) if fit else training)
+        _train(index, training)
+        return index, None
+    fit = Bytes.of(training)
+    held = faiss.ScalarQuantizer.QT_8bit_direct_signed
+    middles = faiss.IndexFlatL2(dim)
+    index = faiss.IndexIVFScalarQuantizer(middles, dim, lists(count), held, faiss.METRIC_L2, False)
+    _train(index, fit(training))
+    # The middles of lists are all compared with every query, in bytes twice as fast.
+    rounded = faiss.IndexScalarQuantizer(dim, held, faiss.METRIC_L2)
+    rounded.add(middles.reconstruct_n(0, index.nlist))
+    index.quantizer, index.own_fields = rounded, True
+    rounded.this.disown()
     return index, fit
+
+
+def _train(index: Any, training: Vectors) -> None:  # noqa: ANN401 - faiss
+    index.cp.niter = _ROUNDS
+    index.cp.min_points_per_centroid = 1
+    index.train(training)
 
 
 def propose(

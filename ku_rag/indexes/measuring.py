@@ -20,8 +20,8 @@ RECALL = 0.99
 _QUERIES = 400
 _MARGIN = 0.005
 """The measure is a sample: what is chosen reaches a little more."""
-_CANDIDATES = (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-_PROBES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192)
+_CANDIDATES = (10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+_PROBES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192)
 _GATHER_S = 5e-6
 """About what it costs to score one candidate with the store's vector."""
 _TIMED = 15

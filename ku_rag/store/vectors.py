@@ -25,6 +25,8 @@ _NOTED = "INSERT INTO changes (kind, encoder, item, op) SELECT ?, ?, value, ? FR
 _SELECT = (
     "SELECT v.item, v.vector, v.checksum FROM json_each(?) r CROSS JOIN vectors v WHERE v.row "
 )
+_FEW = 64
+"""So many vectors are sooner read one by one than it is found out which follow each other."""
 _HALF = np.dtype("<f2")
 _ITEM_BITS = 40
 _KIND_BIT = 62
@@ -168,6 +170,8 @@ def gather(
 
 def _runs(wanted: NDArray[np.int64]) -> tuple[list[int], list[list[int]]]:
     """Numbers that stand alone, ascending; and first and last of those that follow each other."""
+    if len(wanted) <= _FEW:
+        return sorted(set(wanted.tolist())), []
     wanted.sort()
     starts = np.ones(len(wanted), np.bool_)
     np.greater(wanted[1:] - wanted[:-1], 1, out=starts[1:])
