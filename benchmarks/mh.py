@@ -369,7 +369,8 @@ def margins(rows: Mapping[str, list[Measured]], agents: str, suffix: str) -> dic
     ranked = {by: np.array(rows[f"shared words, {by}{suffix}"]) for by in SHARED}
     margin: dict[str, object] = {}
     for name, column in (("recall_at_5", 0), ("precision_at_1", 2)):
-        said: dict[str, object] = {"times_random": round(float(own[:, column].mean() / drawn[column]), 2)}
+        times = round(float(own[:, column].mean() / drawn[column]), 2)
+        said: dict[str, object] = {"times_random": times}
         best = max(ranked, key=lambda by: ranked[by][:, column].mean())
         for by, other in (("count", "plain shared words"), (best, "the best by shared words")):
             above = own[:, column] - ranked[by][:, column]

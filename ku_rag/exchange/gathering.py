@@ -196,7 +196,7 @@ def _restate(part: Part, *, shared: bool) -> None:
     if shared:
         part.declared, part.stated = "{}", []
         return
-    found = relations.digest(part.stated)
+    found = relations.digest(relations.said(part.stated))
     try:
         declared = Declaration.from_json(part.declared)
     except (KeyError, TypeError):  # it is not there

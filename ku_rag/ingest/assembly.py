@@ -74,7 +74,7 @@ class Declaration:
             aliases=unit.aliases,
             metadata=dict(unit.metadata),
             match=unit.match,
-            relations=relations.digest(stated),
+            relations=relations.digest(relations.said(stated)),
         )
 
 

@@ -25,7 +25,6 @@ from ku_rag.store.contents import Dropped, Texts, content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, write_durably
 from ku_rag.store.relations import Said, Stated
-from ku_rag.store.rows import next_row
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport, Unit
 
@@ -135,19 +134,16 @@ class Storing:
         pieces = relations.Framed()
         stated: list[Stated] = []
         with self.change() as connection:
-            source = next_row(connection, "sources")
             for start in range(0, len(bare), _BORN):
                 born: list[Born] = []
-                checked = []
-                for n, one in enumerate(bare[start : start + _BORN], start):
-                    found, rows = relations.sums(source + n, one.relations, pieces)
-                    said = (one.uri, digest, _declared(one.unit, found))
-                    born.append(Born(n, one.unit.id or "", origin, [said]))
-                    checked.append((one.relations, rows))
+                some = bare[start : start + _BORN]
+                for n, one in enumerate(some, start):
+                    said = _declared(one.unit, relations.digest(one.relations, pieces))
+                    born.append(Born(n, one.unit.id or "", origin, [(one.uri, digest, said)]))
                 settled = assembly.settle_new(connection, born, self.inverted)
                 stated += (
-                    Stated(sources[0], unit, *of)
-                    for of, (unit, sources) in zip(checked, settled, strict=True)
+                    Stated(sources[0], unit, one.relations)
+                    for one, (unit, sources) in zip(some, settled, strict=True)
                 )
             added = relations.add_many(connection, stated)
         report.units_added += len(bare)
@@ -388,14 +384,12 @@ def _state(
     connection: sqlite3.Connection, batch: Sequence[Prepared], rows: Sequence[Rows]
 ) -> range:
     """Replace what the sources of records state about their units; returns the new rows."""
-    pieces = relations.Framed()
     stated = {}
     for prepared, (unit, sources) in zip(batch, rows, strict=True):
         if unit is None:
             continue
         for source, row in zip(prepared.sources, sources, strict=True):
-            said = relations.said(source.relations)
-            stated[row] = Stated(row, unit, said, relations.sums(row, said, pieces)[1])
+            stated[row] = Stated(row, unit, relations.said(source.relations))
     for row in sorted(relations.sources_that_state(connection, stated)):
         relations.drop_of_source(connection, row)
     return relations.add_many(connection, list(stated.values()))

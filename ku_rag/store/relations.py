@@ -48,13 +48,11 @@ class Stated(NamedTuple):
         source: row of the source.
         unit: row of its unit.
         relations: in their order.
-        sums: the checksum of each; see `sums`.
     """
 
     source: int
     unit: int
     relations: Sequence[Said]
-    sums: Sequence[int]
 
 
 def said(relations: Iterable[Relation]) -> list[Said]:
@@ -69,9 +67,7 @@ def add(
     connection: sqlite3.Connection, *, source: int, unit: int, stated: Sequence[Relation]
 ) -> list[int]:
     """Store what a source states about its unit; returns the new rows."""
-    rows = said(stated)
-    _, found = sums(source, rows, Framed())
-    return list(add_many(connection, [Stated(source, unit, rows, found)]))
+    return list(add_many(connection, [Stated(source, unit, said(stated))]))
 
 
 def add_many(connection: sqlite3.Connection, stated: Sequence[Stated]) -> range:
@@ -112,45 +108,21 @@ class Framed(dict[str | None, bytes]):
         return made
 
 
-def sums(source: int, rows: Iterable[Said], pieces: Framed) -> tuple[str, list[int]]:
-    """`digest` of what a source states, and the checksum of the row of each relation.
-
-    Args:
-        source: row of the source.
-        rows: the relations.
-        pieces: kept from one call to the next.
-    """
-    start = checksum(source)
-    whole = 0
-    found = []
-    bare = pieces[None] * 3
-    for one in rows:
-        # As `checksum` of all fields of all of them, in one piece after the other.
-        word, target, kind, information, condition = one
-        if kind is None and information is None and condition is None:
-            piece = pieces[word] + pieces[target] + bare
-        else:
-            piece = b"".join([pieces[field] for field in one])
-        whole = zlib.crc32(piece, whole)
-        found.append(zlib.crc32(piece, start))
-    return (str(whole) if found else ""), found
-
-
 def _rows(
     stated: Iterable[Stated],
     heads: Mapping[int, int],
     ends: Mapping[_Meant, tuple[str, int | None]],
 ) -> Iterator[tuple[object, ...]]:
     """The rows of relations, in the order of `_COLUMNS`."""
-    for source, unit, relations, stored in stated:
+    pieces = Framed()
+    for source, unit, relations in stated:
         head = heads[unit] if relations else None
-        for (word, target, kind, information, condition), checked in zip(
-            relations, stored, strict=True
-        ):
-            key, tail = ends[target, kind]
-            yield (
-                source, head, word, target, kind, information, condition, key, tail, checked
-            )  # fmt: skip
+        start = checksum(source)
+        for one in relations:
+            # As `checksum` of the source and all of these.
+            stored = zlib.crc32(b"".join([pieces[field] for field in one]), start)
+            key, tail = ends[one[1], one[2]]
+            yield source, head, *one, key, tail, stored
 
 
 @contextmanager
@@ -175,9 +147,16 @@ def _count(connection: sqlite3.Connection) -> int:
     return int(count)
 
 
-def digest(stated: Iterable[Relation]) -> str:
-    """Changes when one of these relations does; "" for none."""
-    return sums(0, said(stated), Framed())[0]
+def digest(stated: Iterable[Said], pieces: Framed | None = None) -> str:
+    """Changes when one of these relations does; "" for none.
+
+    Args:
+        stated: relations.
+        pieces: kept from one call to the next where there are many.
+    """
+    known = Framed() if pieces is None else pieces
+    joined = b"".join([known[field] for one in stated for field in one])
+    return str(zlib.crc32(joined)) if joined else ""
 
 
 def stored_digest(connection: sqlite3.Connection, source: int) -> str:
@@ -187,7 +166,7 @@ def stored_digest(connection: sqlite3.Connection, source: int) -> str:
         "WHERE source = ? ORDER BY row",
         (source,),
     )
-    return sums(source, rows, Framed())[0]
+    return digest(rows)
 
 
 def sources_aiming_at(connection: sqlite3.Connection, unit: int) -> list[int]:
