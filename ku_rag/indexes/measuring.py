@@ -109,34 +109,38 @@ def choose(
         The plan with its measured recall, and about how many seconds a query takes.
     """
     queries = fit(truth.queries) if fit else truth.queries
-    tried = list(_tried(index, queries, kind, rows, truth))
-    enough = [found for found in tried if found[0].recall >= min(1.0, target + _MARGIN)]
-    if enough:
-        return min(enough, key=lambda found: found[1])
-    return max(tried, key=lambda found: (found[0].recall, -found[1]))
+    lists = max(1, getattr(index, "nlist", 1))
+    tried: list[tuple[Plan, float]] = []
+    best: tuple[Plan, float] | None = None
+    for probes in [p for p in _PROBES if p <= lists] if kind.startswith("ivf") else (0,):
+        asked = Plan(kind, probes=probes)
+        seconds = _seconds(index, asked, queries)
+        if best and seconds >= best[1]:
+            break  # looking into more lists takes longer still
+        measured = list(_measured(index, queries, asked, rows, truth, seconds))
+        enough = [one for one in measured if one[0].recall >= min(1.0, target + _MARGIN)]
+        best = min(filter(None, (best, *enough)), key=lambda found: found[1], default=None)
+        tried += measured
+    return best or max(tried, key=lambda found: (found[0].recall, -found[1]))
 
 
-def _tried(
+def _measured(
     index: Any,  # noqa: ANN401 - faiss
     queries: Vectors,
-    kind: KindName,
+    asked: Plan,
     rows: Rows,
     truth: Truth,
+    seconds: float,
 ) -> Iterator[tuple[Plan, float]]:
-    for probes in _PROBES if kind.startswith("ivf") else (0,):
-        if probes > max(1, getattr(index, "nlist", 1)):
-            return
-        asked = Plan(kind, probes=probes)
-        # One more, since a query finds itself.
-        most = 1 if kind == "flat" else _CANDIDATES[-1] // TOP
-        _, positions = propose(index, asked, queries, most * TOP + 1)
-        found = np.where(positions >= 0, rows[positions], -1)
-        recalls = truth.recall(found)
-        seconds = _seconds(index, asked, queries)
-        for candidates in _CANDIDATES[: 1 if kind == "flat" else None]:
-            recall = float(recalls[min(candidates, len(recalls) - 1)])
-            plan = replace(asked, candidates=candidates, recall=round(recall, 4))
-            yield plan, seconds + _GATHER_S * candidates
+    """What is found with so many probes by each number of candidates, and how long that takes."""
+    # One more, since a query finds itself.
+    most = 1 if asked.kind == "flat" else _CANDIDATES[-1] // TOP
+    _, positions = propose(index, asked, queries, most * TOP + 1)
+    recalls = truth.recall(np.where(positions >= 0, rows[positions], -1))
+    for candidates in _CANDIDATES[: 1 if asked.kind == "flat" else None]:
+        recall = float(recalls[min(candidates, len(recalls) - 1)])
+        plan = replace(asked, candidates=candidates, recall=round(recall, 4))
+        yield plan, seconds + _GATHER_S * candidates
 
 
 def _seconds(index: Any, plan: Plan, queries: Vectors) -> float:  # noqa: ANN401 - faiss
