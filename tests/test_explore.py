@@ -372,6 +372,14 @@ def test_a_star_is_ranked_and_cut_before_an_agent_sees_it(kb):
     assert cut.note.remark == "of 20 paths the 10 that share most words with the query went on"
 
 
+def test_paths_are_told_best_first(kb):
+    graph = graph_of(kb, RATHIAN)
+    agents = Agents(enough={SWING, BITE}, scores={SWING: 0.2, BITE: 0.7})
+    assert texts(explore(graph, QUERY, agents).paths) == [BITE, SWING]
+    agents = Agents(enough={SWING, BITE})
+    assert texts(explore(graph, QUERY, agents).paths) == [SWING, BITE]
+
+
 def test_leaves_are_ranked_by_score_and_then_by_words_shared(kb):
     three = [("Rathian", "has", "a"), ("Rathian", "has", "Poison"), ("Rathian", "has", "c")]
     agents = Agents(scores={"Rathian —has→ c": 0.2})

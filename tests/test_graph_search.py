@@ -135,6 +135,18 @@ def test_captions_are_made_once_and_kept_apart(folder, tmp_path):
         kb.graph_caption()
 
 
+def test_a_topic_that_is_in_no_relation_is_searched_and_captioned(tmp_path):
+    mllm = ScriptedMLLM(lambda _: "A wyvern.", model="m-1")
+    with KnowledgeBase.open(tmp_path / "kb", create=True, mllm=mllm) as kb:
+        shown = (picture(tmp_path / "kirin.png", 3),)
+        kb.add(Unit("Kirin", id="Kirin", kind="monster", images=shown, metadata={"topic": True}))
+        kb.add(Unit("Bazelgeuse", id="Bazelgeuse", kind="monster", metadata={"topic": True}))
+        assert kb.graph_caption().units_updated == 1
+        found = kb.graph_search("What is Kirin?", setting="embedded")
+        assert found["paths"] == ["Kirin"]
+        assert "A wyvern." in json.dumps(kb.graph_show("Kirin"))
+
+
 def test_from_the_shell(ku, folder):
     found = ku("graph", "search", POISONS, "--kb", folder)
     assert found.code == 0

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import mh
+from benchmarks import mh, mh_questions
 from benchmarks.mh_graph import SIBLINGS, build
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.evaluation.consistency import consistency
@@ -25,7 +25,7 @@ HERD = [
 ROUTES += ["Hen>Peck", "Yak>Sharp Horn", "Duck>Dive Bite", "Duck>Quack Swim", "Hen>Wing Beat"]
 
 needs_data = pytest.mark.skipif(
-    not (mh.DATA / "question_list.xlsx").is_file(), reason="the shared data is not there"
+    not (mh_questions.DATA / "question_list.xlsx").is_file(), reason="the shared data is not there"
 )
 
 
@@ -73,12 +73,12 @@ def test_the_graph_is_frozen_and_shuffled(herd):
 
 @pytest.fixture(scope="module")
 def asked():
-    return mh.questions()
+    return mh_questions.questions()
 
 
 @pytest.fixture(scope="module")
 def field(asked):
-    with mh.opened(mh.frozen_graph(asked)) as graph:
+    with mh_questions.opened(mh_questions.frozen_graph(asked)) as graph:
         yield mh.Field(graph)
 
 
@@ -111,7 +111,7 @@ def test_topics_are_found_by_the_questions_text(field, asked):
 @needs_data
 def test_agents_find_more_than_drawing_and_than_shared_words(field, asked):
     held_out = [q for q in asked if q.held_out]
-    encoder = mh.Remembering(EmbeddedEncoder())
+    encoder = mh_questions.Remembering(EmbeddedEncoder())
     rng = mh.random.Random(0)
     recall = {"agents": 0.0, "drawn": 0.0, "ranked": 0.0}
     for q in held_out:

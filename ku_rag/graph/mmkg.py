@@ -23,13 +23,18 @@ CAPTION = "caption"
 MACHINE_CAPTION = "caption by "
 """Keys of a unit's metadata; the last is followed by the name of the model."""
 
+_OF_UNITS = (
+    "SELECT coalesce(e.row, -u.row), u.name, u.kind, u.id "
+    "FROM units u LEFT JOIN entities e ON e.unit = u.row "
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Entity:
     """A node of the graph.
 
     Args:
-        row: its number in the store.
+        row: its number in the store, below 0 for a unit that is in no relation.
         name: what people call it.
         kind: monster, attack, country …
         unit: id of the unit that it is; None when it is only pointed to.
@@ -152,37 +157,37 @@ class Graph:
     def find(self, name: str) -> list[Entity]:
         """Entities with exactly this id, name or alias, those that are units first."""
         key = name_key(name)
-        rows = self._connection.execute(
-            "SELECT e.row, e.name, e.kind, u.id "
-            "FROM entities e LEFT JOIN units u ON u.row = e.unit "
-            "WHERE e.unit IN (SELECT row FROM units WHERE id = ?1 "
-            "UNION SELECT unit FROM names WHERE key = ?2) OR (e.key = ?2 AND e.unit IS NULL) "
-            "ORDER BY u.id IS NULL, u.id != ?1, e.row",
+        units = self._connection.execute(
+            f"{_OF_UNITS} WHERE u.row IN (SELECT row FROM units WHERE id = ?1 "
+            "UNION SELECT unit FROM names WHERE key = ?2) ORDER BY u.id != ?1, u.row",
             (name, key),
-        )
-        return [Entity(*row) for row in rows]
+        ).fetchall()
+        others = self._connection.execute(
+            "SELECT row, name, kind, NULL FROM entities WHERE key = ? AND unit IS NULL "
+            "ORDER BY row",
+            (key,),
+        ).fetchall()
+        return [Entity(*row) for row in units + others]
 
     def topics(self, most: int) -> list[Entity]:
-        """Entities that a question may be about as a whole; all units when none says that it is.
+        """Entities that a question may be about as a whole: the units that say so of themselves.
+
+        When none does, all units that are in a relation.
 
         Args:
             most: no more than these, in the order of their arrival.
         """
-        select = (
-            "SELECT e.row, e.name, e.kind, u.id FROM entities e JOIN units u ON u.row = e.unit {} "
-            "ORDER BY u.row LIMIT ?"
-        )
-        marked = f"WHERE json_extract(u.metadata, '$.{TOPIC}') IS TRUE"
+        select = f"{_OF_UNITS} WHERE {{}} ORDER BY u.row LIMIT ?"
+        marked = f"json_extract(u.metadata, '$.{TOPIC}') IS TRUE"
         rows = self._connection.execute(select.format(marked), (most,)).fetchall()
         if not rows:
-            rows = self._connection.execute(select.format(""), (most,)).fetchall()
+            rows = self._connection.execute(select.format("e.row IS NOT NULL"), (most,)).fetchall()
         return [Entity(*row) for row in rows]
 
     def with_pictures(self, most: int) -> list[Entity]:
-        """Entities that bring pictures, in the order of their arrival, no more than `most`."""
+        """Units that bring pictures, in the order of their arrival, no more than `most`."""
         rows = self._connection.execute(
-            "SELECT e.row, e.name, e.kind, u.id FROM entities e JOIN units u ON u.row = e.unit "
-            "WHERE EXISTS (SELECT 1 FROM unit_images l WHERE l.unit = u.row) "
+            f"{_OF_UNITS} WHERE EXISTS (SELECT 1 FROM unit_images l WHERE l.unit = u.row) "
             "ORDER BY u.row LIMIT ?",
             (most,),
         )
@@ -250,9 +255,12 @@ class Graph:
         """
         if entity.unit is None:
             return Attributes()
-        row, metadata = self._connection.execute(
+        stored = self._connection.execute(
             "SELECT row, metadata FROM units WHERE id = ?", (entity.unit,)
         ).fetchone()
+        if stored is None:  # deleted while a model thought
+            return Attributes()
+        row, metadata = stored
         said = json.loads(metadata)
         files = self._connection.execute(
             "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "

@@ -112,9 +112,11 @@ def choose(
     lists = max(1, getattr(index, "nlist", 1))
     tried: list[tuple[Plan, float]] = []
     best: tuple[Plan, float] | None = None
+    seconds = 0.0
     for probes in [p for p in _PROBES if p <= lists] if kind.startswith("ivf") else (0,):
         asked = Plan(kind, probes=probes)
-        seconds = _seconds(index, asked, queries)
+        # More probes never take less: what was measured with fewer was not disturbed alone.
+        seconds = max(seconds, _seconds(index, asked, queries))
         if best and seconds >= best[1]:
             break  # looking into more lists takes longer still
         measured = list(_measured(index, queries, asked, rows, truth, seconds))

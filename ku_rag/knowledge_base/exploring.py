@@ -127,15 +127,17 @@ class Exploring(Graphing, Asking):
                 "leave the setting out to have the embedded agents search"
             )
         agents = EmbeddedAgents(graph, self.encoder, most=most, sight=partial(self._seen, graph))
-        found = explore(
-            graph,
-            query,
-            agents,
-            topic=start,
-            max_paths=most,
-            max_rounds=rounds,
-            depth_first=depth_first,
-        )
+        self._images.refresh()
+        with snapshot(self._database.connection):
+            found = explore(
+                graph,
+                query,
+                agents,
+                topic=start,
+                max_paths=most,
+                max_rounds=rounds,
+                depth_first=depth_first,
+            )
         told = found.to_dict()
         return {
             "setting": "embedded",
@@ -213,7 +215,6 @@ class Exploring(Graphing, Asking):
         from ku_rag.answering import gathering
 
         base = self._retrieval()
-        self._images.refresh()
         found = [gathering.matched(base, picture, "", _SEEN) for picture in shown]
         return graph.of_units([one.unit for matched in found for one in matched.rows])
 

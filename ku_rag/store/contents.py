@@ -6,7 +6,6 @@ Everything here is called inside a change (`Database.change`).
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -294,7 +293,7 @@ def put_unit(
     match: bool,
 ) -> int:
     """Write a unit's row, new or changed, and return its number."""
-    listed = json.dumps(list(aliases), ensure_ascii=False)
+    listed = as_json(aliases)
     said = (unit_id, name, kind, listed, metadata, int(match))
     (row,) = connection.execute(
         "INSERT INTO units (id, name, kind, aliases, metadata, match, checksum) "
@@ -317,7 +316,7 @@ def add_units(
     """
     first = next_row(connection, "units")
     said = (
-        (unit_id, name, kind, json.dumps(list(aliases), ensure_ascii=False), metadata, int(match))
+        (unit_id, name, kind, as_json(aliases), metadata, int(match))
         for unit_id, name, kind, aliases, metadata, match in units
     )
     connection.executemany(

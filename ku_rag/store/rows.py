@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
 _MOST_PARAMETERS = 500
+# Made once: `json.dumps` with an option makes an encoder for every object.
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def marks(values: Sequence[object]) -> str:
@@ -22,7 +24,7 @@ def batched(items: Sequence[int], size: int = _MOST_PARAMETERS) -> Iterator[Sequ
 
 def as_json(rows: Iterable[object]) -> str:
     """Rows for `json_each(?)`: one statement then takes them all in, without Python in between."""
-    return json.dumps(list(rows), ensure_ascii=False)
+    return _encode(list(rows))
 
 
 def fields(count: int) -> str:
