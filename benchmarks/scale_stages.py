@@ -31,6 +31,8 @@ from benchmarks.vectors import NEAREST, Prepared
 
 ROUNDS = 60
 """So many chunks are added one by one, and so many deleted."""
+SMALL = 1_000
+"""Chunks of the base that single changes are compared with."""
 BATCH = 10_000
 _READ_AT_ONCE = 8192
 _FEW, _MANY = 1_000, 100_000
@@ -153,30 +155,42 @@ def read(made: Prepared, base: Path) -> dict[str, Any]:
 
 
 def change(made: Prepared, base: Path) -> dict[str, Any]:
-    """Add chunks one by one, and delete others, in one open base."""
+    """Add chunks one by one and delete others, in turn with a small base that lies beside it.
+
+    What a sync takes differs from minute to minute, so only what was done in turn is compared.
+    """
     import ku_rag
 
-    kb = _opened(made, base)
-    texts = vectors.texts(made.count, made.count + ROUNDS)
-    late = [
-        ku_rag.Unit(f"late {n}", id=f"row-{made.count + n}", texts=(texts[n],))
-        for n in range(ROUNDS)
-    ]
-    found = made.queries[-ROUNDS:]
-    adding = [
-        seconds(partial(kb.add, unit, vectors={"texts": found[n : n + 1]}))
-        for n, unit in enumerate(late)
-    ]
-    lone = [unit.id for unit in late[: ROUNDS // 2]]
-    base_rows = vectors.lone_rows(made.count)
-    step = max(1, len(base_rows) // ROUNDS)
-    lone += [f"row-{row}" for row in base_rows[::step][:ROUNDS]]
-    deleting = [seconds(partial(kb.delete, [unit_id])) for unit_id in lone]
-    kb.close()
-    return {
-        "add_one_ms": round(1e3 * statistics.median(adding[1:]), 3),
-        "delete_one_ms": round(1e3 * statistics.median(deleting[1:]), 3),
-    }
+    small = vectors.prepare(made.name, SMALL, made.file.parent)
+    beside = base.with_name("small")
+    with ku_rag.KnowledgeBase.open(beside, create=True, encoder=ReadyMade(made.dim)) as kb:
+        for rows, found, texts in small.batches(SMALL):
+            kb.add_many(units_of(ku_rag.Unit, rows, texts), vectors={"texts": found})
+    of = {"": (made, _opened(made, base)), "_small": (small, _opened(small, beside))}
+    spent: dict[str, list[float]] = {}
+    for n in range(ROUNDS):
+        for name, (its, kb) in of.items():
+            row = its.count + n
+            (text,) = vectors.texts(row, row + 1)
+            unit = ku_rag.Unit(f"late {n}", id=f"row-{row}", texts=(text,))
+            found = its.queries[-ROUNDS + n][None]
+            taken = seconds(partial(kb.add, unit, vectors={"texts": found}))
+            spent.setdefault(f"add_one{name}_ms", []).append(taken)
+    gone = {name: _lone(its) for name, (its, _) in of.items()}
+    for n in range(min(map(len, gone.values()))):
+        for name, (_, kb) in of.items():
+            taken = seconds(partial(kb.delete, [gone[name][n]]))
+            spent.setdefault(f"delete_one{name}_ms", []).append(taken)
+    for _, kb in of.values():
+        kb.close()
+    return {name: round(1e3 * statistics.median(some[1:]), 3) for name, some in spent.items()}
+
+
+def _lone(made: Prepared) -> list[str]:
+    """Units of one chunk: half of those that came late, and some of the first ones."""
+    late = [f"row-{made.count + n}" for n in range(ROUNDS // 2)]
+    rows = vectors.lone_rows(made.count)
+    return late + [f"row-{row}" for row in rows[:: max(1, len(rows) // ROUNDS)][:ROUNDS]]
 
 
 STAGES: dict[str, Callable[[Prepared, Path], dict[str, Any]]] = {
