@@ -26,19 +26,27 @@ _NOT_YET = "Not measured yet."
 def fill(page: str, results: Path = RESULTS) -> str:
     """The page with every table made anew."""
     peers, grown = _read(results / "peers.json"), _read(results / "scale.json")
+    some = _read(results / "peers_some.json")
     parts: dict[str, Callable[[], str]] = {
         "machine": lambda: _machine(peers),
         "kept": lambda: _kept(peers),
         "peers": lambda: _by_set(peers, report.table),
         "ratios": lambda: _by_set(peers, report.ratios),
         "peer-targets": lambda: _targets(peers),
+        "some-peers": lambda: _by_set(some, report.ratios),
+        "some-peer-targets": lambda: _targets(some),
         "scale": lambda: "\n\n".join(
             scale.table(of, {int(count): one for count, one in sizes.items()})
             for of, sizes in grown["sets"].items()
         ),
         "scale-targets": lambda: _targets(grown),
     }
-    sources = {"scale": grown, "scale-targets": grown}
+    sources = {
+        "some-peers": some,
+        "some-peer-targets": some,
+        "scale": grown,
+        "scale-targets": grown,
+    }
     for name, part in parts.items():
         text = part() if sources.get(name, peers) else _NOT_YET
         found = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.S)

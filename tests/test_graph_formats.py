@@ -245,6 +245,28 @@ def test_names_that_mean_several_are_refused_and_ids_are_not(kb, tmp_path):
     assert triples(kb) == [("Zinogre>Bite", "then", "X")]
 
 
+def test_an_alias_in_the_file_is_meant_after_names(kb, tmp_path):
+    lines = [
+        {"entity": "Astrolabe", "aliases": ["Star Taker", "Clock"]},
+        {"entity": "Clock"},
+        {"head": "Bell", "relation": "polishes", "tail": "Star Taker"},
+        {"head": "Bell", "relation": "winds", "tail": "Clock"},
+    ]
+    kb.graph_import(write_records(tmp_path / "a.jsonl", lines))
+    texts = [path["text"] for path in kb.graph_paths("Bell")]
+    assert texts == ["Bell —polishes→ Astrolabe", "Bell —winds→ Clock"]
+
+
+def test_a_field_that_no_relation_has_is_said_once(kb, tmp_path):
+    said = {"head": "Shop", "relation": "sells", "conditon": "in August"}
+    lines = [said | {"tail": "Mug"}, said | {"tail": "Cup"}]
+    report = kb.graph_import(write_records(tmp_path / "a.jsonl", lines))
+    assert report.relations_added == 2
+    (left,) = report.quarantined
+    assert left.item.endswith(":1")
+    assert "no field 'conditon'" in left.reason
+
+
 def test_an_entity_that_is_described_twice_is_kept_as_it_was_first(kb, tmp_path):
     records = [{"entity": "Bite", "kind": "attack"}, {"entity": "Bite", "kind": "snack"}]
     report = kb.graph_import(write_records(tmp_path / "g.jsonl", records))

@@ -63,6 +63,49 @@ def test_words_lead_along_relations_or_nowhere(kb, question, answers):
     assert (found and found.answers) == answers
 
 
+@pytest.fixture
+def museum(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        base.add_many(
+            [
+                Unit(
+                    "Red Amphora",
+                    id="amphora",
+                    kind="object",
+                    relations=(
+                        Relation("made by", "exekias"),
+                        Relation("stands in", "hall", condition="in summer"),
+                        Relation("stands in", "cellar", condition="in winter"),
+                    ),
+                ),
+                Unit(
+                    "Exekias", id="exekias", kind="person", relations=(Relation("lived in", "a"),)
+                ),
+                Unit("Athens", id="a", kind="city"),
+                Unit("Hall", id="hall", kind="room"),
+                Unit("Cellar", id="cellar", kind="room"),
+            ]
+        )
+        yield base
+
+
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [
+        ("Who made the Red Amphora?", ("Exekias",)),
+        ("Which city did the maker of the Red Amphora live in?", ("Athens",)),
+        ("Where did the person who made the Red Amphora live?", ("Athens",)),
+        ("Where does the Red Amphora stand?", ("Hall", "Cellar")),
+        ("Where does the Red Amphora stand in winter?", ("Cellar",)),
+        ("In how many rooms does the Red Amphora stand?", None),
+    ],
+)
+def test_relations_are_followed_as_far_as_the_question_goes(museum, question, answers):
+    graph = Graph(museum._database.connection, museum._layout)
+    found = trace(graph, graph.find("Red Amphora")[0], question)
+    assert (found and found.answers) == answers
+
+
 def test_too_many_answers_are_none(kb):
     kb.add(country("Big", "euro", "Bish", *(f"Place {n}" for n in range(30))))
     graph = Graph(kb._database.connection, kb._layout)

@@ -187,9 +187,9 @@ def _named(end: dict[str, Any]) -> str:
 
 
 def _notes(one: dict[str, Any]) -> str:
-    condition = one.get("condition")
-    said = filter(None, (one.get("information"), condition and f"when {condition}"))
-    notes = "; ".join(said)
+    from ku_rag.graph.mmkg import when
+
+    notes = "; ".join(filter(None, (one.get("information"), when(one.get("condition") or ""))))
     return f"  ({one_line(notes)})" if notes else ""
 
 

@@ -1,7 +1,8 @@
 """Which units a graph is about: from names in a file, or from a name that somebody gives.
 
-A name in a file means, in this order: the entity of that id, the one entity of that name, a unit of
-the knowledge base by id, the one unit that bears the name. What it means then is written as an id.
+A name in a file means, in this order: the entity of that id, the one entity of that name, the one
+of that alias, a unit of the knowledge base by id, the one unit that bears the name. What it means
+then is written as an id.
 """
 
 from __future__ import annotations
@@ -119,6 +120,13 @@ class Linked:
             for entity in part.entities.values():
                 first = self._ids.setdefault(entity.name, entity.id)
                 self._ids[entity.name] = entity.id if first == entity.id else None
+        names = frozenset(self._ids)
+        for part in parts:
+            for entity in part.entities.values():
+                for alias in entity.aliases:
+                    if alias not in names:
+                        first = self._ids.setdefault(alias, entity.id)
+                        self._ids[alias] = entity.id if first == entity.id else None
         self._units = {of: of for part in parts for of in part.entities}
         self._known = lookup(self._asked())
         self._names = {known.id: known.name for known in self._known.values()}

@@ -23,6 +23,9 @@ CAPTION = "caption"
 MACHINE_CAPTION = "caption by "
 """Keys of a unit's metadata; the last is followed by the name of the model."""
 
+_WHEN = frozenset({"when", "if", "while", "during", "after", "before", "until", "unless", "once"})
+"""Words that a condition may begin with itself."""
+
 _OF_UNITS = (
     "SELECT coalesce(e.row, -u.row), u.name, u.kind, u.id "
     "FROM units u LEFT JOIN entities e ON e.unit = u.row "
@@ -74,9 +77,14 @@ class Step:
     @property
     def notes(self) -> str:
         """Information and condition in brackets, or ""."""
-        said = filter(None, (self.information, self.condition and f"when {self.condition}"))
-        notes = "; ".join(said)
+        notes = "; ".join(filter(None, (self.information, when(self.condition))))
         return f" ({notes})" if notes else ""
+
+
+def when(condition: str) -> str:
+    """A condition as it is read: "when enraged", also where it was stated without the "when"."""
+    begins = condition.partition(" ")[0].lower() in _WHEN
+    return f"when {condition}" if condition and not begins else condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ word that no step covers, a negation or a number asked for, and there is no answ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,6 +20,7 @@ from ku_rag.language.tokens import words
 _MOST = 24
 """A question that so many entities answer is not answered by listing them."""
 _STEPS = 400
+_COUNTING = frozenset({"many", "much"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,10 @@ def trace(graph: Graph, start: Entity, question: str) -> Traced | None:
         Corrupt: a relation fails its checksum.
     """
     asked = analyse(question, [start.name])
-    if asked.kind != "value" or asked.type == "count":
+    said = set(words(question))
+    if asked.kind != "value" or asked.type == "count" or ("how" in said and said & _COUNTING):
         return None
-    if word_list("negations").intersection(words(question)):
+    if word_list("negations").intersection(said):
         return None
     own = stems(start.name)
     wanted = stems(question) - own
@@ -58,23 +61,40 @@ def trace(graph: Graph, start: Entity, question: str) -> Traced | None:
     first = [step for step in graph.hop(start, _STEPS) if _asked_for(step, sought)]
     if not first or not (named or any(stems(step.relation) <= wanted for step in first)):
         return None
-    if not left - _said_by(first[0]):
-        return _traced([Path(start, (step,)) for step in first], 1)
+    if at_once := [step for step in first if left <= _said_by(step)]:
+        further = _further(graph, start, at_once, wanted - stems(start.kind))
+        return further or _traced([Path(start, (step,)) for step in at_once], 1)
     found = []
     for step in first:
         rest = left - stems(step.relation) - stems(step.tail.kind)
         for onward in graph.hop(step.tail, _STEPS) if rest else ():
             if onward.tail.row != start.row and rest <= _covered(onward):
-                found.append(Path(start, (step, onward)))
+                found.append((Path(start, (step, onward)), rest <= _asked_by(onward)))
                 break
+    if not found:
+        return None
+    # "Who use the euro" chooses among neighbours, "where their makers live" goes on from them.
+    onwards = all(further for _, further in found)
+    return _traced([path for path, _ in found], 2 if onwards else 1)
+
+
+def _further(
+    graph: Graph, start: Entity, first: Sequence[Step], wanted: frozenset[str]
+) -> Traced | None:
+    """What a second relation leads to, where the question has its words and the first has not."""
+    found = []
+    for step in first:
+        rest = wanted - _asked_by(step) - stems(step.tail.kind) - stems(step.tail.name)
+        for onward in graph.hop(step.tail, _STEPS) if rest else ():
+            if onward.tail.row != start.row and rest <= stems(onward.relation):
+                found.append(Path(start, (step, onward)))
     return _traced(found, 2) if found else None
 
 
-def _traced(paths: list[Path], steps: int) -> Traced | None:
-    names = dict.fromkeys(path.entities[1].name for path in paths)
-    if len(names) > _MOST or any(len(path.steps) != steps for path in paths):
-        return None
-    return Traced(tuple(names), tuple(paths))
+def _traced(paths: Sequence[Path], at: int) -> Traced | None:
+    """The entities that paths reach by so many of their relations."""
+    names = dict.fromkeys(path.entities[at].name for path in paths)
+    return Traced(tuple(names), tuple(paths)) if len(names) <= _MOST else None
 
 
 def _asked_for(step: Step, sought: frozenset[str]) -> bool:
@@ -83,7 +103,12 @@ def _asked_for(step: Step, sought: frozenset[str]) -> bool:
 
 
 def _said_by(step: Step) -> frozenset[str]:
-    return stems(f"{step.relation} {step.tail.kind}")
+    return stems(f"{step.relation} {step.tail.kind} {step.information} {step.condition}")
+
+
+def _asked_by(step: Step) -> frozenset[str]:
+    """The words in which a relation is asked for."""
+    return stems(step.relation) | _kin(step.relation)
 
 
 def _covered(step: Step) -> frozenset[str]:

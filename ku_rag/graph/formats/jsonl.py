@@ -50,6 +50,7 @@ def read(path: Path, progress: Callable[[int], None] | None = None) -> list[Part
     part = Part(path.as_posix(), path.as_posix())
     locate, locate_video = picture_in(path.parent), video_in(path.parent)
     spelt: dict[str, str] = {}
+    known = set(STATED)
     stated = part.statements
     with path.open("rb") as file:
         for number, read in _objects(file):
@@ -59,6 +60,9 @@ def read(path: Path, progress: Callable[[int], None] | None = None) -> list[Part
                 data = read if isinstance(read, dict) else _parse(read)
                 if "head" in data:
                     stated.append(_statement(data, spelt))
+                    if len(data) > 3 and (strange := data.keys() - known):
+                        part.leave_out(f"{part.uri}:{number}", _unknown(min(strange)))
+                        known |= strange
                     continue
                 if read == b"":
                     continue
@@ -151,6 +155,13 @@ def _parse(line: bytes) -> Mapping[str, Any]:
         # "\\ud83d\\ude00" is one character, half of it is none.
         arguments.json_object(data, "the line")
     return data
+
+
+def _unknown(field: str) -> str:
+    return (
+        f"a relation has no field {field[:40]!r}, only {', '.join(STATED)}: it is left out here "
+        "and further on, the rest is kept"
+    )
 
 
 def _statement(data: Mapping[str, Any], spelt: dict[str, str]) -> Statement:
