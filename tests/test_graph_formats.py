@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from benchmarks import graph
 from ku_rag import Unit
-from ku_rag.errors import BadInput, NotFound
+from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.store import relations
 from ku_rag.store.database import snapshot
@@ -243,6 +245,53 @@ def test_names_that_mean_several_are_refused_and_ids_are_not(kb, tmp_path):
         "several entities are called 'Bite': name the one that is meant by its id"
     )
     assert triples(kb) == [("Zinogre>Bite", "then", "X")]
+
+
+def test_videos_of_the_metadata_are_not_read(kb, tmp_path):
+    outside = tmp_path / "outside.gif"
+    Image.new("RGB", (8, 8)).save(outside)
+    lines = [
+        {"entity": "A", "metadata": {"videos": [str(outside)]}},
+        {"entity": "B", "metadata": {"videos": 5}},
+    ]
+    report = kb.graph_import(write_records(tmp_path / "in" / "a.jsonl", lines))
+    assert kb.graph_show("A")["images"] == []
+    (left,) = report.quarantined
+    assert "expected a list of texts" in left.reason
+    assert kb.graph_show("B")["videos"] == []
+
+
+def test_a_pipe_is_no_graph(kb, tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(BadInput, match="pipe"):
+        kb.graph_import(tmp_path / "pipe.jsonl")
+
+
+@pytest.mark.parametrize("encoding", ["shift_jis", "foo", "hex", "idna"])
+def test_xml_of_an_encoding_that_nobody_reads(kb, tmp_path, encoding):
+    file = tmp_path / "a.graphml"
+    file.write_text(f'<?xml version="1.0" encoding="{encoding}"?><graphml/>')
+    with pytest.raises(BadInput, match="is no XML"):
+        kb.graph_import(file)
+
+
+def test_a_folder_of_somebody_else_is_not_replaced(kb, tmp_path):
+    kb.add(Unit("A", id="A"))
+    own = tmp_path / "a.jsonl.pictures" / "mine.txt"
+    own.parent.mkdir()
+    own.write_text("mine")
+    with pytest.raises(Refused, match="there already"):
+        kb.graph_export(tmp_path / "a.jsonl")
+    assert own.read_text() == "mine"
+
+
+def test_names_of_signs_alone_are_told_apart(kb, tmp_path):
+    lines = [{"entity": "!!!", "id": "s0"}, {"head": "s0", "relation": "sign", "tail": "-"}]
+    kb.graph_import(write_records(tmp_path / "a.jsonl", lines))
+    assert kb.graph_show("!!!")["id"] == "s0"
+    assert kb.graph_show("-")["name"] == "-"
+    with pytest.raises(NotFound, match=r"no entity '\+'"):
+        kb.graph_show("+")
 
 
 def test_an_alias_in_the_file_is_meant_after_names(kb, tmp_path):

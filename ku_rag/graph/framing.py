@@ -9,7 +9,6 @@ from pathlib import Path
 from ku_rag.errors import KuError
 from ku_rag.graph.keyframes import keyframes
 from ku_rag.graph.linking import Entry
-from ku_rag.graph.records import VIDEOS
 from ku_rag.types import Quarantined
 
 _QUALITY = 95
@@ -27,12 +26,12 @@ def with_keyframes(
         folder: where frames are written to; it is made.
     """
     for entry in entries:
-        if isinstance(entry, Quarantined) or entry.images or VIDEOS not in entry.unit.metadata:
+        if isinstance(entry, Quarantined) or entry.images or not entry.videos:
             yield entry
             continue
         images: list[Path] = []
         problems: list[str] = []
-        for name in entry.unit.metadata[VIDEOS]:
+        for name in entry.videos:
             try:
                 found = keyframes(Path(name))
             except KuError as error:

@@ -89,6 +89,12 @@ def _beside(path: Path) -> Iterator[Path]:
         raise Refused(f"{path} is {what} already: expected {_EXPECTED}")
     if folder and path.exists() and any(path.iterdir()):
         raise Refused(f"{path} holds something: name a new or empty folder")
+    pictures = path.with_name(f"{path.name}.pictures")
+    if not folder and not path.exists() and pictures.exists():
+        raise Refused(
+            f"{pictures} is there already, and not from an export to {path.name}: pictures would "
+            "go there; name another file, or move it away"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     place = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     place.chmod(0o755)
@@ -97,7 +103,6 @@ def _beside(path: Path) -> Iterator[Path]:
         if folder:
             place.rename(path)
             return
-        pictures = path.with_name(f"{path.name}.pictures")
         if pictures.is_dir():
             shutil.rmtree(pictures)
         if any((place / pictures.name).iterdir()):

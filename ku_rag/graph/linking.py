@@ -46,6 +46,7 @@ class Entry(NamedTuple):
         texts: documents.
         images: picture files.
         partial: some of its pictures could not be found.
+        videos: of which frames may be taken.
     """
 
     unit: Unit
@@ -54,6 +55,7 @@ class Entry(NamedTuple):
     texts: tuple[str, ...]
     images: tuple[Path, ...]
     partial: bool
+    videos: tuple[str, ...] = ()
 
 
 Lookup = Callable[[Iterable[str]], Mapping[str, Known]]
@@ -242,7 +244,8 @@ class Linked:
             yield Quarantined(uri, str(error))
         else:
             stated = self._relations(part, statements, problems)
-            yield Entry(described, uri, stated, entity.texts, entity.images, entity.partial)
+            said = entity.texts, entity.images, entity.partial, entity.videos
+            yield Entry(described, uri, stated, *said)
         yield from problems
 
     def _head(
@@ -339,7 +342,8 @@ def find(connection: sqlite3.Connection, name: str) -> list[Entity]:
     key = name_key(name)
     for where, given in (
         ("u.id = ?", name),
-        ("u.row IN (SELECT unit FROM names WHERE key = ?)", key),
+        # A name of nothing but signs has no key.
+        ("u.row IN (SELECT unit FROM names WHERE key = ?)", key) if key else ("u.name = ?", name),
     ):
         rows = connection.execute(
             "SELECT coalesce(e.row, 0), u.name, u.kind, u.id FROM units u "
@@ -349,8 +353,8 @@ def find(connection: sqlite3.Connection, name: str) -> list[Entity]:
         if rows:
             return [Entity(*row) for row in rows]
     rows = connection.execute(
-        "SELECT row, name, kind, NULL FROM entities WHERE key = ? AND unit IS NULL "
-        "ORDER BY name != ?, row",
+        "SELECT row, name, kind, NULL FROM entities WHERE key = ?1 AND unit IS NULL "
+        "AND (?1 != '' OR name = ?2) ORDER BY name != ?2, row",
         (key, name),
     ).fetchall()
     return [Entity(*row) for row in rows]

@@ -171,9 +171,9 @@ class Graph:
             (name, key),
         ).fetchall()
         others = self._connection.execute(
-            "SELECT row, name, kind, NULL FROM entities WHERE key = ? AND unit IS NULL "
-            "ORDER BY row",
-            (key,),
+            "SELECT row, name, kind, NULL FROM entities WHERE key = ?1 AND unit IS NULL "
+            "AND (?1 != '' OR name = ?2) ORDER BY row",
+            (key, name),
         ).fetchall()
         return [Entity(*row) for row in units + others]
 

@@ -56,6 +56,7 @@ class Described:
         caption: of its pictures or video, by people.
         texts: what else is known.
         images: pictures and keyframes, resolved.
+        videos: resolved; frames are taken of them where there are no pictures.
         unit: id or name of the unit that it is said to be.
         metadata: anything else, videos included.
         match: whether its names are looked up in texts; None: if it is a topic.
@@ -70,6 +71,7 @@ class Described:
     caption: str = ""
     texts: tuple[str, ...] = ()
     images: tuple[Path, ...] = ()
+    videos: tuple[str, ...] = ()
     unit: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     match: bool | None = None
@@ -188,6 +190,8 @@ def described(
             videos.append(str(locate_video(one)))
         except BadInput as error:
             problems.append(str(error))
+    if VIDEOS in metadata and not is_texts(metadata[VIDEOS]):
+        problems.append(f'"videos" is {shown(metadata.pop(VIDEOS))}: expected a list of texts')
     if videos:
         metadata[VIDEOS] = videos
     text = optional(data, "text")
@@ -204,6 +208,7 @@ def described(
             if one.strip()
         ),
         images=tuple(dict.fromkeys(images)),
+        videos=tuple(videos),
         unit=clean(optional(data, "unit") or "") or None,
         metadata=metadata,
         match=truth(data, "match"),
@@ -271,9 +276,15 @@ def texts(data: Mapping[str, Any], key: str) -> list[str]:
     value = data.get(key)
     if value is None:
         return []
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not is_texts(value):
         raise BadInput(f'"{key}" is {shown(value)}: expected a list of texts')
-    return value
+    found: list[str] = value
+    return found
+
+
+def is_texts(value: object) -> bool:
+    """Whether it is a list of texts."""
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def truth(data: Mapping[str, Any], key: str) -> bool | None:

@@ -7,7 +7,7 @@ import sqlite3
 from typing import Any
 
 from ku_rag.graph.mmkg import CAPTION, MACHINE_CAPTION, TOPIC, Entity, Graph
-from ku_rag.graph.records import VIDEOS
+from ku_rag.graph.records import VIDEOS, is_texts
 from ku_rag.store.database import check, snapshot
 
 _ENDS = {"out": ("head", "tail"), "in": ("tail", "head")}
@@ -37,7 +37,7 @@ def show(
             ).fetchone()
             check(stored, *fields, what=f"the row of unit {entity.unit!r}")
             aliases, metadata = json.loads(fields[3]), json.loads(fields[4])
-        videos = metadata.pop(VIDEOS, [])
+        videos = metadata.pop(VIDEOS) if is_texts(metadata.get(VIDEOS)) else []
         counts = {
             way: connection.execute(
                 f"SELECT count(*) FROM relations WHERE {here} = ?", (entity.row,)

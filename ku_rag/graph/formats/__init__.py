@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ku_rag.arguments import regular_file
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.graph.formats import graphml, jsonl, workbook
 from ku_rag.graph.records import Part
+
+_MOST_BYTES = 1 << 40
 
 EXPECTED = ".jsonl, .graphml or a folder of sub-graphs with Node.xlsx and Relations.xlsx"
 
@@ -30,7 +33,7 @@ def read(path: Path, progress: Callable[[int], None] | None = None) -> list[Part
     try:
         if path.is_dir():
             parts = workbook.read(path, progress)
-        elif path.suffix.lower() in jsonl.SUFFIXES:
+        elif regular_file(path, EXPECTED, most=_MOST_BYTES).suffix.lower() in jsonl.SUFFIXES:
             parts = jsonl.read(path, progress)
         elif path.suffix.lower() in graphml.SUFFIXES:
             parts = graphml.read(path, progress)

@@ -186,10 +186,12 @@ def read(path: Path, progress: Callable[[int], None] | None = None) -> list[Part
     target = _Target()
     try:
         _parse(path, target, progress)
-    except ParseError as error:
-        raise BadInput(f"{path.name} is no XML ({error}): repair it, or write it again") from error
     except BadInput as error:
         raise BadInput(f"{path.name}: {error}") from error
+    except (ParseError, ValueError, LookupError) as error:  # the last two: of its encoding
+        raise BadInput(
+            f"{path.name} is no XML ({error}): repair it, or write it again as UTF-8"
+        ) from error
     part = Part(path.as_posix(), path.as_posix())
     if target.hyperedges:
         part.leave_out(

@@ -19,7 +19,16 @@ _MOST_CELL = 32_767
 _LOOKED_AT = 1 << 16
 _RETURN = "_x000D_"
 """What stands in a cell for a carriage return, which XML takes for a line feed."""
-_DAMAGED = (zipfile.BadZipFile, zlib.error, ParseError, KeyError, ValueError, TypeError, EOFError)
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ParseError,
+    KeyError,
+    ValueError,
+    TypeError,
+    EOFError,
+    AttributeError,
+)
 
 
 def rows(
