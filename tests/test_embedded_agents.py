@@ -217,6 +217,12 @@ def test_a_relation_of_small_words_is_asked_for(places):
     assert search(places, Query("What is near Aa?")).paths[0].text == "Aa —near→ Bb"
 
 
+def test_a_topic_that_is_not_named_leads_to_what_is(graph):
+    found = search(graph, Query("What happens after the Thread Cut?"))
+    assert found.topic.name == "Loom"
+    assert search(graph, Query("Who throws it?")).topic is None
+
+
 def test_what_follows_is_not_what_is_named(tmp_path):
     bite = Relation("continues", "Bite", target_kind="attack")
     attacks = (("attack of", f"Rathian>{name}") for name in ("Triple Rush", "Fireball"))
@@ -228,8 +234,9 @@ def test_what_follows_is_not_what_is_named(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add_many(moves)
         graph = Graph(kb._database.connection, kb._layout)
-        found = search(graph, Query("Which attack of Rathian follows Triple Rush?"))
-    assert found.paths[0].text == "Rathian —attack of→ Triple Rush —continues→ Bite"
+        for text in ("Which attack of Rathian follows Triple Rush?", "What follows Triple Rush?"):
+            found = search(graph, Query(text))
+            assert found.paths[0].text == "Rathian —attack of→ Triple Rush —continues→ Bite"
 
 
 COUNTRIES = {"France": ["Germany", "Switzerland"], "Germany": ["France"], "Switzerland": ["France"]}

@@ -81,7 +81,8 @@ class EmbeddedAgents:
         """The entity whose name or alias the query says most often, else the one that is seen.
 
         Of those said equally often it is the one that is said first. What the pictures show is
-        looked through only if question and hints name none.
+        looked through only if question and hints name none; what leads to another entity that they
+        name, only if nothing is seen either.
         """
         known = {entity.row: entity for entity in among}
         for text in (f"{query.question}\n{query.hints}", query.perception):
@@ -89,7 +90,7 @@ class EmbeddedAgents:
                 return named
         if self._sight and query.pictures:
             return next((e for e in self._sight(query.pictures) if e.row in known), None)
-        return None
+        return self._leading_to(self._named(query.question, None), known)
 
     def expand(
         self, query: Query, opened: Sequence[tuple[Path, Sequence[Step]]]
@@ -132,19 +133,35 @@ class EmbeddedAgents:
                 chosen[rows] = float(likely[n])
         return chosen
 
-    def _named(self, text: str, known: Mapping[int, Entity]) -> Entity | None:
+    def _leading_to(self, named: Entity | None, known: Mapping[int, Entity]) -> Entity | None:
+        """The nearest known entity from which relations lead to one."""
+        edge = [named] if named else []
+        passed = {entity.row for entity in edge}
+        for _ in range(_LONGEST):
+            above = [step.head for entity in edge for step in self._graph.into(entity, _STEPS)]
+            if found := next((one for one in above if one.row in known), None):
+                return found
+            edge = list({one.row: one for one in above if one.row not in passed}.values())[:_OPENED]
+            passed.update(one.row for one in edge)
+        return None
+
+    def _named(self, text: str, known: Mapping[int, Entity] | None) -> Entity | None:
+        """What a text names most often, among the known ones or (None) all."""
         said: dict[int, int] = {}
+        named: dict[int, Entity] = {}
         parts, at = words(text), 0
         while at < len(parts):
             for length in range(min(_NAME_WORDS, len(parts) - at), 0, -1):
                 found = self._graph.find(" ".join(parts[at : at + length]))
-                if hit := next((entity for entity in found if entity.row in known), None):
+                hits = (one for one in found if known is None or one.row in known)
+                if hit := next(hits, None):
                     said[hit.row] = said.get(hit.row, 0) + 1
+                    named[hit.row] = hit
                     break
             else:
                 length = 1
             at += length
-        return known[max(said, key=said.__getitem__)] if said else None
+        return named[max(said, key=said.__getitem__)] if said else None
 
 
 def best_paths(

@@ -217,15 +217,21 @@ class Graph:
             for row, relation, other, information, condition in found
         ]
 
-    def into(self, entity: Entity) -> list[Step]:
+    def into(self, entity: Entity, most: int = -1) -> list[Step]:
         """The relations that end at an entity, in the order in which they were stated.
+
+        Args:
+            entity: where they end.
+            most: no more than these, the first; -1 for all.
 
         Raises:
             Corrupt: one fails its checksum.
         """
         return [
             Step(row, other, relation, entity, information, condition)
-            for row, relation, other, information, condition in self._at(entity, "tail", "head")
+            for row, relation, other, information, condition in self._at(
+                entity, "tail", "head", most
+            )
         ]
 
     def _at(
