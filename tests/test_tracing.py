@@ -106,6 +106,16 @@ def test_relations_are_followed_as_far_as_the_question_goes(museum, question, an
     assert (found and found.answers) == answers
 
 
+def test_too_many_answers_of_a_second_relation_are_none(museum):
+    lived = tuple(Relation("lived in", f"Town {n}", "city") for n in range(30))
+    museum.add(Unit("Vase", id="vase", relations=(Relation("made by", "guild"),)))
+    museum.add(Unit("Guild", id="guild", relations=lived))
+    graph = Graph(museum._database.connection, museum._layout)
+    (vase,) = graph.find("Vase")
+    assert trace(graph, vase, "Which city did the maker of the Vase live in?") is None
+    assert trace(graph, vase, "Where did those who made the Vase live?") is None
+
+
 def test_too_many_answers_are_none(kb):
     kb.add(country("Big", "euro", "Bish", *(f"Place {n}" for n in range(30))))
     graph = Graph(kb._database.connection, kb._layout)

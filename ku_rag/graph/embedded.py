@@ -85,12 +85,13 @@ class EmbeddedAgents:
         name, only if nothing is seen either.
         """
         known = {entity.row: entity for entity in among}
-        for text in (f"{query.question}\n{query.hints}", query.perception):
+        asked = f"{query.question}\n{query.hints}"
+        for text in (asked, query.perception):
             if named := self._named(text, known):
                 return named
         if self._sight and query.pictures:
             return next((e for e in self._sight(query.pictures) if e.row in known), None)
-        return self._leading_to(self._named(query.question, None), known)
+        return self._leading_to(self._named(asked, None), known)
 
     def expand(
         self, query: Query, opened: Sequence[tuple[Path, Sequence[Step]]]

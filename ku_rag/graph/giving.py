@@ -92,8 +92,8 @@ def _beside(path: Path) -> Iterator[Path]:
     pictures = path.with_name(f"{path.name}.pictures")
     if not folder and not path.exists() and pictures.exists():
         raise Refused(
-            f"{pictures} is there already, and not from an export to {path.name}: pictures would "
-            "go there; name another file, or move it away"
+            f"{pictures} is there already, but {path.name} is not: pictures would go there; name "
+            "another file, or move it away"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     place = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))

@@ -7,7 +7,7 @@ word that no step covers, a negation or a number asked for, and there is no answ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -62,33 +62,41 @@ def trace(graph: Graph, start: Entity, question: str) -> Traced | None:
     if not first or not (named or any(stems(step.relation) <= wanted for step in first)):
         return None
     if at_once := [step for step in first if left <= _said_by(step)]:
-        further = _further(graph, start, at_once, wanted - stems(start.kind))
-        return further or _traced([Path(start, (step,)) for step in at_once], 1)
-    found = []
+        further = []
+        for step in at_once:
+            # What the question says beside the relation may be a second one.
+            rest = wanted - stems(f"{start.kind} {step.tail.kind} {step.tail.name}")
+            further += _onward(graph, start, step, rest - _asked_by(step), _relation)
+        if further:
+            return _traced(further, 2)
+        return _traced([Path(start, (step,)) for step in at_once], 1)
+    # "Who use the euro" chooses among neighbours, "where their makers live" goes on from them.
+    chosen, further = [], []
     for step in first:
         rest = left - stems(step.relation) - stems(step.tail.kind)
-        for onward in graph.hop(step.tail, _STEPS) if rest else ():
-            if onward.tail.row != start.row and rest <= _covered(onward):
-                found.append((Path(start, (step, onward)), rest <= _asked_by(onward)))
-                break
-    if not found:
-        return None
-    # "Who use the euro" chooses among neighbours, "where their makers live" goes on from them.
-    onwards = all(further for _, further in found)
-    return _traced([path for path, _ in found], 2 if onwards else 1)
+        found = _onward(graph, start, step, rest, _covered)
+        if on := [path for path in found if rest <= _asked_by(path.steps[1])]:
+            further += on
+        else:
+            chosen += found[:1]
+    if chosen:
+        return _traced(chosen, 1)
+    return _traced(further, 2) if further else None
 
 
-def _further(
-    graph: Graph, start: Entity, first: Sequence[Step], wanted: frozenset[str]
-) -> Traced | None:
-    """What a second relation leads to, where the question has its words and the first has not."""
-    found = []
-    for step in first:
-        rest = wanted - _asked_by(step) - stems(step.tail.kind) - stems(step.tail.name)
-        for onward in graph.hop(step.tail, _STEPS) if rest else ():
-            if onward.tail.row != start.row and rest <= stems(onward.relation):
-                found.append(Path(start, (step, onward)))
-    return _traced(found, 2) if found else None
+def _onward(
+    graph: Graph,
+    start: Entity,
+    step: Step,
+    rest: frozenset[str],
+    said: Callable[[Step], frozenset[str]],
+) -> list[Path]:
+    """The paths on from a step by relations that say the rest of the question, if there is any."""
+    return [
+        Path(start, (step, onward))
+        for onward in (graph.hop(step.tail, _STEPS) if rest else ())
+        if onward.tail.row != start.row and rest <= said(onward)
+    ]
 
 
 def _traced(paths: Sequence[Path], at: int) -> Traced | None:
@@ -104,6 +112,10 @@ def _asked_for(step: Step, sought: frozenset[str]) -> bool:
 
 def _said_by(step: Step) -> frozenset[str]:
     return stems(f"{step.relation} {step.tail.kind} {step.information} {step.condition}")
+
+
+def _relation(step: Step) -> frozenset[str]:
+    return stems(step.relation)
 
 
 def _asked_by(step: Step) -> frozenset[str]:

@@ -127,7 +127,8 @@ class Exploring(Graphing, Asking):
                 "leave the setting out to have the embedded agents search"
             )
         agents = EmbeddedAgents(graph, self.encoder, most=most, sight=partial(self._seen, graph))
-        self._images.refresh()
+        if query.pictures:
+            self._images.refresh()
         with snapshot(self._database.connection):
             found = explore(
                 graph,

@@ -78,7 +78,7 @@ class GraphFiles(Changing):
 
         Raises:
             BadInput: the ending is another, or a text is too long for a cell.
-            Refused: the folder holds something.
+            Refused: the folder holds something, or that of pictures is there without the file.
             ReadOnly: it cannot be written.
             Corrupt: a row fails its checksum.
             MissingExtra: it is to be workbooks, and openpyxl is not installed.
