@@ -1,4 +1,4 @@
-"""A large graph: how fast is it taken in, and how fast is one hop of it?
+"""A large graph: how fast is it taken in, how fast is one hop of it, and how fast a search?
 
     python -m benchmarks.graph [--entities 100000] [--relations 1000000] [--rounds 3] [--write]
 
@@ -7,6 +7,9 @@ tails are drawn evenly. It is imported from JSON lines into a new base, with all
 reading, finding what names mean, units, sources, names, checksums, a durable commit. Beside it
 the same rows of the relations alone, ready made, go into a bare SQLite file with the same indexes
 by `executemany` in one transaction, also durable. Rounds alternate; medians are kept.
+
+A search is all of `graph_search` with the embedded agents, for a question that names one of the
+topics and a relation; "evidence" are the paths that a query adds from the unit it has matched.
 """
 
 from __future__ import annotations
@@ -23,13 +26,18 @@ from typing import Any
 
 import ku_rag
 from benchmarks.record import write_result
-from ku_rag.graph.linking import find_one
+from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.graph.base import Query
+from ku_rag.graph.embedded import best_paths
 from ku_rag.graph.mmkg import Graph
 from ku_rag.store.layout import Layout
 from ku_rag.store.migrations import expected
 
 SEED = 7
 HOPS = 2000
+SEARCHES = 100
+_TOPICS = 300
+"""One entity in so many is a topic."""
 _WORDS = ("attack of", "continues", "phase", "weak to", "causes", "part of", "lives in", "hunts")
 
 
@@ -38,7 +46,8 @@ def draw(path: Path, entities: int, relations: int) -> None:
     rng = random.Random(SEED)
     with path.open("w", encoding="utf-8") as file:
         for n in range(entities):
-            file.write(json.dumps({"entity": f"Entity {n}", "kind": "thing"}) + "\n")
+            topic = {"topic": True} if n % _TOPICS == 0 else {}
+            file.write(json.dumps({"entity": f"Entity {n}", "kind": "thing", **topic}) + "\n")
         for n in range(relations):
             said = {
                 "head": f"Entity {rng.randrange(entities)}",
@@ -54,7 +63,7 @@ def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
     """The figures of one run, JSON-ready."""
     ours: list[float] = []
     bare: list[float] = []
-    hops: dict[str, float] = {}
+    walked: dict[str, dict[str, float]] = {}
     stored = 0
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(prefix="ku-graph-") as folder:
@@ -64,9 +73,9 @@ def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
                 started = time.perf_counter()
                 report = kb.graph_import(place / "graph.jsonl")
                 ours.append(time.perf_counter() - started)
+                walked = walked or _walks(kb, place / "kb", entities)
             stored = report.relations_added
             connection = sqlite3.connect(place / "kb" / "ku.sqlite")
-            hops = hops or _hops(connection, place / "kb", entities)
             rows = connection.execute("SELECT * FROM relations").fetchall()
             connection.close()
             bare.append(_bare(place / "bare.sqlite", rows))
@@ -86,26 +95,44 @@ def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
             "seconds_of_each": [round(one, 2) for one in bare],
         },
         "import_to_bare": round(seconds / alone, 2),
-        "hop_ms": hops,
+        **walked,
     }
 
 
-def _hops(connection: sqlite3.Connection, base: Path, entities: int) -> dict[str, float]:
-    """Milliseconds of one hop from entities drawn evenly."""
+def _walks(kb: ku_rag.KnowledgeBase, base: Path, entities: int) -> dict[str, dict[str, float]]:
+    """Milliseconds of hops from entities drawn evenly, of searches and of paths for evidence."""
+    connection = sqlite3.connect(base / "ku.sqlite")
     graph = Graph(connection, Layout(base))
+    encoder = EmbeddedEncoder()
     rng = random.Random(SEED)
-    taken = []
-    steps = 0
+    hops, searches, evidence = [], [], []
+    steps = paths = 0
     for _ in range(HOPS):
-        entity = find_one(connection, f"Entity {rng.randrange(entities)}")
+        entity = graph.one(f"Entity {rng.randrange(entities)}")
         started = time.perf_counter()
         steps += len(graph.hop(entity))
-        taken.append((time.perf_counter() - started) * 1000)
-    cuts = statistics.quantiles(taken, n=100)
+        hops.append(time.perf_counter() - started)
+    for _ in range(SEARCHES):
+        name = f"Entity {rng.randrange(0, entities, _TOPICS)}"
+        question = f"What {rng.choice(_WORDS)} {name} when in state {rng.randrange(97)}?"
+        started = time.perf_counter()
+        paths += len(kb.graph_search(question)["paths"])
+        searches.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        best_paths(graph, [graph.one(name)], Query(question), encoder, k=5)
+        evidence.append(time.perf_counter() - started)
+    connection.close()
     return {
-        "p50": round(statistics.median(taken), 4),
-        "p99": round(cuts[98], 4),
-        "steps": round(steps / HOPS, 2),
+        "hop_ms": {**_milliseconds(hops), "steps": round(steps / HOPS, 2)},
+        "search_ms": {**_milliseconds(searches), "paths": round(paths / SEARCHES, 2)},
+        "evidence_ms": _milliseconds(evidence),
+    }
+
+
+def _milliseconds(seconds: list[float]) -> dict[str, float]:
+    return {
+        "p50": round(statistics.median(seconds) * 1000, 4),
+        "p99": round(statistics.quantiles(seconds, n=100)[98] * 1000, 4),
     }
 
 

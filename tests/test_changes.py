@@ -335,6 +335,31 @@ def test_relations_wait_for_their_target_and_are_reported(kb, tmp_path):
     assert (counts(kb)["relations"], counts(kb)["entities"]) == (0, 0)
 
 
+def test_a_name_that_several_bear_is_no_target_unless_one_is_spelt_so(kb):
+    kb.add(Unit("Earth", id="earth", relations=(Relation("circles", "sun"),)))
+    kb.add(Unit("Moon", id="moon", relations=(Relation("mirrors", "Sun"),)))
+
+    def ends():
+        rows = kb._database.connection.execute(
+            "SELECT r.target, e.name, u.id FROM relations r LEFT JOIN entities e ON e.row = r.tail "
+            "LEFT JOIN units u ON u.row = e.unit ORDER BY r.row"
+        )
+        assert kb.verify()["problems"] == []
+        return [(target, unit) for target, _, unit in rows]
+
+    kb.add(Unit("Sun", id="star"))
+    assert ends() == [("sun", "star"), ("Sun", "star")]
+    kb.add(Unit("SUN", id="paper"))
+    assert ends() == [("sun", None), ("Sun", "star")]
+    kb.add(Unit("Sun", id="film"))
+    assert ends() == [("sun", None), ("Sun", None)]
+    kb.add(Unit("Star", id="sun"))
+    assert ends() == [("sun", "sun"), ("Sun", None)]
+    kb.delete(["film"])
+    kb.delete(["sun"])
+    assert ends() == [("Sun", "star")]
+
+
 def test_a_relation_deleted_with_its_target_comes_back_with_the_next_ingest(kb, tmp_path):
     stated = [{"relation": "near", "target": "q"}, {"relation": "is", "target": "p"}]
     records = [{"id": "p", "name": "P1", "text": "One.", "relations": stated}]

@@ -51,7 +51,10 @@ def test_add_show_and_delete_an_entity(ku, tmp_path):
     added = ku(
         "graph", "add", "Zinogre", *described, "--image", "wolf.png", "--alias", "Wolf", "--json"
     )
-    assert added.json == {"id": "Zinogre", "action": "added", "chunks": 1, "images": 1}
+    assert added.json == {
+        **{"id": "Zinogre", "action": "added", "chunks": 1, "images": 1},
+        "kept": {},
+    }
     assert ku("graph", "add", "--relation", "Zinogre", "attack of", "Bite").out == (
         "added: Zinogre —attack of→ Bite\n"
     )
@@ -134,6 +137,45 @@ def test_deleting_a_relation_leaves_its_ends_and_the_others(kb, tmp_path):
     assert kb.verify()["problems"] == []
     kb.graph_import(tmp_path / "g.jsonl")
     assert kb.graph_show("A")["counts"] == {"out": 2, "in": 1}
+
+
+def test_only_the_relation_of_a_condition_is_deleted(zinogre):
+    for condition in ("at night", "by day"):
+        zinogre("graph", "add", "--relation", "Zinogre", "hunts", "Bite", "--condition", condition)
+    relation = ("--relation", "Zinogre", "hunts", "Bite", "--condition")
+    assert zinogre("graph", "delete", *relation, "by day").code == 0
+    assert zinogre("graph", "delete", *relation, "by day").code == 1
+    shown = zinogre("graph", "show", "Zinogre", "--json").json
+    assert [one["condition"] for one in shown["out"] if one["relation"] == "hunts"] == ["at night"]
+    assert zinogre("graph", "delete", "Zinogre", "--condition", "by day").code == 2
+
+
+def test_what_others_say_of_an_entity_is_kept_and_said_to_be(ku, tmp_path):
+    write_records(tmp_path / "r.jsonl", [{"name": "France", "id": "fr", "kind": "country"}])
+    ku("ingest", "r.jsonl")
+    added = ku("graph", "add", "France", "--kind", "wine", "--caption", "A flag.")
+    assert added.out == (
+        "joined fr: 0 chunks, 0 images\n  kind stays 'country', as was said of it before\n"
+    )
+    assert ku("graph", "show", "fr", "--json").json["caption"] == "A flag."
+
+
+def test_a_mere_name_of_several_kinds_is_told_by_its_kind(kb):
+    ends = [Relation("at", "Bath", target_kind=kind) for kind in ("city", "room")]
+    kb.add(Unit("Ann", id="ann", relations=tuple(ends)))
+    with pytest.raises(BadInput, match=r"'Bath \(city\)', 'Bath \(room\)'"):
+        kb.graph_show("Bath")
+    assert kb.graph_show("Bath (room)")["kind"] == "room"
+    assert [one["text"] for one in kb.graph_paths("ann", "Bath (city)")] == ["Ann —at→ Bath"]
+
+
+def test_loops_are_the_paths_from_an_entity_to_itself(zinogre):
+    found = zinogre("graph", "paths", "Zinogre", "Zinogre", "--json").json
+    assert [one["text"] for one in found] == [
+        "Zinogre —phase→ Charging —attack→ Bite —back to→ Zinogre",
+        "Zinogre —phase→ Charged —attack→ Bite —back to→ Zinogre",
+        "Zinogre —phase→ Charged —attack→ Slam —then→ Bite —back to→ Zinogre",
+    ]
 
 
 def test_an_entity_joins_the_unit_of_its_name_unless_it_has_an_id(kb):
@@ -247,6 +289,49 @@ def test_the_methods_refuse_what_the_commands_do(kb):
         kb.graph_add(relation=("A", " ", "C"))
     with pytest.raises(NotFound, match="there is no entity 'A'"):
         kb.graph_delete("A")
+    with pytest.raises(BadInput, match="condition belongs to a relation"):
+        kb.graph_add("A", condition="at night")
+    with pytest.raises(BadInput, match="caption belongs to an entity"):
+        kb.graph_add(relation=("A", "b", "C"), caption="A letter.")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": 5}, "the name is 5"),
+        ({"name": " \t"}, "the name is empty"),
+        ({"name": "x" * 1_001}, "the name has 1,001 characters, a name at most 1,000"),
+        ({"name": "A", "id": ["A"]}, "the id is a list"),
+        ({"name": "A", "id": ""}, "the id is empty"),
+        ({"name": "A", "aliases": "xyz"}, "aliases is 'xyz', one where several are expected"),
+        ({"name": "A", "aliases": 5}, "aliases is 5: expected a list"),
+        ({"name": "A", "caption": 5}, "the caption is 5: expected a text"),
+        ({"name": "A", "images": 5}, "images is 5: expected a list"),
+        ({"name": "A", "kind": "\ud800"}, "bytes that are not UTF-8"),
+        ({"relation": ("A", "b")}, "relation has 2 parts"),
+        ({"relation": "abc"}, "relation is 'abc', one where several are expected"),
+        ({"relation": ("A", "b", 5)}, r"relation\[2\] is 5"),
+        ({"relation": ("A", "b", "C"), "condition": 5}, "condition is 5"),
+    ],
+)
+def test_what_is_no_name_is_refused_in_one_sentence(kb, given, said):
+    with pytest.raises(BadInput, match=said):
+        kb.graph_add(**given)
+    assert list(kb.list()) == []
+
+
+def test_names_are_cleaned_as_in_files(kb):
+    kb.graph_add(" Zin\n ogre ", aliases=("", " Thunder\tWolf"), kind=" monster ")
+    kb.graph_add(relation=("Zin ogre", "bites ", "Rath\x07ian"))
+    shown = kb.graph_show("Zin ogre")
+    assert (shown["id"], shown["kind"], shown["aliases"]) == (
+        "Zin ogre",
+        "monster",
+        ["Thunder Wolf"],
+    )
+    assert [(one["relation"], one["tail"]["name"]) for one in shown["out"]] == [
+        ("bites", "Rath ian")
+    ]
 
 
 def test_what_is_added_later_adds_to_what_was_added(kb, tmp_path):

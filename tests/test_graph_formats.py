@@ -190,9 +190,7 @@ def test_a_broken_line_is_left_out_with_its_number_and_deletes_nothing(kb, tmp_p
     assert "the line is no JSON (Expecting ',' delimiter at character 21)" in reasons[0]
     assert 'the line holds a list of 2: expected {"entity": …} or {"head": …' in reasons[1]
     assert reasons[2].startswith("\"entity\" is missing: expected a name; there are 'relation'")
-    assert reasons[3] == (
-        "\"relation\" is empty: expected a name; there are 'head', 'relation', 'tail'"
-    )
+    assert reasons[3] == '"relation" is empty: expected a name'
     assert reasons[4] == '"condition" is 3: expected a text'
     assert reasons[5] == "\"topic\" is 'very': expected true or false"
     assert "NaN is no JSON number" in reasons[6]
@@ -245,6 +243,37 @@ def test_names_that_mean_several_are_refused_and_ids_are_not(kb, tmp_path):
         "several entities are called 'Bite': name the one that is meant by its id"
     )
     assert triples(kb) == [("Zinogre>Bite", "then", "X")]
+
+
+def test_a_name_that_several_units_of_the_base_bear_is_refused_as_well(kb, tmp_path):
+    for of in ("film", "star"):
+        kb.add(Unit("Sun", id=f"sun-{of}", kind=of, aliases=("Day Star",)))
+    stated = [{"head": "Earth", "relation": "circles", "tail": "Sun"}]
+    stated += [{"head": "Day Star", "relation": "lights", "tail": "Earth"}]
+    report = kb.graph_import(write_records(tmp_path / "g.jsonl", stated))
+    assert [one.reason for one in report.quarantined] == [
+        "several entities are called 'Day Star': name the one that is meant by its id",
+        "several entities are called 'Sun': name the one that is meant by its id",
+    ]
+    stated[0]["tail"], stated[1]["head"] = "sun-film", "sun-star"
+    kb.graph_import(write_records(tmp_path / "g.jsonl", stated))
+    assert triples(kb) == [("Earth", "circles", "sun-film"), ("sun-star", "lights", "Earth")]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("kind", ["entity", "monster"])
+def test_another_spelling_in_a_file_means_the_entity_of_the_file(kb, tmp_path, kind, order):
+    records = [
+        {"entity": "Zinogre", "kind": kind, "aliases": ["Thunder Wolf"]},
+        {"head": "ZINOGRE", "relation": "bites", "tail": "Rathian"},
+        {"head": "Rathian", "relation": "fears", "tail": "thunder wolf"},
+    ]
+    file = write_records(tmp_path / "g.jsonl", records[::order])
+    kb.graph_import(file)
+    assert triples(kb) == [("Rathian", "fears", "Zinogre"), ("Zinogre", "bites", "Rathian")]
+    again = kb.graph_import(file)
+    assert (again.units_updated, again.units_unchanged) == (0, 2)
+    assert kb.verify()["problems"] == []
 
 
 def test_videos_of_the_metadata_are_not_read(kb, tmp_path):
@@ -456,6 +485,8 @@ def test_the_benchmark_runs_at_its_smallest():
     assert 90 <= figures["relations"] <= 100
     assert figures["hop_ms"]["steps"] == pytest.approx(5, abs=1)
     assert figures["import"]["relations_per_second"] > 0
+    assert figures["search_ms"]["paths"] > 0
+    assert figures["evidence_ms"]["p50"] > 0
 
 
 def test_what_is_no_graph_is_refused(kb, tmp_path):
@@ -488,6 +519,22 @@ def test_what_networkx_writes(kb, tmp_path):
     ]
 
 
+def test_edges_of_a_node_that_is_left_out_are_left_out_and_ports_are_no_nodes(kb, tmp_path):
+    (tmp_path / "g.graphml").write_text(
+        '<graphml><key id="i" for="node" attr.name="id"/><key id="k" for="all" attr.name="kind"/>'
+        '<graph edgedefault="directed"><node id="a"><data key="i">one</data></node>'
+        '<node id="b"><data key="i">one</data><data key="k">second</data></node>'
+        '<node id="c"><port name="p"><data key="k">plug</data></port></node>'
+        '<edge source="b" target="c"/><edge source="a" target="c"/></graph></graphml>'
+    )
+    report = kb.graph_import(tmp_path / "g.graphml")
+    twice, lost = (one.reason for one in report.quarantined)
+    assert "described more than once" in twice
+    assert lost == "there is no node 'b', or it was left out: every edge joins two nodes"
+    assert triples(kb) == [("one", "related to", "c")]
+    assert kb.show("c")["kind"] == "entity"
+
+
 def test_lines_without_direction_hold_both_ways(kb, tmp_path):
     networkx.write_graphml(networkx.path_graph(["A", "B"]), tmp_path / "g.graphml")
     kb.graph_import(tmp_path / "g.graphml")
@@ -517,7 +564,7 @@ def test_what_yed_and_gephi_write(kb, tmp_path):
     assert kb.show("Lamp & Co")["texts"] == ["a thing"]
     assert kb.show("Bulb")["texts"] == ["round"]
     assert [one.reason for one in report.quarantined] == [
-        "there is no node 'n9': every edge joins two nodes"
+        "there is no node 'n9', or it was left out: every edge joins two nodes"
     ]
     (tmp_path / "gephi.graphml").write_text(
         '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
@@ -671,7 +718,7 @@ def awkward(kb: KnowledgeBase, folder: Path) -> None:
         '=1+1 <b> & "quotes"',
         id="odd>id",
         aliases=("A | B; C", "北京"),
-        texts=("One text.\r\nWith lines\tand <tags> & é.", "[another]"),
+        texts=("One text.\r\nWith lines\tand <tags> & é.", "[another] of _x000D_, _x005F_x0041_"),
         images=images,
         metadata={
             "topic": True,

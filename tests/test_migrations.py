@@ -10,12 +10,14 @@ import pytest
 
 from ku_rag import KnowledgeBase, Mismatch, Unit
 from ku_rag.store import migrations
+from ku_rag.types import Relation
 from tests.assets.schemas import FOLDER, Hashed, fill, unpack
 from tests.conftest import lists
 
 WRITTEN = [
     "cc521d4f1ec8e24e016ba716beb21f5fe7ee6085b7a449eaf2f831ca92f2b114",
     "ea4706e9131ffa1e6d2c5dabbdd66dec90ec86fbd5719892d5a439a3a5f35265",
+    "b3cee4bc097afe1c26faaec972e5ec5b4200516ea4489677970ffbcdb5280a9d",
 ]
 """SHA-256 of each step as it was first committed: a step is appended, never changed."""
 
@@ -66,6 +68,39 @@ def test_an_older_base_holds_what_one_made_today_holds(schema, tmp_path):
     with KnowledgeBase.open(unpack(int(schema), tmp_path), encoder=Hashed()) as kb:
         assert lists(kb) == expected[0]
         assert [_without_places(kb.show(unit["id"])) for unit in kb.list()] == expected[1]
+
+
+def test_what_names_mean_that_several_bear_is_looked_up_again_from_schema_2_on(tmp_path):
+    stated = [("a", "sun", None), ("b", "SUN", None), ("c", "sun", "entity"), ("d", "film", None)]
+    with KnowledgeBase.open(tmp_path / "kb", create=True, encoder=Hashed()) as kb:
+        kb.add(Unit("Sun", id="film"))
+        kb.add(Unit("SUN", id="paper"))
+        relations = (Relation(word, target, target_kind=kind) for word, target, kind in stated)
+        kb.add(Unit("Earth", id="earth", relations=tuple(relations)))
+        meant = _ends(kb)
+        with kb._database.change() as connection:
+            # As it was: the first by id.
+            connection.execute(
+                "UPDATE relations SET tail = (SELECT e.row FROM entities e "
+                "JOIN units u ON u.row = e.unit WHERE u.id = 'film')"
+            )
+            connection.execute(
+                "DELETE FROM entities WHERE row NOT IN "
+                "(SELECT head FROM relations UNION SELECT tail FROM relations)"
+            )
+            connection.execute("CREATE INDEX relations_target ON relations(target)")
+            connection.execute("PRAGMA user_version = 2")
+        assert _ends(kb) == [(word, "film") for word, *_ in stated]
+    with KnowledgeBase.open(tmp_path / "kb", encoder=Hashed()) as kb:
+        assert _ends(kb) == meant == [("a", None), ("b", "paper"), ("c", "sun"), ("d", "film")]
+        assert kb.verify()["problems"] == []
+
+
+def _ends(kb):
+    return kb._database.connection.execute(
+        "SELECT r.relation, coalesce(u.id, e.name) FROM relations r "
+        "LEFT JOIN entities e ON e.row = r.tail LEFT JOIN units u ON u.row = e.unit ORDER BY r.row"
+    ).fetchall()
 
 
 def test_an_older_base_that_is_only_read_says_what_to_do(tmp_path, monkeypatch):

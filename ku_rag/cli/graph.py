@@ -88,6 +88,8 @@ def add(
                 f"{added['action']} {added['id']}: {added['chunks']} chunks, "
                 f"{added['images']} images"
             )
+            for key, value in added["kept"].items():
+                text += f"\n  {key} stays {one_line(value)!r}, as was said of it before"
         else:
             added = base.graph_add(relation=relation, information=information, condition=condition)
             state = "added" if added["added"] else "there already"
@@ -102,7 +104,7 @@ def _check(
     if (name is None) == (relation is None):
         raise click.UsageError("give NAME for an entity, or --relation HEAD REL TAIL; one of them")
     if relation is None and any(one is not None for one in notes):
-        raise click.UsageError("--information and --condition belong to --relation")
+        raise click.UsageError("notes such as --condition belong to --relation")
     if relation is not None and any(described.values()):
         option = next(key for key, value in described.items() if value)
         raise click.UsageError(f"--{option.removesuffix('s')} belongs to an entity, not a relation")
@@ -111,14 +113,23 @@ def _check(
 @graph.command()
 @click.argument("name", required=False)
 @_RELATION
+@click.option("--condition", help="Only the relation that holds then.")
 @common
 def delete(
-    kb: Path, as_json: bool, quiet: bool, name: str | None, relation: Relation | None
+    kb: Path,
+    as_json: bool,
+    quiet: bool,
+    name: str | None,
+    relation: Relation | None,
+    condition: str | None,
 ) -> None:
-    """Delete the entity NAME with all of its relations, or with --relation one of these."""
-    _check(name, relation, {}, ())
+    """Delete the entity NAME with all of its relations, or with --relation one of these.
+
+    What a file states comes back when the file is imported again.
+    """
+    _check(name, relation, {}, (condition,))
     with open_base(kb) as base:
-        deleted = base.graph_delete(name, relation=relation)
+        deleted = base.graph_delete(name, relation=relation, condition=condition)
     print_data(
         deleted,
         as_json,

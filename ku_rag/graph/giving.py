@@ -54,7 +54,7 @@ def write(connection: sqlite3.Connection, layout: Layout, path: Path) -> Given:
 
     Raises:
         BadInput: the ending is another, or something cannot be held by the format.
-        Refused: the folder holds something.
+        Refused: the folder holds something, or lies in the base.
         ReadOnly: it cannot be written.
         Corrupt: a row fails its checksum.
         MissingExtra: it is to be workbooks, and openpyxl is not installed.
@@ -62,6 +62,8 @@ def write(connection: sqlite3.Connection, layout: Layout, path: Path) -> Given:
     suffix = path.suffix.lower()
     if suffix not in jsonl.SUFFIXES | graphml.SUFFIXES and suffix:
         raise BadInput(f"the graph is to go to {path}: expected {_EXPECTED}")
+    if path.resolve().is_relative_to(layout.root.resolve()):
+        raise Refused(f"{path} lies in the knowledge base itself: name a place outside of it")
     given = Given()
     try:
         with snapshot(connection), _beside(path) as place:

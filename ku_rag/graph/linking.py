@@ -1,8 +1,9 @@
-"""Which units a graph is about: from names in a file, or from a name that somebody gives.
+"""Which units a graph in a file is about.
 
 A name in a file means, in this order: the entity of that id, the one entity of that name, the one
-of that alias, a unit of the knowledge base by id, the one unit that bears the name. What it means
-then is written as an id.
+of that alias, a unit of the knowledge base by id, the one entity of the file that is called so in
+another spelling, the one unit of the base that bears the name. What it means then is written as an
+id; what several are called is refused.
 """
 
 from __future__ import annotations
@@ -11,22 +12,20 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ku_rag.errors import BadInput, NotFound
-from ku_rag.graph.mmkg import CAPTION, TOPIC, Entity
+from ku_rag.errors import BadInput
+from ku_rag.graph.mmkg import CAPTION, TOPIC
 from ku_rag.graph.records import Described, Part, Statement
 from ku_rag.language.tokens import name_key
-from ku_rag.store.inspection import hint
 from ku_rag.store.relations import Said
 from ku_rag.store.rows import as_json
 from ku_rag.types import Quarantined, Unit
 
 ONLY_NAMED = "entity"
 """The kind of entities that relations end at and nobody describes."""
-
-_SHOWN = 5
 
 
 class Known(NamedTuple):
@@ -58,14 +57,15 @@ class Entry(NamedTuple):
     videos: tuple[str, ...] = ()
 
 
-Lookup = Callable[[Iterable[str]], Mapping[str, Known]]
-"""From ids and names to the units that the base knows from elsewhere, as far as it does."""
+Lookup = Callable[[Iterable[str]], Mapping[str, Known | None]]
+"""From ids and names to the units that the base knows from elsewhere; None where it knows several.
+"""
 
 
 def known_units(
     connection: sqlite3.Connection, names: Iterable[str], within: Sequence[tuple[str, str]]
-) -> dict[str, Known]:
-    """The units of some ids, or of names that one unit alone bears.
+) -> dict[str, Known | None]:
+    """The units of some ids, or of names that one unit alone bears; None where several do.
 
     Args:
         connection: the store.
@@ -73,25 +73,26 @@ def known_units(
         within: ranges of uris (from, up to): units that only these speak of are left out.
     """
     wanted = [(name, name_key(name)) for name in dict.fromkeys(names)]
-    found: dict[str, Known] = {}
     elsewhere = "".join(" AND NOT (s.uri >= ? AND s.uri < ?)" for _ in within)
     other = f"EXISTS (SELECT 1 FROM sources s WHERE s.unit = u.row{elsewhere})"
     ranges = [end for one in within for end in one]
+    found: dict[str, Known | None] = {}
     for key, unit, name in connection.execute(
         "SELECT w.key, u.id, u.name FROM json_each(?) w CROSS JOIN units u "
-        f"ON u.id = json_extract(w.value, '$[1]') WHERE {other} UNION ALL "
-        "SELECT n.w, u.id, u.name FROM (SELECT w.key AS w, min(n.unit) AS unit "
-        "FROM json_each(?) w CROSS JOIN names n ON n.key = json_extract(w.value, '$[1]') "
-        "GROUP BY w.key HAVING count(*) = 1) n CROSS JOIN units u ON u.row = n.unit "
-        f"WHERE {other}",
-        (
-            as_json((key, name) for name, key in wanted),
-            *ranges,
-            as_json((name, key) for name, key in wanted),
-            *ranges,
-        ),
+        f"ON u.id = w.value WHERE {other}",
+        (as_json(name for name, _ in wanted), *ranges),
     ):
-        found.setdefault(wanted[key][0], Known(unit, name))
+        found[wanted[key][0]] = Known(unit, name)
+    bearing: dict[str, list[Known]] = {}
+    for key, unit, name in connection.execute(
+        "SELECT w.key, u.id, u.name FROM json_each(?) w CROSS JOIN names n ON n.key = w.value "
+        f"CROSS JOIN units u ON u.row = n.unit WHERE w.value != '' AND {other}",
+        (as_json(key for _, key in wanted), *ranges),
+    ):
+        bearing.setdefault(wanted[key][0], []).append(Known(unit, name))
+    for asked, units in bearing.items():
+        exact = [one for one in units if one.name == asked] or units
+        found.setdefault(asked, exact[0] if len(exact) == 1 else None)
     return found
 
 
@@ -131,7 +132,7 @@ class Linked:
                         self._ids[alias] = entity.id if first == entity.id else None
         self._units = {of: of for part in parts for of in part.entities}
         self._known = lookup(self._asked())
-        self._names = {known.id: known.name for known in self._known.values()}
+        self._names = {known.id: known.name for known in self._known.values() if known}
         self._join()
         for part in parts:
             for entity in part.entities.values():
@@ -216,9 +217,26 @@ class Linked:
             found = one and self._units[one]
         else:
             known = self._known.get(name)
-            found = known.id if known else name
+            spelt = name_key(name)
+            if spelt in self._spelt and not (known and known.id == name):
+                one = self._spelt[spelt]
+                found = one and self._units[one]
+            elif name in self._known:
+                found = known and known.id
+            else:
+                found = name
         self._meant[name] = found
         return found
+
+    @cached_property
+    def _spelt(self) -> dict[str, str | None]:
+        """The entity of the file that is called so in any spelling; None: several are."""
+        spelt: dict[str, str | None] = {}
+        for name, of in self._ids.items():
+            if key := name_key(name):
+                first = spelt.setdefault(key, of)
+                spelt[key] = of if first == of else None
+        return spelt
 
     def _entry(
         self, part: Part, entity: Described, statements: Iterable[Statement]
@@ -329,51 +347,3 @@ def _ambiguous(part: Part, name: str, one: Statement) -> Quarantined:
 def _place(part: Part, one: Statement) -> str:
     head, relation, tail, *_ = one
     return f"{part.stated}: {head} —{relation}→ {tail}"
-
-
-# ---- a name that somebody gives ----------------------------------------------------------------
-
-
-def find(connection: sqlite3.Connection, name: str) -> list[Entity]:
-    """The entities and units of exactly this id, or else of this name or alias.
-
-    A unit that is in no relation has the row 0.
-    """
-    key = name_key(name)
-    for where, given in (
-        ("u.id = ?", name),
-        # A name of nothing but signs has no key.
-        ("u.row IN (SELECT unit FROM names WHERE key = ?)", key) if key else ("u.name = ?", name),
-    ):
-        rows = connection.execute(
-            "SELECT coalesce(e.row, 0), u.name, u.kind, u.id FROM units u "
-            f"LEFT JOIN entities e ON e.unit = u.row WHERE {where} ORDER BY u.id",
-            (given,),
-        ).fetchall()
-        if rows:
-            return [Entity(*row) for row in rows]
-    rows = connection.execute(
-        "SELECT row, name, kind, NULL FROM entities WHERE key = ?1 AND unit IS NULL "
-        "AND (?1 != '' OR name = ?2) ORDER BY name != ?2, row",
-        (key, name),
-    ).fetchall()
-    return [Entity(*row) for row in rows]
-
-
-def find_one(connection: sqlite3.Connection, name: str) -> Entity:
-    """The entity that a name means.
-
-    Raises:
-        NotFound: there is none.
-        BadInput: there are several.
-    """
-    found = find(connection, name)
-    if not found:
-        raise NotFound(f"there is no entity {name!r}: {hint(connection, name)}")
-    if len(found) > 1:
-        ids = ", ".join(repr(one.unit or f"{one.name} ({one.kind})") for one in found[:_SHOWN])
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise BadInput(
-            f"{len(found)} entities are called {name!r}: name one by its id: {ids}{more}"
-        )
-    return found[0]

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as File
 
+from ku_rag.errors import BadInput, NotFound
 from ku_rag.language.tokens import name_key
 from ku_rag.store.database import check
-from ku_rag.store.inspection import texts_of
+from ku_rag.store.inspection import hint, texts_of
 from ku_rag.store.layout import Layout
 from ku_rag.store.rows import as_json
 
@@ -26,6 +27,7 @@ MACHINE_CAPTION = "caption by "
 _WHEN = frozenset({"when", "if", "while", "during", "after", "before", "until", "unless", "once"})
 """Words that a condition may begin with itself."""
 
+_SHOWN = 5
 _OF_UNITS = (
     "SELECT coalesce(e.row, -u.row), u.name, u.kind, u.id "
     "FROM units u LEFT JOIN entities e ON e.unit = u.row "
@@ -163,19 +165,54 @@ class Graph:
         return [found[unit] for unit in units if unit in found]
 
     def find(self, name: str) -> list[Entity]:
-        """Entities with exactly this id, name or alias, those that are units first."""
+        """The entities of exactly this id, or else of this name or alias, units before mere names.
+
+        A mere name that several kinds of things bear is told by its kind: `Bite (attack)`.
+        """
         key = name_key(name)
-        units = self._connection.execute(
-            f"{_OF_UNITS} WHERE u.row IN (SELECT row FROM units WHERE id = ?1 "
-            "UNION SELECT unit FROM names WHERE key = ?2) ORDER BY u.id != ?1, u.row",
-            (name, key),
-        ).fetchall()
-        others = self._connection.execute(
+        for where, given in (
+            ("u.id = ?", name),
+            # A name of nothing but signs has no key.
+            ("u.row IN (SELECT unit FROM names WHERE key = ?)", key)
+            if key
+            else ("u.name = ?", name),
+        ):
+            rows = self._connection.execute(
+                f"{_OF_UNITS} WHERE {where} ORDER BY u.id", (given,)
+            ).fetchall()
+            if rows:
+                return [Entity(*row) for row in rows]
+        if found := self._named(name):
+            return found
+        plain, _, kind = name.removesuffix(")").rpartition(" (")
+        return [one for one in self._named(plain) if one.kind == kind] if plain else []
+
+    def one(self, name: str) -> Entity:
+        """The entity that a name means.
+
+        Raises:
+            NotFound: there is none.
+            BadInput: there are several.
+        """
+        found = self.find(name)
+        if not found:
+            raise NotFound(f"there is no entity {name!r}: {hint(self._connection, name)}")
+        if len(found) > 1:
+            ids = ", ".join(repr(one.unit or f"{one.name} ({one.kind})") for one in found[:_SHOWN])
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            raise BadInput(
+                f"{len(found)} entities are called {name!r}: name one by its id: {ids}{more}"
+            )
+        return found[0]
+
+    def _named(self, name: str) -> list[Entity]:
+        """The entities that are but this name."""
+        rows = self._connection.execute(
             "SELECT row, name, kind, NULL FROM entities WHERE key = ?1 AND unit IS NULL "
-            "AND (?1 != '' OR name = ?2) ORDER BY row",
-            (key, name),
-        ).fetchall()
-        return [Entity(*row) for row in units + others]
+            "AND (?1 != '' OR name = ?2) ORDER BY name != ?2, row",
+            (name_key(name), name),
+        )
+        return [Entity(*row) for row in rows.fetchall()]
 
     def topics(self, most: int) -> list[Entity]:
         """Entities that a question may be about as a whole: the units that say so of themselves.

@@ -100,16 +100,17 @@ class Part:
     problems: list[Quarantined] = field(default_factory=list)
     whole: bool = True
 
-    def describe(self, entity: Described, where: str) -> None:
-        """Take an entity in; one of an id that is there already is left out."""
+    def describe(self, entity: Described, where: str) -> bool:
+        """Take an entity in; one of an id that is there already is left out, which is False."""
         if entity.id in self.entities:
             self.leave_out(
                 where,
                 f"entity {entity.id!r} is described more than once: the first is kept, give every "
                 "entity an id of its own",
             )
-            return
+            return False
         self.entities[entity.id] = entity
+        return True
 
     def leave_out(self, where: str, reason: str, *, unread: bool = False) -> None:
         """Note what cannot be taken in.
@@ -167,10 +168,7 @@ def described(
         BadInput: all of it is wrong.
     """
     name = identity(data, "entity")
-    given = optional(data, "id")
-    known = clean(given) if given is not None else name
-    if not known:
-        raise BadInput('the "id" is empty: give one, or leave it out to use the name')
+    known = identity(data, "id") if data.get("id") is not None else name
     metadata = {key: value for key, value in data.items() if key not in KEPT}
     extra = data.get("metadata") or {}
     if not isinstance(extra, Mapping):
@@ -242,15 +240,31 @@ def identity(data: Mapping[str, Any], key: str) -> str:
     Raises:
         BadInput: it is not, or is too long to be one.
     """
-    found = clean(optional(data, key) or "")
-    if not found:
-        seen = "is empty" if data.get(key) is not None else "is missing"
+    given = optional(data, key)
+    if given is None:
+        seen = "is null" if key in data else "is missing"
         fields = ", ".join(repr(str(one)[:40]) for one in list(data)[:8]) or "no fields"
         raise BadInput(f'"{key}" {seen}: expected a name; there are {fields}')
+    return named(given, f'"{key}"')
+
+
+def named(given: str, what: str) -> str:
+    """A text as a name, cleaned.
+
+    Args:
+        given: the text.
+        what: what it is called in a message.
+
+    Raises:
+        BadInput: there is nothing in it, or it is too long.
+    """
+    found = clean(given)
+    if not found:
+        raise BadInput(f"{what} is empty: expected a name")
     if len(found) > _LONGEST_NAME:
         raise BadInput(
-            f'"{key}" has {len(found):,} characters, a name at most {_LONGEST_NAME:,}: long texts '
-            'belong into "text"'
+            f"{what} has {len(found):,} characters, a name at most {_LONGEST_NAME:,}: long texts "
+            "belong into a text of the entity"
         )
     return found
 

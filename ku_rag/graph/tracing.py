@@ -20,7 +20,8 @@ from ku_rag.language.tokens import words
 _MOST = 24
 """A question that so many entities answer is not answered by listing them."""
 _STEPS = 400
-_COUNTING = frozenset({"many", "much"})
+_NUMBERS = frozenset({"count", "number"})
+"""Types of values that are counted, not listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def trace(graph: Graph, start: Entity, question: str) -> Traced | None:
     """
     asked = analyse(question, [start.name])
     said = set(words(question))
-    if asked.kind != "value" or asked.type == "count" or ("how" in said and said & _COUNTING):
+    if asked.kind != "value" or asked.type in _NUMBERS:
         return None
     if word_list("negations").intersection(said):
         return None

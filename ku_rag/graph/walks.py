@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 
 from ku_rag.graph.mmkg import Entity, Graph, Path
 from ku_rag.store.rows import as_json
+
+_REMEMBERED = 1024
+"""Of so many entities the relations are kept, for each longer walk passes them again."""
 
 
 def shortest(
@@ -21,6 +25,8 @@ def shortest(
 ) -> list[Path]:
     """Walks that pass no entity twice, shortest first; those of one length in stated order.
 
+    From an entity to itself they are the loops through it.
+
     Args:
         connection: to the store that the graph is in.
         graph: what is walked.
@@ -30,6 +36,7 @@ def shortest(
         longest: relations that one has at most.
     """
     away = _distances(connection, end, longest) if end else None
+    hop = lru_cache(_REMEMBERED)(graph.hop)
 
     def reaches(entity: Entity, left: int) -> bool:
         return away is None or away.get(entity.row, longest + 1) <= left
@@ -40,8 +47,9 @@ def shortest(
                 yield path
             return
         passed = {entity.row for entity in path.entities}
-        for step in graph.hop(path.end):
-            if step.tail.row not in passed and reaches(step.tail, left - 1):
+        for step in hop(path.end):
+            closes = left == 1 and end == start == step.tail
+            if (closes or step.tail.row not in passed) and reaches(step.tail, left - 1):
                 yield from of_length(path.then(step), left - 1)
 
     found: list[Path] = []

@@ -14,7 +14,8 @@ Gao and Long, SIGMOD 2024; here and for scalar quantisation FAISS's implementati
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -189,15 +190,32 @@ def propose(
     if plan.kind == "rabitq":
         return _propose_widely(index, queries, count, mask)
     params = faiss.SearchParametersIVF() if plan.probes else faiss.SearchParameters()
+    little = False
     if plan.probes:
         params.nprobe = index.nlist if everywhere else min(plan.probes, index.nlist)
         scanned = index.ntotal * index.code_size * params.nprobe / index.nlist
         index.parallel_mode = _BY_LISTS if scanned > _MUCH_BYTES else _BY_QUERIES
+        little = len(queries) == 1 and scanned <= _MUCH_BYTES
     if mask is not None:
         bits = np.packbits(mask, bitorder="little")  # must outlive the search
         params.sel = faiss.IDSelectorBitmap(bits)
-    found: tuple[Vectors, Positions] = index.search(queries, count, params=params)
+    with _alone(faiss) if little else nullcontext():
+        found: tuple[Vectors, Positions] = index.search(queries, count, params=params)
     return found
+
+
+@contextmanager
+def _alone(faiss: Any) -> Iterator[None]:  # noqa: ANN401 - faiss
+    """Search in the calling thread alone: to wake the others takes longer than a small scan.
+
+    The middles of lists are compared by all threads whatever `parallel_mode` says.
+    """
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # of this thread only
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
 
 
 def _propose_widely(

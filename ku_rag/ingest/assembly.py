@@ -245,6 +245,12 @@ def _heard(said: Iterable[tuple[str, str, Declaration]]) -> list[tuple[str, Decl
 def _merge(declared: list[tuple[str, Declaration]], unit_id: str) -> Declaration:
     """All declarations as one: first come first heard, aliases and metadata together."""
     spoken = [one for _, one in declared]
+    if len(spoken) == 1:  # as below, for most units
+        (one,) = spoken
+        name = unit_id if one.name is None else one.name
+        aliases = tuple(a for a in dict.fromkeys(one.aliases or ()) if a != name)
+        kind = _DEFAULT_KIND if one.kind is None else one.kind
+        return Declaration(name, kind, aliases, dict(one.metadata or {}), one.match)
     name = next((one.name for one in spoken if one.name is not None), unit_id)
     metadata: dict[str, Any] = {}
     for one in reversed(_replacing(spoken, "metadata") or spoken):

@@ -144,8 +144,9 @@ class Pipeline:
             report.quarantined.append(
                 Quarantined(
                     f"{head}: {relation} {target}",
-                    f"no unit or entity is called {target!r}; the relation is kept and will hold "
-                    "when one is added (or give it a target_kind to declare the target)",
+                    f"no unit or entity is called {target!r}, or several are; the relation is kept "
+                    "and will hold when one alone is: name its id (or give it a target_kind to "
+                    "declare the target)",
                 )
             )
         return report

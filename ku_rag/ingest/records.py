@@ -161,7 +161,8 @@ def _name(data: Mapping[str, Any]) -> str:
     name = clean_name(_text(data, "name") or "")
     if not name:
         seen = "is empty" if data.get("name") is not None else "is missing"
-        raise BadInput(f'"name" {seen}: every record needs a name; it has {_keys(data)}')
+        graph = "; `ku graph import` takes in graphs" if data.keys() & {"entity", "head"} else ""
+        raise BadInput(f'"name" {seen}: every record needs a name; it has {_keys(data)}{graph}')
     if len(name) > _LONGEST_NAME:
         raise BadInput(
             f'"name" has {len(name):,} characters, at most {_LONGEST_NAME:,} are read: long texts '

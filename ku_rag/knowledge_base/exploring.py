@@ -73,11 +73,10 @@ class Exploring(Graphing, Asking):
             ModelFailed, BudgetSpent: a model did not reply, and nothing was found that would be
                 lost.
         """
-        from ku_rag.graph import linking, settings
+        from ku_rag.graph import settings
         from ku_rag.graph.base import Query
-        from ku_rag.graph.mmkg import Graph
 
-        graph = Graph(self._database.connection, self._layout)
+        graph = self._graph
         query = Query(
             question=arguments.text(question, "the question"),
             pictures=tuple(_picture(image) for image in images),
@@ -88,7 +87,7 @@ class Exploring(Graphing, Asking):
             raise BadInput('the question is empty: ask something, such as "What follows?"')
         start = None
         if topic is not None:
-            start = linking.find_one(self._database.connection, arguments.text(topic, "the topic"))
+            start = graph.one(arguments.text(topic, "the topic"))
         most = arguments.count(most, "most", least=1, most=_MOST_PATHS)
         rounds = arguments.count(rounds, "rounds", least=0, most=_MOST_ROUNDS)
         mllm = None if setting == "embedded" else self._models.mllm
@@ -165,15 +164,12 @@ class Exploring(Graphing, Asking):
             BadInput: several are called so, a number is out of range, or the file cannot
                 be written.
         """
-        from ku_rag.graph import linking
         from ku_rag.graph.drawing import draw
-        from ku_rag.graph.mmkg import Graph
 
         file = arguments.output_file(svg, "the svg")
-        connection = self._database.connection
-        with snapshot(connection):
-            entity = linking.find_one(connection, arguments.text(name, "the name"))
-            drawn = draw(Graph(connection, self._layout), entity, hops=hops, most=most)
+        graph = self._graph
+        with snapshot(self._database.connection):
+            drawn = draw(graph, graph.one(arguments.text(name, "the name")), hops=hops, most=most)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(drawn, encoding="utf-8")
         return file
@@ -193,16 +189,13 @@ class Exploring(Graphing, Asking):
             NotFound: there is no such entity, or no model.
             Locked: another process is writing.
         """
-        from ku_rag.graph import linking
         from ku_rag.graph.captioning import caption
-        from ku_rag.graph.mmkg import Graph
 
         mllm = self._models.mllm
         if mllm is None:
             raise NotFound("there is no model to caption with: name one with --mllm")
-        connection = self._database.connection
-        graph = Graph(connection, self._layout)
-        chosen = [linking.find_one(connection, arguments.text(n, "the name")) for n in names]
+        graph = self._graph
+        chosen = [graph.one(name) for name in arguments.texts(names, "names")]
         started = time.monotonic()
         with self._write() as pipeline:
             entities = chosen or graph.with_pictures(_MOST_ENTITIES)

@@ -17,6 +17,7 @@ from ku_rag.types import IngestReport, Quarantined, Record, Relation, Source
 
 if TYPE_CHECKING:
     from ku_rag.graph.linking import Entry
+    from ku_rag.graph.mmkg import Graph
     from ku_rag.graph.records import GraphReport
     from ku_rag.ingest.pipeline import Pipeline, Progress
     from ku_rag.store.contents import Dropped
@@ -89,6 +90,12 @@ class GraphFiles(Changing):
         return giving.write(self._database.connection, self._layout, target).to_dict()
 
     # ---- inside --------------------------------------------------------------------------------
+
+    @property
+    def _graph(self) -> Graph:
+        from ku_rag.graph.mmkg import Graph
+
+        return Graph(self._database.connection, self._layout)
 
     def _take_in(
         self,

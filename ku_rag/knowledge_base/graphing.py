@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,38 +62,43 @@ class Graphing(GraphFiles):
             condition: when it holds.
 
         Returns:
-            Of an entity its "id", the "action" (added or joined) and the numbers of "chunks" and
-            "images" that it brought; of a relation "head", "relation", "tail" and "added", False
-            if it was stated before.
+            Of an entity its "id", the "action" (added or joined), the numbers of "chunks" and
+            "images" that it brought, and what was "kept" as others say it, "kind" or "caption";
+            of a relation "head", "relation", "tail" and "added", False if it was stated before.
 
         Raises:
             NotFound: there is no such unit, or a picture is not there.
             BadInput: neither or both were given, a name means several, or a picture is broken.
             Locked: another process is writing.
         """
-        if (name is None) == (relation is None):
-            raise BadInput("expected the name of an entity, or a relation: give one of them")
+        from ku_rag.graph.records import clean, named
+
+        described: dict[str, object] = {"id": id, "kind": kind, "topic": topic, "unit": unit}
+        described |= {"caption": caption, "texts": texts, "images": images, "aliases": aliases}
+        notes = {"information": information, "condition": condition}
+        notes = {key: arguments.optional_text(one, key) for key, one in notes.items()}
         if relation is not None:
-            head, word, tail = (
-                arguments.identity(one, what)
-                for one, what in zip(
-                    relation, ("the head", "the relation", "the tail"), strict=True
-                )
-            )
-            return self._relate(head, word, tail, information, condition)
+            _check(name, relation, described, "an entity")
+            head, word, tail = (named(one, what) for one, what in _parts(relation))
+            return self._relate(head, word, tail, notes["information"], notes["condition"])
+        _check(name, relation, notes, "a relation")
         from ku_rag.graph.mmkg import CAPTION, TOPIC
         from ku_rag.ingest.assembly import Declaration
 
-        named = arguments.identity(name, "the name")
+        called = named(arguments.text(name, "the name"), "the name")
+        own = None if id is None else named(arguments.text(id, "the id"), "the id")
+        kind = clean(arguments.optional_text(kind, "the kind") or "")
+        caption = arguments.text(caption, "the caption")
+        further = filter(None, map(clean, arguments.texts(aliases, "aliases")))
         found = None
-        if unit is not None or id is None:
-            found = self._unit_called(named if unit is None else unit, must=unit is not None)
+        if unit is not None or own is None:
+            found = self._unit_called(called if unit is None else unit, must=unit is not None)
         elif self._database.connection.execute(
-            "SELECT 1 FROM units WHERE id = ?", (id,)
+            "SELECT 1 FROM units WHERE id = ?", (own,)
         ).fetchone():
-            found = id
+            found = own
         pictures.check_files(shown := arguments.paths(images, "images"))
-        unit_id = found or id or named
+        unit_id = found or own or called
         brought = Source("", arguments.texts(texts, "texts"), shown)
         with self._write() as pipeline:
             connection = self._database.connection
@@ -102,42 +107,56 @@ class Graphing(GraphFiles):
                 "SELECT declared FROM sources WHERE uri = ?", (uri,)
             ).fetchone()
             before = Declaration.from_json(stored[0]) if stored else Declaration(match=False)
-            first = before.name or named
-            described = Unit(
+            first = before.name or called
+            stated = Unit(
                 first,
                 id=unit_id,
                 kind=kind or before.kind,
                 aliases=tuple(
                     one
-                    for one in dict.fromkeys((*(before.aliases or ()), named, *aliases))
+                    for one in dict.fromkeys((*(before.aliases or ()), called, *further))
                     if one != first
                 ),
                 metadata=dict(before.metadata or {})
                 | ({TOPIC: True} if topic else {})
                 | ({CAPTION: caption} if caption else {}),
-                match=topic or before.match or found is not None,
+                match=bool(topic) or before.match or found is not None,
             )
             counted = IngestReport()
             if brought.texts or brought.images:
                 # First: a picture that is broken is said to be before anything is stored.
                 counted = self._put(pipeline, Unit(first, id=unit_id), brought, f"{uri}/")
-            self._put(pipeline, described, Source(uri))
+            self._put(pipeline, stated, Source(uri))
             self._write_caches()
+            (entity,) = self._graph.find(unit_id)
+            now = {"kind": entity.kind, "caption": self._graph.attributes(entity).caption}
         return {
             "id": unit_id,
             "action": "joined" if found else "added",
             "chunks": counted.chunks_added,
             "images": counted.images_added,
+            "kept": {
+                key: now[key]
+                for key, given in (("kind", kind), ("caption", caption))
+                if given and given != now[key]
+            },
         }
 
     def graph_delete(
-        self, name: str | None = None, *, relation: tuple[str, str, str] | None = None
+        self,
+        name: str | None = None,
+        *,
+        relation: tuple[str, str, str] | None = None,
+        condition: str | None = None,
     ) -> dict[str, list[Any]]:
         """Delete an entity with all that only it brought and every relation of it, or a relation.
+
+        What a file states comes back when the file is imported again.
 
         Args:
             name: id or name of the entity.
             relation: (head, relation, tail); all that are stated so.
+            condition: of the relation: only those that hold then.
 
         Returns:
             As `delete`.
@@ -147,15 +166,13 @@ class Graphing(GraphFiles):
             BadInput: neither or both were given, or a name means several.
             Locked: another process is writing.
         """
-        from ku_rag.graph import linking
         from ku_rag.ingest import removal
         from ku_rag.store.contents import Dropped
 
-        if (name is None) == (relation is None):
-            raise BadInput("expected the name of an entity, or a relation: give one of them")
+        _check(name, relation, {"condition": condition} if relation is None else {}, "a relation")
         connection = self._database.connection
         if name is not None:
-            entity = linking.find_one(connection, arguments.text(name, "the name"))
+            entity = self._graph.one(arguments.text(name, "the name"))
             if entity.unit is not None:
                 return self.delete([entity.unit])
             rows = [
@@ -165,22 +182,24 @@ class Graphing(GraphFiles):
                 )
             ]
         else:
-            head, word, tail = relation or ("", "", "")
-            start = linking.find_one(connection, arguments.text(head, "the head"))
-            ends = {one.row for one in linking.find(connection, arguments.text(tail, "the tail"))}
+            head, word, tail = (one for one, _ in _parts(relation))
+            start = self._graph.one(head)
+            ends = {one.row for one in self._graph.find(tail)}
             rows = [
                 row
-                for row, end, target in connection.execute(
-                    "SELECT row, tail, target FROM relations WHERE head = ? AND relation = ?",
-                    (start.row, arguments.text(word, "the relation")),
+                for row, end, target, when in connection.execute(
+                    "SELECT row, tail, target, condition FROM relations "
+                    "WHERE head = ? AND relation = ?",
+                    (start.row, word),
                 ).fetchall()
-                if end in ends or target == tail
+                if (end in ends or target == tail) and condition in (None, when)
             ]
-        if relation is not None and not rows:
-            raise NotFound(
-                f"no relation {relation[0]} —{relation[1]}→ {relation[2]} is stated: `ku graph "
-                "show` lists those of an entity; nothing was deleted"
-            )
+            if not rows:
+                so = f" ({condition})" if condition is not None else ""
+                raise NotFound(
+                    f"no relation {head} —{word}→ {tail}{so} is stated: `ku graph show` lists "
+                    "those of an entity; nothing was deleted"
+                )
         dropped = Dropped()
         with self._write() as pipeline, pipeline.storing.change():
             removal.unstate(connection, rows, pipeline.storing.inverted, dropped, by_hand=_BY_HAND)
@@ -197,13 +216,12 @@ class Graphing(GraphFiles):
             NotFound: there is no such entity.
             BadInput: several are called so.
         """
-        from ku_rag.graph import linking, showing
-        from ku_rag.graph.mmkg import Graph
+        from ku_rag.graph import showing
 
-        connection = self._database.connection
-        entity = linking.find_one(connection, arguments.text(name, "the name"))
+        graph = self._graph
+        entity = graph.one(arguments.text(name, "the name"))
         most = arguments.count(most, "most", least=0, most=_MOST)
-        return showing.show(connection, Graph(connection, self._layout), entity, most=most)
+        return showing.show(self._database.connection, graph, entity, most=most)
 
     def graph_paths(
         self, start: str, end: str | None = None, *, most: int = 10, longest: int = 4
@@ -217,26 +235,25 @@ class Graphing(GraphFiles):
             longest: relations of a path.
 
         Returns:
-            Of each path "ids" (None for what is but a name), "entities" (names), "relations" and
-            "text".
+            Of each path "ids" (None for what is but a name), "entities" (names), "relations",
+            "information" and "conditions" of these (None where there is none), and "text".
 
         Raises:
             NotFound: there is no such entity.
             BadInput: several are called so.
         """
-        from ku_rag.graph import linking, walks
-        from ku_rag.graph.mmkg import Graph
+        from ku_rag.graph import walks
         from ku_rag.store.database import snapshot
 
-        connection = self._database.connection
+        connection, graph = self._database.connection, self._graph
         with snapshot(connection):
-            begins = linking.find_one(connection, arguments.text(start, "the start"))
-            ends = end and linking.find_one(connection, arguments.text(end, "the end"))
+            begins = graph.one(arguments.text(start, "the start"))
+            ends = None if end is None else graph.one(arguments.text(end, "the end"))
             found = walks.shortest(
                 connection,
-                Graph(connection, self._layout),
+                graph,
                 begins,
-                ends or None,
+                ends,
                 most=arguments.count(most, "most", least=1, most=_MOST),
                 longest=arguments.count(longest, "longest", least=1, most=_LONGEST),
             )
@@ -245,6 +262,8 @@ class Graphing(GraphFiles):
                 "ids": [entity.unit for entity in path.entities],
                 "entities": [entity.name for entity in path.entities],
                 "relations": [step.relation for step in path.steps],
+                "information": [step.information or None for step in path.steps],
+                "conditions": [step.condition or None for step in path.steps],
                 "text": path.text,
             }
             for path in found
@@ -254,15 +273,13 @@ class Graphing(GraphFiles):
 
     def _unit_called(self, name: str, *, must: bool) -> str | None:
         """The id of the unit that a name means; None if there is none and none must be."""
-        from ku_rag.graph import linking
-
         units = [
             one.unit
-            for one in linking.find(self._database.connection, arguments.text(name, "the unit"))
+            for one in self._graph.find(arguments.text(name, "the unit"))
             if one.unit is not None
         ]
         if len(units) > 1:
-            linking.find_one(self._database.connection, name)  # says which
+            self._graph.one(name)  # says which
         if must and not units:
             raise NotFound(f"there is no unit {name!r}: `ku list` prints the ids")
         return units[0] if units else None
@@ -273,13 +290,11 @@ class Graphing(GraphFiles):
         from ku_rag.graph import linking
         from ku_rag.store.contents import content_hash
 
-        connection = self._database.connection
-        ends = linking.find(connection, tail)
-        if len(ends) > 1:
-            linking.find_one(connection, tail)
-        started = linking.find(connection, head)
-        if len(started) > 1:
-            linking.find_one(connection, head)
+        graph = self._graph
+        ends, started = graph.find(tail), graph.find(head)
+        for one, found in ((tail, ends), (head, started)):
+            if len(found) > 1:
+                graph.one(one)  # says which
         aim: tuple[str, str | None] = (tail, linking.ONLY_NAMED)
         if tail == head:
             aim = ((started[0].unit if started else None) or head, None)
@@ -289,7 +304,7 @@ class Graphing(GraphFiles):
         stated = Relation(word, target, kind, information or None, condition or None)
         if not started or started[0].unit is None:
             self.graph_add(head, kind=started[0].kind if started else None)
-            started = [linking.find_one(connection, head)]
+            started = [graph.one(head)]
         start = started[0]
         said = (word, target, information or "", condition or "")
         uri = f"{_BY_HAND}{start.unit}/{content_hash(chr(31).join(said))[:16]}"
@@ -333,3 +348,27 @@ class Graphing(GraphFiles):
 def _aim(entity: Entity) -> tuple[str, str | None]:
     """How a relation names its target: the id of a unit, or a name with its kind."""
     return (entity.name, entity.kind) if entity.unit is None else (entity.unit, None)
+
+
+def _check(name: object, relation: object, others: Mapping[str, object], belongs_to: str) -> None:
+    """Refuse neither or both, and what belongs to the other kind of thing.
+
+    Raises:
+        BadInput: there is something of it.
+    """
+    if (name is None) == (relation is None):
+        raise BadInput("expected the name of an entity, or a relation: give one of them")
+    if given := [key for key, value in others.items() if value not in (None, "", (), [], False)]:
+        raise BadInput(f"{given[0]} belongs to {belongs_to}: leave it out")
+
+
+def _parts(relation: object) -> list[tuple[str, str]]:
+    """The three parts of a relation, with what each is called.
+
+    Raises:
+        BadInput: it is something else.
+    """
+    given = arguments.texts(relation, "relation")
+    if len(given) != 3:
+        raise BadInput(f"relation has {len(given)} parts: expected (head, relation, tail)")
+    return list(zip(given, ("the head", "the relation", "the tail"), strict=True))

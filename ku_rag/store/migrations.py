@@ -169,6 +169,35 @@ STEPS: tuple[str, ...] = (
     DROP TABLE vectors;
     ALTER TABLE placed RENAME TO vectors;
     """,
+    # A name that several units bear means the one that is spelt so, or none; it meant the first.
+    """
+    CREATE TEMP TABLE unsure AS
+        SELECT r.row AS relation, r.target AS target, r.target_key AS key, r.target_kind AS kind,
+            iif(sum(u.name = r.target) = 1, max(iif(u.name = r.target, u.row, 0)), NULL) AS unit
+        FROM relations r JOIN names n ON n.key = r.target_key
+        JOIN units u ON u.row = n.unit AND (r.target_kind IS NULL OR u.kind = r.target_kind)
+        WHERE NOT EXISTS (SELECT 1 FROM units WHERE id = r.target)
+        GROUP BY r.row HAVING count(*) > 1;
+    INSERT INTO entities (name, key, kind, unit)
+        SELECT DISTINCT t.target, t.key, u.kind, u.row FROM unsure t JOIN units u ON u.row = t.unit
+        WHERE NOT EXISTS (SELECT 1 FROM entities WHERE unit = u.row);
+    INSERT INTO entities (name, key, kind)
+        SELECT DISTINCT target, key, kind FROM unsure t
+        WHERE unit IS NULL AND kind IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM entities e
+            WHERE e.key = t.key AND e.name = t.target AND e.kind = t.kind AND e.unit IS NULL);
+    UPDATE relations SET tail = (
+            SELECT e.row FROM entities e
+            WHERE e.key = t.key AND e.unit IS t.unit AND (t.unit IS NOT NULL OR e.name = t.target)
+                AND (t.unit IS NOT NULL OR e.kind = t.kind))
+        FROM unsure t WHERE relations.row = t.relation;
+    DROP TABLE unsure;
+    DELETE FROM entities
+        WHERE NOT EXISTS (SELECT 1 FROM relations WHERE head = entities.row)
+            AND NOT EXISTS (SELECT 1 FROM relations WHERE tail = entities.row);
+    -- Ids are looked up by their keys as well: one index less to keep.
+    DROP INDEX relations_target;
+    """,
 )
 
 SCHEMA = len(STEPS)

@@ -13,6 +13,7 @@ import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import NamedTuple
 
 from ku_rag.language.tokens import name_key
@@ -73,9 +74,7 @@ def add(
 def add_many(connection: sqlite3.Connection, stated: Sequence[Stated]) -> range:
     """Store what sources state, many relations to a statement; returns the new rows."""
     heads = _unit_entities(connection, {of.unit for of in stated if of.relations})
-    ends = _tails(
-        connection, {(target, kind) for of in stated for _, target, kind, *_ in of.relations}
-    )
+    ends = _tails(connection, {one[1:3] for of in stated for one in of.relations})
     count = sum(len(of.relations) for of in stated)
     first = next_row(connection, "relations")
     with _indexing(connection, count), behind(connection, count) as later:
@@ -115,14 +114,16 @@ def _rows(
 ) -> Iterator[tuple[object, ...]]:
     """The rows of relations, in the order of `_COLUMNS`."""
     pieces = Framed()
+    join, crc32 = b"".join, zlib.crc32
     for source, unit, relations in stated:
         head = heads[unit] if relations else None
         start = checksum(source)
-        for one in relations:
+        for word, target, kind, more, when in relations:
             # As `checksum` of the source and all of these.
-            stored = zlib.crc32(b"".join([pieces[field] for field in one]), start)
-            key, tail = ends[one[1], one[2]]
-            yield source, head, *one, key, tail, stored
+            said = pieces[word], pieces[target], pieces[kind], pieces[more], pieces[when]
+            key, tail = ends[target, kind]
+            stored = crc32(join(said), start)
+            yield source, head, word, target, kind, more, when, key, tail, stored
 
 
 @contextmanager
@@ -155,7 +156,7 @@ def digest(stated: Iterable[Said], pieces: Framed | None = None) -> str:
         pieces: kept from one call to the next where there are many.
     """
     known = Framed() if pieces is None else pieces
-    joined = b"".join([known[field] for one in stated for field in one])
+    joined = b"".join(map(known.__getitem__, chain.from_iterable(stated)))
     return str(zlib.crc32(joined)) if joined else ""
 
 
@@ -186,9 +187,11 @@ def resolve_names(
     if connection.execute("SELECT 1 FROM relations LIMIT 1").fetchone() is None:
         return
     rows = connection.execute(
-        "SELECT r.row FROM json_each(?) w CROSS JOIN relations r ON r.target = w.value UNION "
+        "SELECT r.row FROM (SELECT json_extract(value, '$[0]') AS id, "
+        "json_extract(value, '$[1]') AS key FROM json_each(?)) w "
+        "CROSS JOIN relations r ON r.target_key = w.key AND r.target = w.id UNION "
         "SELECT r.row FROM json_each(?) w CROSS JOIN relations r ON r.target_key = w.value",
-        (as_json(ids), as_json(keys)),
+        (as_json((one, name_key(one)) for one in ids), as_json(keys)),
     ).fetchall()
     for start in range(0, len(rows), SLICE):
         resolve(connection, [row for (row,) in rows[start : start + SLICE]])
@@ -320,7 +323,8 @@ def _units_meant(
 ) -> dict[int, int]:
     """The units that (target, key, kind) mean: place in `wanted` → row.
 
-    That is the unit of that id, or else the first by id of those that bear the name.
+    That is the unit of that id, or else the one unit of exactly that name, or else the one unit
+    that bears the name in another spelling or as an alias. What several bear means none of them.
     """
     found: dict[int, int] = dict(
         connection.execute(
@@ -328,16 +332,18 @@ def _units_meant(
             (as_json(target for target, *_ in wanted),),
         )
     )
-    named = [(n, key, kind) for n, (_, key, kind) in enumerate(wanted) if key and n not in found]
-    for n, unit, _ in connection.execute(
-        "SELECT w.n, u.row, min(u.id) FROM (SELECT json_extract(value, '$[0]') AS n, "
-        "json_extract(value, '$[1]') AS key, json_extract(value, '$[2]') AS kind "
+    named = [(n, *one) for n, one in enumerate(wanted) if one[1] and n not in found]
+    bearing = connection.execute(
+        "SELECT w.n, iif(sum(u.name = w.target), max(iif(u.name = w.target, u.row, 0)), u.row), "
+        "iif(sum(u.name = w.target), sum(u.name = w.target), count(*)) AS bearers FROM "
+        "(SELECT json_extract(value, '$[0]') AS n, json_extract(value, '$[1]') AS target, "
+        "json_extract(value, '$[2]') AS key, json_extract(value, '$[3]') AS kind "
         "FROM json_each(?)) w CROSS JOIN names n ON n.key = w.key "
-        "CROSS JOIN units u ON u.row = n.unit AND (w.kind IS NULL OR u.kind = w.kind) GROUP BY w.n",
+        "CROSS JOIN units u ON u.row = n.unit AND (w.kind IS NULL OR u.kind = w.kind) "
+        "GROUP BY w.n HAVING bearers = 1",
         (as_json(named),),
-    ):
-        found[n] = unit
-    return found
+    )
+    return found | {n: unit for n, unit, _ in bearing}
 
 
 def _declared(

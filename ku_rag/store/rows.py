@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
+import orjson
+
 _MOST_PARAMETERS = 500
-# Made once: `json.dumps` with an option makes an encoder for every object.
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def marks(values: Sequence[object]) -> str:
@@ -24,7 +23,7 @@ def batched(items: Sequence[int], size: int = _MOST_PARAMETERS) -> Iterator[Sequ
 
 def as_json(rows: Iterable[object]) -> str:
     """Rows for `json_each(?)`: one statement then takes them all in, without Python in between."""
-    return _encode(list(rows))
+    return orjson.dumps(list(rows)).decode()
 
 
 def fields(count: int) -> str:

@@ -124,6 +124,8 @@ class _Target:
             case "hyperedge":
                 self.hyperedges += 1
                 self._open.append(_Element(own))
+            case "port":
+                self._open.append(_Element(own))
             case "data":
                 self._key = own.get("key", "")
                 self._text = []
@@ -149,7 +151,7 @@ class _Target:
             case "data":
                 self._put(self._names.get(self._key or "", (self._key or "", ""))[0])
                 self._key = None
-            case "graph" | "node" | "edge" | "hyperedge":
+            case "graph" | "node" | "edge" | "hyperedge" | "port":
                 done = self._open.pop()
                 if name == "graph":
                     self._directed.pop()
@@ -242,7 +244,8 @@ def _nodes(part: Part, nodes: Iterable[_Element], folder: Path) -> _Meant:
         except BadInput as error:
             part.leave_out(where, str(error), unread=True)
             continue
-        part.describe(entity, where)
+        if not part.describe(entity, where):
+            continue
         meant[own] = (entity.id, None)
         for problem in problems:
             part.leave_out(where, f"{problem}; the rest of the node is kept")
@@ -270,7 +273,9 @@ def _edge(part: Part, edge: _Element, meant: _Meant) -> None:
     where = f"{part.uri}: edge {head!r} → {tail!r}"
     for end in (head, tail):
         if end not in meant:
-            part.leave_out(where, f"there is no node {end!r}: every edge joins two nodes")
+            part.leave_out(
+                where, f"there is no node {end!r}, or it was left out: every edge joins two nodes"
+            )
             return
     given = {name.casefold(): text for name, text in edge.data.items()}
     said: dict[str, str] = {}

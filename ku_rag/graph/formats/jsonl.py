@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import orjson
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
@@ -101,33 +102,21 @@ def _line(data: Mapping[str, Any]) -> str:
 
 
 def _objects(file: BinaryIO) -> Iterator[tuple[int, dict[str, Any] | bytes]]:
-    """The number and the object of each line; the line itself, stripped, where there is a doubt."""
+    """The number and the relation on each line; the line itself, stripped, if it is another."""
     number = 0
+    loads, broken = orjson.loads, orjson.JSONDecodeError
     for block in _blocks(file):
-        text = None
-        if b"\\u" not in block and len(block) <= _MOST_BYTES:
-            with suppress(UnicodeDecodeError):
-                text = block.decode("utf-8")
-        if text is None:
-            for line in block.removesuffix(b"\n").split(b"\n"):
-                number += 1
-                yield number, line.strip()
-            continue
-        start = 0
-        while start < len(text):
+        for line in block.removesuffix(b"\n").split(b"\n"):
             number += 1
-            end = text.find("\n", start)
-            end = len(text) if end < 0 else end
             try:
-                data, read = arguments.STRICT_JSON.raw_decode(text, start)
-            except (ValueError, RecursionError):
+                data = loads(line) if len(line) <= _MOST_BYTES else None
+            except broken:
                 data = None
-            # One object and nothing else, not beyond the line either.
-            if isinstance(data, dict) and (read == end or text[read:end] == "\r"):
+            # Long numbers of others would lose digits; what is escaped may be no text.
+            if isinstance(data, dict) and "head" in data and b"\\u" not in line:
                 yield number, data
             else:
-                yield number, text[start:end].strip().encode()
-            start = end + 1
+                yield number, line.strip()
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
@@ -175,11 +164,6 @@ def _statement(data: Mapping[str, Any], spelt: dict[str, str]) -> Statement:
         spelt[data["tail"]] = spelt.setdefault(tail, tail)
     if len(data) == 3:
         return head, relation, tail, None, None, None
-    return (
-        head,
-        relation,
-        tail,
-        optional(data, "information") or None,
-        optional(data, "condition") or None,
-        clean(optional(data, "tail_kind") or "") or None,
-    )
+    notes = optional(data, "information") or None, optional(data, "condition") or None
+    kind = "tail_kind" in data and clean(optional(data, "tail_kind") or "")
+    return head, relation, tail, *notes, kind or None

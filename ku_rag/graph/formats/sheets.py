@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,10 @@ _MOST_CELL = 32_767
 _LOOKED_AT = 1 << 16
 _RETURN = "_x000D_"
 """What stands in a cell for a carriage return, which XML takes for a line feed."""
+_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
+"""So any character may be written."""
+_ALIKE = re.compile("_(?=x[0-9A-Fa-f]{4}[_\r])")
+"""Where a text looks like that by itself, its first character is written so."""
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -111,8 +116,15 @@ def _text(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str):
-        return value.replace(_RETURN, "\r") if value.strip() else ""
+        return _ESCAPED.sub(_character, value) if value.strip() else ""
+    if isinstance(value, bool):
+        return str(value).upper()
     return str(value)
+
+
+def _character(escaped: re.Match[str]) -> str:
+    made = chr(int(escaped[1], 16))
+    return made if made in "\r_" else escaped[0]
 
 
 def _check(path: Path) -> None:
@@ -175,4 +187,4 @@ def _cell(text: str) -> str:
             f"a text of {len(text):,} characters begins with {text[:40]!r}, a cell holds "
             f"{_MOST_CELL:,}: export as .jsonl or .graphml"
         )
-    return text.replace("\r", _RETURN)
+    return _ALIKE.sub("_x005F_", text).replace("\r", _RETURN)
