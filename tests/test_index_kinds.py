@@ -116,6 +116,22 @@ def test_what_is_deleted_is_masked_at_once_and_folded_in_by_compact(database, tm
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gone", [3, 25])
+def test_the_few_that_are_gone_are_passed_over(database, tmp_path, kind, gone):
+    vectors = clustered(COUNT)
+    put(database, range(1, COUNT + 1), vectors)
+    index = opened(database, tmp_path)
+    tuned(index, database, kind)
+    queries = clustered(1, seed=8)
+    near = index.search(queries, gone)[0][0]
+    drop(database, near.tolist())
+    left = np.setdiff1d(np.arange(1, COUNT + 1), near)
+    rows, _ = index.search(queries, 10)
+    assert not np.isin(rows, [*near, -1]).any()
+    assert recall(rows, exact(vectors[left - 1], left, queries)) >= 0.8
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_search_among_many_rows_finds_only_these(database, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(index_module, "_GATHER_MOST", 50)
     vectors = clustered(COUNT)

@@ -3,11 +3,13 @@
     python -m benchmarks.peers [--count 100000] [--sets SETS] [--systems NAMES] [--write]
 
 Every system gets the same vectors and texts of 200 characters (benchmarks/vectors.py), a fresh
-process for filling and three for opening, two processors, and nothing else beside it. It keeps its
-texts with a keyword index where it has one, is made as durable as it is by default, and gets the
-index that it recommends, with the fastest of its search parameters that finds 0.993 of the exact
-ten nearest on 300 tuning queries; what is printed comes from 300 others, asked one at a time. A
-system whose packages are not installed is said and left out.
+process for filling, two processors, and nothing else beside it. When all are filled, they are
+opened in turn, five times, each time in a fresh process that is asked for some seconds: so a
+machine that is slow for a minute is slow for all. Times of queries are the medians of these rounds.
+A system keeps its texts with a keyword index where it has one, is made as durable as it is by
+default, and gets the index that it recommends, with the fastest of its search parameters that finds
+0.993 of the exact ten nearest on 300 tuning queries; what is printed comes from 300 others, asked
+one at a time. A system whose packages are not installed is said and left out.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from benchmarks.peers import report
 from benchmarks.peers.registry import PEERS, missing
 from benchmarks.record import write_result
 
-OPENINGS = 3
+OPENINGS = 5
 SOME = "peers_some"
 """The result of a run of some of the systems, which leaves that of all of them alone."""
 THREADS = (
@@ -39,23 +40,45 @@ THREADS = (
 """What the systems' libraries are told how many threads they may use by."""
 
 
-def measure(name: str, of: str, count: int, cache: Path, threads: int = 2) -> dict[str, Any]:
-    """All figures of one system over one set; {"failed": why} where it fails."""
-    load = os.getloadavg()[0]
+def measure(
+    names: Sequence[str], of: str, count: int, cache: Path, threads: int = 2
+) -> dict[str, dict[str, Any]]:
+    """All figures of some systems over one set; {"failed": why} of one that fails."""
+    found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as work:
-        folder = Path(work) / name
-        filled = stage(name, "fill", of, count, folder, cache, threads)
-        if "failed" in filled:
-            return filled
-        opened = [stage(name, "open", of, count, folder, cache, threads) for _ in range(OPENINGS)]
-        shutil.rmtree(folder)
-    if failed := [one for one in opened if "failed" in one]:
-        return failed[0]
-    for figure in ("import_ms", "cold_open_ms", "open_mb"):
-        filled[figure] = statistics.median(one[figure] for one in opened)
-    # What else ran at the beginning: figures under load are worth little.
-    filled["load"] = round(load, 1)
-    return filled
+        for name in names:
+            load = os.getloadavg()[0]
+            found[name] = stage(name, "fill", of, count, Path(work) / name, cache, threads)
+            # What else ran at the beginning: figures under load are worth little.
+            found[name]["load"] = round(load, 1)
+            print(f"{of}, {PEERS[name].title}: {json.dumps(found[name])}", flush=True)
+        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        for _ in range(OPENINGS):
+            for name in names:
+                if "failed" not in found[name]:
+                    folder = Path(work) / name
+                    rounds[name].append(stage(name, "open", of, count, folder, cache, threads))
+    for name, opened in rounds.items():
+        if failed := [one for one in opened if "failed" in one]:
+            found[name] = failed[0]
+        elif opened:
+            found[name] |= _medians(found[name], opened)
+    return found
+
+
+def _medians(filled: Mapping[str, Any], opened: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What was measured at every opening."""
+    medians: dict[str, Any] = {
+        figure: statistics.median(one[figure] for one in opened)
+        for figure in ("import_ms", "cold_open_ms", "open_mb")
+    }
+    times = ("query_p50_ms", "query_p95_ms")
+    medians |= {key: statistics.median(one["asked"][key] for one in opened) for key in times}
+    medians["p50_ms_of_rounds"] = [one["asked"]["query_p50_ms"] for one in opened]
+    if "index_alone" in filled:
+        asked = {key: statistics.median(one["index_asked"][key] for one in opened) for key in times}
+        medians["index_alone"] = {**filled["index_alone"], **asked}
+    return medians
 
 
 def stage(
@@ -96,12 +119,10 @@ def run(
             continue
         vectors.prepare(of, count, cache)
         found[of] = {}
-        for name in here:
-            figures = measure(name, of, count, cache, threads)
+        for name, figures in measure(here, of, count, cache, threads).items():
             if "failed" in figures:
                 print(f"{of}, {PEERS[name].title}: failed, {figures['failed']}", flush=True)
             else:
-                print(f"{of}, {PEERS[name].title}: {json.dumps(figures)}", flush=True)
                 found[of][name] = figures
     return found
 

@@ -45,6 +45,8 @@ _TINY = 1e-12
 _BY_QUERIES, _BY_LISTS = 0, 1
 _MUCH_BYTES = 2 << 20
 """From here on a scan is worth more than one thread."""
+_FEW_GONE, _SPARE = 0.01, 8
+"""Where no more than this share is gone, so many more are asked for instead of masking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def propose(
     count: int,
     mask: Mask | None = None,
     *,
-    everywhere: bool = False,
+    gone: int | None = None,
 ) -> tuple[Vectors, Positions]:
     """The positions that look nearest, best first.
 
@@ -180,19 +182,40 @@ def propose(
         queries: float32[n, dim], made fit for it.
         count: how many for each query.
         mask: bool[positions], those that count; None for all.
-        everywhere: look into all lists.
+        gone: how many positions do not count, where those that do lie anywhere; None where they
+            were picked, for which all lists are looked into.
 
     Returns:
         (what ranks them float32[n, m], positions int64[n, m]), m ≤ count, padded with -1.
     """
-    faiss = library()
     count = min(count, index.ntotal)
     if plan.kind == "rabitq":
         return _propose_widely(index, queries, count, mask)
-    params = faiss.SearchParametersIVF() if plan.probes else faiss.SearchParameters()
+    if mask is not None and gone is not None and gone <= _FEW_GONE * index.ntotal:
+        # To ask for some more is cheaper than to ask of every position whether it counts.
+        asked = min(index.ntotal, count + _SPARE)
+        scores, positions = _scan(index, plan.probes, queries, asked)
+        counts = mask[positions] & (positions >= 0)
+        if counts.sum(axis=1).min() >= count:
+            return _first(counts, scores, positions, count)
+    everywhere = mask is not None and gone is None
+    probes = index.nlist if plan.probes and everywhere else plan.probes
+    return _scan(index, probes, queries, count, mask)
+
+
+def _scan(
+    index: Any,  # noqa: ANN401 - faiss
+    probes: int,
+    queries: Vectors,
+    count: int,
+    mask: Mask | None = None,
+) -> tuple[Vectors, Positions]:
+    """Search under a mask, in so many lists; 0 where there are none."""
+    faiss = library()
+    params = faiss.SearchParametersIVF() if probes else faiss.SearchParameters()
     little = False
-    if plan.probes:
-        params.nprobe = index.nlist if everywhere else min(plan.probes, index.nlist)
+    if probes:
+        params.nprobe = min(probes, index.nlist)
         scanned = index.ntotal * index.code_size * params.nprobe / index.nlist
         index.parallel_mode = _BY_LISTS if scanned > _MUCH_BYTES else _BY_QUERIES
         little = len(queries) == 1 and scanned <= _MUCH_BYTES
@@ -202,6 +225,16 @@ def propose(
     with _alone(faiss) if little else nullcontext():
         found: tuple[Vectors, Positions] = index.search(queries, count, params=params)
     return found
+
+
+def _first(
+    counts: Mask, scores: Vectors, positions: Positions, count: int
+) -> tuple[Vectors, Positions]:
+    """Of each query the first that count, padded with -1."""
+    order = np.argsort(~counts, axis=1, kind="stable")[:, :count]
+    kept = np.take_along_axis(counts, order, 1)
+    positions = np.where(kept, np.take_along_axis(positions, order, 1), -1)
+    return np.take_along_axis(scores, order, 1), positions
 
 
 @contextmanager
@@ -234,10 +267,7 @@ def _propose_widely(
         scores, positions = index.search(queries, asked)
         counts = mask[positions] & (positions >= 0)
         if asked == index.ntotal or counts.sum(axis=1).min() >= wanted:
-            order = np.argsort(~counts, axis=1, kind="stable")[:, :count]
-            kept = np.take_along_axis(counts, order, 1)
-            positions = np.where(kept, np.take_along_axis(positions, order, 1), -1)
-            return np.take_along_axis(scores, order, 1), positions
+            return _first(counts, scores, positions, count)
         asked = min(index.ntotal, asked * 8)
 
 

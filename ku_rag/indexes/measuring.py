@@ -18,7 +18,7 @@ Rows = NDArray[np.int64]
 RECALL = 0.99
 """What every index reaches unless less was asked for."""
 _QUERIES = 400
-_MARGIN = 0.005
+_MARGIN = 0.003
 """The measure is a sample: what is chosen reaches a little more."""
 _CANDIDATES = (10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _PROBES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192)

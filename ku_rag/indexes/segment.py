@@ -83,7 +83,7 @@ class Segment:
             self.fit(queries) if self.fit else queries,
             self.plan.proposed(k),
             mask,
-            everywhere=among is not None,
+            gone=self._dropped if among is None else None,
         )
         return np.where(positions >= 0, self.rows[positions], -1), cosines
 
