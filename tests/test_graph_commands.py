@@ -169,6 +169,16 @@ def test_a_mere_name_of_several_kinds_is_told_by_its_kind(kb):
     assert [one["text"] for one in kb.graph_paths("ann", "Bath (city)")] == ["Ann —at→ Bath"]
 
 
+def test_of_several_spellings_the_one_that_is_given_is_meant(kb):
+    for name, of in (("Sun", "star"), ("SUN", "paper")):
+        kb.add(Unit(name, id=of))
+    kb.graph_add(relation=("SUN", "reports on", "Sun"))
+    assert kb.graph_show("Sun")["id"] == "star"
+    assert [one["head"]["id"] for one in kb.graph_show("star")["in"]] == ["paper"]
+    with pytest.raises(BadInput, match="2 entities are called 'sun'"):
+        kb.graph_show("sun")
+
+
 def test_loops_are_the_paths_from_an_entity_to_itself(zinogre):
     found = zinogre("graph", "paths", "Zinogre", "Zinogre", "--json").json
     assert [one["text"] for one in found] == [

@@ -188,13 +188,16 @@ class Graph:
         return [one for one in self._named(plain) if one.kind == kind] if plain else []
 
     def one(self, name: str) -> Entity:
-        """The entity that a name means.
+        """The entity that a name means; of several the one that is spelt exactly so.
 
         Raises:
             NotFound: there is none.
             BadInput: there are several.
         """
         found = self.find(name)
+        exact = [one for one in found if one.name == name]
+        if len(exact) == 1:
+            return exact[0]
         if not found:
             raise NotFound(f"there is no entity {name!r}: {hint(self._connection, name)}")
         if len(found) > 1:
@@ -209,7 +212,7 @@ class Graph:
         """The entities that are but this name."""
         rows = self._connection.execute(
             "SELECT row, name, kind, NULL FROM entities WHERE key = ?1 AND unit IS NULL "
-            "AND (?1 != '' OR name = ?2) ORDER BY name != ?2, row",
+            "AND (?1 != '' OR name = ?2) ORDER BY name != ?2, kind, row",
             (name_key(name), name),
         )
         return [Entity(*row) for row in rows.fetchall()]

@@ -273,13 +273,10 @@ class Graphing(GraphFiles):
 
     def _unit_called(self, name: str, *, must: bool) -> str | None:
         """The id of the unit that a name means; None if there is none and none must be."""
-        units = [
-            one.unit
-            for one in self._graph.find(arguments.text(name, "the unit"))
-            if one.unit is not None
-        ]
+        found = self._graph.find(arguments.text(name, "the unit"))
+        units = [one.unit for one in found if one.unit is not None]
         if len(units) > 1:
-            self._graph.one(name)  # says which
+            return self._graph.one(name).unit
         if must and not units:
             raise NotFound(f"there is no unit {name!r}: `ku list` prints the ids")
         return units[0] if units else None
@@ -291,10 +288,10 @@ class Graphing(GraphFiles):
         from ku_rag.store.contents import content_hash
 
         graph = self._graph
-        ends, started = graph.find(tail), graph.find(head)
-        for one, found in ((tail, ends), (head, started)):
-            if len(found) > 1:
-                graph.one(one)  # says which
+        ends, started = (
+            [graph.one(name)] if len(found := graph.find(name)) > 1 else found
+            for name in (tail, head)
+        )
         aim: tuple[str, str | None] = (tail, linking.ONLY_NAMED)
         if tail == head:
             aim = ((started[0].unit if started else None) or head, None)

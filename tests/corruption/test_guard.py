@@ -216,7 +216,6 @@ def test_of_a_large_file_a_window_is_read(path, monkeypatch):
 
 def test_compact_accepts_what_is_sound_and_refuses_what_is_not(path, caplog):
     foreign = sqlite3.connect(path / "ku.sqlite")
-    foreign.execute("PRAGMA user_version = 1")
     foreign.execute("UPDATE units SET name = name")
     foreign.execute("INSERT INTO meta VALUES ('note', '1')")
     foreign.commit()
