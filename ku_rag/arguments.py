@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -77,9 +78,9 @@ def texts(values: object, what: str) -> tuple[str, ...]:
     Raises:
         BadInput: it is one text where several are expected, or one of them is no text.
     """
-    if values == ():
+    if isinstance(values, tuple) and not values:
         return ()
-    return tuple(text(one, f"{what}[{n}]") for n, one in enumerate(_several(values, what)))
+    return tuple(text(one, f"{what}[{n}]") for n, one in enumerate(several(values, what)))
 
 
 def ids(values: object) -> tuple[str, ...]:
@@ -99,7 +100,12 @@ def path(value: object, what: str) -> Path:
     """
     if not isinstance(value, str | os.PathLike):
         raise BadInput(f"{what} is {_shown(value)}: expected a path, as a text or a Path")
-    given = os.fspath(value)
+    try:
+        given = os.fspath(value)
+    except TypeError as error:
+        raise BadInput(
+            f"{what} is {_shown(value)} without a text in it: expected a path, as a text or a Path"
+        ) from error
     if given == "":
         raise BadInput(f"{what} is an empty path: name a file or folder")
     return Path(text(given, what))
@@ -111,20 +117,26 @@ def paths(values: object, what: str) -> tuple[Path, ...]:
     Raises:
         BadInput: it is one path where several are expected, or one of them is no path.
     """
-    if values == ():
+    if isinstance(values, tuple) and not values:
         return ()
-    return tuple(path(one, f"{what}[{n}]") for n, one in enumerate(_several(values, what)))
+    return tuple(path(one, f"{what}[{n}]") for n, one in enumerate(several(values, what)))
 
 
-def _several(values: object, what: str) -> Iterable[object]:
+def several(values: object, what: str) -> Iterable[Any]:
+    """Several things, whatever they are.
+
+    Raises:
+        BadInput: it is one where several are expected.
+    """
     if isinstance(values, str | bytes | os.PathLike):
         raise BadInput(
             f"{what} is {_shown(values)}, one where several are expected: "
             f"write {what}=[{_shown(values)}]"
         )
-    if isinstance(values, Mapping) or not isinstance(values, Iterable):
-        raise BadInput(f"{what} is {_shown(values)}: expected a list")
-    return values
+    with suppress(TypeError):  # of an array without dimensions
+        if isinstance(values, Iterable) and not isinstance(values, Mapping):
+            return iter(values)
+    raise BadInput(f"{what} is {_shown(values)}: expected a list")
 
 
 # ---- numbers and objects -----------------------------------------------------------------------
@@ -141,6 +153,27 @@ def count(value: object, what: str, *, least: int, most: int) -> int:
             f"{what} is {_shown(value)}: expected a whole number from {least:,} to {most:,}"
         )
     return value
+
+
+def flag(value: object, what: str) -> bool:
+    """True or False.
+
+    Raises:
+        BadInput: it is neither.
+    """
+    if not isinstance(value, bool):
+        raise BadInput(f"{what} is {_shown(value)}: expected True or False")
+    return value
+
+
+def check_callable(value: object, what: str) -> None:
+    """See that something can be called, or is None.
+
+    Raises:
+        BadInput: it is neither.
+    """
+    if value is not None and not callable(value):
+        raise BadInput(f"{what} is {_shown(value)}: expected a function, or None")
 
 
 def json_object(value: object, what: str) -> Mapping[str, Any]:
@@ -366,7 +399,12 @@ def _kind(mode: int) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return "a huge number"
-    if value is None or isinstance(value, str | bytes | int | float | os.PathLike):
-        given = repr(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    if isinstance(value, os.PathLike):
+        try:
+            value = os.fspath(value)
+        except TypeError:
+            return f"a {type(value).__name__}"
+    if value is None or isinstance(value, str | bytes | int | float):
+        given = repr(value)
         return given if len(given) <= 80 else given[:80] + "…"
     return f"a {type(value).__name__}"

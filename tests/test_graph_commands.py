@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+from PIL import Image
 
 from ku_rag import Unit
 from ku_rag.errors import BadInput, NotFound
@@ -150,6 +154,39 @@ def test_only_the_relation_of_a_condition_is_deleted(zinogre):
     assert zinogre("graph", "delete", "Zinogre", "--condition", "by day").code == 2
 
 
+def test_names_of_a_relation_that_is_deleted_are_cleaned(kb):
+    kb.graph_add(relation=("A\tB", "looks  at", " C"))
+    assert len(kb.graph_delete(relation=(" A  B", "looks\nat", "C "))["relations"]) == 1
+    with pytest.raises(BadInput, match="the tail is empty"):
+        kb.graph_delete(relation=("A B", "looks at", " "))
+
+
+def test_a_condition_that_is_empty_deletes_nothing(kb):
+    kb.graph_add(relation=("A", "meets", "B"))
+    kb.graph_add(relation=("A", "meets", "B"), condition="at night")
+    with pytest.raises(NotFound, match="no relation A —meets→ B with the condition '' is stated"):
+        kb.graph_delete(relation=("A", "meets", "B"), condition="")
+    with pytest.raises(BadInput, match="condition is 5: expected a text"):
+        kb.graph_delete(relation=("A", "meets", "B"), condition=5)
+    with pytest.raises(BadInput, match="condition belongs to a relation"):
+        kb.graph_delete("A", condition="")
+    assert kb.graph_show("A")["counts"]["out"] == 2
+
+
+def test_of_several_tails_only_the_one_that_was_written_is_deleted(kb):
+    for name, of in (("Sun", "star"), ("SUN", "paper")):
+        kb.add(Unit(name, id=of))
+    seen = tuple(Relation("sees", one) for one in ("star", "paper"))
+    kb.add(Unit("Ann", id="ann", relations=seen))
+    with pytest.raises(BadInput, match="2 entities are called 'sun': name one by its id"):
+        kb.graph_delete(relation=("Ann", "sees", "sun"))
+    kb.add(Unit("Ann", id="ann", relations=(*seen, Relation("sees", "sun"))))
+    assert len(kb.graph_delete(relation=("Ann", "sees", "sun"))["relations"]) == 1
+    assert len(kb.graph_delete(relation=("Ann", "sees", "SUN"))["relations"]) == 1
+    assert [one["tail"]["id"] for one in kb.graph_show("ann")["out"]] == ["star"]
+    assert kb.verify()["problems"] == []
+
+
 def test_what_others_say_of_an_entity_is_kept_and_said_to_be(ku, tmp_path):
     write_records(tmp_path / "r.jsonl", [{"name": "France", "id": "fr", "kind": "country"}])
     ku("ingest", "r.jsonl")
@@ -167,6 +204,55 @@ def test_a_mere_name_of_several_kinds_is_told_by_its_kind(kb):
         kb.graph_show("Bath")
     assert kb.graph_show("Bath (room)")["kind"] == "room"
     assert [one["text"] for one in kb.graph_paths("ann", "Bath (city)")] == ["Ann —at→ Bath"]
+
+
+def baths(kb, *kinds):
+    """Mere names, told by their kinds."""
+    ends = [Relation("at", "Bath", target_kind=kind) for kind in kinds]
+    kb.add(Unit("Ann", id="ann", relations=tuple(ends)))
+
+
+def met(kb):
+    tails = [one["tail"] for one in kb.graph_show("ann")["out"]]
+    return [(one["id"], one["name"], one["kind"]) for one in tails]
+
+
+def test_a_mere_name_that_is_told_by_its_kind_becomes_a_unit_of_its_name(kb):
+    baths(kb, "city", "tub")
+    city = kb.graph_add(relation=("Bath (city)", "in", "England"))
+    # "Bath" as its id would be what the relation to the tub aims at.
+    assert city["head"] == "Bath (city)"
+    assert met(kb) == [("Bath (city)", "Bath", "city"), (None, "Bath", "tub")]
+    assert kb.graph_add("Bath (tub)", caption="A tub.")["id"] == "Bath (tub)"
+    assert met(kb) == [("Bath (city)", "Bath", "city"), ("Bath (tub)", "Bath", "tub")]
+    kb.graph_add(relation=("Bath (city)", "near", "Bristol"))
+    kb.graph_add("bath (tub)", texts=("It is full.",))
+    assert [unit["id"] for unit in kb.list()] == ["Bath (city)", "Bath (tub)", "ann"]
+    shown = kb.graph_show("Bath (tub)")
+    assert (shown["name"], shown["kind"], shown["text"]) == ("Bath", "tub", "It is full.")
+    assert [one["relation"] for one in kb.graph_show("Bath (city)")["out"]] == ["in", "near"]
+    assert kb.verify()["problems"] == []
+
+
+def test_a_mere_name_that_nobody_shares_is_the_id_of_its_unit(kb):
+    baths(kb, "city")
+    assert kb.graph_add("Bath (city)", kind="city")["id"] == "Bath"
+    assert kb.graph_add("Bath (city)", caption="A city.")["action"] == "joined"
+    assert met(kb) == [("Bath", "Bath", "city")]
+    assert [unit["id"] for unit in kb.list()] == ["Bath", "ann"]
+
+
+def test_a_relation_of_a_mere_name_to_itself(kb):
+    baths(kb, "city", "tub")
+    added = kb.graph_add(relation=("Bath (tub)", "is in", "Bath (tub)"))
+    assert (added["head"], added["tail"]) == ("Bath (tub)", "Bath (tub)")
+    assert kb.graph_show("Bath (tub)")["counts"] == {"out": 1, "in": 2}
+
+
+def test_an_id_for_a_mere_name_is_taken(kb):
+    baths(kb, "city")
+    assert kb.graph_add("Bath (city)", id="b1")["id"] == "b1"
+    assert met(kb) == [("b1", "Bath", "city")]
 
 
 def test_of_several_spellings_the_one_that_is_given_is_meant(kb):
@@ -305,6 +391,13 @@ def test_the_methods_refuse_what_the_commands_do(kb):
         kb.graph_add(relation=("A", "b", "C"), caption="A letter.")
 
 
+class Odd:
+    """A path that is none."""
+
+    def __fspath__(self):
+        return 5
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -322,11 +415,60 @@ def test_the_methods_refuse_what_the_commands_do(kb):
         ({"relation": "abc"}, "relation is 'abc', one where several are expected"),
         ({"relation": ("A", "b", 5)}, r"relation\[2\] is 5"),
         ({"relation": ("A", "b", "C"), "condition": 5}, "condition is 5"),
+        ({"relation": {"A", "b", "C"}}, "relation is a set, which has no order"),
+        ({"relation": np.array(5)}, "relation is a ndarray: expected a list"),
+        ({"relation": ("A", "b", "C"), "texts": np.array(["x", "y"])}, "texts belongs to an"),
+        ({"name": "A", "topic": "no"}, "topic is 'no': expected True or False"),
+        ({"name": "A", "topic": np.array([1, 2])}, "topic is a ndarray: expected True or False"),
+        ({"name": "A", "texts": np.array([1, 2])}, r"texts\[0\] is a int64: expected a text"),
+        ({"name": "A", "images": np.zeros((2, 2))}, r"images\[0\] is a ndarray: expected a path"),
+        ({"name": "A", "aliases": np.array("B")}, "aliases is a ndarray: expected a list"),
+        ({"name": "A", "images": [Odd()]}, r"images\[0\] is a Odd without a text in it"),
+        ({"name": "A", "images": Odd()}, "images is a Odd, one where several are expected"),
     ],
 )
 def test_what_is_no_name_is_refused_in_one_sentence(kb, given, said):
     with pytest.raises(BadInput, match=said):
         kb.graph_add(**given)
+    assert list(kb.list()) == []
+
+
+def test_arrays_of_texts_are_taken(kb, tmp_path):
+    pictures = np.array([str(picture(tmp_path / "a.png", 1))])
+    kb.graph_add("A", texts=np.array(["x", "y"]), aliases=np.array(["B"]), images=pictures)
+    kb.graph_add(relation=np.array(["A", "to", "C"]))
+    shown = kb.graph_show("B")
+    assert (shown["text"], len(shown["images"]), len(shown["out"])) == ("x\n\ny", 1, 1)
+    assert kb.verify()["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"depth_first": 5}, "depth_first is 5: expected True or False"),
+        ({"setting": 5}, "the setting is 5: expected a text"),
+        ({"images": None}, "images is None: expected a list"),
+        ({"images": 5}, "images is 5: expected a list"),
+        ({"images": Image.new("RGB", (4, 4))}, "images is a Image: expected a list"),
+        ({"images": Path("A")}, "images is 'A', one where several are expected"),
+        ({"images": "a.png"}, r"write images=\['a.png'\]"),
+        ({"images": np.zeros((4, 4, 3))}, "the picture is a ndarray: expected a path"),
+        ({"topic": np.array(["A"])}, "the topic is a ndarray: expected a text"),
+    ],
+)
+def test_a_search_refuses_what_is_of_another_kind(kb, given, said):
+    kb.graph_add(relation=("A", "to", "B"))
+    with pytest.raises(BadInput, match=said):
+        kb.graph_search("What follows on A?", **given)
+    assert kb.graph_search("What follows on A?", images=[Image.new("RGB", (32, 32))])["paths"]
+
+
+def test_who_counts_can_be_called(kb, tmp_path):
+    write_records(tmp_path / "g.jsonl", [{"head": "A", "relation": "to", "tail": "B"}])
+    with pytest.raises(BadInput, match="progress is 'x': expected a function, or None"):
+        kb.graph_import(tmp_path / "g.jsonl", progress="x")
+    with pytest.raises(BadInput, match="progress is 5: expected a function, or None"):
+        kb.graph_caption(progress=5)
     assert list(kb.list()) == []
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from benchmarks import graph
 from ku_rag import Unit
-from ku_rag.errors import BadInput, NotFound, Refused
+from ku_rag.errors import BadInput, NotFound, ReadOnly, Refused
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.store import relations
 from ku_rag.store.database import snapshot
@@ -500,6 +500,22 @@ def test_what_is_no_graph_is_refused(kb, tmp_path):
         kb.graph_import(tmp_path / "empty.jsonl")
 
 
+def test_paths_that_lead_nowhere_are_refused_in_one_sentence(kb, tmp_path):
+    kb.add(Unit("A", id="a"))
+    loop, long = tmp_path / "l.jsonl", tmp_path / ("x" * 300 + ".jsonl")
+    loop.symlink_to(loop.name)
+    for path in (loop, long, loop / "g.jsonl"):
+        with pytest.raises(BadInput, match=r"cannot be read \(.+\): expected \.jsonl"):
+            kb.graph_import(path)
+        with pytest.raises(ReadOnly, match=r"cannot be written \(.+\): make room"):
+            kb.graph_export(path)
+    assert loop.is_symlink()
+    (tmp_path / "dangling.jsonl").symlink_to("none.jsonl")
+    for path in (tmp_path / "dangling.jsonl", tmp_path / "l.txt" / "g.jsonl"):
+        with pytest.raises(NotFound, match="is not there"):
+            kb.graph_import(path)
+
+
 # ---- GraphML -----------------------------------------------------------------------------------
 
 
@@ -539,6 +555,17 @@ def test_lines_without_direction_hold_both_ways(kb, tmp_path):
     networkx.write_graphml(networkx.path_graph(["A", "B"]), tmp_path / "g.graphml")
     kb.graph_import(tmp_path / "g.graphml")
     assert triples(kb) == [("A", "related to", "B"), ("B", "related to", "A")]
+
+
+def test_directions_are_truths_of_xml(kb, tmp_path):
+    (tmp_path / "g.graphml").write_text(
+        '<graphml><graph edgedefault="undirected"><node id="a"/><node id="b"/><node id="c"/>'
+        '<edge source="a" target="b" directed="1"/><edge source="b" target="c" directed="true"/>'
+        '<edge source="c" target="a" directed="0"/></graph></graphml>'
+    )
+    kb.graph_import(tmp_path / "g.graphml")
+    ends = [head + tail for head, _, tail in triples(kb)]
+    assert sorted(ends) == ["ab", "ac", "bc", "ca"]
 
 
 def test_what_yed_and_gephi_write(kb, tmp_path):
@@ -700,6 +727,58 @@ def test_workbooks_that_are_damaged_or_traps(kb, monsters):
         "with a spreadsheet program",
     ]
     assert "Zinogre>Bite" in dump(kb)[0]
+
+
+def test_relations_of_workbooks_know_aliases_and_other_spellings(kb, monsters):
+    workbook(
+        monsters / "Zinogre" / "Node.xlsx",
+        ("Name", "Aliases"),
+        ("Zinogre", "Thunder Wolf"),
+        ("Bite", "Chomp"),
+        ("Slam", "Crush"),
+        ("Slap", "crush; Hit"),
+        ("Fist", "Hit"),
+        ("Fire Element", None),
+    )
+    tails = ("Chomp", "Zinogre Bite", "chomp!", "SLAM", "CRUSH", "Hit", "Howl")
+    workbook(
+        monsters / "Zinogre" / "Relations.xlsx",
+        ("Head", "Relation", "Tail"),
+        *(("thunder wolf", "to", tail) for tail in tails),
+    )
+    tails = ("Thunder Wolf", "thunder wolf", "zinogre", "fire element", "Slam", "water element")
+    workbook(
+        monsters / "Rathian" / "Relations.xlsx",
+        ("Head", "Relation", "Tail"),
+        *(("bite", "to", tail) for tail in tails),
+        ("Bite", "to", "Water Element"),
+    )
+    report = kb.graph_import(monsters)
+    assert [one.reason for one in report.quarantined] == [
+        f"several entities here are called {name!r}: name one by its id"
+        for name in ("CRUSH", "Hit")
+    ]
+    assert sorted(set(triples(kb))) == sorted(
+        [
+            ("Zinogre", "to", "Zinogre>Bite"),
+            ("Zinogre", "to", "Zinogre>Slam"),
+            ("Zinogre", "to", "Zinogre>Howl"),
+            ("Rathian>Bite", "to", "Zinogre"),
+            ("Rathian>Bite", "to", "Fire Element"),
+            ("Rathian>Bite", "to", "Rathian>Slam"),
+            ("Rathian>Bite", "to", "Water Element"),
+        ]
+    )
+
+
+def test_what_is_called_as_its_folder_is_no_topic_unless_it_was(kb, tmp_path):
+    kb.add(Unit("entities", id="e", match=False))
+    kb.add(Unit("Zinogre", id="z", metadata={"topic": True}))
+    kb.add(Unit("Zinogre", id="z>z", match=False))
+    kb.graph_export(tmp_path / "books")
+    with KnowledgeBase.open(tmp_path / "kb2", create=True) as other:
+        assert other.graph_import(tmp_path / "books").quarantined == []
+        assert dump(other) == dump(kb)
 
 
 def test_a_folder_without_workbooks_is_refused(kb, tmp_path):

@@ -238,7 +238,7 @@ def look_ahead(graph: Graph, start: Entity, query: Query, *, longest: int, most:
 
 
 def _words(step: Step) -> frozenset[str]:
-    said = stems(f"{step.relation} {step.tail.name} {step.information} {step.condition}")
+    said = stems(step.tail.name) | stems(step.information) | stems(step.condition)
     return said | relation_stems(step.relation)
 
 

@@ -6,7 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
@@ -62,10 +62,12 @@ def write(connection: sqlite3.Connection, layout: Layout, path: Path) -> Given:
     suffix = path.suffix.lower()
     if suffix not in jsonl.SUFFIXES | graphml.SUFFIXES and suffix:
         raise BadInput(f"the graph is to go to {path}: expected {_EXPECTED}")
-    if path.resolve().is_relative_to(layout.root.resolve()):
-        raise Refused(f"{path} lies in the knowledge base itself: name a place outside of it")
     given = Given()
     try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()  # fails where `resolve` would of a link that leads to itself
+        if path.resolve().is_relative_to(layout.root.resolve()):
+            raise Refused(f"{path} lies in the knowledge base itself: name a place outside of it")
         with snapshot(connection), _beside(path) as place:
             if not suffix:
                 _workbooks(connection, layout, place, given)

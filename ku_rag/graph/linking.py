@@ -20,11 +20,11 @@ from ku_rag.errors import BadInput
 from ku_rag.graph.mmkg import CAPTION, TOPIC
 from ku_rag.graph.records import Described, Part, Statement
 from ku_rag.language.tokens import name_key
-from ku_rag.store.relations import Said
+from ku_rag.store.relations import ANY_KIND, Said
 from ku_rag.store.rows import as_json
 from ku_rag.types import Quarantined, Unit
 
-ONLY_NAMED = "entity"
+ONLY_NAMED = ANY_KIND
 """The kind of entities that relations end at and nobody describes."""
 
 
@@ -83,17 +83,30 @@ def known_units(
         (as_json(name for name, _ in wanted), *ranges),
     ):
         found[wanted[key][0]] = Known(unit, name)
-    bearing: dict[str, list[Known]] = {}
-    for key, unit, name in connection.execute(
-        "SELECT w.key, u.id, u.name FROM json_each(?) w CROSS JOIN names n ON n.key = w.value "
-        f"CROSS JOIN units u ON u.row = n.unit WHERE w.value != '' AND {other}",
+    bearing: dict[str, dict[str, Known]] = {}
+    for key, unit, name, declared in connection.execute(
+        "SELECT w.key, u.id, u.name, s.declared FROM json_each(?) w "
+        "CROSS JOIN names n ON n.key = w.value CROSS JOIN units u ON u.row = n.unit "
+        f"CROSS JOIN sources s ON s.unit = u.row WHERE w.value != ''{elsewhere}",
         (as_json(key for _, key in wanted), *ranges),
     ):
-        bearing.setdefault(wanted[key][0], []).append(Known(unit, name))
+        asked, spelt = wanted[key]
+        # What only these call it so may be what is about to change.
+        if not within or spelt in _called(declared):
+            bearing.setdefault(asked, {})[unit] = Known(unit, name)
     for asked, units in bearing.items():
-        exact = [one for one in units if one.name == asked] or units
+        exact = [one for one in units.values() if one.name == asked] or list(units.values())
         found.setdefault(asked, exact[0] if len(exact) == 1 else None)
     return found
+
+
+def _called(declared: str) -> set[str]:
+    """The keys of all that a source may call its unit."""
+    said = json.loads(declared)
+    given = [said["name"], *(said["aliases"] or ())]
+    for value in (said["metadata"] or {}).values():
+        given += value if isinstance(value, list) else [value]
+    return {name_key(one) for one in given if isinstance(one, str)}
 
 
 # ---- a file ------------------------------------------------------------------------------------
@@ -249,21 +262,20 @@ class Linked:
         metadata: dict[str, Any] = dict(entity.metadata)
         metadata |= {TOPIC: True} if entity.topic else {}
         metadata |= {CAPTION: entity.caption} if entity.caption else {}
+        said = entity.texts, entity.images, entity.partial, entity.videos
+        match = (entity.topic or joins) if entity.match is None else entity.match
+        known_as: dict[str, Any] = {
+            "id": unit,
+            "kind": entity.kind,
+            "aliases": entity.aliases,
+            "match": match,
+        }
         try:
-            described = Unit(
-                name=entity.name,
-                id=unit,
-                kind=entity.kind,
-                aliases=entity.aliases,
-                metadata=metadata,
-                match=(entity.topic or joins) if entity.match is None else entity.match,
-            )
+            described = Unit(entity.name, metadata=metadata, **known_as)
         except BadInput as error:
-            yield Quarantined(uri, str(error))
-        else:
-            stated = self._relations(part, statements, problems)
-            said = entity.texts, entity.images, entity.partial, entity.videos
-            yield Entry(described, uri, stated, *said)
+            yield Quarantined(uri, f"{error}; the rest of the entity is kept")
+            described = Unit(entity.name, **known_as)
+        yield Entry(described, uri, self._relations(part, statements, problems), *said)
         yield from problems
 
     def _head(

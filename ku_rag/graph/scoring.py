@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import log
 
 import numpy as np
@@ -135,11 +135,13 @@ class Asked:
         return stems(text) - stems(self.topic.name) - stems(self.topic.kind)
 
 
+@lru_cache(maxsize=1 << 14)
 def stems(text: str) -> frozenset[str]:
     """Stems of the content words of a text."""
     return frozenset(stem(word) for word in words(text) if word not in stop_words())
 
 
+@lru_cache(maxsize=1 << 12)
 def relation_stems(relation: str) -> frozenset[str]:
     """Stems of the content words of a relation, or of all its words where none has content."""
     return stems(relation) or frozenset(map(stem, words(relation)))
@@ -219,7 +221,7 @@ class _Neighbourhood:
         crossed = sum(step.tail.kind == self._kind for step in path.steps) if self._apart else 0
         kind = self._kinds[last.tail.kind]
         name = self._names[last.tail.row]
-        whole = stems(f"{last.tail.name} {last.information}")
+        whole = stems(last.tail.name) | stems(last.information)
         shown = stems(self._captions.get(last.tail.row, ""))
         row: dict[str, float] = {
             "end named": _shared(whole, asked.given),
@@ -305,7 +307,7 @@ class _Nearness:
             "end near the hints": self._near(vectors, hints),
             "end near what is seen": self._near(vectors, seen),
         }
-        self._states = self._near(self._vectors(states), hints)
+        self._states = self._near(self._vectors(states), hints) if hints else {}
 
     def of(self, path: Path) -> dict[str, float]:
         if not path.steps:
@@ -343,4 +345,6 @@ def _shared(one: frozenset[str], other: frozenset[str]) -> float:
 def _rareness(texts: Iterable[frozenset[str]]) -> Callable[[str], float]:
     every = list(texts)
     counts = Counter(word for one in every for word in one)
-    return lambda word: log(1 + len(every) / (1 + counts[word]))
+    rare = {word: log(1 + len(every) / (1 + count)) for word, count in counts.items()}
+    unknown = log(1 + len(every))
+    return lambda word: rare.get(word, unknown)

@@ -18,7 +18,6 @@ from ku_rag.language.tokens import name_key
 from ku_rag.store import contents, relations
 from ku_rag.types import Relation, Unit
 
-_DEFAULT_KIND = "entity"
 _ALIAS_FIELDS = ("aliases", "alias", "also_known_as", "synonyms")
 _FIRST_WORD = {"update": 0, "ingest": 1, "add": 1, "join": 2}
 """Who is heard first: what an update named, then the unit's own sources, then what joined it."""
@@ -112,7 +111,7 @@ def settle_new(
             (
                 one.unit_id,
                 of.name or one.unit_id,
-                of.kind or _DEFAULT_KIND,
+                of.kind or relations.ANY_KIND,
                 of.aliases or (),
                 _encode(of.metadata),
                 of.match,
@@ -164,7 +163,7 @@ def settle(
         connection,
         unit_id=unit_id,
         name=merged.name or unit_id,
-        kind=merged.kind or _DEFAULT_KIND,
+        kind=merged.kind or relations.ANY_KIND,
         aliases=merged.aliases or (),
         metadata=_encode(merged.metadata),
         match=merged.match,
@@ -177,7 +176,9 @@ def settle(
     if looked_up != look_up:
         inverted.rename(row, before=looked_up, after=look_up)
     if before != after or (before_name, before_kind) != (merged.name, merged.kind):
-        relations.rename_unit(connection, row, merged.name or unit_id, merged.kind or _DEFAULT_KIND)
+        relations.rename_unit(
+            connection, row, merged.name or unit_id, merged.kind or relations.ANY_KIND
+        )
         relations.resolve_names(connection, ids=[unit_id], keys=before | after)
 
 
@@ -189,7 +190,7 @@ def differences(connection: sqlite3.Connection) -> Iterator[str]:
         merged = _merge(_declared(connection, row), unit_id)
         expected = [
             merged.name or unit_id,
-            merged.kind or _DEFAULT_KIND,
+            merged.kind or relations.ANY_KIND,
             list(merged.aliases or ()),
             dict(merged.metadata or {}),
             int(merged.match),
@@ -249,7 +250,7 @@ def _merge(declared: list[tuple[str, Declaration]], unit_id: str) -> Declaration
         (one,) = spoken
         name = unit_id if one.name is None else one.name
         aliases = tuple(a for a in dict.fromkeys(one.aliases or ()) if a != name)
-        kind = _DEFAULT_KIND if one.kind is None else one.kind
+        kind = relations.ANY_KIND if one.kind is None else one.kind
         return Declaration(name, kind, aliases, dict(one.metadata or {}), one.match)
     name = next((one.name for one in spoken if one.name is not None), unit_id)
     metadata: dict[str, Any] = {}
@@ -257,7 +258,7 @@ def _merge(declared: list[tuple[str, Declaration]], unit_id: str) -> Declaration
         metadata.update(one.metadata or {})
     return Declaration(
         name=name,
-        kind=next((one.kind for one in spoken if one.kind is not None), _DEFAULT_KIND),
+        kind=next((one.kind for one in spoken if one.kind is not None), relations.ANY_KIND),
         aliases=tuple(a for a in _aliases(declared) if a != name),
         metadata=metadata,
         match=all(one.match for one in spoken),

@@ -222,12 +222,13 @@ class Pipeline:
             return False
         digest, declared, owner = stored
         source.known = True
+        if owner != (prepared.unit and prepared.unit.id):
+            return False
         if digest == source.digest and declared == declaration(prepared, source):
             return True
-        if owner == (prepared.unit and prepared.unit.id):
-            texts, _, pictures = digest.partition(":")
-            source.texts_stay = source.hashes[0] == texts
-            source.pictures_stay = source.hashes[1] == pictures
+        texts, _, pictures = digest.partition(":")
+        source.texts_stay = source.hashes[0] == texts
+        source.pictures_stay = source.hashes[1] == pictures
         return False
 
     # ---- encoding ------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ class Prepared:
             sound = [picture for picture in source.pictures if picture.digest not in digests]
             lost = len(sound) < len(source.pictures)
             source.pictures, source.partial = sound, source.partial or lost
-            if sound or source.texts or not lost:
+            if sound or source.texts or not lost or _says(self.unit):
                 kept.append(source)
         self.sources = kept
         return left_out
@@ -183,11 +183,16 @@ def prepare(record: Record, *, report: IngestReport | None = None) -> Prepared:
                 if report is None:
                     raise
                 report.quarantined.append(Quarantined(str(path), str(error)))
-        if pictures or source.texts or not source.images:
+        if pictures or source.texts or not source.images or _says(record.unit):
             stated = record.unit.relations if record.unit and not sources else ()
             partial = isinstance(source, PartialSource) or len(pictures) < len(source.images)
             sources.append(PreparedSource(source.uri, source.texts, pictures, stated, partial))
     return Prepared(record.unit, sources)
+
+
+def _says(unit: Unit | None) -> bool:
+    """Whether anything is said of a unit beside its name: it is kept though pictures are lost."""
+    return unit is not None and bool(unit.kind or unit.aliases or unit.metadata or unit.relations)
 
 
 def _read_picture(path: Path) -> Picture:

@@ -288,7 +288,8 @@ class Storing:
             "SELECT row, unit FROM sources WHERE uri = ?", (uri,)
         ).fetchone()
         if stored and stored[1] != unit:
-            delete_sources(connection, [stored[0]], self.inverted, Dropped())
+            # Of others nothing goes but what nobody speaks of any more.
+            delete_sources(connection, [stored[0]], self.inverted, Dropped(), bare=True)
 
     # ---- texts and images ----------------------------------------------------------------------
 

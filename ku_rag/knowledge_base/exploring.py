@@ -79,7 +79,7 @@ class Exploring(Graphing, Asking):
         graph = self._graph
         query = Query(
             question=arguments.text(question, "the question"),
-            pictures=tuple(_picture(image) for image in images),
+            pictures=tuple(map(_picture, arguments.several(images, "images"))),
             hints=arguments.text(hints, "the hints"),
             perception=arguments.text(perception, "the perception"),
         )
@@ -90,6 +90,8 @@ class Exploring(Graphing, Asking):
             start = graph.one(arguments.text(topic, "the topic"))
         most = arguments.count(most, "most", least=1, most=_MOST_PATHS)
         rounds = arguments.count(rounds, "rounds", least=0, most=_MOST_ROUNDS)
+        depth_first = arguments.flag(depth_first, "depth_first")
+        setting = arguments.optional_text(setting, "the setting")
         mllm = None if setting == "embedded" else self._models.mllm
         if mllm is None:
             return self._searched(graph, query, start, setting, most, rounds, depth_first)
@@ -191,6 +193,7 @@ class Exploring(Graphing, Asking):
         """
         from ku_rag.graph.captioning import caption
 
+        arguments.check_callable(progress, "progress")
         mllm = self._models.mllm
         if mllm is None:
             raise NotFound("there is no model to caption with: name one with --mllm")

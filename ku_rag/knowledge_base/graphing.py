@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,8 @@ class Graphing(GraphFiles):
     ) -> dict[str, Any]:
         """Add an entity, or to what was added of it before; or a relation between two.
 
-        Without an id an entity joins the unit that bears its name, if one does. A relation may
+        Without an id an entity joins the unit that bears its name, if one does. A mere name that
+        is told by its kind, `Bath (city)`, becomes a unit of that name and kind. A relation may
         start at an entity that is new, which is made, and end at a name that nobody bears.
 
         Args:
@@ -73,6 +74,7 @@ class Graphing(GraphFiles):
         """
         from ku_rag.graph.records import clean, named
 
+        topic = arguments.flag(topic, "topic")
         described: dict[str, object] = {"id": id, "kind": kind, "topic": topic, "unit": unit}
         described |= {"caption": caption, "texts": texts, "images": images, "aliases": aliases}
         notes = {"information": information, "condition": condition}
@@ -99,6 +101,12 @@ class Graphing(GraphFiles):
             found = own
         pictures.check_files(shown := arguments.paths(images, "images"))
         unit_id = found or own or called
+        first = called
+        if not found and (told := self._told(called, kind)):
+            first, kind = told.name, told.kind
+            # With its name as id it would take the place of others that are called so.
+            if own is None and self._graph.find(first) == [told]:
+                unit_id = first
         brought = Source("", arguments.texts(texts, "texts"), shown)
         with self._write() as pipeline:
             connection = self._database.connection
@@ -107,7 +115,7 @@ class Graphing(GraphFiles):
                 "SELECT declared FROM sources WHERE uri = ?", (uri,)
             ).fetchone()
             before = Declaration.from_json(stored[0]) if stored else Declaration(match=False)
-            first = before.name or called
+            first = before.name or first
             stated = Unit(
                 first,
                 id=unit_id,
@@ -155,7 +163,8 @@ class Graphing(GraphFiles):
 
         Args:
             name: id or name of the entity.
-            relation: (head, relation, tail); all that are stated so.
+            relation: (head, relation, tail); all that are stated so. Where several are called as
+                the tail, only those that were stated with exactly this text.
             condition: of the relation: only those that hold then.
 
         Returns:
@@ -166,10 +175,13 @@ class Graphing(GraphFiles):
             BadInput: neither or both were given, or a name means several.
             Locked: another process is writing.
         """
+        from ku_rag.graph.records import named
         from ku_rag.ingest import removal
         from ku_rag.store.contents import Dropped
 
-        _check(name, relation, {"condition": condition} if relation is None else {}, "a relation")
+        condition = arguments.optional_text(condition, "condition")
+        stray = relation is None and condition is not None
+        _check(name, relation, {"condition": stray}, "a relation")
         connection = self._database.connection
         if name is not None:
             entity = self._graph.one(arguments.text(name, "the name"))
@@ -182,20 +194,29 @@ class Graphing(GraphFiles):
                 )
             ]
         else:
-            head, word, tail = (one for one, _ in _parts(relation))
+            head, word, tail = (named(one, what) for one, what in _parts(relation))
             start = self._graph.one(head)
-            ends = {one.row for one in self._graph.find(tail)}
+            several = None
+            try:
+                end = self._graph.one(tail).row
+            except NotFound:
+                end = None
+            except BadInput as error:
+                end, several = None, error
             rows = [
                 row
-                for row, end, target, when in connection.execute(
+                for row, aim, target, when in connection.execute(
                     "SELECT row, tail, target, condition FROM relations "
                     "WHERE head = ? AND relation = ?",
                     (start.row, word),
                 ).fetchall()
-                if (end in ends or target == tail) and condition in (None, when)
+                if (target == tail or (end is not None and end == aim))
+                and (condition is None or condition == (when or None))
             ]
+            if not rows and several:
+                raise several
             if not rows:
-                so = f" ({condition})" if condition is not None else ""
+                so = "" if condition is None else f" with the condition {condition!r}"
                 raise NotFound(
                     f"no relation {head} —{word}→ {tail}{so} is stated: `ku graph show` lists "
                     "those of an entity; nothing was deleted"
@@ -281,6 +302,15 @@ class Graphing(GraphFiles):
             raise NotFound(f"there is no unit {name!r}: `ku list` prints the ids")
         return units[0] if units else None
 
+    def _told(self, name: str, kind: str) -> Entity | None:
+        """The mere name that another name means together with its kind, unless this is another."""
+        from ku_rag.language.tokens import name_key
+
+        for one in self._graph.find(name):
+            if one.unit is None and name_key(one.name) != name_key(name):
+                return one if kind in ("", one.kind) else None
+        return None
+
     def _relate(
         self, head: str, word: str, tail: str, information: str | None, condition: str | None
     ) -> dict[str, Any]:
@@ -293,16 +323,14 @@ class Graphing(GraphFiles):
             for name in (tail, head)
         )
         aim: tuple[str, str | None] = (tail, linking.ONLY_NAMED)
-        if tail == head:
-            aim = ((started[0].unit if started else None) or head, None)
-        elif ends:
+        if ends:
             aim = _aim(ends[0])
-        target, kind = aim
-        stated = Relation(word, target, kind, information or None, condition or None)
         if not started or started[0].unit is None:
-            self.graph_add(head, kind=started[0].kind if started else None)
-            started = [graph.one(head)]
+            made = self.graph_add(head, kind=started[0].kind if started else None)
+            started = [graph.one(made["id"])]
         start = started[0]
+        target, kind = aim if tail != head else _aim(start)
+        stated = Relation(word, target, kind, information or None, condition or None)
         said = (word, target, information or "", condition or "")
         uri = f"{_BY_HAND}{start.unit}/{content_hash(chr(31).join(said))[:16]}"
         unit = Unit(start.name, id=start.unit, relations=(stated,))
@@ -355,8 +383,13 @@ def _check(name: object, relation: object, others: Mapping[str, object], belongs
     """
     if (name is None) == (relation is None):
         raise BadInput("expected the name of an entity, or a relation: give one of them")
-    if given := [key for key, value in others.items() if value not in (None, "", (), [], False)]:
+    if given := [key for key, value in others.items() if not _is_nothing(value)]:
         raise BadInput(f"{given[0]} belongs to {belongs_to}: leave it out")
+
+
+def _is_nothing(value: object) -> bool:
+    # Not by comparing: an array compares each of its parts.
+    return value is None or (isinstance(value, bool | str | tuple | list) and not value)
 
 
 def _parts(relation: object) -> list[tuple[str, str]]:
@@ -365,6 +398,8 @@ def _parts(relation: object) -> list[tuple[str, str]]:
     Raises:
         BadInput: it is something else.
     """
+    if isinstance(relation, Set):
+        raise BadInput("relation is a set, which has no order: expected (head, relation, tail)")
     given = arguments.texts(relation, "relation")
     if len(given) != 3:
         raise BadInput(f"relation has {len(given)} parts: expected (head, relation, tail)")

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from ku_rag.errors import Mismatch
+from ku_rag.language.tokens import name_key
 
 STEPS: tuple[str, ...] = (
     """
@@ -169,29 +170,35 @@ STEPS: tuple[str, ...] = (
     DROP TABLE vectors;
     ALTER TABLE placed RENAME TO vectors;
     """,
-    # A name that several units bear means the one that is spelt so, or none; it meant the first.
+    # A name that several units bear means the one that is spelt so, or none, where it meant the
+    # first; and of what is declared as an "entity" more may be said.
     """
-    CREATE TEMP TABLE unsure AS
+    CREATE TEMP TABLE moved AS
         SELECT r.row AS relation, r.target AS target, r.target_key AS key, r.target_kind AS kind,
-            iif(sum(u.name = r.target) = 1, max(iif(u.name = r.target, u.row, 0)), NULL) AS unit
+            iif(sum(u.name = r.target),
+                iif(sum(u.name = r.target) = 1, max(iif(u.name = r.target, u.row, 0)), NULL),
+                iif(count(*) = 1, max(u.row), NULL)) AS unit
         FROM relations r JOIN names n ON n.key = r.target_key
-        JOIN units u ON u.row = n.unit AND (r.target_kind IS NULL OR u.kind = r.target_kind)
+        JOIN units u ON u.row = n.unit
+            AND (r.target_kind IS NULL OR r.target_kind = 'entity' OR u.kind = r.target_kind)
         WHERE NOT EXISTS (SELECT 1 FROM units WHERE id = r.target)
-        GROUP BY r.row HAVING count(*) > 1;
+        GROUP BY r.row
+        HAVING unit IS NOT (SELECT e.unit FROM entities e WHERE e.row = r.tail);
     INSERT INTO entities (name, key, kind, unit)
-        SELECT DISTINCT t.target, t.key, u.kind, u.row FROM unsure t JOIN units u ON u.row = t.unit
+        SELECT DISTINCT u.name, name_key(u.name), u.kind, u.row
+        FROM moved m JOIN units u ON u.row = m.unit
         WHERE NOT EXISTS (SELECT 1 FROM entities WHERE unit = u.row);
     INSERT INTO entities (name, key, kind)
-        SELECT DISTINCT target, key, kind FROM unsure t
+        SELECT DISTINCT target, key, kind FROM moved m
         WHERE unit IS NULL AND kind IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM entities e
-            WHERE e.key = t.key AND e.name = t.target AND e.kind = t.kind AND e.unit IS NULL);
-    UPDATE relations SET tail = (
-            SELECT e.row FROM entities e
-            WHERE e.key = t.key AND e.unit IS t.unit AND (t.unit IS NOT NULL OR e.name = t.target)
-                AND (t.unit IS NOT NULL OR e.kind = t.kind))
-        FROM unsure t WHERE relations.row = t.relation;
-    DROP TABLE unsure;
+            WHERE e.key = m.key AND e.name = m.target AND e.kind = m.kind AND e.unit IS NULL);
+    UPDATE relations SET tail = iif(m.unit IS NULL,
+            (SELECT e.row FROM entities e
+             WHERE e.key = m.key AND e.name = m.target AND e.kind = m.kind AND e.unit IS NULL),
+            (SELECT e.row FROM entities e WHERE e.unit = m.unit))
+        FROM moved m WHERE relations.row = m.relation;
+    DROP TABLE moved;
     DELETE FROM entities
         WHERE NOT EXISTS (SELECT 1 FROM relations WHERE head = entities.row)
             AND NOT EXISTS (SELECT 1 FROM relations WHERE tail = entities.row);
@@ -215,6 +222,7 @@ def migrate(connection: sqlite3.Connection, *, application: int) -> None:
     """
     if check_schema(connection) == SCHEMA:
         return
+    connection.create_function("name_key", 1, name_key, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Whoever waited for another process here finds the work done.

@@ -36,6 +36,9 @@ _SLICE = 1 << 14
 """So many relations go into one statement: between two of them the thread waits for its turn."""
 
 
+ANY_KIND = "entity"
+"""The kind of what nobody says more of."""
+
 _COLUMNS = (
     "source, head, relation, target, target_kind, information, condition, target_key, tail, "
     "checksum"
@@ -325,6 +328,7 @@ def _units_meant(
 
     That is the unit of that id, or else the one unit of exactly that name, or else the one unit
     that bears the name in another spelling or as an alias. What several bear means none of them.
+    Where a kind is declared, only units of this kind count.
     """
     found: dict[int, int] = dict(
         connection.execute(
@@ -339,9 +343,9 @@ def _units_meant(
         "(SELECT json_extract(value, '$[0]') AS n, json_extract(value, '$[1]') AS target, "
         "json_extract(value, '$[2]') AS key, json_extract(value, '$[3]') AS kind "
         "FROM json_each(?)) w CROSS JOIN names n ON n.key = w.key "
-        "CROSS JOIN units u ON u.row = n.unit AND (w.kind IS NULL OR u.kind = w.kind) "
-        "GROUP BY w.n HAVING bearers = 1",
-        (as_json(named),),
+        "CROSS JOIN units u ON u.row = n.unit "
+        "AND (w.kind IS NULL OR w.kind = ? OR u.kind = w.kind) GROUP BY w.n HAVING bearers = 1",
+        (as_json(named), ANY_KIND),
     )
     return found | {n: unit for n, unit, _ in bearing}
 

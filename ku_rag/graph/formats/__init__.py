@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ku_rag.arguments import regular_file
+from ku_rag.arguments import check_callable, regular_file
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.graph.formats import graphml, jsonl, workbook
 from ku_rag.graph.records import Part
@@ -27,9 +27,14 @@ def read(path: Path, progress: Callable[[int], None] | None = None) -> list[Part
         BadInput: nobody reads that kind of file, it is damaged, or there is nothing in it.
         MissingExtra: it holds workbooks, and openpyxl is not installed.
     """
-    path = path.resolve()
-    if not path.exists():
-        raise NotFound(f"{path} is not there: expected {EXPECTED}")
+    check_callable(progress, "progress")
+    try:
+        path = path.resolve(strict=True)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"{path} is not there: expected {EXPECTED}") from error
+    except (OSError, RuntimeError) as error:  # the last: of a link that leads to itself
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"{path} cannot be read ({reason}): expected {EXPECTED}") from error
     try:
         if path.is_dir():
             parts = workbook.read(path, progress)

@@ -118,7 +118,7 @@ class _Target:
             case "edge":
                 directed = self._directed[-1] if self._directed else True
                 if "directed" in own:
-                    directed = own["directed"] == "true"
+                    directed = own["directed"].strip() in ("true", "1")
                 self._open.append(_Element(own, directed=directed))
                 self.edges.append(self._open[-1])  # type: ignore[arg-type]
             case "hyperedge":

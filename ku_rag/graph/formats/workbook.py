@@ -28,6 +28,7 @@ from ku_rag.graph.records import (
     picture_in,
     video_in,
 )
+from ku_rag.language.tokens import name_key
 from ku_rag.pictures import PICTURE_SUFFIXES
 from ku_rag.plugins import extra
 
@@ -63,6 +64,11 @@ _OF_RELATIONS = {
 _NODE_PLACES = ("entity", "images", "videos", "caption", "text")
 _RELATION_PLACES = ("head", "relation", "information", "condition", "tail")
 _SHARED = re.compile(r"\bElement\b|\bPierce Pod\b")
+
+_Bearers = dict[str, str | None]
+"""Ids by what they are called; None where several are called so."""
+_Way = tuple[Callable[[str], str], _Bearers]
+"""How a name is spelt to be looked up, and where."""
 
 
 @dataclass(slots=True)
@@ -198,17 +204,25 @@ def _take_relation(folder: _Folder, where: str, row: Mapping[str, Any]) -> None:
 
 def _refer(folders: Sequence[_Folder]) -> None:
     """Write the ends of all relations as ids, now that all sub-graphs are known."""
-    ids = {of for folder in folders for of in folder.part.entities}
+    ids: _Bearers = {of: of for folder in folders for of in folder.part.entities}
     exact = any(folder.has_ids for folder in folders)
-    topics = {folder.name: folder.ids.get(folder.name) or folder.name for folder in folders}
+    topics: _Bearers = {one.name: one.ids.get(one.name) or one.name for one in folders}
+    first: list[_Way] = [(str, ids)] if exact else []
+    of_topics, spelt_anywhere = _everywhere(folders, topics)
     for folder in folders:
+        aliases, spelt = _inside(folder)
+        ways: list[_Way] = [
+            *first,
+            *((str, one) for one in (folder.ids, topics, ids, aliases, of_topics)),
+            *((name_key, one) for one in (spelt, spelt_anywhere)),
+        ]
         for where, row in folder.stated:
             try:
                 head, relation, tail = (identity(row, key) for key in STATED[:3])
                 kind = clean(optional(row, "tail_kind") or "") or None
-                head = _meant(folder, head, ids if exact else (), topics, ids)
+                head = _meant(folder, head, ways)
                 if kind is None:
-                    tail = _meant(folder, tail, ids if exact else (), topics, ids)
+                    tail = _meant(folder, tail, ways)
                 notes = optional(row, "information"), optional(row, "condition")
             except BadInput as error:
                 folder.part.leave_out(where, str(error), unread=True)
@@ -227,28 +241,59 @@ def _refer(folders: Sequence[_Folder]) -> None:
             folder.part.entities[name] = Described(id=name, name=name, topic=True)
 
 
-def _meant(
-    folder: _Folder,
-    name: str,
-    first: Iterable[str],
-    topics: Mapping[str, str],
-    ids: Iterable[str],
-) -> str:
+def _inside(folder: _Folder) -> tuple[_Bearers, _Bearers]:
+    """Who bears an alias in a sub-graph, and who a name or alias by its key."""
+    aliases: _Bearers = {}
+    spelt: _Bearers = {}
+    for entity in folder.part.entities.values():
+        for alias in entity.aliases:
+            _bear(aliases, alias, entity.id)
+        for name in (entity.name, *entity.aliases):
+            _bear(spelt, name_key(name), entity.id)
+    return aliases, spelt
+
+
+def _everywhere(folders: Sequence[_Folder], topics: _Bearers) -> tuple[_Bearers, _Bearers]:
+    """Which topic bears an alias; and which topic, or what is shared, a name by its key."""
+    aliases: _Bearers = {}
+    spelt: _Bearers = {}
+    for entity in (one for folder in folders for one in folder.part.entities.values()):
+        if entity.topic:
+            for alias in entity.aliases:
+                _bear(aliases, alias, entity.id)
+        if entity.topic or (entity.id == entity.name and _SHARED.search(entity.name)):
+            for name in (entity.name, *entity.aliases):
+                _bear(spelt, name_key(name), entity.id)
+    # Nobody describes these: what is described, or was stated first, counts.
+    said = (str(row.get(end)) for one in folders for _, row in one.stated for end in STATED[:3:2])
+    shared: _Bearers = {name: name for name in map(clean, said) if _SHARED.search(name)}
+    for name, of in {**topics, **shared}.items():
+        if key := name_key(name):
+            spelt.setdefault(key, of)
+    return aliases, spelt
+
+
+def _bear(bearers: _Bearers, name: str, of: str) -> None:
+    if name and bearers.setdefault(name, of) != of:
+        bearers[name] = None
+
+
+def _meant(folder: _Folder, name: str, ways: Sequence[_Way]) -> str:
     """The id of what a name means in a sub-graph.
 
+    Args:
+        folder: the sub-graph.
+        name: as a relation gives it.
+        ways: tried one after the other.
+
     Raises:
-        BadInput: several of its entities are called so.
+        BadInput: several entities are called so.
     """
-    if name in first:
-        return name
-    if name in folder.ids:
-        if (found := folder.ids[name]) is None:
-            raise BadInput(f"several entities here are called {name!r}: name one by its id")
-        return found
-    if name in topics:
-        return topics[name]
-    if name in ids:
-        return name
+    for spelling, bearers in ways:
+        if (key := spelling(name)) in bearers:
+            if (found := bearers[key]) is None:
+                raise BadInput(f"several entities here are called {name!r}: name one by its id")
+            return found
     full = folder.full(name)
     folder.part.names[full] = name
     return full
@@ -317,7 +362,9 @@ def write(
     """
     folder = path / name
     folder.mkdir(exist_ok=True)
-    sheets.write(folder / NODES, _WRITTEN, entities)
+    # Of one that is called as its folder it would else be read that it is a topic.
+    told = ({"topic": False, **one} for one in entities)
+    sheets.write(folder / NODES, _WRITTEN, told)
     sheets.write(
         folder / RELATIONS, _STATED, (dict(zip(STATED, one, strict=True)) for one in statements)
     )
