@@ -99,7 +99,7 @@ class Unit:
 
 
 def _relations(given: object) -> tuple[Relation, ...]:
-    if given == ():
+    if isinstance(given, tuple) and not given:  # an array would compare its parts
         return ()
     if isinstance(given, Relation) or not isinstance(given, Iterable):
         raise BadInput("relations is one Relation where several are expected: put it into a list")

@@ -110,3 +110,17 @@ def test_what_a_file_said_before_it_was_changed_does_not_count(kb, tmp_path):
     report = kb.graph_import(file)
     assert (report.units_added, report.units_updated) == (0, 0)
     assert ends(kb) == first
+
+
+def test_what_others_state_of_an_entity_that_a_file_drops_waits_for_it(kb, tmp_path):
+    file = tmp_path / "a.jsonl"
+    kb.graph_import(write_records(file, [{"entity": "Z", "kind": "monster"}]))
+    kb.graph_add(relation=("Q", "fears", "Z"))
+    other = write_records(tmp_path / "b.jsonl", [{"head": "B", "relation": "fears", "tail": "Z"}])
+    kb.graph_import(other)
+    for name, end in (("W", "~Z"), ("Z", "Z"), ("W", "~Z")):
+        kb.graph_import(write_records(file, [{"entity": name, "kind": "monster"}]))
+        assert ends(kb) == [("B", "fears", end), ("Q", "fears", end)]
+    kb.graph_import(other)
+    assert ends(kb) == [("B", "fears", "~Z"), ("Q", "fears", "~Z")]
+    assert kb.delete(["W"])["units"] == ["W"]

@@ -16,18 +16,30 @@ def delete_units(
     units: Sequence[int],
     inverted: InvertedIndex,
     dropped: Dropped,
+    *,
+    waiting: bool = False,
 ) -> None:
-    """Delete units by row, inside a change."""
+    """Delete units by row, inside a change.
+
+    Args:
+        connection: inside a change.
+        units: rows.
+        inverted: the lists to keep right.
+        dropped: is added to.
+        waiting: what others state of them stays, and waits for somebody who bears the name.
+    """
     for unit in units:
         keys = {
             key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (unit,))
         }
         inverted.drop(unit, keys)
+        left = relations.let_go(connection, unit) if waiting else []
         others = relations.sources_aiming_at(connection, unit)
         contents.drop_unit(connection, unit, dropped)
         for source in others:
             assembly.restate(connection, source)
         relations.resolve_names(connection, ids=(), keys=keys)
+        relations.resolve(connection, left)
 
 
 def delete_sources(
@@ -48,7 +60,8 @@ def delete_sources(
         sources: rows.
         inverted: the lists to keep right.
         dropped: is added to.
-        bare: units stay as long as any source speaks of them, as entities of a graph do.
+        bare: units stay as long as any source speaks of them, as entities of a graph do, and what
+            others state of those that go stays.
     """
     touched: dict[int, str] = {}
     for source in sources:
@@ -64,7 +77,7 @@ def delete_sources(
         if bare:
             gone = not contents.sources_of(connection, unit)
         if gone:
-            delete_units(connection, [unit], inverted, dropped)
+            delete_units(connection, [unit], inverted, dropped, waiting=bare)
         else:
             assembly.settle(connection, unit_id, inverted, row=unit)
 

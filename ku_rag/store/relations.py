@@ -261,6 +261,17 @@ def drop_of_source(connection: sqlite3.Connection, source: int) -> list[int]:
     return _drop(connection, "source = ?", source)
 
 
+def let_go(connection: sqlite3.Connection, unit: int) -> list[int]:
+    """Let the relations of others to a unit end nowhere for now; returns their rows."""
+    rows = connection.execute(
+        "UPDATE relations SET tail = NULL FROM entities e "
+        "WHERE e.unit = ? AND relations.tail = e.row AND relations.head != e.row "
+        "RETURNING relations.row",
+        (unit,),
+    ).fetchall()
+    return [row for (row,) in rows]
+
+
 def drop_of_unit(connection: sqlite3.Connection, unit: int) -> list[int]:
     """Delete every relation from or to a unit; returns the rows."""
     entity = connection.execute("SELECT row FROM entities WHERE unit = ?", (unit,)).fetchone()
