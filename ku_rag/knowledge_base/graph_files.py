@@ -79,7 +79,8 @@ class GraphFiles(Changing):
 
         Raises:
             BadInput: the ending is another, or a text is too long for a cell.
-            Refused: the folder holds something, or that of pictures is there without the file.
+            Refused: the folder holds something, or that of pictures is there without the file, or
+                it lies in the knowledge base.
             ReadOnly: it cannot be written.
             Corrupt: a row fails its checksum.
             MissingExtra: it is to be workbooks, and openpyxl is not installed.

@@ -128,7 +128,7 @@ class Graphing(GraphFiles):
                 metadata=dict(before.metadata or {})
                 | ({TOPIC: True} if topic else {})
                 | ({CAPTION: caption} if caption else {}),
-                match=bool(topic) or before.match or found is not None,
+                match=topic or before.match or found is not None,
             )
             counted = IngestReport()
             if brought.texts or brought.images:
