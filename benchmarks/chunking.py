@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.record import write_result
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.ingest.chunking import chunk
-from ku_rag.language.sentences import sentences
+from ku_rag.text.sentences import sentences
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

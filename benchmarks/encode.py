@@ -44,7 +44,7 @@ except ModuleNotFoundError as error:
 from benchmarks.record import write_result
 from ku_rag.encoders import towers
 from ku_rag.encoders.clip import ClipEncoder, Parts
-from ku_rag.encoders.torching import place
+from ku_rag.encoders.torch_runtime import place
 from ku_rag.knowledge_base import KnowledgeBase
 
 SHAPES: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {

@@ -27,11 +27,11 @@ from typing import Any
 import ku_rag
 from benchmarks.record import write_result
 from ku_rag.encoders.embedded import EmbeddedEncoder
-from ku_rag.graph.base import Query
-from ku_rag.graph.embedded import best_paths
-from ku_rag.graph.mmkg import Graph
+from ku_rag.graph.embedded_agents import best_paths
+from ku_rag.graph.model import Graph
+from ku_rag.graph.search_types import Query
 from ku_rag.store.layout import Layout
-from ku_rag.store.migrations import expected
+from ku_rag.store.schema import expected
 
 SEED = 7
 HOPS = 2000

@@ -36,13 +36,13 @@ from benchmarks.record import write_result
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.evaluation.consistency import consistency
-from ku_rag.graph import mmkg
-from ku_rag.graph.base import Query
-from ku_rag.graph.embedded import EmbeddedAgents, look_ahead
-from ku_rag.graph.explore import explore
-from ku_rag.graph.mmkg import Entity, Graph
+from ku_rag.graph import model
+from ku_rag.graph.agent_search import explore
+from ku_rag.graph.embedded_agents import EmbeddedAgents, look_ahead
+from ku_rag.graph.model import Entity, Graph
 from ku_rag.graph.scoring import WEIGHTS, features
-from ku_rag.language.tokens import content_words, words
+from ku_rag.graph.search_types import Query
+from ku_rag.text.tokens import content_words, words
 
 PATHS = 5
 DRAWS = 200
@@ -64,19 +64,19 @@ class Field:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._hops: dict[int, list[mmkg.Step]] = {}
-        self._own: dict[str, list[mmkg.Path]] = {}
+        self._hops: dict[int, list[model.Step]] = {}
+        self._own: dict[str, list[model.Path]] = {}
         self._words: dict[str, list[set[str]]] = {}
 
-    def hop(self, entity: Entity) -> list[mmkg.Step]:
+    def hop(self, entity: Entity) -> list[model.Step]:
         """What leaves an entity, read once."""
         return self._hops.setdefault(entity.row, self.graph.hop(entity))
 
-    def own(self, monster: str) -> list[mmkg.Path]:
+    def own(self, monster: str) -> list[model.Path]:
         """Every path in a monster's own sub-graph, shortest first, itself alone included."""
         if monster not in self._own:
             [start] = [e for e in self.graph.find(monster) if e.unit == monster]
-            found, opened = [mmkg.Path(start)], [mmkg.Path(start)]
+            found, opened = [model.Path(start)], [model.Path(start)]
             while opened:
                 opened = [
                     path.then(step)
@@ -139,7 +139,7 @@ SHARED: Mapping[str, Callable[[int, int, int], float]] = {
 """Ways to rank by shared words: how many, or as a share of those of the path or of all."""
 
 
-def names(path: mmkg.Path) -> Route:
+def names(path: model.Path) -> Route:
     """The route of a path."""
     return tuple(entity.name for entity in path.entities)
 
@@ -322,7 +322,7 @@ def topics_found(field: Field, asked: Sequence[Question]) -> dict[str, float]:
     }
 
 
-LOOKS: Mapping[str, Callable[[mmkg.Step, Field, Mapping[str, int]], float]] = {
+LOOKS: Mapping[str, Callable[[model.Step, Field, Mapping[str, int]], float]] = {
     "order of the relations": lambda step, field, uses: step.row,
     "order of the entities": lambda step, field, uses: step.tail.row,
     "relations that leave it": lambda step, field, uses: len(field.hop(step.tail)),
@@ -341,7 +341,7 @@ LOOKS: Mapping[str, Callable[[mmkg.Step, Field, Mapping[str, int]], float]] = {
 def leaks(field: Field, asked: Sequence[Question]) -> dict[str, float]:
     """How often a look puts a gold end before a distractor beside it (equals half); .5 is none."""
     gold = {route for q in asked for route in q.gold}
-    steps: dict[int, tuple[mmkg.Step, bool]] = {}
+    steps: dict[int, tuple[model.Step, bool]] = {}
     for monster in sorted({q.monster for q in asked}):
         for path in field.own(monster)[1:]:
             if path.end.unit:
@@ -349,7 +349,7 @@ def leaks(field: Field, asked: Sequence[Question]) -> dict[str, float]:
     uses: dict[str, int] = {}
     for step, _ in steps.values():
         uses[step.tail.name] = uses.get(step.tail.name, 0) + 1
-    beside: dict[tuple[int, str], list[tuple[mmkg.Step, bool]]] = {}
+    beside: dict[tuple[int, str], list[tuple[model.Step, bool]]] = {}
     for step, right in steps.values():
         beside.setdefault((step.head.row, step.tail.kind), []).append((step, right))
     found = {}

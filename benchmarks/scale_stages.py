@@ -214,7 +214,7 @@ def _opened(made: Prepared, base: Path) -> Any:  # noqa: ANN401
 
 
 def _kinds() -> Sequence[str]:
-    from ku_rag.indexes.kinds import KINDS
+    from ku_rag.indexes.index_kinds import KINDS
 
     return KINDS
 

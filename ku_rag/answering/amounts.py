@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ku_rag.answering.values import SKIPPED, Value
-from ku_rag.language.lexicon import Word, word_list
+from ku_rag.text.lexicon import Word, word_list
 
 _MONTHS = word_list("months")
 _MAGNITUDES = word_list("magnitudes")

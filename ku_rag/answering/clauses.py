@@ -14,9 +14,9 @@ from ku_rag.answering.adjuncts import Adjuncts, Clause
 from ku_rag.answering.groups import BE, Group, group_at, group_before, is_date, kinds_of
 from ku_rag.answering.keys import Span
 from ku_rag.answering.statements import Statement
-from ku_rag.language.frames import Frame, frames
-from ku_rag.language.lexicon import word_list
-from ku_rag.language.question import Question
+from ku_rag.text.frames import Frame, frames
+from ku_rag.text.lexicon import word_list
+from ku_rag.text.question import Question
 
 _NEGATIONS = word_list("negations")
 _SUBJECT_PRONOUNS = {"it", "they", "he", "she", "this", "these", "which", "who", "that"}

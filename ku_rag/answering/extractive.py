@@ -15,9 +15,9 @@ from ku_rag.answering.amounts import same_unit
 from ku_rag.answering.groups import kinds_of, stands_for
 from ku_rag.answering.statements import Statement, cut
 from ku_rag.answering.subjects import Subject, choose, speaks_of
-from ku_rag.language.frames import frames
-from ku_rag.language.lexicon import read_words
-from ku_rag.language.question import Question, analyse, name_stems
+from ku_rag.text.frames import frames
+from ku_rag.text.lexicon import read_words
+from ku_rag.text.question import Question, analyse, name_stems
 from ku_rag.types import Evidence, Match, Reading
 
 NAME = "extractive"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ku_rag.answering import amounts, values
-from ku_rag.language.lexicon import Word, read_words, word_list
+from ku_rag.text.lexicon import Word, read_words, word_list
 
 BE = frozenset({"is", "are", "was", "were", "be", "been", "being"})
 _MARKS = set(".;:!?()[]{}—–…") | {'"', "“", "”"}

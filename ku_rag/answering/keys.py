@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from ku_rag.answering.amounts import NUMBER_WORDS
 from ku_rag.answering.statements import Statement
-from ku_rag.language.lexicon import Concept, Phrase, Word, word_list
-from ku_rag.language.question import Question
+from ku_rag.text.lexicon import Concept, Phrase, Word, word_list
+from ku_rag.text.question import Question
 
 RESTRICTING = word_list("restricting")
 NAME_KINDS = ("name", "names", "place", "water", "continent", "person")

@@ -8,7 +8,7 @@ from ku_rag.answering import amounts, values
 from ku_rag.answering.groups import BE, described, group_before
 from ku_rag.answering.keys import Span
 from ku_rag.answering.sentence import COPULAS, Sentence
-from ku_rag.language.lexicon import find, phrase
+from ku_rag.text.lexicon import find, phrase
 
 _PLACING = {"location": ("in", "on", "at", "near", "off"), "origin": ("from",)}
 

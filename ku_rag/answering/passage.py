@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from PIL import Image, ImageDraw
 
 from ku_rag.answering import fonts
-from ku_rag.language.tokens import is_cjk
+from ku_rag.text.tokens import is_cjk
 from ku_rag.types import Evidence, Match
 
 PICTURE_WIDTH = 224

@@ -9,8 +9,8 @@ from ku_rag.answering import amounts, values
 from ku_rag.answering.groups import group_at
 from ku_rag.answering.keys import NAME_KINDS, Span
 from ku_rag.answering.values import Value
-from ku_rag.language.lexicon import Concept, Word, word_list
-from ku_rag.language.question import Question
+from ku_rag.text.lexicon import Concept, Word, word_list
+from ku_rag.text.question import Question
 
 COPULAS = word_list("copulas")
 NEGATIONS = word_list("negations")

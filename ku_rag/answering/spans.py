@@ -13,10 +13,10 @@ from ku_rag.answering.kinds import Kinds
 from ku_rag.answering.sentence import COPULAS
 from ku_rag.answering.statements import Statement
 from ku_rag.answering.values import Value
-from ku_rag.language.clues import POINTED
-from ku_rag.language.frames import frames
-from ku_rag.language.lexicon import Concept, find, word_list
-from ku_rag.language.question import Question
+from ku_rag.text.clues import POINTED
+from ku_rag.text.frames import frames
+from ku_rag.text.lexicon import Concept, find, word_list
+from ku_rag.text.question import Question
 
 _POINTING = word_list("pointing nouns")
 _MEASURED = {"quantity", "things", "color", "number"}

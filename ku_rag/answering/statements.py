@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ku_rag.language.lexicon import Word, read_words, stem, word_list
-from ku_rag.language.tokens import is_cjk
+from ku_rag.text.lexicon import Word, read_words, stem, word_list
+from ku_rag.text.tokens import is_cjk
 
 _END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[”’」』）]*")
 _ABBREVIATIONS = word_list("abbreviations")

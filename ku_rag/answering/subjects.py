@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ku_rag.answering.statements import Statement
-from ku_rag.language.lexicon import read_words, stem
-from ku_rag.language.question import Question
-from ku_rag.language.tokens import name_key
+from ku_rag.text.lexicon import read_words, stem
+from ku_rag.text.question import Question
+from ku_rag.text.tokens import name_key
 from ku_rag.types import Evidence, Match
 
 _BACK = {"it", "its", "they", "their", "he", "his", "she", "her", "this", "these", "there"}

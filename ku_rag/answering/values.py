@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ku_rag.language.lexicon import Word, word_list
-from ku_rag.language.tokens import is_cjk
+from ku_rag.text.lexicon import Word, word_list
+from ku_rag.text.tokens import is_cjk
 
 
 @dataclass(frozen=True, slots=True)

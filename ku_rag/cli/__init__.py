@@ -16,32 +16,32 @@ import click
 
 import ku_rag
 from ku_rag import arguments
-from ku_rag.cli import asking, exploring, filling, graph, keeping, looking, models, moving
-from ku_rag.cli.printing import say
+from ku_rag.cli import graph, graph_search, ingest, inspect, maintenance, models, query, transfer
+from ku_rag.cli.output import say
 from ku_rag.errors import KuError
 
 _COMMANDS = (
-    filling.init,
-    filling.ingest,
-    filling.sync,
-    filling.add,
-    filling.update,
-    filling.delete,
-    asking.query,
-    asking.search,
-    looking.list_units,
-    looking.show,
-    looking.stats,
-    looking.doctor,
-    looking.demo,
+    ingest.init,
+    ingest.ingest,
+    ingest.sync,
+    ingest.add,
+    ingest.update,
+    ingest.delete,
+    query.query,
+    query.search,
+    inspect.list_units,
+    inspect.show,
+    inspect.stats,
+    inspect.doctor,
+    inspect.demo,
     models.models,
-    keeping.verify,
-    keeping.compact,
-    keeping.tune,
-    keeping.reindex,
-    moving.export,
-    moving.import_,
-    moving.snapshot,
+    maintenance.verify,
+    maintenance.compact,
+    maintenance.tune,
+    maintenance.reindex,
+    transfer.export,
+    transfer.import_,
+    transfer.snapshot,
     graph.graph,
 )
 
@@ -88,7 +88,7 @@ def cli() -> None:
 
 for _command in _COMMANDS:
     cli.add_command(_command)
-for _command in (exploring.search, exploring.caption):
+for _command in (graph_search.search, graph_search.caption):
     graph.graph.add_command(_command)
 
 

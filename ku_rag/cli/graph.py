@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ku_rag.cli.options import common, open_base, page
-from ku_rag.cli.printing import one_line, print_data, print_left_out, print_report, progress, say
+from ku_rag.cli.output import one_line, print_data, print_left_out, print_report, progress, say
 from ku_rag.errors import NotFound
 
 Relation = tuple[str, str, str]
@@ -198,7 +198,7 @@ def _named(end: dict[str, Any]) -> str:
 
 
 def _notes(one: dict[str, Any]) -> str:
-    from ku_rag.graph.mmkg import when
+    from ku_rag.graph.model import when
 
     notes = "; ".join(filter(None, (one.get("information"), when(one.get("condition") or ""))))
     return f"  ({one_line(notes)})" if notes else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ku_rag.cli.options import common
-from ku_rag.cli.printing import print_data, say
+from ku_rag.cli.output import print_data, say
 
 if TYPE_CHECKING:
     from ku_rag.weights import Model

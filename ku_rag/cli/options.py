@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from ku_rag import arguments
-from ku_rag.cli.printing import say
+from ku_rag.cli.output import say
 
 if TYPE_CHECKING:
     from ku_rag.knowledge_base import KnowledgeBase

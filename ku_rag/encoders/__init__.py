@@ -15,7 +15,7 @@ _OWN = {
     "embedded": "ku_rag.encoders.embedded:EmbeddedEncoder",
     "longclip": "ku_rag.encoders.longclip:LongClipEncoder",
     "open_clip": "ku_rag.encoders.openclip:OpenClipEncoder",
-    "sentence": "ku_rag.encoders.sentence:SentenceEncoder",
+    "sentence": "ku_rag.encoders.sentence_transformers:SentenceEncoder",
 }
 _TEXT_ONLY = {"sentence"}
 

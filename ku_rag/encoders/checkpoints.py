@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ku_rag.encoders.torching import first_line
+from ku_rag.encoders.torch_runtime import first_line
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 

@@ -12,7 +12,7 @@ from PIL.Image import Image, new
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.bytepairs import BytePairs
-from ku_rag.encoders.torching import Batches, Place, encode_ahead, encode_sorted
+from ku_rag.encoders.torch_runtime import Batches, Place, encode_ahead, encode_sorted
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 from ku_rag.types import Box

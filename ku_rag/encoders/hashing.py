@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.language.tokens import is_cjk, spans, stop_words, words
+from ku_rag.text.tokens import is_cjk, spans, stop_words, words
 
 DIM = 512
 VERSION = "hash1"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ku_rag.encoders.checkpoints import read_tensors
 from ku_rag.encoders.clip import ClipEncoder, Parts
-from ku_rag.encoders.torching import first_line, place
+from ku_rag.encoders.torch_runtime import first_line, place
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 from ku_rag.weights.files import content_hash, weights_file

@@ -9,8 +9,8 @@ from typing import Any
 
 from ku_rag.encoders.checkpoints import read_tensors
 from ku_rag.encoders.clip import ClipEncoder, Parts
-from ku_rag.encoders.quiet import offline_and_quiet
-from ku_rag.encoders.torching import first_line, place
+from ku_rag.encoders.offline_loading import offline_and_quiet
+from ku_rag.encoders.torch_runtime import first_line, place
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
 from ku_rag.weights.files import content_hash, existing_file

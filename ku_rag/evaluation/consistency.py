@@ -13,10 +13,10 @@ from itertools import pairwise
 from typing import Any
 
 from ku_rag.errors import BadInput, ModelFailed
-from ku_rag.graph.mmkg import Path
-from ku_rag.language.tokens import words
+from ku_rag.graph.model import Path
 from ku_rag.mllm.base import MLLM, Message, Request
 from ku_rag.mllm.prompts import Places, fenced, load_prompt
+from ku_rag.text.tokens import words
 
 Route = tuple[str, ...]
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path as File
 
-from ku_rag.graph.calls import Question, ask_all
-from ku_rag.graph.mmkg import MACHINE_CAPTION, Entity, Graph
-from ku_rag.graph.modelled import WORKERS, AgentPrompts
+from ku_rag.graph.mllm_agents import WORKERS, AgentPrompts
+from ku_rag.graph.mllm_calls import Question, ask_all
+from ku_rag.graph.model import MACHINE_CAPTION, Entity, Graph
 from ku_rag.graph.summary import MOST_PICTURES
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.prompts import fenced

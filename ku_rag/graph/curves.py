@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ku_rag.graph.arranging import Twig
-from ku_rag.graph.mmkg import Step
+from ku_rag.graph.drawing_layout import Twig
+from ku_rag.graph.model import Step
 
 Point = tuple[float, float]
 Course = tuple[Point, Point, Point, Point]

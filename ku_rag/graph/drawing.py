@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
 from ku_rag import arguments
-from ku_rag.graph.arranging import (
+from ku_rag.graph.curves import Course, Curve, Point, along, curves
+from ku_rag.graph.drawing_layout import (
     LEADING,
     NAME,
     Box,
@@ -25,9 +26,8 @@ from ku_rag.graph.arranging import (
     relation_label,
     twig,
 )
-from ku_rag.graph.curves import Course, Curve, Point, along, curves
 from ku_rag.graph.lettering import FAMILY, clean, width, wrap
-from ku_rag.graph.mmkg import Entity, Graph, Step
+from ku_rag.graph.model import Entity, Graph, Step
 from ku_rag.graph.neighbourhood import Neighbourhood, around
 
 MOST = 60

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
 
-from ku_rag.graph.mmkg import Entity, Graph, Step
+from ku_rag.graph.model import Entity, Graph, Step
 
 
 @dataclass(slots=True)

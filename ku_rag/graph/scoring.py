@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Encoder
-from ku_rag.graph.base import Query
-from ku_rag.graph.mmkg import Entity, Path
-from ku_rag.language.clues import POINTED
-from ku_rag.language.lexicon import stem
-from ku_rag.language.question import related
-from ku_rag.language.tokens import stop_words, words
+from ku_rag.graph.model import Entity, Path
+from ku_rag.graph.search_types import Query
+from ku_rag.text.clues import POINTED
+from ku_rag.text.lexicon import stem
+from ku_rag.text.question import related
+from ku_rag.text.tokens import stop_words, words
 
 WEIGHTS: Mapping[str, float] = {
     "alone": -0.89,

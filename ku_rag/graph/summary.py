@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Literal
 
-from ku_rag.graph.mmkg import Attributes, Entity, Graph, Path
+from ku_rag.graph.model import Attributes, Entity, Graph, Path
 from ku_rag.mllm.prompts import fenced
 
 MOST_PATHS = 5

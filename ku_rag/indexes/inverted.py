@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from ku_rag.indexes import keywords
-from ku_rag.indexes.names import NameIndex, matchable
-from ku_rag.language.tokens import words
+from ku_rag.indexes.name_index import NameIndex, matchable
 from ku_rag.store.behind import Behind, behind
 from ku_rag.store.database import Database
-from ku_rag.store.rows import as_json, fields
+from ku_rag.store.sql import as_json, fields
+from ku_rag.text.tokens import words
 
 # A chunk that a unit owns is in its list already and stays marked as owned.
 _LINKED = f"INSERT OR IGNORE INTO unit_chunks SELECT {fields(2)}, 0 FROM json_each(?)"

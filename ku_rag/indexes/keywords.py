@@ -9,8 +9,8 @@ import math
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from ku_rag.language.tokens import content_words, is_cjk, search_terms, terms, words
-from ku_rag.store.rows import marks
+from ku_rag.store.sql import marks
+from ku_rag.text.tokens import content_words, is_cjk, search_terms, terms, words
 
 _MOST_TERMS = 64
 _MANY = 50_000

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.indexes.kinds import Bytes, Mask, Plan, propose
+from ku_rag.indexes.index_kinds import Bytes, Mask, Plan, propose
 
 Rows = NDArray[np.int64]
 

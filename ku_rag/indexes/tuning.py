@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ku_rag.errors import Refused
-from ku_rag.indexes.building import measured
-from ku_rag.indexes.kinds import KINDS, KindName
-from ku_rag.indexes.measuring import RECALL, sample
+from ku_rag.indexes.index_kinds import KINDS, KindName
+from ku_rag.indexes.recall_measurement import RECALL, sample
 from ku_rag.indexes.segment import Segment
-from ku_rag.indexes.vectors import BASE_MIN, VectorIndex
+from ku_rag.indexes.segment_builder import measured
+from ku_rag.indexes.vector_index import BASE_MIN, VectorIndex
 
 _TIMED = 20
 

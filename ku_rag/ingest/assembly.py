@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ku_rag.indexes.inverted import InvertedIndex
-from ku_rag.language.tokens import name_key
-from ku_rag.store import contents, relations
+from ku_rag.store import content_rows, relations
+from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation, Unit
 
 _ALIAS_FIELDS = ("aliases", "alias", "also_known_as", "synonyms")
@@ -105,7 +105,7 @@ def settle_new(
     merged = [
         _merge(_heard((b.origin, uri, said) for uri, _, said in b.said), b.unit_id) for b in born
     ]
-    first = contents.add_units(
+    first = content_rows.add_units(
         connection,
         [
             (
@@ -119,7 +119,7 @@ def settle_new(
             for one, of in zip(born, merged, strict=True)
         ],
     )
-    source = contents.add_sources(
+    source = content_rows.add_sources(
         connection,
         [
             (uri, first + n, one.origin, digest, declared.to_json())
@@ -159,7 +159,7 @@ def settle(
     ).fetchone()
     before = {key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (row,))}
     merged = _merge(_declared(connection, row), unit_id)
-    contents.put_unit(
+    content_rows.put_unit(
         connection,
         unit_id=unit_id,
         name=merged.name or unit_id,
@@ -217,7 +217,7 @@ def restate(connection: sqlite3.Connection, source: int) -> None:
         "SELECT uri, unit, origin, hash, declared FROM sources WHERE row = ?", (source,)
     ).fetchone()
     left = relations.stored_digest(connection, source)
-    contents.put_source(
+    content_rows.put_source(
         connection,
         uri=uri,
         unit=unit,

@@ -10,19 +10,19 @@ from typing import Any
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.errors import BadInput, NotFound, Refused
-from ku_rag.indexes.vectors import VectorIndex
-from ku_rag.ingest import joining
+from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.ingest import unit_resolution
 from ku_rag.ingest.assembly import Declaration
+from ku_rag.ingest.deletion import delete_sources, delete_units
 from ku_rag.ingest.pipeline import Pipeline, Progress
 from ku_rag.ingest.preparation import Given, Prepared, prepare
-from ku_rag.ingest.removal import delete_sources, delete_units
-from ku_rag.ingest.seen import Seen
+from ku_rag.ingest.seen_sources import Seen
 from ku_rag.ingest.sources import read
-from ku_rag.language.tokens import name_key
 from ku_rag.settings import Settings
-from ku_rag.store.contents import Dropped, content_hash
+from ku_rag.store.content_rows import Dropped, content_hash
 from ku_rag.store.database import Database
-from ku_rag.store.inspection import hint
+from ku_rag.store.unit_records import hint
+from ku_rag.text.tokens import name_key
 from ku_rag.types import Added, IngestReport, Record, Source, Unit
 
 
@@ -289,9 +289,9 @@ def _candidate(
     images: VectorIndex,
     chunks: VectorIndex,
     settings: Settings,
-) -> tuple[joining.Candidate | None, str]:
+) -> tuple[unit_resolution.Candidate | None, str]:
     unit = prepared.unit
-    named = joining.by_name(database, unit.name) if unit else None
+    named = unit_resolution.by_name(database, unit.name) if unit else None
     if named:
         return named, named.why
     reasons = ["no unit bears its name"]
@@ -299,7 +299,7 @@ def _candidate(
         (images, "image", prepared.picture_vectors()),
         (chunks, "chunk", prepared.chunk_vectors()),
     ):
-        candidate, why = joining.by_vectors(
+        candidate, why = unit_resolution.by_vectors(
             database,
             index,
             "image" if kind == "image" else "chunk",

@@ -8,8 +8,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from ku_rag.language.sentences import sentences
-from ku_rag.language.tokens import is_cjk
+from ku_rag.text.sentences import sentences
+from ku_rag.text.tokens import is_cjk
 
 _CHARACTERS_PER_TOKEN = 64
 """No chunk is longer than this many characters a token, whatever its encoder counts."""

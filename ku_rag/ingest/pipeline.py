@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
 from ku_rag.ingest.chunking import chunk
-from ku_rag.ingest.decoding import decoded
+from ku_rag.ingest.image_decoding import decoded
 from ku_rag.ingest.preparation import Picture, Prepared, PreparedSource, prepare
-from ku_rag.ingest.seen import Seen
-from ku_rag.ingest.storing import Storing, declaration, unit_row
+from ku_rag.ingest.seen_sources import Seen
+from ku_rag.ingest.unit_writer import Storing, declaration, unit_row
 from ku_rag.settings import Settings
 from ku_rag.store import relations, vectors
-from ku_rag.store.contents import content_hash
+from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind

@@ -20,13 +20,13 @@ from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest.chunking import chunk
-from ku_rag.ingest.decoding import LONGEST, decoded
+from ku_rag.ingest.image_decoding import LONGEST, decoded
 from ku_rag.pictures import load_picture
-from ku_rag.store import contents, shadows, vectors
-from ku_rag.store.contents import Dropped, content_hash
+from ku_rag.store import content_rows, pending_vectors, vectors
+from ku_rag.store.content_rows import Dropped, content_hash
 from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import Layout
-from ku_rag.store.shadows import Shadow
+from ku_rag.store.pending_vectors import Shadow
 from ku_rag.store.vectors import KINDS, Kind
 
 _SOURCES = 64
@@ -112,14 +112,14 @@ class Reindexing:
                 )
                 for kind in KINDS
             ]
-            shadows.forget(connection, but=[*rows.values(), *serving])
+            pending_vectors.forget(connection, but=[*rows.values(), *serving])
         return rows
 
     def _lacks(self, connection: sqlite3.Connection, rows: dict[Kind, int]) -> bool:
         changing = self._changing
         return bool(
-            ("chunk" in changing and shadows.missing(connection, rows["chunk"], 1))
-            or ("image" in changing and shadows.images_missing(connection, rows["image"]))
+            ("chunk" in changing and pending_vectors.missing(connection, rows["chunk"], 1))
+            or ("image" in changing and pending_vectors.images_missing(connection, rows["image"]))
         )
 
     # ---- encoding ------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Reindexing:
     def _encode(self, rows: dict[Kind, int], done: Encoded) -> Iterator[None]:
         connection = self.database.connection
         if "chunk" in self._changing:
-            while some := shadows.missing(connection, rows["chunk"], _SOURCES):
+            while some := pending_vectors.missing(connection, rows["chunk"], _SOURCES):
                 done.chunks += self._encode_texts(rows["chunk"], some)
                 yield
         if "image" in self._changing:
@@ -146,7 +146,7 @@ class Reindexing:
             for (source, state), cut in zip(sources, cuts, strict=True):
                 own = found[[place[content_hash(text)] for _, text in cut]]
                 lengths = tuple((document, len(text)) for document, text in cut)
-                shadows.put(connection, row, source, state, Shadow(lengths, own))
+                pending_vectors.put(connection, row, source, state, Shadow(lengths, own))
         return sum(map(len, cuts))
 
     def _cut(self, documents: Sequence[Document]) -> list[Document]:
@@ -158,7 +158,7 @@ class Reindexing:
 
     def _encode_images(self, row: int) -> Iterator[int]:
         connection = self.database.connection
-        images = dict(shadows.images_missing(connection, row))
+        images = dict(pending_vectors.images_missing(connection, row))
         for sound, unsound in decoded(list(images), lambda n: self._picture(images[n])):
             if unsound:
                 raise BadInput(
@@ -190,7 +190,7 @@ class Reindexing:
             for source, unit in connection.execute(
                 "SELECT row, unit FROM sources WHERE chunks > 0 ORDER BY row"
             ).fetchall():
-                shadow = shadows.get(connection, rows["chunk"], source, dim)
+                shadow = pending_vectors.get(connection, rows["chunk"], source, dim)
                 chunks = _apply(_documents(connection, source), shadow)
                 stored = connection.execute(
                     "SELECT row, document, text FROM chunks WHERE source = ? ORDER BY position",
@@ -198,8 +198,8 @@ class Reindexing:
                 ).fetchall()
                 numbers = [row for row, *_ in stored]
                 if [(document, text) for _, document, text in stored] != chunks:
-                    contents.drop_source_chunks(connection, source, Dropped())
-                    numbers = contents.add_chunks(
+                    content_rows.drop_source_chunks(connection, source, Dropped())
+                    numbers = content_rows.add_chunks(
                         connection, source=source, unit=unit, chunks=chunks
                     )
                     inverted.add_chunks(
@@ -207,7 +207,7 @@ class Reindexing:
                     )
                 vectors.put(connection, "chunk", rows["chunk"], numbers, shadow.vectors)
         connection.execute("DELETE FROM shadows")
-        shadows.forget(connection, but=list(rows.values()))
+        pending_vectors.forget(connection, but=list(rows.values()))
 
 
 def _documents(connection: sqlite3.Connection, source: int) -> list[Document]:

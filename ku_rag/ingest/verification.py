@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ku_rag.indexes import inverted
-from ku_rag.indexes.vectors import VectorIndex
+from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import assembly
-from ku_rag.store import checks, inspection
-from ku_rag.store.checks import guarded
+from ku_rag.store import integrity, unit_records
 from ku_rag.store.database import Database, snapshot
+from ku_rag.store.integrity import guarded
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind
 
@@ -33,7 +33,7 @@ def verify(
         "ok", "problems" (one sentence each) and "counts".
     """
     connection = database.connection
-    problems = list(checks.problems(database, layout, encoders))
+    problems = list(integrity.problems(database, layout, encoders))
     with snapshot(connection):
         problems += guarded("units", assembly.differences(connection))
         problems += guarded("the lists of units", inverted.differences(database))
@@ -49,5 +49,5 @@ def _of_cache(index: VectorIndex) -> Iterator[str]:
 
 
 def _count(database: Database, counts: dict[str, int]) -> Iterator[str]:
-    counts |= inspection.counts(database.connection)
+    counts |= unit_records.counts(database.connection)
     yield from ()

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ku_rag import arguments, manifest, pictures
-from ku_rag.answering import asking
+from ku_rag.answering import pipeline
 from ku_rag.errors import BadInput
 from ku_rag.knowledge_base.held import Held
-from ku_rag.retrieval.seeing import Eyes
-from ku_rag.store import inspection
+from ku_rag.retrieval.image_matching import Eyes
+from ku_rag.store import unit_records
 from ku_rag.store.database import snapshot
 from ku_rag.types import Answer
 
@@ -62,7 +62,7 @@ class Asking(Held):
         shown = pictures.given(image)
         if shown is not None:
             self._images.refresh()
-        return asking.ask(
+        return pipeline.ask(
             self._retrieval(),
             image=shown,
             question=arguments.text(question, "the question"),
@@ -109,7 +109,7 @@ class Asking(Held):
         # Before the one state is read that is searched: files may be of a later state by then.
         (self._chunks if image is None else self._images).refresh()
         with snapshot(self._database.connection):
-            return asking.find(
+            return pipeline.find(
                 self._retrieval(),
                 image=pictures.given(image),
                 text=arguments.text(text, "the text"),
@@ -117,7 +117,7 @@ class Asking(Held):
                 k=_most(k),
             )
 
-    def _retrieval(self) -> asking.Retrieval:
+    def _retrieval(self) -> pipeline.Retrieval:
         manifest.check(self._database, self.encoder)
         eyes = Eyes(
             encoder=self.encoder,
@@ -127,11 +127,11 @@ class Asking(Held):
             threshold=self.settings.region_threshold,
             background="mask" if self.settings.region_background == "mask" else "keep",
         )
-        return asking.Retrieval(self._database, self._layout, eyes, self._chunks)
+        return pipeline.Retrieval(self._database, self._layout, eyes, self._chunks)
 
     def _picture(self, row: int) -> Image:
         """The stored picture of a row, decoded no larger than comparing needs."""
-        return inspection.picture(self._database.connection, self._layout, row, _COMPARED)
+        return unit_records.picture(self._database.connection, self._layout, row, _COMPARED)
 
 
 def _most(k: object) -> int:

@@ -18,8 +18,8 @@ from ku_rag.store.database import snapshot
 from ku_rag.types import IngestReport
 
 if TYPE_CHECKING:
-    from ku_rag.graph.base import Query
-    from ku_rag.graph.mmkg import Entity, Graph
+    from ku_rag.graph.model import Entity, Graph
+    from ku_rag.graph.search_types import Query
     from ku_rag.ingest.pipeline import Progress
 
 _MOST_PATHS = 100
@@ -73,8 +73,8 @@ class Exploring(Graphing, Asking):
             ModelFailed, BudgetSpent: a model did not reply, and nothing was found that would be
                 lost.
         """
-        from ku_rag.graph import settings
-        from ku_rag.graph.base import Query
+        from ku_rag.graph import search_settings
+        from ku_rag.graph.search_types import Query
 
         graph = self._graph
         query = Query(
@@ -95,7 +95,7 @@ class Exploring(Graphing, Asking):
         mllm = None if setting == "embedded" else self._models.mllm
         if mllm is None:
             return self._searched(graph, query, start, setting, most, rounds, depth_first)
-        found = settings.answer(
+        found = search_settings.answer(
             graph,
             query,
             setting or ("perceptive" if query.perception else "unaided-online"),
@@ -119,8 +119,8 @@ class Exploring(Graphing, Asking):
         depth_first: bool,
     ) -> dict[str, Any]:
         """What the embedded agents find."""
-        from ku_rag.graph.embedded import EmbeddedAgents
-        from ku_rag.graph.explore import explore
+        from ku_rag.graph.agent_search import explore
+        from ku_rag.graph.embedded_agents import EmbeddedAgents
 
         if setting not in (None, "embedded"):
             raise BadInput(
@@ -209,10 +209,10 @@ class Exploring(Graphing, Asking):
 
     def _seen(self, graph: Graph, shown: Sequence[Image]) -> list[Entity]:
         """The entities among the units that pictures look like, best first."""
-        from ku_rag.answering import gathering
+        from ku_rag.answering import evidence_retrieval
 
         base = self._retrieval()
-        found = [gathering.matched(base, picture, "", _SEEN) for picture in shown]
+        found = [evidence_retrieval.matched(base, picture, "", _SEEN) for picture in shown]
         return graph.of_units([one.unit for matched in found for one in matched.rows])
 
 

@@ -16,11 +16,11 @@ from ku_rag.knowledge_base.changing import Changing
 from ku_rag.types import IngestReport, Quarantined, Record, Relation, Source
 
 if TYPE_CHECKING:
-    from ku_rag.graph.linking import Entry
-    from ku_rag.graph.mmkg import Graph
-    from ku_rag.graph.records import GraphReport
+    from ku_rag.graph.graph_records import GraphReport
+    from ku_rag.graph.model import Graph
+    from ku_rag.graph.name_resolution import Entry
     from ku_rag.ingest.pipeline import Pipeline, Progress
-    from ku_rag.store.contents import Dropped
+    from ku_rag.store.content_rows import Dropped
 
 
 class GraphFiles(Changing):
@@ -42,8 +42,8 @@ class GraphFiles(Changing):
             MissingExtra: it holds workbooks, and openpyxl is not installed.
             Locked: another process is writing.
         """
-        from ku_rag.graph.records import GraphReport
-        from ku_rag.store.contents import Dropped
+        from ku_rag.graph.graph_records import GraphReport
+        from ku_rag.store.content_rows import Dropped
 
         started = time.monotonic()
         source = arguments.path(path, "the graph")
@@ -85,16 +85,16 @@ class GraphFiles(Changing):
             Corrupt: a row fails its checksum.
             MissingExtra: it is to be workbooks, and openpyxl is not installed.
         """
-        from ku_rag.graph import giving
+        from ku_rag.graph import entity_export
 
         target = arguments.path(path, "the graph").absolute()
-        return giving.write(self._database.connection, self._layout, target).to_dict()
+        return entity_export.write(self._database.connection, self._layout, target).to_dict()
 
     # ---- inside --------------------------------------------------------------------------------
 
     @property
     def _graph(self) -> Graph:
-        from ku_rag.graph.mmkg import Graph
+        from ku_rag.graph.model import Graph
 
         return Graph(self._database.connection, self._layout)
 
@@ -113,10 +113,10 @@ class GraphFiles(Changing):
             What is left to be stored, and how many entities are but names.
         """
         from ku_rag.graph import formats
-        from ku_rag.graph.framing import with_keyframes
-        from ku_rag.graph.linking import Linked, known_units, split
-        from ku_rag.ingest import removal
-        from ku_rag.ingest.storing import Bare
+        from ku_rag.graph.name_resolution import Linked, known_units, split
+        from ku_rag.graph.video_frames import with_keyframes
+        from ku_rag.ingest import deletion
+        from ku_rag.ingest.unit_writer import Bare
 
         parts = formats.read(path, progress)
         within = formats.ranges(path, parts)
@@ -135,7 +135,7 @@ class GraphFiles(Changing):
             said = set(linked.uris()) if before else set()
             gone = [row for uri, row in before.items() if uri not in said]
             with pipeline.storing.change():
-                removal.delete_sources(
+                deletion.delete_sources(
                     connection, gone, pipeline.storing.inverted, dropped, bare=True
                 )
         bare, rest = split(with_keyframes(linked.entries(), frames), connection)

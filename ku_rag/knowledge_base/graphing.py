@@ -12,7 +12,7 @@ from ku_rag.knowledge_base.graph_files import GraphFiles
 from ku_rag.types import IngestReport, Record, Relation, Source, Unit
 
 if TYPE_CHECKING:
-    from ku_rag.graph.mmkg import Entity
+    from ku_rag.graph.model import Entity
     from ku_rag.ingest.pipeline import Pipeline
 
 _BY_HAND = "relation:"
@@ -72,7 +72,7 @@ class Graphing(GraphFiles):
             BadInput: neither or both were given, a name means several, or a picture is broken.
             Locked: another process is writing.
         """
-        from ku_rag.graph.records import clean, named
+        from ku_rag.graph.graph_records import clean, named
 
         topic = arguments.flag(topic, "topic")
         described: dict[str, object] = {"id": id, "kind": kind, "topic": topic, "unit": unit}
@@ -84,7 +84,7 @@ class Graphing(GraphFiles):
             head, word, tail = (named(one, what) for one, what in _parts(relation))
             return self._relate(head, word, tail, notes["information"], notes["condition"])
         _check(name, relation, notes, "a relation")
-        from ku_rag.graph.mmkg import CAPTION, TOPIC
+        from ku_rag.graph.model import CAPTION, TOPIC
         from ku_rag.ingest.assembly import Declaration
 
         called = named(arguments.text(name, "the name"), "the name")
@@ -175,9 +175,9 @@ class Graphing(GraphFiles):
             BadInput: neither or both were given, or a name means several.
             Locked: another process is writing.
         """
-        from ku_rag.graph.records import named
-        from ku_rag.ingest import removal
-        from ku_rag.store.contents import Dropped
+        from ku_rag.graph.graph_records import named
+        from ku_rag.ingest import deletion
+        from ku_rag.store.content_rows import Dropped
 
         condition = arguments.optional_text(condition, "condition")
         stray = relation is None and condition is not None
@@ -223,7 +223,7 @@ class Graphing(GraphFiles):
                 )
         dropped = Dropped()
         with self._write() as pipeline, pipeline.storing.change():
-            removal.unstate(connection, rows, pipeline.storing.inverted, dropped, by_hand=_BY_HAND)
+            deletion.unstate(connection, rows, pipeline.storing.inverted, dropped, by_hand=_BY_HAND)
         return dropped.to_dict()
 
     def graph_show(self, name: str, *, most: int = 100) -> dict[str, Any]:
@@ -237,12 +237,12 @@ class Graphing(GraphFiles):
             NotFound: there is no such entity.
             BadInput: several are called so.
         """
-        from ku_rag.graph import showing
+        from ku_rag.graph import entity_view
 
         graph = self._graph
         entity = graph.one(arguments.text(name, "the name"))
         most = arguments.count(most, "most", least=0, most=_MOST)
-        return showing.show(self._database.connection, graph, entity, most=most)
+        return entity_view.show(self._database.connection, graph, entity, most=most)
 
     def graph_paths(
         self, start: str, end: str | None = None, *, most: int = 10, longest: int = 4
@@ -263,14 +263,14 @@ class Graphing(GraphFiles):
             NotFound: there is no such entity.
             BadInput: several are called so.
         """
-        from ku_rag.graph import walks
+        from ku_rag.graph import shortest_paths
         from ku_rag.store.database import snapshot
 
         connection, graph = self._database.connection, self._graph
         with snapshot(connection):
             begins = graph.one(arguments.text(start, "the start"))
             ends = None if end is None else graph.one(arguments.text(end, "the end"))
-            found = walks.shortest(
+            found = shortest_paths.shortest(
                 connection,
                 graph,
                 begins,
@@ -304,7 +304,7 @@ class Graphing(GraphFiles):
 
     def _told(self, name: str, kind: str) -> Entity | None:
         """The mere name that another name means together with its kind, unless this is another."""
-        from ku_rag.language.tokens import name_key
+        from ku_rag.text.tokens import name_key
 
         for one in self._graph.find(name):
             if one.unit is None and name_key(one.name) != name_key(name):
@@ -314,15 +314,15 @@ class Graphing(GraphFiles):
     def _relate(
         self, head: str, word: str, tail: str, information: str | None, condition: str | None
     ) -> dict[str, Any]:
-        from ku_rag.graph import linking
-        from ku_rag.store.contents import content_hash
+        from ku_rag.graph import name_resolution
+        from ku_rag.store.content_rows import content_hash
 
         graph = self._graph
         ends, started = (
             [graph.one(name)] if len(found := graph.find(name)) > 1 else found
             for name in (tail, head)
         )
-        aim: tuple[str, str | None] = (tail, linking.ONLY_NAMED)
+        aim: tuple[str, str | None] = (tail, name_resolution.ONLY_NAMED)
         if ends:
             aim = _aim(ends[0])
         if not started or started[0].unit is None:
@@ -359,7 +359,7 @@ class Graphing(GraphFiles):
             BadInput: a picture is broken.
         """
         from ku_rag.ingest.preparation import prepare
-        from ku_rag.store.contents import content_hash
+        from ku_rag.store.content_rows import content_hash
 
         prepared = prepare(Record(unit, (source,)))
         if hashed is not None:

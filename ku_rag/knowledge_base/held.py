@@ -14,7 +14,7 @@ from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import Closed, KuError
-from ku_rag.indexes.vectors import VectorIndex
+from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm.base import MLLM
 from ku_rag.models import Models, encoder_of
 from ku_rag.plugins import absolute

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.errors import BadInput, Corrupt
-from ku_rag.indexes.kinds import KINDS
+from ku_rag.indexes.index_kinds import KINDS
 from ku_rag.knowledge_base.held import Held
 from ku_rag.models import load_named
 from ku_rag.store import compaction
@@ -166,10 +166,10 @@ class Keeping(Held):
             Corrupt: a row fails its checksum.
             MissingExtra: pyarrow is not installed.
         """
-        from ku_rag.exchange import exporting
+        from ku_rag.transfer import parquet_export
 
         target = arguments.path(folder, "the folder of the export")
-        return exporting.export(
+        return parquet_export.export(
             self._database, self._layout, target, max_tokens=self.settings.max_tokens
         ).to_dict()
 
@@ -190,10 +190,10 @@ class Keeping(Held):
             Locked: another process is writing.
             MissingExtra: pyarrow is not installed.
         """
-        from ku_rag.exchange import reading
-        from ku_rag.exchange.importing import Importing
+        from ku_rag.transfer import parquet_reader
+        from ku_rag.transfer.parquet_import import Importing
 
-        found = reading.find(arguments.path(folder, "the folder of the export"))
+        found = parquet_reader.find(arguments.path(folder, "the folder of the export"))
         with self._write() as pipeline:
             work = Importing(
                 found,
@@ -223,10 +223,10 @@ class Keeping(Held):
             ReadOnly: it cannot be written.
             Corrupt: the store is damaged.
         """
-        from ku_rag.exchange import snapshots
+        from ku_rag.transfer import snapshot
 
         target = arguments.path(folder, "the folder of the snapshot")
-        return snapshots.take(self._database, self._layout, target, link=link).to_dict()
+        return snapshot.take(self._database, self._layout, target, link=link).to_dict()
 
     @staticmethod
     def salvage(path: str | Path, folder: str | Path) -> dict[str, Any]:
@@ -250,7 +250,7 @@ class Keeping(Held):
             ReadOnly: it cannot be written.
             MissingExtra: pyarrow is not installed.
         """
-        from ku_rag.exchange import salvage
+        from ku_rag.transfer import salvage
 
         layout = Layout(arguments.path(path, "the knowledge base").absolute())
         return salvage.salvage(layout, arguments.path(folder, "the folder of the export"))

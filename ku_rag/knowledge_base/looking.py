@@ -7,8 +7,8 @@ from typing import Any
 
 from ku_rag import arguments
 from ku_rag.knowledge_base.held import Held
-from ku_rag.store import inspection
-from ku_rag.store.migrations import SCHEMA
+from ku_rag.store import unit_records
+from ku_rag.store.schema import SCHEMA
 
 _MOST_ROWS = 2**63 - 1
 
@@ -31,7 +31,7 @@ class Looking(Held):
         arguments.optional_text(kind, "kind")
         if limit is not None:
             arguments.count(limit, "limit", least=0, most=_MOST_ROWS)
-        units = inspection.units(self._database.connection, kind=kind, limit=limit)
+        units = unit_records.units(self._database.connection, kind=kind, limit=limit)
         return self._while_open(units)
 
     def show(self, unit_id: str) -> dict[str, Any]:
@@ -40,14 +40,14 @@ class Looking(Held):
         Raises:
             NotFound: there is no such unit.
         """
-        return inspection.unit(
+        return unit_records.unit(
             self._database.connection, self._layout, arguments.text(unit_id, "the id")
         )
 
     def stats(self) -> dict[str, Any]:
         """How much there is, made with what."""
         return {
-            "counts": inspection.counts(self._database.connection),
+            "counts": unit_records.counts(self._database.connection),
             "bytes": self._layout.bytes(),
             "encoder": self.encoder.fingerprint,
             "segmenter": self._segmenter_fingerprint(),

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from PIL.Image import Image
 
 from ku_rag.indexes import keywords
-from ku_rag.indexes.names import matchable
-from ku_rag.language.clues import ClueWord, parted
-from ku_rag.language.tokens import words
+from ku_rag.indexes.name_index import matchable
 from ku_rag.retrieval.fusion import reciprocal_rank
-from ku_rag.retrieval.seeing import Eyes, Seen, see
+from ku_rag.retrieval.image_matching import Eyes, Seen, see
 from ku_rag.retrieval.sighting import Sighting
+from ku_rag.text.clues import ClueWord, parted
+from ku_rag.text.tokens import words
 from ku_rag.types import Region
 
 _RIVAL_SCORE = 2.5

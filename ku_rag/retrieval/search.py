@@ -10,11 +10,11 @@ import numpy as np
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.indexes import keywords
-from ku_rag.indexes.vectors import Rows, VectorIndex
-from ku_rag.language.question import related
-from ku_rag.language.tokens import content_words
+from ku_rag.indexes.vector_index import Rows, VectorIndex
 from ku_rag.retrieval.fusion import RANK_OFFSET, reciprocal_rank
-from ku_rag.store.rows import batched, marks
+from ku_rag.store.sql import batched, marks
+from ku_rag.text.question import related
+from ku_rag.text.tokens import content_words
 
 _POOL = 50
 _DIGITS = 5

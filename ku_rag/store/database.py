@@ -18,7 +18,7 @@ from ku_rag.errors import Corrupt, KuError, Locked, Mismatch, NotFound, ReadOnly
 from ku_rag.store import guard, guarding, pages
 from ku_rag.store.guarding import Guarded
 from ku_rag.store.lock import WriterLock
-from ku_rag.store.migrations import SCHEMA, check_schema, migrate
+from ku_rag.store.schema import SCHEMA, check_schema, migrate
 
 _PAGE_BYTES = 8192
 _BUSY_MS = 10_000

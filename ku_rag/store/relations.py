@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import NamedTuple
 
-from ku_rag.language.tokens import name_key
 from ku_rag.store.behind import SLICE, Behind, behind
 from ku_rag.store.database import checksum, framed
-from ku_rag.store.rows import as_json, fields, next_row
+from ku_rag.store.sql import as_json, fields, next_row
+from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation
 
 Said = tuple[str, str, str | None, str | None, str | None]

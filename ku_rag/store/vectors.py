@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ku_rag.errors import BadInput
 from ku_rag.store.behind import SLICE, Behind, behind
 from ku_rag.store.database import check
-from ku_rag.store.rows import as_json, batched, marks
+from ku_rag.store.sql import as_json, batched, marks
 
 Kind = Literal["chunk", "image"]
 KINDS: tuple[Kind, ...] = ("chunk", "image")

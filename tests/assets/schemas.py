@@ -1,7 +1,7 @@
 """A small knowledge base for every schema that there ever was, kept as it was written then.
 
 `python -m tests.assets.schemas` adds one for the schema of today. Run it before a step is appended
-to `ku_rag.store.migrations.STEPS`: afterwards nobody can make the older base any more.
+to `ku_rag.store.schema.STEPS`: afterwards nobody can make the older base any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from PIL.Image import Image
 
 from ku_rag import KnowledgeBase, Relation, Unit
-from ku_rag.store.migrations import SCHEMA
+from ku_rag.store.schema import SCHEMA
 from tests.conftest import picture, write_records
 
 FOLDER = Path(__file__).with_name("schemas")

@@ -22,15 +22,15 @@ from typing import Any
 
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import Locked
-from ku_rag.indexes import vectors
+from ku_rag.indexes import vector_index
 from ku_rag.ingest import pipeline
 from ku_rag.store.database import snapshot
 from tests.conftest import picture, write_records
 
 # Caches that are written often, and two records that are never parted by the clock.
-assert hasattr(vectors, "BASE_MIN")
+assert hasattr(vector_index, "BASE_MIN")
 assert hasattr(pipeline, "_BATCH_SECONDS")
-vectors.BASE_MIN = 4
+vector_index.BASE_MIN = 4
 pipeline._BATCH_SECONDS = 1e9
 
 _MOST_PAIRS = 5

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ku_rag import KnowledgeBase, Unit
-from ku_rag.indexes import vectors
+from ku_rag.indexes import vector_index
 from ku_rag.types import Relation
 
 UNITS = 12
@@ -40,12 +40,12 @@ class Bases:
 @contextmanager
 def small_caches() -> Iterator[None]:
     """Let a cache be written of a few vectors already."""
-    before = vectors.BASE_MIN
-    vectors.BASE_MIN = CACHED_FROM
+    before = vector_index.BASE_MIN
+    vector_index.BASE_MIN = CACHED_FROM
     try:
         yield
     finally:
-        vectors.BASE_MIN = before
+        vector_index.BASE_MIN = before
 
 
 @small_caches()

@@ -20,7 +20,7 @@ from typing import Any
 
 from ku_rag import KnowledgeBase
 from ku_rag.errors import KuError
-from ku_rag.indexes import vectors
+from ku_rag.indexes import vector_index
 from ku_rag.ingest import pipeline
 from tests.crash import durable, mutations
 from tests.crash.script import CALLS, CONTENT
@@ -29,8 +29,8 @@ from tests.crash.script import CALLS, CONTENT
 pipeline._BATCH_RECORDS = 3
 pipeline._BATCH_SECONDS = 1e9
 # Caches of a few vectors, so that they are written, left behind and caught up.
-assert hasattr(vectors, "BASE_MIN")
-vectors.BASE_MIN = 6
+assert hasattr(vector_index, "BASE_MIN")
+vector_index.BASE_MIN = 6
 
 _BEGUN, _DONE = "begun", "done"
 

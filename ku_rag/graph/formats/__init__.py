@@ -8,7 +8,7 @@ from pathlib import Path
 from ku_rag.arguments import check_callable, regular_file
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.graph.formats import graphml, jsonl, workbook
-from ku_rag.graph.records import Part
+from ku_rag.graph.graph_records import Part
 
 _MOST_BYTES = 1 << 40
 

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 
 from ku_rag.errors import BadInput
 from ku_rag.graph.formats import cells
-from ku_rag.graph.records import (
+from ku_rag.graph.graph_records import (
     KEPT,
     Part,
     Statement,

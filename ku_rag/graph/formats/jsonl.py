@@ -16,7 +16,7 @@ import orjson
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
-from ku_rag.graph.records import (
+from ku_rag.graph.graph_records import (
     STATED,
     Part,
     Statement,

@@ -16,7 +16,7 @@ from typing import Any
 
 from ku_rag.errors import BadInput
 from ku_rag.graph.formats import cells, sheets
-from ku_rag.graph.records import (
+from ku_rag.graph.graph_records import (
     STATED,
     Described,
     Part,
@@ -28,9 +28,9 @@ from ku_rag.graph.records import (
     picture_in,
     video_in,
 )
-from ku_rag.language.tokens import name_key
 from ku_rag.pictures import PICTURE_SUFFIXES
 from ku_rag.plugins import extra
+from ku_rag.text.tokens import name_key
 
 NODES, RELATIONS = "Node.xlsx", "Relations.xlsx"
 IMAGES, VIDEOS = "Knowledge_Images", "Knowledge_Videos"

@@ -1,0 +1,224 @@
+"""From a picture and a question to units, evidence and paths."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from PIL.Image import Image
+
+from ku_rag.encoders.base import Vectors
+from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.graph.answer_paths import trace
+from ku_rag.graph.embedded_agents import best_paths
+from ku_rag.graph.model import Graph
+from ku_rag.graph.search_types import Query
+from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.retrieval.image_matching import Eyes
+from ku_rag.retrieval.matching import UnitMatch, match
+from ku_rag.retrieval.search import Hit, search_all, search_units
+from ku_rag.store import unit_records
+from ku_rag.store.database import Database, check
+from ku_rag.store.layout import Layout
+from ku_rag.store.sql import as_json
+from ku_rag.types import Evidence, Match, PathEvidence, Region
+
+MOST_PATHS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What a question is asked of: a store and what it is searched with."""
+
+    database: Database
+    layout: Layout
+    eyes: Eyes
+    chunks: VectorIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Units that a picture and a question point to, as rows and as their readers see them.
+
+    Args:
+        rows: best first.
+        units: the same ones.
+        region: the part of the picture that the question is about; None without a picture.
+    """
+
+    rows: Sequence[UnitMatch] = ()
+    units: Sequence[Match] = ()
+    region: Region | None = None
+
+    @property
+    def about(self) -> frozenset[str]:
+        """Units that the question can be about: the best match, and whatever it names.
+
+        The second best match of a picture is another thing, and what holds for it answers nothing.
+        """
+        return frozenset(
+            unit.id
+            for n, (found, unit) in enumerate(zip(self.rows, self.units, strict=True))
+            if n == 0 or found.name
+        )
+
+
+def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Matched:
+    """Find units; see `match`."""
+    rows, region = match(
+        base.database.connection,
+        image=picture,
+        question=question,
+        eyes=base.eyes,
+        k=k,
+    )
+    return Matched(rows, [_unit(base, row) for row in rows], region)
+
+
+def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evidence]:
+    """The chunks that bear on a question, among those of the matched units if there are any."""
+    if not found.rows:
+        return evidence_anywhere(base, question, k)
+    hits = search_units(
+        base.database.connection,
+        question=question,
+        units=[(m.unit, unit.name) for m, unit in zip(found.rows, found.units, strict=True)],
+        encoder=base.eyes.encoder,
+        chunks=base.chunks,
+        k=k,
+    )
+    ids = {m.unit: unit.id for m, unit in zip(found.rows, found.units, strict=True)}
+    return _evidence(base, hits, ids)
+
+
+def evidence_anywhere(base: Retrieval, text: str, k: int) -> list[Evidence]:
+    """The chunks of the whole base that bear on a text."""
+    hits = search_all(
+        base.database.connection, question=text, encoder=base.eyes.encoder, chunks=base.chunks, k=k
+    )
+    return _evidence(base, hits, {})
+
+
+def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
+    """The chunks of the whole base whose vectors are nearest to one, float32[1, dim]."""
+    rows, cosines = base.chunks.search(vector, k)
+    hits = [
+        Hit(row, round(cosine, 4), ())
+        for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
+        if row >= 0
+    ]
+    return _evidence(base, hits, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """What the graph says that bears on a question.
+
+    Args:
+        evidence: paths that may be cited, those of an answer first.
+        answers: what the question's own words lead to, if they lead anywhere.
+        cited: labels of the paths that lead there.
+        chosen: whether a second relation chose among what the first one led to.
+    """
+
+    evidence: Sequence[PathEvidence] = ()
+    answers: tuple[str, ...] = ()
+    cited: tuple[str, ...] = ()
+    chosen: bool = False
+
+
+def paths(base: Retrieval, question: str, found: Matched, most: int, *, first_label: int) -> Paths:
+    """Graph paths from the matched units that bear on a question, best first.
+
+    Path texts are compared by the embedded encoder whatever the base's own is: there are hundreds
+    of them for each question, all short.
+    """
+    if not most or not found.rows:
+        return Paths()
+    graph = Graph(base.database.connection, base.layout)
+    about, *others = (m.unit for m in found.rows)
+    first = graph.of_units([about])
+    starts = first + graph.of_units(others)
+    traced = trace(graph, first[0], question) if first else None
+    ways = traced.paths if traced else ()
+    best = best_paths(graph, starts, Query(question), EmbeddedEncoder(), k=most)
+    every = list(dict.fromkeys((*ways, *best)))[: max(most, len(ways))]
+    evidence = [
+        PathEvidence(
+            label=f"E{first_label + n}",
+            entities=tuple(entity.name for entity in path.entities),
+            relations=tuple(step.relation for step in path.steps),
+            text=path.text,
+        )
+        for n, path in enumerate(every)
+    ]
+    if not traced:
+        return Paths(evidence)
+    cited = tuple(piece.label for piece in evidence[: len(ways)])
+    return Paths(evidence, traced.answers, cited, chosen=len(ways[0].steps) > 1)
+
+
+def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:
+    """The pictures by which units were seen, by the ids of these.
+
+    Raises:
+        Corrupt: one is not what was stored.
+    """
+    return {
+        unit.id: unit_records.picture(base.database.connection, base.layout, row.sighting.image_row)
+        for row, unit in zip(found.rows, found.units, strict=True)
+        if row.sighting and unit.image
+    }
+
+
+def _unit(base: Retrieval, found: UnitMatch) -> Match:
+    connection = base.database.connection
+    *fields, stored = connection.execute(
+        "SELECT id, name, kind, aliases, metadata, match, checksum FROM units WHERE row = ?",
+        (found.unit,),
+    ).fetchone()
+    unit_id, name, *_ = fields
+    check(stored, *fields, what=f"the row of unit {unit_id!r}")
+    file = (
+        found.sighting
+        and connection.execute(
+            "SELECT file FROM images WHERE row = ?", (found.sighting.image_row,)
+        ).fetchone()
+    )
+    image = str(base.layout.image(file[0])) if file else None
+    return Match(unit_id, name, found.score, image, found.why)
+
+
+def _evidence(base: Retrieval, hits: Sequence[Hit], ids: Mapping[int, str]) -> list[Evidence]:
+    connection = base.database.connection
+    wanted = as_json(hit.chunk for hit in hits)
+    rows = connection.execute(
+        "SELECT c.row, c.source, c.position, c.document, c.hash, c.text, c.checksum, s.uri "
+        "FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value "
+        "CROSS JOIN sources s ON s.row = c.source",
+        (wanted,),
+    )
+    held = {}
+    for chunk, source, position, document, digest, text, stored, uri in rows:
+        check(stored, source, position, document, digest, text, what=f"chunk {chunk}")
+        held[chunk] = uri, text
+    listing = _listing(connection, wanted) if any(not hit.units for hit in hits) else {}
+    found = []
+    for number, hit in enumerate(hits, 1):
+        units = tuple(ids[unit] for unit in hit.units) or tuple(listing.get(hit.chunk, ()))
+        uri, text = held[hit.chunk]
+        found.append(Evidence(f"E{number}", hit.chunk, units, uri, text, hit.score))
+    return found
+
+
+def _listing(connection: sqlite3.Connection, chunks: str) -> dict[int, list[str]]:
+    """Ids of the units that list some chunks, each with its owner first."""
+    listing: dict[int, list[str]] = {}
+    for chunk, unit_id in connection.execute(
+        "SELECT l.chunk, u.id FROM json_each(?) r CROSS JOIN unit_chunks l ON l.chunk = r.value "
+        "CROSS JOIN units u ON u.row = l.unit ORDER BY l.owned DESC, u.id",
+        (chunks,),
+    ):
+        listing.setdefault(chunk, []).append(unit_id)
+    return listing

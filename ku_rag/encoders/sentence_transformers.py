@@ -1,0 +1,211 @@
+"""Models of sentence-transformers as the text side of a pair of encoders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL.Image import Image
+
+from ku_rag.encoders.base import Vectors
+from ku_rag.encoders.checkpoints import read_tensors
+from ku_rag.encoders.offline_loading import offline_and_quiet
+from ku_rag.encoders.torch_runtime import Batches, encode_sorted, first_line, place
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.plugins import extra
+from ku_rag.types import Box
+from ku_rag.weights.files import content_hash
+
+_EXPECTED = "a folder that sentence-transformers saved, with modules.json and weights"
+_FIRST_TOKENS, _MOST_TOKENS = {"cpu": 512, "cuda": 16_384}, 1 << 20
+_LONGEST = 8192
+"""Tokens of the longest text of a model that states no limit."""
+_LETTERS_PER_TOKEN = 64
+"""A word that a model does not know may be one token to it, however long."""
+_SETTINGS = (
+    *("modules.json", "config.json", "config_sentence_transformers.json"),
+    *("sentence_bert_config.json", "tokenizer.json", "vocab.txt"),
+)
+
+
+class SentenceEncoder:
+    """Encodes texts; pictures need another encoder beside it.
+
+    Args:
+        argument: path of a saved model, or a name whose files are in the Hugging Face cache.
+        device: "auto", "cpu", "cuda" or "mps".
+        batch_size: texts encoded at once; 0 finds out.
+        precision: "auto" (bfloat16 on CUDA, else float32), "float32" or "bfloat16".
+
+    Raises:
+        NotFound: the model is not here; nothing is downloaded.
+        BadInput: it is broken, brings code, or there is no such device.
+        MissingExtra: sentence-transformers is not installed.
+    """
+
+    cross_modal = False
+
+    def __init__(
+        self,
+        argument: str = "sentence-transformers/all-MiniLM-L6-v2",
+        *,
+        device: str = "auto",
+        batch_size: int = 0,
+        precision: str = "auto",
+    ) -> None:
+        where = place(device, precision, needs="sentence")
+        folder = _find(argument)
+        files = _checked(folder)
+        self._torch = extra("sentence", "torch")
+        self._model = where.load(_load(folder))
+        self._prompt = (self._model.prompts or {}).get(self._model.default_prompt_name) or ""
+        self._count, marks = _counter(self._model.tokenizer)
+        limit = self._model.max_seq_length or getattr(
+            self._model.tokenizer, "model_max_length", _LONGEST
+        )
+        self.max_tokens = int(min(limit, _LONGEST)) - marks - self._count(self._prompt)
+        kind = where.device.type
+        self._at_once = Batches(
+            where, batch_size, first=_FIRST_TOKENS.get(kind, 4096), most=_MOST_TOKENS
+        )
+        self.dim = int(self._encode(["."]).shape[1])
+        self.fingerprint = f"sentence:{content_hash(*files)}:float:{self.dim}"
+
+    def count_tokens(self, text: str) -> int:
+        """Number of tokens of `text`, without the marks of start and end."""
+        return self._count(text)
+
+    def encode_texts(self, texts: Sequence[str]) -> Vectors:
+        """Encode texts, float32[n, dim].
+
+        Raises:
+            BadInput: a text has more than `max_tokens` tokens.
+        """
+        costs = {text: self._count(text) for text in texts}
+        longest = max(costs.values(), default=0)
+        if longest > self.max_tokens:
+            raise BadInput(
+                f"a text has {longest:,} tokens: this sentence encoder takes {self.max_tokens} at "
+                "most; cut it into chunks"
+            )
+        return encode_sorted(
+            texts, lambda text: costs[text] + 2, self._encode, self._at_once, self.dim
+        )
+
+    def encode_images(self, images: Sequence[Image]) -> Vectors:
+        """Refused: see the class.
+
+        Raises:
+            BadInput: always.
+        """
+        raise BadInput(
+            f"a sentence encoder was given {len(images)} pictures, and knows texts only: name an "
+            'encoder of pictures beside it, as in "sentence:NAME+embedded"'
+        )
+
+    def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
+        """Refused: see `encode_images`."""
+        return self.encode_images([image] * len(boxes))
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        made = self._model.encode(
+            list(texts), batch_size=len(texts), show_progress_bar=False, convert_to_tensor=True
+        )
+        unit = self._torch.nn.functional.normalize(made.float(), dim=-1)
+        return np.asarray(unit.cpu().numpy(), np.float32)
+
+
+def _find(argument: str) -> Path:
+    """The folder of a model, by its path or by its name in the Hugging Face cache."""
+    given = Path(argument).expanduser()
+    if given.is_dir():
+        return given.absolute()
+    if given.exists():
+        raise BadInput(f"{given} is a file: expected {_EXPECTED}")
+    if argument.startswith((".", "~")) or given.is_absolute() or argument.count("/") > 1:
+        raise NotFound(f"there is no folder {given}: expected {_EXPECTED}")
+    from ku_rag import weights
+    from ku_rag.weights.catalogue import models
+
+    if argument in models():
+        return weights.find(argument)
+    hub = extra("sentence", "huggingface_hub")
+    name = argument if "/" in argument else f"sentence-transformers/{argument}"
+    try:
+        return Path(hub.snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError) as error:  # its own errors are children of these
+        raise NotFound(
+            f"the model {name} is not here, and nothing is downloaded while encoding: fetch "
+            f"https://huggingface.co/{name} on a machine with a network (`hf download {name}`) "
+            "and give the path of its folder, or put it into this machine's Hugging Face cache"
+        ) from error
+
+
+def _checked(folder: Path) -> list[Path]:
+    """The files that decide what the vectors are, after a look for code in them.
+
+    Raises:
+        BadInput: some are missing, or would run code.
+    """
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        kinds = [str(module["type"]) for module in modules]
+        places = sorted({folder, *(folder / str(module["path"]) for module in modules)})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise BadInput(
+            f"{folder} has no readable modules.json ({first_line(error)}): expected {_EXPECTED}"
+        ) from error
+    if own := [kind for kind in kinds if not kind.startswith("sentence_transformers.")]:
+        raise BadInput(
+            f"{folder} asks for {own[0]}, which is code that sentence-transformers does not bring: "
+            "nothing of it was run; choose a model that needs no code of its own"
+        )
+    files: list[Path] = []
+    for at in places:
+        found = sorted(at.glob("*.safetensors"))
+        if not found:
+            found = sorted(at.glob("*.bin"))
+            for path in found:
+                read_tensors(path, "weights")
+        files += [*found, *(at / name for name in _SETTINGS if (at / name).is_file())]
+    if all(path.suffix in (".json", ".txt") for path in files):
+        raise BadInput(f"{folder} has no weights: expected {_EXPECTED}")
+    return files
+
+
+def _load(folder: Path) -> Any:  # noqa: ANN401 - a SentenceTransformer
+    made = extra("sentence", "sentence_transformers").SentenceTransformer
+    with offline_and_quiet("sentence"):
+        try:
+            return made(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
+        except Exception as error:  # every library below raises its own
+            raise BadInput(
+                f"{folder} cannot be loaded ({first_line(error)}): expected {_EXPECTED}; copy it "
+                "again if it should be one"
+            ) from error
+
+
+def _counter(tokenizer: Any) -> tuple[Callable[[str], int], int]:  # noqa: ANN401
+    """What counts tokens without marks, and how many marks a text gets.
+
+    A tokenizer of the tokenizers library is copied, as encoding switches padding and truncation of
+    the model's own on and off, maybe in another thread.
+    """
+    fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(fast, "to_str"):
+        return (
+            lambda text: len(tokenizer.tokenize(text)),
+            int(tokenizer.num_special_tokens_to_add()),
+        )
+    copy = type(fast).from_str(fast.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    return (
+        lambda text: max(
+            len(copy.encode(text, add_special_tokens=False).ids), len(text) // _LETTERS_PER_TOKEN
+        ),
+        int(copy.num_special_tokens_to_add(is_pair=False)),
+    )

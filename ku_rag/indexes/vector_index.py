@@ -1,0 +1,426 @@
+"""The vector index: a cache over the store's vectors, never trusted beyond it.
+
+Immutable segments and a tail in memory are searched together; whatever they propose is scored with
+the store's own vectors. The `changes` table feeds the tail and masks what was dropped. New segments
+swallow older ones that are not much larger, so there are few of them however knowledge came in.
+Small collections have no segment: their vectors are read from the store, which takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ku_rag.encoders.base import Vectors
+from ku_rag.errors import ReadOnly
+from ku_rag.indexes.index_kinds import KindName
+from ku_rag.indexes.recall_measurement import RECALL
+from ku_rag.indexes.segment import Segment
+from ku_rag.indexes.segment_builder import build, usual
+from ku_rag.indexes.segment_files import Header, IndexFiles
+from ku_rag.indexes.tail import Tail, nearest
+from ku_rag.store import vectors as stored
+from ku_rag.store.database import Database
+
+Rows = NDArray[np.int64]
+
+BASE_MIN = 4096
+"""A tail of this many vectors is worth a segment."""
+_TAIL_MOST = 4
+"""A process that may not write holds this many times as many in its tail."""
+_GATHER_MOST = 1000
+_SWALLOWED = 2
+"""A new segment swallows those before it that are up to this many times as large."""
+_WORN = 0.25
+"""A segment of which this share is gone is made anew."""
+_OUTGROWN = 4
+"""What was tuned holds until there are so many times as many vectors."""
+_ATTEMPTS = 5
+
+_log = logging.getLogger("ku_rag")
+
+Spare = Callable[[], AbstractContextManager[bool]]
+"""Tries to get the writer lock without waiting: whether it is held inside."""
+
+
+class VectorIndex:
+    """Nearest neighbours among the vectors of one kind and encoder.
+
+    Args:
+        database: the truth.
+        folder: where the files lie.
+        kind: "chunk" or "image".
+        encoder: row of the encoder in the store.
+        dim: length of a vector.
+        spare: a reader that had to make segments anew writes them if nobody else is writing.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        folder: Path,
+        kind: stored.Kind,
+        encoder: int,
+        dim: int,
+        *,
+        spare: Spare = lambda: nullcontext(False),
+    ) -> None:
+        self._database = database
+        self.kind: stored.Kind = kind
+        self.dim = dim
+        self._encoder = encoder
+        self._spare = spare
+        self._files = IndexFiles(folder, f"{kind}-{encoder}")
+        self._forget()
+
+    def search(
+        self, queries: Vectors, k: int, *, among: Rows | None = None
+    ) -> tuple[Rows, Vectors]:
+        """The k nearest rows of each query by cosine, best first.
+
+        Args:
+            queries: float32[n, dim], L2-normalised.
+            k: most hits a query.
+            among: only these rows. Up to 1,000 their vectors are gathered from the store; beyond,
+                the index is searched under a selector.
+
+        Returns:
+            (rows int64[n, k], cosines float32[n, k]); missing hits are row -1, cosine -1.
+        """
+        if among is not None and len(among) <= _GATHER_MOST:
+            held, gathered = self.gather(among)
+            return _top([nearest(queries, gathered, held, k)], k)
+        self.refresh()
+        exact = [self._tail.search(queries, k, among)] if len(self._tail) else []
+        proposed: list[Rows] = []
+        for segment in self._segments:
+            rows, cosines = segment.search(queries, k, among)
+            if segment.exact:
+                exact.append((rows, cosines))
+            else:
+                proposed.append(rows)
+        if not self._segments:
+            return _top(exact, k, len(queries))  # its vectors were read from the store
+        if exact:
+            proposed.append(_top(exact, k)[0])
+        rows = proposed[0] if len(proposed) == 1 else np.concatenate(proposed, axis=1)
+        return _top([self.score(queries, rows)], k)
+
+    def gather(self, rows: Rows) -> tuple[Rows, Vectors]:
+        """The store's own vectors of some rows: (int64[n] ascending, float32[n, dim]).
+
+        Raises:
+            Corrupt: one of them fails its checksum.
+        """
+        return stored.gather(self._database.connection, self.kind, self._encoder, rows, self.dim)
+
+    def score(self, queries: Vectors, rows: Rows) -> tuple[Rows, Vectors]:
+        """Score rows int64[n, m] with the store's own vectors; those that are gone become -1."""
+        wanted = rows[rows >= 0]
+        held, found = self.gather(wanted)
+        if not len(held):
+            return np.full(rows.shape, -1), np.full(rows.shape, -1.0, np.float32)
+        if len(queries) == 1:
+            return held[None], queries @ found.T
+        places = np.minimum(np.searchsorted(held, rows), len(held) - 1)
+        there = held[places] == rows
+        cosines = np.take_along_axis(queries @ found.T, places, 1)
+        return np.where(there, rows, -1), np.where(there, cosines, np.float32(-1.0))
+
+    def sample(self, most: int) -> tuple[Rows, Vectors]:
+        """Up to `most` vectors, evenly spread over the rows: (int64[n], float32[n, dim])."""
+        rows = self.rows()
+        return self.gather(rows[:: max(1, -(-len(rows) // most))])
+
+    def rows(self) -> Rows:
+        """All rows that have a vector, from the store: int64[n], ascending."""
+        return stored.items_of(self._database.connection, self.kind, self._encoder)
+
+    @property
+    def count(self) -> int:
+        """Number of vectors that a search sees."""
+        self.refresh()
+        return sum(segment.count for segment in self._segments) + len(self._tail)
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, size, measured recall and state, for `stats`."""
+        count = self.count
+        largest = max(self._segments, key=lambda segment: segment.count, default=None)
+        return {
+            "name": self.kind,
+            "kind": largest.plan.kind if largest else "flat",
+            "recall": min((segment.plan.recall for segment in self._segments), default=1.0),
+            "count": count,
+            "segments": [
+                {"kind": segment.plan.kind, "count": segment.count} for segment in self._segments
+            ],
+            "tail": len(self._tail),
+            "tombstones": sum(len(segment.dropped) for segment in self._segments),
+        }
+
+    # ---- following the store -------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Catch up with every change that was committed since the last look."""
+        if self._follow():
+            self._take_in()
+
+    def _forget(self) -> None:
+        """Know nothing: the next look opens the files."""
+        self._seq = -1
+        self._header: Header | None = None
+        self._segments: list[Segment] = []
+        self._tail = Tail(self.dim)
+        self._pending: Rows = np.empty(0, np.int64)
+        self._doubtful = False
+
+    def _follow(self) -> bool:
+        """Mask what was dropped and note what came; whether anything may have."""
+        seq = _last_seq(self._database)
+        if seq == self._seq:
+            return len(self._pending) > 0
+        pruned = int(self._database.meta("changes_pruned") or 0)
+        if self._seq < 0 or self._seq < pruned or seq < self._seq:
+            seq = self._open(seq, pruned)
+        if self._seq < 0:
+            self._pending = self.rows()
+        elif self._seq < seq:
+            self._read_changes(seq)
+        self._seq = seq
+        return True
+
+    def _read_changes(self, seq: int) -> None:
+        changes = np.fromiter(
+            self._database.connection.execute(
+                "SELECT item, op = 'put' FROM changes "
+                "WHERE seq > ? AND seq <= ? AND kind = ? AND encoder = ? ORDER BY seq",
+                (self._seq, seq, self.kind, self._encoder),
+            ),
+            np.dtype([("item", np.int64), ("put", np.bool_)]),
+        )
+        # The last word about an item counts.
+        items, last = np.unique(changes["item"][::-1], return_index=True)
+        come = changes["put"][::-1][last]
+        gone = items[~come]
+        for segment in self._segments:
+            segment.drop(gone)
+        self._tail.drop(items)
+        self._pending = np.union1d(np.setdiff1d(self._pending, gone), items[come])
+
+    def _take_in(self) -> None:
+        """Make what came searchable: in the tail, or in segments when it is much."""
+        many = _TAIL_MOST * BASE_MIN
+        if not self._doubtful and len(self._tail) + len(self._pending) < many:
+            if len(self._pending):
+                self._tail.add(*self.gather(self._pending))
+                self._pending = np.empty(0, np.int64)
+            return
+        self._fold(unwritten_only=True)
+        with self._spare() as may_write:
+            known = self._read_header() if may_write else None
+            if may_write and (known is None or known.seq <= self._seq):
+                self._fold()
+                self._write()
+        self._doubtful = False
+
+    def _open(self, seq: int, pruned: int) -> int:
+        """Start from the files, as far as they are sound and not older than what is forgotten.
+
+        Args:
+            seq: the last change of the database.
+            pruned: changes up to this one are forgotten.
+
+        Returns:
+            The last change, which may be a later one now.
+        """
+        self._forget()
+        for _ in range(_ATTEMPTS):
+            header = self._read_header()
+            if header is None:
+                self._doubtful = self._files.header_path.exists()
+                return seq
+            if header.seq < pruned:
+                return seq
+            seq = max(seq, _last_seq(self._database))
+            if header.seq > seq:
+                # Inside a snapshot the files may well be of a later state.
+                if not self._database.connection.in_transaction:
+                    self._report_lost(header, seq)
+                return seq
+            try:
+                segments = [self._files.read_segment(entry) for entry in header.segments]
+            except FileNotFoundError:
+                continue  # the writer put another one in its place meanwhile
+            except OSError as error:
+                _log.warning("%s cannot be read (%s)", self._files.header_path, error)
+                return seq
+            self._header, self._seq = header, header.seq
+            self._segments = [segment for segment in segments if segment]
+            dropped = np.array(header.dropped, np.int64)
+            for segment in self._segments:
+                segment.drop(dropped)
+            if len(self._segments) < len(segments):
+                self._read_changes(seq)
+                self._seq = seq
+                self._pending = self._missing()
+                self._doubtful = True
+            return seq
+        return seq
+
+    def _read_header(self) -> Header | None:
+        return self._files.read_header(self._database.meta("id"), self._lost())
+
+    def _lost(self) -> int:
+        return int(self._database.meta("lost") or 0)
+
+    def _report_lost(self, header: Header, seq: int) -> None:
+        _log.warning(
+            "%s knows change %d, the database only %d: %d commits were lost (an older copy of "
+            "ku.sqlite?); the cache is left aside",
+            self._files.header_path.name, header.seq, seq, header.seq - seq,
+        )  # fmt: skip
+
+    def _missing(self) -> Rows:
+        """Rows of the store that no segment shows."""
+        rows = self.rows()
+        for segment in self._segments:
+            rows = rows[~segment.holds(rows)]
+        return rows
+
+    # ---- the files -----------------------------------------------------------------------------
+
+    def keep(self) -> None:
+        """Write what came to files if it is enough to be worth it; only the writer does this."""
+        if self._worth_writing():
+            self._follow()
+            self._fold()
+            self._write()
+
+    def compact(self) -> None:
+        """Write everything as one segment, or none if it is little; only the writer does this."""
+        self._follow()
+        rows = self.rows()
+        self._forget()
+        self._seq = _last_seq(self._database)
+        if len(rows) < BASE_MIN:
+            self._files.sweep(None)
+            self._seq = -1
+            return
+        self._segments = [self._build(rows)]
+        self._write()
+
+    def replace(self, segment: Segment) -> None:
+        """Put one segment of all rows in the place of everything; only the writer does this."""
+        self._forget()
+        self._seq = _last_seq(self._database)
+        self._segments = [segment]
+        self._write()
+
+    def remove_files(self) -> None:
+        """Delete the files; the next look makes them anew."""
+        self._files.sweep(None)
+        self._forget()
+
+    def problems(self) -> list[str]:
+        """What the files say that cannot be, for `verify`."""
+        header = self._read_header()
+        seq = _last_seq(self._database)
+        if header is None or header.seq <= seq:
+            return []
+        return [
+            f"{self._files.header_path.name} is ahead of the database by {header.seq - seq} "
+            "changes: commits were lost; restore ku.sqlite from a newer copy or ingest again, "
+            "then run `ku compact`"
+        ]
+
+    def _worth_writing(self) -> bool:
+        """Whether enough has changed since the files were written; opens none of them."""
+        header = self._header or self._read_header()
+        seq = _last_seq(self._database)
+        if header is None or header.seq > seq:
+            first = stored.items_of(self._database.connection, self.kind, self._encoder, BASE_MIN)
+            return len(first) == BASE_MIN
+        (changed,) = self._database.connection.execute(
+            "SELECT count(*) FROM changes WHERE seq > ? AND kind = ? AND encoder = ?",
+            (header.seq, self.kind, self._encoder),
+        ).fetchone()
+        return int(changed) >= BASE_MIN
+
+    def _fold(self, *, unwritten_only: bool = False) -> None:
+        """Make the tail and what came a segment, together with older ones that are small or worn.
+
+        Args:
+            unwritten_only: leave those alone that have files.
+        """
+        parts = [self._pending, self._tail.rows]
+        size = len(self._pending) + len(self._tail)
+        worn = [n for n, s in enumerate(self._segments) if len(s.dropped) > _WORN * len(s.rows)]
+        first = len(self._segments)
+        while first and not (unwritten_only and self._segments[first - 1].file):
+            last = self._segments[first - 1]
+            if last.count > _SWALLOWED * size and not any(n < first for n in worn):
+                break
+            parts.append(last.rows[last.holds(last.rows)])
+            size += last.count
+            first -= 1
+        rows = np.unique(np.concatenate(parts))
+        if len(rows):
+            self._segments[first:] = [self._build(rows)]
+        else:
+            del self._segments[first:]
+        self._tail = Tail(self.dim)
+        self._pending = np.empty(0, np.int64)
+
+    def _build(self, rows: Rows) -> Segment:
+        """A segment of the kind that `tune` chose, unless the base has outgrown that."""
+        wished = (self._database.meta("index") or {}).get(self.kind) or {}
+        tuned = len(rows) <= _OUTGROWN * wished.get("count", 0)
+        kind: KindName = wished["kind"] if tuned else usual(len(rows))
+        recall = wished.get("recall", RECALL)
+        return build(self.gather, rows, self.dim, kind=kind, recall=recall, asked=tuned)
+
+    def _write(self) -> None:
+        try:
+            self._header = self._files.write(
+                self._database.meta("id"), self._seq, self._lost(), self._segments, self._header
+            )
+        except (OSError, ReadOnly) as error:
+            _log.warning(
+                "the index of the %ss could not be written (%s): nothing is lost, searches make it "
+                "anew from the database",
+                self.kind, error,
+            )  # fmt: skip
+            self._forget()
+
+
+def _last_seq(database: Database) -> int:
+    found = database.connection.execute(
+        "SELECT seq FROM sqlite_sequence WHERE name = 'changes'"
+    ).fetchone()
+    return int(found[0]) if found else 0
+
+
+def _top(found: list[tuple[Rows, Vectors]], k: int, queries: int = 1) -> tuple[Rows, Vectors]:
+    """The best k of several hit lists, padded with row -1."""
+    if not found:
+        return np.full((queries, k), -1), np.full((queries, k), -1.0, np.float32)
+    rows, cosines = found[0]
+    if len(found) > 1:
+        rows = np.concatenate([rows for rows, _ in found], axis=1)
+        cosines = np.concatenate([cosines for _, cosines in found], axis=1)
+    order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+    lines = np.arange(len(order))[:, None]
+    rows, cosines = rows[lines, order], cosines[lines, order]
+    if rows.shape[1] == k:
+        return rows, cosines
+    missing = ((0, 0), (0, k - rows.shape[1]))
+    return (
+        np.pad(rows, missing, constant_values=-1),
+        np.pad(cosines, missing, constant_values=-1.0),
+    )

@@ -1,0 +1,125 @@
+"""Joining: does new knowledge belong to a unit that is there (KU-RAG, appendix A, KU addition)?
+
+Only a record that brings no id may join. It joins the unit that bears its name; otherwise the one
+whose picture, or else whose text, is nearer than units ever are to each other in this base: the
+threshold is measured on the base's own vectors, once per encoder fingerprint and again when their
+number has doubled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ku_rag.encoders.base import Vectors
+from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.store.database import Database
+from ku_rag.store.vectors import Kind
+from ku_rag.text.tokens import name_key
+
+_UNMEASURED = 0.97
+"""The threshold while there are too few units to measure one."""
+_LOWEST = 0.9
+_FEWEST = 20
+_SAMPLE = 512
+_QUANTILE = 0.999
+_NEAR = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The unit that a record is nearest to: its row, the similarity, and what was compared."""
+
+    unit: int
+    score: float
+    why: str
+
+
+def by_name(database: Database, name: str) -> Candidate | None:
+    """The unit that bears this name, if exactly one does."""
+    rows = database.connection.execute(
+        "SELECT unit FROM names WHERE key = ?", (name_key(name),)
+    ).fetchall()
+    if len(rows) != 1:
+        return None
+    return Candidate(rows[0][0], 1.0, f"it bears the name {name!r}")
+
+
+def by_vectors(
+    database: Database,
+    index: VectorIndex,
+    kind: Kind,
+    vectors: Vectors,
+    *,
+    fingerprint: str,
+    threshold: float,
+) -> tuple[Candidate | None, str]:
+    """The unit whose picture or text matches above the threshold, if there is one.
+
+    Args:
+        database: the store.
+        index: of that kind.
+        kind: "image" or "chunk".
+        vectors: of the new pictures or chunks, float32[n, dim].
+        fingerprint: the encoder's.
+        threshold: 0 measures it.
+
+    Returns:
+        The candidate, or None, and a sentence on why not.
+    """
+    if not len(vectors) or not index.count:
+        return None, ""
+    limit = threshold or measure(database, index, kind, fingerprint)
+    rows, cosines = index.search(vectors, 1)
+    best = int(np.argmax(cosines[:, 0]))
+    score = float(cosines[best, 0])
+    what = {"image": "picture", "chunk": "text"}[kind]
+    units = _owners(database, kind, int(rows[best, 0]))
+    if score < limit or len(units) != 1:
+        return None, f"the nearest {what} has cosine {score:.3f}, joining needs {limit:.3f}"
+    (unit,) = units
+    return Candidate(unit, score, f"its {what} has cosine {score:.3f}, at least {limit:.3f}"), ""
+
+
+def measure(database: Database, index: VectorIndex, kind: Kind, fingerprint: str) -> float:
+    """The similarity that different units of this base do not reach, all but 1 in 1,000.
+
+    It is kept in the base with the number of vectors that it was measured on.
+    """
+    key = f"join:{kind}:{fingerprint}"
+    kept = database.meta(key)
+    count = index.count
+    if kept and count < 2 * kept["count"]:
+        return float(kept["threshold"])
+    threshold = _between_units(database, index, kind)
+    if not database.read_only:
+        database.set_meta(key, {"threshold": threshold, "count": count})
+    return threshold
+
+
+def _between_units(database: Database, index: VectorIndex, kind: Kind) -> float:
+    rows, vectors = index.sample(_SAMPLE)
+    found, cosines = index.search(vectors, _NEAR)
+    nearest = []
+    for row, hits, scores in zip(rows.tolist(), found, cosines, strict=True):
+        own = _owners(database, kind, row)
+        others = [
+            score
+            for hit, score in zip(hits.tolist(), scores.tolist(), strict=True)
+            if hit >= 0 and not own & _owners(database, kind, hit)
+        ]
+        if others and own:
+            nearest.append(max(others))
+    if len(nearest) < _FEWEST:
+        return _UNMEASURED
+    return round(max(_LOWEST, float(np.quantile(nearest, _QUANTILE))), 4)
+
+
+def _owners(database: Database, kind: Kind, row: int) -> frozenset[int]:
+    table, column = {"image": ("unit_images", "image"), "chunk": ("unit_chunks", "chunk")}[kind]
+    owned = " AND owned" if kind == "chunk" else ""
+    rows = database.connection.execute(
+        f"SELECT unit FROM {table} WHERE {column} = ?{owned} AND unit IS NOT NULL", (row,)
+    )
+    return frozenset(unit for (unit,) in rows)

@@ -1,0 +1,372 @@
+"""Chunks, images, sources and units: how rows come, and how they go without leaving a trace.
+
+Everything here is called inside a change (`Database.change`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ku_rag.store import relations, vectors
+from ku_rag.store.behind import SLICE, Behind, behind
+from ku_rag.store.database import checksum
+from ku_rag.store.sql import as_json, batched, fields, marks, next_row
+from ku_rag.text.tokens import indexed
+
+
+@dataclass(slots=True)
+class Dropped:
+    """What a deletion took with it."""
+
+    units: list[str] = field(default_factory=list)
+    chunks: list[int] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)
+    relations: list[int] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """The shape that `ku delete --json` prints."""
+        return {
+            "units": self.units,
+            "chunks": self.chunks,
+            "images": self.images,
+            "relations": self.relations,
+        }
+
+
+def content_hash(data: str | bytes) -> str:
+    """SHA-256 of a text or a file, in hexadecimal."""
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
+
+
+# ---- sources -----------------------------------------------------------------------------------
+
+
+def put_source(
+    connection: sqlite3.Connection,
+    *,
+    uri: str,
+    unit: int | None,
+    origin: str,
+    digest: str,
+    declared: str,
+) -> int:
+    """Write a source's row, new or changed, and return its number."""
+    stored = checksum(uri, unit, origin, digest, declared)
+    (row,) = connection.execute(
+        "INSERT INTO sources (uri, unit, origin, hash, declared, checksum) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (uri) DO UPDATE SET unit = excluded.unit, "
+        "origin = excluded.origin, hash = excluded.hash, declared = excluded.declared, "
+        "checksum = excluded.checksum RETURNING row",
+        (uri, unit, origin, digest, declared, stored),
+    ).fetchone()
+    return int(row)
+
+
+def add_sources(
+    connection: sqlite3.Connection, sources: Sequence[tuple[str, int | None, str, str, str]]
+) -> int:
+    """Write sources that are new: (uri, unit, origin, digest, declared); returns the first row."""
+    first = next_row(connection, "sources")
+    connection.executemany(
+        "INSERT INTO sources (row, uri, unit, origin, hash, declared, checksum) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        ((row, *said, checksum(*said)) for row, said in enumerate(sources, first)),
+    )
+    return first
+
+
+def sources_of(connection: sqlite3.Connection, unit: int) -> list[int]:
+    """The rows of a unit's own sources."""
+    rows = connection.execute("SELECT row FROM sources WHERE unit = ? ORDER BY row", (unit,))
+    return [row for (row,) in rows]
+
+
+def forget_added(connection: sqlite3.Connection, unit: int) -> None:
+    """Let what was added to a unit by hand count as new when it is added once more.
+
+    Called when an update replaces it; files keep their hashes, so that ingesting them again does
+    not bring back what was replaced.
+    """
+    for uri, origin, declared in connection.execute(
+        "SELECT uri, origin, declared FROM sources WHERE unit = ? AND origin IN ('add', 'join')",
+        (unit,),
+    ).fetchall():
+        put_source(
+            connection, uri=uri, unit=unit, origin=origin, digest="replaced", declared=declared
+        )
+
+
+def drop_source(connection: sqlite3.Connection, source: int, dropped: Dropped) -> None:
+    """Delete a source with its chunks, its images and the relations that it stated."""
+    drop_source_chunks(connection, source, dropped)
+    replace_images(connection, source=source, unit=None, images=(), dropped=dropped)
+    dropped.relations += relations.drop_of_source(connection, source)
+    connection.execute("DELETE FROM sources WHERE row = ?", (source,))
+
+
+def drop_source_chunks(connection: sqlite3.Connection, source: int, dropped: Dropped) -> None:
+    """Delete the chunks of a source from every list that they are in."""
+    rows = connection.execute("SELECT row FROM chunks WHERE source = ?", (source,))
+    drop_chunks(connection, [row for (row,) in rows], dropped)
+
+
+# ---- chunks ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The chunks of one source on their way in.
+
+    Args:
+        source: row of the source.
+        unit: row of its unit; None for shared text.
+        chunks: (number of the document, text) in order.
+    """
+
+    source: int
+    unit: int | None
+    chunks: Sequence[tuple[int, str]]
+
+
+def add_chunks(
+    connection: sqlite3.Connection,
+    *,
+    source: int,
+    unit: int | None,
+    chunks: Sequence[tuple[int, str]],
+) -> list[int]:
+    """Store the chunks of one source as `add_texts` does; returns their rows."""
+    with behind(connection, len(chunks)) as later:
+        return list(add_texts(connection, [Texts(source, unit, chunks)], later))
+
+
+def add_texts(
+    connection: sqlite3.Connection, texts: Sequence[Texts], later: Behind
+) -> dict[int, str]:
+    """Store the chunks of sources, make them searchable, and list them under their units.
+
+    Args:
+        connection: inside a change.
+        texts: the chunks of each source.
+        later: runs the statements.
+
+    Returns:
+        Row → text of the new chunks, in order.
+    """
+    first = next_row(connection, "chunks")
+    flat = [
+        (of.source, of.unit, position, document, text)
+        for of in texts
+        for position, (document, text) in enumerate(of.chunks)
+    ]
+    for start in range(0, len(flat), SLICE):
+        some = flat[start : start + SLICE]
+        at = first + start
+        digests = [content_hash(text) for *_, text in some]
+        later.execute(
+            "INSERT INTO chunks (row, source, position, document, hash, text, checksum) "
+            f"SELECT key + ?, {fields(6)} FROM json_each(?)",
+            (
+                at,
+                as_json(
+                    (source, position, document, digest, text,
+                     checksum(source, position, document, digest, text))
+                    for (source, _, position, document, text), digest
+                    in zip(some, digests, strict=True)
+                ),
+            ),
+        )  # fmt: skip
+        later.execute(
+            "INSERT INTO words (rowid, terms) SELECT key + ?, value FROM json_each(?)",
+            (at, as_json(indexed(text) for *_, text in some)),
+        )
+        owned = [(unit, at + n) for n, (_, unit, *_) in enumerate(some) if unit is not None]
+        later.execute(
+            f"INSERT INTO unit_chunks SELECT {fields(2)}, 1 FROM json_each(?)",
+            (as_json(owned),),
+        )
+    later.execute(
+        "UPDATE sources SET chunks = chunks + n.more FROM (SELECT json_extract(value, '$[0]') "
+        "AS source, json_extract(value, '$[1]') AS more FROM json_each(?)) n "
+        "WHERE sources.row = n.source",
+        (as_json((of.source, len(of.chunks)) for of in texts),),
+    )
+    return {first + n: text for n, (*_, text) in enumerate(flat)}
+
+
+def drop_chunks(connection: sqlite3.Connection, rows: Sequence[int], dropped: Dropped) -> None:
+    """Delete chunks with their keyword rows, vectors and every list entry."""
+    for some in batched(rows):
+        where = f"({marks(some)})"
+        connection.execute(f"DELETE FROM unit_chunks WHERE chunk IN {where}", some)
+        connection.execute(f"DELETE FROM words WHERE rowid IN {where}", some)
+        gone = Counter(
+            source
+            for (source,) in connection.execute(
+                f"DELETE FROM chunks WHERE row IN {where} RETURNING source", some
+            )
+        )
+        connection.executemany(
+            "UPDATE sources SET chunks = chunks - ? WHERE row = ?",
+            ((number, source) for source, number in gone.items()),
+        )
+    vectors.drop(connection, "chunk", rows)
+    dropped.chunks += rows
+
+
+# ---- images ------------------------------------------------------------------------------------
+
+
+def add_image(
+    connection: sqlite3.Connection, *, digest: str, file: str, width: int, height: int, size: int
+) -> int:
+    """The row of the image with this content, made if it is new."""
+    found = connection.execute("SELECT row FROM images WHERE hash = ?", (digest,)).fetchone()
+    if found:
+        return int(found[0])
+    (row,) = connection.execute(
+        "INSERT INTO images (hash, file, width, height, bytes, checksum) "
+        "VALUES (?, ?, ?, ?, ?, ?) RETURNING row",
+        (digest, file, width, height, size, checksum(digest, file, width, height, size)),
+    ).fetchone()
+    return int(row)
+
+
+def replace_images(
+    connection: sqlite3.Connection,
+    *,
+    source: int,
+    unit: int | None,
+    images: Sequence[int],
+    dropped: Dropped,
+) -> None:
+    """Let a source show these images, under its unit; those that nobody shows any more go."""
+    before = sorted(set(shown(connection, source)))
+    connection.execute("DELETE FROM unit_images WHERE source = ?", (source,))
+    connection.executemany(
+        "INSERT INTO unit_images (unit, image, source, position) VALUES (?, ?, ?, ?)",
+        ((unit, image, source, position) for position, image in enumerate(images)),
+    )
+    connection.execute("UPDATE sources SET images = ? WHERE row = ?", (len(images), source))
+    _drop_unseen_images(connection, before, dropped)
+
+
+def shown(connection: sqlite3.Connection, source: int) -> list[int]:
+    """The image rows that a source shows, in its order."""
+    rows = connection.execute(
+        "SELECT image FROM unit_images WHERE source = ? ORDER BY position", (source,)
+    )
+    return [image for (image,) in rows]
+
+
+def _drop_unseen_images(
+    connection: sqlite3.Connection, images: Sequence[int], dropped: Dropped
+) -> None:
+    for some in batched(images):
+        unseen = connection.execute(
+            f"SELECT row, hash FROM images WHERE row IN ({marks(some)}) "
+            "AND row NOT IN (SELECT image FROM unit_images)",
+            some,
+        ).fetchall()
+        rows = [row for row, _ in unseen]
+        connection.execute(f"DELETE FROM images WHERE row IN ({marks(rows)})", rows)
+        vectors.drop(connection, "image", rows)
+        dropped.images += [digest for _, digest in unseen]
+
+
+# ---- units -------------------------------------------------------------------------------------
+
+
+def put_unit(
+    connection: sqlite3.Connection,
+    *,
+    unit_id: str,
+    name: str,
+    kind: str,
+    aliases: Iterable[str],
+    metadata: str,
+    match: bool,
+) -> int:
+    """Write a unit's row, new or changed, and return its number."""
+    listed = as_json(aliases)
+    said = (unit_id, name, kind, listed, metadata, int(match))
+    (row,) = connection.execute(
+        "INSERT INTO units (id, name, kind, aliases, metadata, match, checksum) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name, "
+        "kind = excluded.kind, aliases = excluded.aliases, metadata = excluded.metadata, "
+        "match = excluded.match, checksum = excluded.checksum RETURNING row",
+        (*said, checksum(*said)),
+    ).fetchone()
+    return int(row)
+
+
+def add_units(
+    connection: sqlite3.Connection,
+    units: Sequence[tuple[str, str, str, Iterable[str], str, bool]],
+) -> int:
+    """Write units that are new, as `put_unit` would: (id, name, kind, aliases, metadata, match).
+
+    Returns:
+        The row of the first; the others follow.
+    """
+    first = next_row(connection, "units")
+    said = (
+        (unit_id, name, kind, as_json(aliases), metadata, int(match))
+        for unit_id, name, kind, aliases, metadata, match in units
+    )
+    connection.executemany(
+        "INSERT INTO units (row, id, name, kind, aliases, metadata, match, checksum) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        ((row, *one, checksum(*one)) for row, one in enumerate(said, first)),
+    )
+    return first
+
+
+def drop_unit(connection: sqlite3.Connection, unit: int, dropped: Dropped) -> None:
+    """Delete a unit with its own sources; shared chunks that nobody else lists go as well."""
+    for source in sources_of(connection, unit):
+        drop_source(connection, source, dropped)
+    named = connection.execute("SELECT chunk FROM unit_chunks WHERE unit = ?", (unit,)).fetchall()
+    connection.execute("DELETE FROM unit_chunks WHERE unit = ?", (unit,))
+    _drop_unlisted_chunks(connection, [chunk for (chunk,) in named], dropped)
+    dropped.relations += relations.drop_of_unit(connection, unit)
+    (unit_id,) = connection.execute("SELECT id FROM units WHERE row = ?", (unit,)).fetchone()
+    connection.execute("DELETE FROM units WHERE row = ?", (unit,))
+    dropped.units.append(unit_id)
+
+
+def _drop_unlisted_chunks(
+    connection: sqlite3.Connection, chunks: Sequence[int], dropped: Dropped
+) -> None:
+    for some in batched(chunks):
+        unlisted = connection.execute(
+            "SELECT c.row, c.source FROM chunks c JOIN sources s ON s.row = c.source "
+            f"WHERE c.row IN ({marks(some)}) AND s.unit IS NULL "
+            "AND NOT EXISTS (SELECT 1 FROM unit_chunks l WHERE l.chunk = c.row)",
+            some,
+        ).fetchall()
+        drop_chunks(connection, [chunk for chunk, _ in unlisted], dropped)
+        for source in {source for _, source in unlisted}:
+            rest = connection.execute("SELECT 1 FROM chunks WHERE source = ?", (source,)).fetchone()
+            if not rest:
+                drop_source(connection, source, dropped)
+
+
+def is_empty(connection: sqlite3.Connection, unit: int) -> bool:
+    """Whether nothing speaks of a unit any more.
+
+    That is, no source; or neither chunk nor image is listed, and no relation starts there.
+    """
+    sources, chunks, images, stated = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM sources WHERE unit = :unit), "
+        "EXISTS (SELECT 1 FROM unit_chunks WHERE unit = :unit), "
+        "EXISTS (SELECT 1 FROM unit_images WHERE unit = :unit), "
+        "EXISTS (SELECT 1 FROM entities e JOIN relations r ON r.head = e.row WHERE e.unit = :unit)",
+        {"unit": unit},
+    ).fetchone()
+    return not sources or not (chunks or images or stated)

@@ -1,0 +1,200 @@
+"""Is everything that the store holds what was put there, and does it hang together?"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+
+from ku_rag.errors import Corrupt
+from ku_rag.store import relations, schema
+from ku_rag.store.database import Database, checksum, snapshot
+from ku_rag.store.layout import Layout
+from ku_rag.store.vectors import Kind, places
+from ku_rag.text.tokens import indexed, terms
+
+_ROWS = {
+    "unit": ("units", "id, name, kind, aliases, metadata, match"),
+    "source": ("sources", "uri, unit, origin, hash, declared"),
+    "chunk": ("chunks", "source, position, document, hash, text"),
+    "image": ("images", "hash, file, width, height, bytes"),
+    "vector": ("vectors", "kind, item, encoder, vector"),
+    "relation": ("relations", "source, relation, target, target_kind, information, condition"),
+}
+
+_MANIFEST = frozenset({"id", "encoder", "segmenter", "max_tokens"})
+
+
+def problems(database: Database, layout: Layout, encoders: Mapping[Kind, int]) -> Iterator[str]:
+    """Everything that is wrong, one sentence each.
+
+    Args:
+        database: the store.
+        layout: where the pictures are.
+        encoders: rows of the encoders that every chunk and every image needs a vector of.
+    """
+    connection = database.connection
+    yield from guarded("the pages of the file", database.problems())
+    # A command to the keyword index counts as a write, so it stands outside the one state read.
+    yield from guarded("the keyword index", _command(connection))
+    with snapshot(connection):
+        for what, found in (
+            ("the schema", _schema(connection)),
+            ("the structure of the file", _structure(connection)),
+            ("the manifest", _manifest(database)),
+            ("checksums", _checksums(connection)),
+            ("the contents of sources", _sources(connection)),
+            ("the keyword index", _keywords(connection)),
+            ("vectors", _vectors(connection, encoders)),
+            ("relations", relations.differences(connection)),
+            ("pictures", _pictures(connection, layout)),
+        ):
+            yield from guarded(what, found)
+
+
+def guarded(what: str, found: Iterable[str]) -> Iterator[str]:
+    """What a check finds; that it cannot go on is a finding, too."""
+    try:
+        yield from found
+    except Exception as error:  # rows that are damaged may hold anything
+        yield f"{what} cannot be read any further: {error}"
+
+
+def _schema(connection: sqlite3.Connection) -> Iterator[str]:
+    stored = _objects(connection)
+    with closing(schema.expected()) as fresh:
+        expected = _objects(fresh)
+    for name, made_by in expected.items():
+        if name not in stored:
+            yield f"{name} is missing"
+        elif stored[name] != made_by:
+            yield f"{name} is not as this version of ku-rag makes it"
+    for name in stored.keys() - expected.keys():
+        yield f"{name} does not belong to a knowledge base"
+
+
+def _objects(connection: sqlite3.Connection) -> dict[str, str | None]:
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master")
+    # SQLite makes tables of statistics by itself when it is asked to analyse.
+    return {f"{kind} {name}": sql for kind, name, sql in rows if not name.startswith("sqlite_stat")}
+
+
+def _structure(connection: sqlite3.Connection) -> Iterator[str]:
+    for (message,) in connection.execute("PRAGMA integrity_check(20)"):
+        if message != "ok":
+            yield f"SQLite: {message}"
+    for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        yield f"{table} row {row} points to a row of {parent} that is not there"
+    for name, first, second in (
+        ("unit", "SELECT row FROM units u", "SELECT 1 FROM sources WHERE unit = u.row"),
+        ("image", "SELECT row FROM images i", "SELECT 1 FROM unit_images WHERE image = i.row"),
+    ):
+        for (row,) in connection.execute(f"{first} WHERE NOT EXISTS ({second})"):
+            yield f"{name} row {row} has no source"
+    for table, sql in connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+    ).fetchall():
+        if "AUTOINCREMENT" not in (sql or ""):
+            continue
+        last, given = connection.execute(
+            f"SELECT coalesce(max(rowid), 0), "
+            f"coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{table}'), 0) FROM {table}"
+        ).fetchone()
+        if given < last:
+            yield f"{table} holds row {last} but would go on after {given}: numbers come again"
+
+
+def _manifest(database: Database) -> Iterator[str]:
+    connection = database.connection
+    keys = [key for (key,) in connection.execute("SELECT key FROM meta")]
+    for key in keys:
+        try:
+            database.meta(key)
+        except Corrupt as error:
+            yield str(error)
+    for key in _MANIFEST - set(keys):
+        yield f"the manifest does not say {key!r}"
+
+
+def _sources(connection: sqlite3.Connection) -> Iterator[str]:
+    for table, what in (("chunks", "chunks"), ("unit_images", "images")):
+        for uri, expected, found in connection.execute(
+            f"SELECT s.uri, s.{what}, count(c.source) FROM sources s "
+            f"LEFT JOIN {table} c ON c.source = s.row GROUP BY s.row "
+            f"HAVING s.{what} != count(c.source)"
+        ):
+            yield f"{uri} has {found} {what}, {expected} were stored of it"
+    for uri, unit in connection.execute(
+        "SELECT s.uri, l.unit FROM unit_images l JOIN sources s ON s.row = l.source "
+        "WHERE l.unit IS NOT s.unit"
+    ):
+        yield f"a picture of {uri} is listed under unit row {unit}, which is not its unit"
+
+
+def _checksums(connection: sqlite3.Connection) -> Iterator[str]:
+    for name, (table, columns) in _ROWS.items():
+        for row, stored, *fields in connection.execute(
+            f"SELECT row, checksum, {columns} FROM {table}"
+        ):
+            if checksum(*fields) != stored:
+                yield f"{name} row {row} fails its checksum"
+
+
+def _command(connection: sqlite3.Connection) -> Iterator[str]:
+    try:
+        # A command of FTS5, written as an insert: it changes nothing and fails on damage.
+        connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
+            yield f"the keyword index is damaged: {error}"
+
+
+def _keywords(connection: sqlite3.Connection) -> Iterator[str]:
+    for row, text, held in connection.execute(
+        "SELECT c.row, c.text, w.terms FROM chunks c LEFT JOIN words w ON w.rowid = c.row"
+    ):
+        # Earlier versions kept the terms of plain texts as well.
+        if held not in (indexed(text), " ".join(terms(text))):
+            yield f"chunk {row} is not in the keyword index as it should be"
+    for (row,) in connection.execute(
+        "SELECT rowid FROM words WHERE rowid NOT IN (SELECT row FROM chunks)"
+    ):
+        yield f"the keyword index holds row {row}, which is no chunk"
+
+
+def _vectors(connection: sqlite3.Connection, encoders: Mapping[Kind, int]) -> Iterator[str]:
+    for kind, encoder in encoders.items():
+        table = {"chunk": "chunks", "image": "images"}[kind]
+        for (row,) in connection.execute(
+            f"SELECT row FROM {table} WHERE row NOT IN "
+            "(SELECT item FROM vectors WHERE row BETWEEN ? AND ?)",
+            places(kind, encoder),
+        ):
+            yield f"{kind} {row} has no vector"
+        for (item,) in connection.execute(
+            f"SELECT item FROM vectors WHERE kind = ? AND item NOT IN (SELECT row FROM {table})",
+            (kind,),
+        ):
+            yield f"there is a vector of {kind} {item}, which does not exist"
+    for row, length, dim in connection.execute(
+        "SELECT v.row, length(v.vector), e.dim FROM vectors v LEFT JOIN encoders e "
+        "ON e.row = v.encoder WHERE length(v.vector) IS NOT 2 * e.dim"
+    ):
+        if dim is None:
+            yield f"vector row {row} was made by an encoder that is not there"
+            continue
+        yield f"vector row {row} has {length} bytes, its encoder makes {dim} halves"
+
+
+def _pictures(connection: sqlite3.Connection, layout: Layout) -> Iterator[str]:
+    for digest, file in connection.execute("SELECT hash, file FROM images"):
+        path = layout.image(file)
+        try:
+            with path.open("rb") as data:
+                found = hashlib.file_digest(data, "sha256").hexdigest()
+        except OSError as error:
+            yield f"picture {path} cannot be read: {error.strerror}"
+            continue
+        if found != digest:
+            yield f"picture {path} is not what was stored: its content has changed"

@@ -1,0 +1,269 @@
+"""The schema, as numbered steps that are only ever appended to.
+
+`PRAGMA user_version` holds the number of steps that a base has taken. Row numbers are never reused
+(AUTOINCREMENT), because caches outside the database refer to them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from ku_rag.errors import Mismatch
+from ku_rag.text.tokens import name_key
+
+STEPS: tuple[str, ...] = (
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+    CREATE TABLE units (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        name TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        aliases TEXT NOT NULL,          -- JSON list
+        metadata TEXT NOT NULL,         -- JSON object
+        match INTEGER NOT NULL,         -- whether its names are looked up in texts
+        checksum INTEGER NOT NULL
+    );
+    CREATE INDEX units_kind ON units(kind);
+
+    -- Folded names and aliases of units.
+    CREATE TABLE names (
+        key TEXT NOT NULL,
+        unit INTEGER NOT NULL REFERENCES units(row) ON DELETE CASCADE,
+        PRIMARY KEY (key, unit)
+    ) WITHOUT ROWID;
+    CREATE INDEX names_unit ON names(unit);
+
+    CREATE TABLE sources (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        uri TEXT NOT NULL UNIQUE,
+        unit INTEGER REFERENCES units(row),   -- its owner; NULL: shared
+        origin TEXT NOT NULL,                 -- ingest, add or update
+        hash TEXT NOT NULL,                   -- of its texts, a colon, of its pictures
+        declared TEXT NOT NULL,               -- JSON: what it says of the unit
+        chunks INTEGER NOT NULL DEFAULT 0,    -- how many it has, counted as they come and go
+        images INTEGER NOT NULL DEFAULT 0,    -- how many it shows, likewise
+        checksum INTEGER NOT NULL             -- of uri to declared
+    );
+    CREATE INDEX sources_unit ON sources(unit);
+
+    CREATE TABLE chunks (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        source INTEGER NOT NULL REFERENCES sources(row),
+        position INTEGER NOT NULL,
+        document INTEGER NOT NULL,            -- which of the source's texts it is a part of
+        hash TEXT NOT NULL,
+        text TEXT NOT NULL,
+        checksum INTEGER NOT NULL,
+        UNIQUE (source, position)
+    );
+    CREATE INDEX chunks_hash ON chunks(hash);
+
+    -- The inverted index: which units list which chunks.
+    CREATE TABLE unit_chunks (
+        unit INTEGER NOT NULL REFERENCES units(row),
+        chunk INTEGER NOT NULL REFERENCES chunks(row),
+        owned INTEGER NOT NULL,               -- 1: of its own source, 0: the chunk names it
+        PRIMARY KEY (unit, chunk)
+    ) WITHOUT ROWID;
+    CREATE INDEX unit_chunks_chunk ON unit_chunks(chunk);
+
+    CREATE TABLE images (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        hash TEXT NOT NULL UNIQUE,            -- SHA-256 of the file
+        file TEXT NOT NULL,                   -- below images/, or absolute when linked in place
+        width INTEGER NOT NULL,
+        height INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        checksum INTEGER NOT NULL
+    );
+    -- Key columns first: SQLite 3.40's integrity check takes others for NULL.
+    CREATE TABLE unit_images (
+        source INTEGER NOT NULL REFERENCES sources(row),
+        position INTEGER NOT NULL,
+        image INTEGER NOT NULL REFERENCES images(row),
+        unit INTEGER REFERENCES units(row),
+        PRIMARY KEY (source, position)
+    ) WITHOUT ROWID;
+    CREATE INDEX unit_images_unit ON unit_images(unit);
+    CREATE INDEX unit_images_image ON unit_images(image);
+
+    CREATE TABLE encoders (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        fingerprint TEXT NOT NULL UNIQUE,
+        dim INTEGER NOT NULL
+    );
+    CREATE TABLE vectors (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL,                   -- chunk or image
+        item INTEGER NOT NULL,                -- row of the chunk or image
+        encoder INTEGER NOT NULL REFERENCES encoders(row),
+        vector BLOB NOT NULL,                 -- little-endian float16[dim]
+        checksum INTEGER NOT NULL,
+        UNIQUE (kind, encoder, item)
+    );
+    -- What is being encoded anew: how a source's texts are cut for another encoder, with vectors.
+    CREATE TABLE shadows (
+        encoder INTEGER NOT NULL REFERENCES encoders(row),
+        source INTEGER NOT NULL REFERENCES sources(row) ON DELETE CASCADE,
+        state TEXT NOT NULL,                  -- of the source then: its hash, a colon, its chunks
+        cut TEXT NOT NULL,                    -- JSON: [document, characters] of each new chunk
+        vectors BLOB NOT NULL,                -- little-endian float16[chunks, dim]
+        checksum INTEGER NOT NULL,            -- of encoder to vectors
+        PRIMARY KEY (encoder, source)
+    ) WITHOUT ROWID;
+    CREATE INDEX shadows_source ON shadows(source);
+    -- What was put and dropped, for caches that catch up.
+    CREATE TABLE changes (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL,
+        encoder INTEGER NOT NULL,
+        item INTEGER NOT NULL,
+        op TEXT NOT NULL                      -- put or drop
+    );
+
+    CREATE VIRTUAL TABLE words USING fts5(terms, tokenize = "unicode61 remove_diacritics 2");
+
+    CREATE TABLE entities (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT NOT NULL,
+        key TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        unit INTEGER UNIQUE REFERENCES units(row)
+    );
+    CREATE INDEX entities_key ON entities(key);
+    CREATE TABLE relations (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        source INTEGER NOT NULL REFERENCES sources(row),
+        head INTEGER NOT NULL REFERENCES entities(row),
+        relation TEXT NOT NULL,
+        target TEXT NOT NULL,                 -- as written: an id or a name
+        target_key TEXT NOT NULL,
+        target_kind TEXT,
+        tail INTEGER REFERENCES entities(row),-- NULL: nobody bears that name yet
+        information TEXT,
+        condition TEXT,
+        checksum INTEGER NOT NULL
+    );
+    CREATE INDEX relations_source ON relations(source);
+    CREATE INDEX relations_head ON relations(head);
+    CREATE INDEX relations_tail ON relations(tail);
+    CREATE INDEX relations_target ON relations(target);
+    CREATE INDEX relations_target_key ON relations(target_key);
+    """,
+    # A vector is found by one number, which halves what it costs to read those that lie scattered.
+    """
+    CREATE TABLE placed (
+        -- 2^62 for chunks, 0 for images; plus 2^40 * encoder; plus the row of the chunk or image.
+        row INTEGER PRIMARY KEY,
+        vector BLOB NOT NULL,                 -- little-endian float16[dim]
+        checksum INTEGER NOT NULL,            -- of kind, item, encoder and vector
+        kind TEXT AS (iif(row >> 62, 'chunk', 'image')),
+        encoder INTEGER AS ((row >> 40) & 0x3FFFFF),
+        item INTEGER AS (row & 0xFFFFFFFFFF)
+    );
+    INSERT INTO placed (row, vector, checksum)
+        SELECT ((kind = 'chunk') << 62) + (encoder << 40) + item AS place, vector, checksum
+        FROM vectors ORDER BY place;
+    DROP TABLE vectors;
+    ALTER TABLE placed RENAME TO vectors;
+    """,
+    # A name that several units bear means the one that is spelt so, or none, where it meant the
+    # first; and of what is declared as an "entity" more may be said.
+    """
+    CREATE TEMP TABLE moved AS
+        SELECT r.row AS relation, r.target AS target, r.target_key AS key, r.target_kind AS kind,
+            iif(sum(u.name = r.target),
+                iif(sum(u.name = r.target) = 1, max(iif(u.name = r.target, u.row, 0)), NULL),
+                iif(count(*) = 1, max(u.row), NULL)) AS unit
+        FROM relations r JOIN names n ON n.key = r.target_key
+        JOIN units u ON u.row = n.unit
+            AND (r.target_kind IS NULL OR r.target_kind = 'entity' OR u.kind = r.target_kind)
+        WHERE NOT EXISTS (SELECT 1 FROM units WHERE id = r.target)
+        GROUP BY r.row
+        HAVING unit IS NOT (SELECT e.unit FROM entities e WHERE e.row = r.tail);
+    INSERT INTO entities (name, key, kind, unit)
+        SELECT DISTINCT u.name, name_key(u.name), u.kind, u.row
+        FROM moved m JOIN units u ON u.row = m.unit
+        WHERE NOT EXISTS (SELECT 1 FROM entities WHERE unit = u.row);
+    INSERT INTO entities (name, key, kind)
+        SELECT DISTINCT target, key, kind FROM moved m
+        WHERE unit IS NULL AND kind IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM entities e
+            WHERE e.key = m.key AND e.name = m.target AND e.kind = m.kind AND e.unit IS NULL);
+    UPDATE relations SET tail = iif(m.unit IS NULL,
+            (SELECT e.row FROM entities e
+             WHERE e.key = m.key AND e.name = m.target AND e.kind = m.kind AND e.unit IS NULL),
+            (SELECT e.row FROM entities e WHERE e.unit = m.unit))
+        FROM moved m WHERE relations.row = m.relation;
+    DROP TABLE moved;
+    DELETE FROM entities
+        WHERE NOT EXISTS (SELECT 1 FROM relations WHERE head = entities.row)
+            AND NOT EXISTS (SELECT 1 FROM relations WHERE tail = entities.row);
+    -- Ids are looked up by their keys as well: one index less to keep.
+    DROP INDEX relations_target;
+    """,
+)
+
+SCHEMA = len(STEPS)
+
+
+def migrate(connection: sqlite3.Connection, *, application: int) -> None:
+    """Bring a base up to this version's schema, in one transaction.
+
+    Args:
+        connection: outside a transaction; another one may be doing the same.
+        application: the number that tells a knowledge base from any other SQLite file.
+
+    Raises:
+        Mismatch: the base is of a newer schema than this version knows.
+    """
+    if check_schema(connection) == SCHEMA:
+        return
+    connection.create_function("name_key", 1, name_key, deterministic=True)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Whoever waited for another process here finds the work done.
+        for step in STEPS[check_schema(connection) :]:
+            for statement in _statements(step):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {application}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.rollback()
+        raise
+
+
+def expected() -> sqlite3.Connection:
+    """An empty base in memory, for comparing; the caller closes it."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection, application=0)
+    return connection
+
+
+def _statements(step: str) -> Iterator[str]:
+    """The statements of a step; `executescript` would end the transaction that it is called in."""
+    statement = ""
+    for line in step.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def check_schema(connection: sqlite3.Connection) -> int:
+    """The schema that a base has.
+
+    Raises:
+        Mismatch: it is newer than this version knows.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > SCHEMA:
+        raise Mismatch(
+            f"the knowledge base has schema {version}, this version of ku-rag knows up to "
+            f"{SCHEMA}: install a newer ku-rag to open it"
+        )
+    return int(version)

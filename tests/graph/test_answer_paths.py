@@ -1,0 +1,162 @@
+"""Answers that stand in the graph, and questions that the graph does not answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag.graph.answer_paths import trace
+from ku_rag.graph.model import Graph
+from ku_rag.mllm.scripted import ScriptedMLLM
+
+
+def country(name, currency, language, *borders):
+    return Unit(
+        name,
+        id=name.lower(),
+        kind="country",
+        texts=(f"{name} lies on a sea.",),
+        relations=(
+            *(Relation("borders", one, "country") for one in borders),
+            Relation("currency", currency, "currency"),
+            Relation("language", language, "language"),
+        ),
+    )
+
+
+@pytest.fixture
+def kb(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        base.add_many(
+            [
+                country("Arland", "euro", "Arish", "Borland", "Corland", "Dorland", "Eland"),
+                country("Borland", "euro", "Borish", "Arland"),
+                country("Corland", "crown", "Arish", "Arland"),
+                country("Dorland", "euro", "Arish", "Arland"),
+            ]
+        )
+        yield base
+
+
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [
+        ("Which neighbours of this country use the euro?", ("Borland", "Dorland")),
+        ("Which countries border Arland and speak Arish?", ("Corland", "Dorland")),
+        ("Which countries does it border?", ("Borland", "Corland", "Dorland", "Eland")),
+        ("What is the currency of this country?", ("euro",)),
+        ("Which language is spoken here?", ("Arish",)),
+        ("Which neighbours of this country do not use the euro?", None),
+        ("How many neighbours of this country use the euro?", None),
+        ("What is the largest neighbour that uses the euro?", None),
+        ("Which neighbours of this country use the yen?", None),
+        ("What is the currency of its neighbours?", None),
+        ("Who is the president?", None),
+        ("What is this?", None),
+        ("", None),
+    ],
+)
+def test_words_lead_along_relations_or_nowhere(kb, question, answers):
+    graph = Graph(kb._database.connection, kb._layout)
+    (start,) = (one for one in graph.find("Arland") if one.unit)
+    found = trace(graph, start, question)
+    assert (found and found.answers) == answers
+
+
+@pytest.fixture
+def museum(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        base.add_many(
+            [
+                Unit(
+                    "Red Amphora",
+                    id="amphora",
+                    kind="object",
+                    relations=(
+                        Relation("made by", "exekias"),
+                        Relation("stands in", "hall", condition="in summer"),
+                        Relation("stands in", "cellar", condition="in winter"),
+                    ),
+                ),
+                Unit(
+                    "Exekias", id="exekias", kind="person", relations=(Relation("lived in", "a"),)
+                ),
+                Unit("Athens", id="a", kind="city"),
+                Unit("Hall", id="hall", kind="room"),
+                Unit("Cellar", id="cellar", kind="room"),
+            ]
+        )
+        yield base
+
+
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [
+        ("Who made the Red Amphora?", ("Exekias",)),
+        ("Which city did the maker of the Red Amphora live in?", ("Athens",)),
+        ("Where did the person who made the Red Amphora live?", ("Athens",)),
+        ("Where does the Red Amphora stand?", ("Hall", "Cellar")),
+        ("Where does the Red Amphora stand in winter?", ("Cellar",)),
+        ("In how many rooms does the Red Amphora stand?", None),
+    ],
+)
+def test_relations_are_followed_as_far_as_the_question_goes(museum, question, answers):
+    graph = Graph(museum._database.connection, museum._layout)
+    found = trace(graph, graph.find("Red Amphora")[0], question)
+    assert (found and found.answers) == answers
+
+
+def test_too_many_answers_of_a_second_relation_are_none(museum):
+    lived = tuple(Relation("lived in", f"Town {n}", "city") for n in range(30))
+    museum.add(Unit("Vase", id="vase", relations=(Relation("made by", "guild"),)))
+    museum.add(Unit("Guild", id="guild", relations=lived))
+    graph = Graph(museum._database.connection, museum._layout)
+    (vase,) = graph.find("Vase")
+    assert trace(graph, vase, "Which city did the maker of the Vase live in?") is None
+    assert trace(graph, vase, "Where did those who made the Vase live?") is None
+
+
+def test_too_many_answers_are_none(kb):
+    kb.add(country("Big", "euro", "Bish", *(f"Place {n}" for n in range(30))))
+    graph = Graph(kb._database.connection, kb._layout)
+    (start,) = (one for one in graph.find("Big") if one.unit)
+    assert trace(graph, start, "Which countries does it border?") is None
+
+
+def test_the_query_answers_from_the_graph_and_cites_it(kb):
+    answer = kb.query(None, "Which neighbours of Arland use the euro?")
+    assert answer.answer == "Borland, Dorland"
+    cited = {path.label: path.text for path in answer.paths if path.label in answer.citations}
+    assert list(cited.values()) == [
+        "Arland —borders→ Borland —currency→ euro",
+        "Arland —borders→ Dorland —currency→ euro",
+    ]
+    assert "as far as it says" in answer.reading.why
+    without = kb.query(None, "Which neighbours of Arland use the euro?", graph=False)
+    assert (without.answer, without.paths) == ("", ())
+
+
+def test_texts_go_before_one_relation(kb):
+    kb.update("arland", texts=["The currency of Arland is the taler."])
+    assert kb.query(None, "What is the currency of Arland?").answer == "taler"
+    kb.update("arland", texts=["Arland is old."])
+    assert kb.query(None, "What is the currency of Arland?").answer == "euro"
+
+
+def test_a_model_is_shown_the_paths(kb):
+    mllm = ScriptedMLLM(
+        [
+            "Eland",
+            {
+                "reason": "",
+                "citations": ["E2"],
+                "answer": "Borland, Dorland",
+                "changed": True,
+                "believed": "path",
+            },
+        ]
+    )
+    with KnowledgeBase.open(kb.path, read_only=True, mllm=mllm) as reader:
+        answer = reader.query(None, "Which neighbours of Arland use the euro?")
+    assert answer.correction.believed == "path"
+    assert "Arland —borders→ Borland —currency→ euro" in mllm.requests[1].messages[-1].text

@@ -1,0 +1,313 @@
+"""Kinds of index: each finds what it says it finds, is kept in files, and follows the store."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from ku_rag.errors import Refused
+from ku_rag.indexes import index_kinds, segment_builder, tuning
+from ku_rag.indexes import vector_index as index_module
+from ku_rag.indexes.index_kinds import KINDS, Plan, make, propose, training_size
+from ku_rag.indexes.recall_measurement import Truth, choose
+from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.store import vectors as stored
+from ku_rag.store.database import Database
+
+DIM = 64
+COUNT = 3000
+
+
+@pytest.fixture(autouse=True)
+def small_bases(monkeypatch):
+    for module in (index_module, tuning):
+        monkeypatch.setattr(module, "BASE_MIN", 100)
+    monkeypatch.setattr(segment_builder, "FLAT_MOST", 500)
+
+
+@pytest.fixture
+def database(tmp_path):
+    database = Database(tmp_path / "ku.sqlite", create=True)
+    database.set_meta("id", "this")
+    with database.change() as connection:
+        stored.encoder_row(connection, "test", DIM)
+    yield database
+    database.close()
+
+
+def clustered(count, seed=0):
+    """Forty things, each seen from many sides."""
+    draw = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).normal(size=(40, DIM))
+    found = centres[draw.integers(0, 40, count)] + 0.7 * draw.normal(size=(count, DIM))
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def put(database, rows, vectors):
+    with database.change() as connection:
+        stored.put(connection, "chunk", 1, list(rows), vectors)
+
+
+def drop(database, rows):
+    with database.change() as connection:
+        stored.drop(connection, "chunk", rows)
+
+
+def opened(database, tmp_path, **options):
+    return VectorIndex(database, tmp_path / "indexes", "chunk", 1, DIM, **options)
+
+
+def exact(vectors, rows, queries, k=10):
+    cosines = queries @ vectors.astype(np.float16).astype(np.float32).T
+    return np.asarray(rows)[np.argsort(-cosines, axis=1, kind="stable")[:, :k]]
+
+
+def recall(found, wanted):
+    shared = [len(set(a) & set(b)) for a, b in zip(found.tolist(), wanted.tolist(), strict=True)]
+    return np.mean(shared) / wanted.shape[1]
+
+
+def tuned(index, database, kind, recall=0.99):
+    result, segment = tuning.tune(index, recall=recall, kind=kind)
+    wished = {"kind": result.kind, "recall": recall, "count": COUNT}
+    database.set_meta("index", {"chunk": wished})
+    index.replace(segment)
+    return result
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_finds_what_was_measured_on_queries_that_it_never_saw(database, tmp_path, kind):
+    vectors = clustered(COUNT)
+    put(database, range(1, COUNT + 1), vectors)
+    index = opened(database, tmp_path)
+    result = tuned(index, database, kind)
+    assert (result.kind, index.describe()["kind"]) == (kind, kind)
+    assert result.recall >= 0.99
+    for one in (index, opened(database, tmp_path)):  # as built, and as read from its file
+        queries = clustered(50, seed=5)
+        rows, cosines = one.search(queries, 10)
+        assert recall(rows, exact(vectors, range(1, COUNT + 1), queries)) >= 0.97
+        own = (vectors.astype(np.float16).astype(np.float32)[rows - 1] * queries[:, None]).sum(-1)
+        np.testing.assert_allclose(cosines, own, atol=1e-5)
+        assert (np.diff(cosines, axis=1) <= 1e-6).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_deleted_is_masked_at_once_and_folded_in_by_compact(database, tmp_path, kind):
+    vectors = clustered(COUNT)
+    put(database, range(1, COUNT + 1), vectors)
+    index = opened(database, tmp_path)
+    tuned(index, database, kind)
+    queries = clustered(20, seed=6)
+    near = np.unique(index.search(queries, 10)[0])  # all that would be found first
+    drop(database, near.tolist())
+    left = np.setdiff1d(np.arange(1, COUNT + 1), near)
+    for one in (index, opened(database, tmp_path)):
+        rows, _ = one.search(queries, 10)
+        assert not np.isin(rows, near).any()
+        assert recall(rows, exact(vectors[left - 1], left, queries)) >= 0.97
+        assert one.describe()["tombstones"] == len(near)
+    index.compact()
+    assert (index.describe()["tombstones"], index.describe()["count"]) == (0, len(left))
+    rows, _ = index.search(queries, 10)
+    assert recall(rows, exact(vectors[left - 1], left, queries)) >= 0.97
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gone", [3, 25])
+def test_the_few_that_are_gone_are_passed_over(database, tmp_path, kind, gone):
+    vectors = clustered(COUNT)
+    put(database, range(1, COUNT + 1), vectors)
+    index = opened(database, tmp_path)
+    tuned(index, database, kind)
+    queries = clustered(1, seed=8)
+    near = index.search(queries, gone)[0][0]
+    drop(database, near.tolist())
+    left = np.setdiff1d(np.arange(1, COUNT + 1), near)
+    rows, _ = index.search(queries, 10)
+    assert not np.isin(rows, [*near, -1]).any()
+    assert recall(rows, exact(vectors[left - 1], left, queries)) >= 0.8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_search_among_many_rows_finds_only_these(database, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(index_module, "_GATHER_MOST", 50)
+    vectors = clustered(COUNT)
+    put(database, range(1, COUNT + 1), vectors)
+    index = opened(database, tmp_path)
+    tuned(index, database, kind)
+    among = np.arange(10, COUNT, 7)
+    queries = clustered(20, seed=7)
+    rows, _ = index.search(queries, 10, among=among)
+    assert np.isin(rows, among).all()
+    assert recall(rows, exact(vectors[among - 1], among, queries)) >= 0.97
+    few, _ = index.search(queries, 10, among=among[:60])
+    np.testing.assert_array_equal(few, exact(vectors[among[:60] - 1], among[:60], queries))
+
+
+def test_tuning_takes_the_quickest_that_finds_enough(database, tmp_path):
+    put(database, range(1, COUNT + 1), clustered(COUNT))
+    result, segment = tuning.tune(opened(database, tmp_path))
+    assert [one.kind for one in result.tried] == list(KINDS)
+    enough = [one for one in result.tried if one.recall >= 0.99]
+    assert result.kind == min(enough, key=lambda one: one.milliseconds).kind == segment.plan.kind
+    assert result.to_dict()["tried"][0]["recall"] == 1.0
+
+
+def test_a_kind_that_finds_too_little_is_refused_unless_less_is_asked_for(
+    database, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(recall, "_CANDIDATES", (10,))  # one bit needs more to choose from
+    put(database, range(1, COUNT + 1), clustered(COUNT))
+    index = opened(database, tmp_path)
+    with pytest.raises(Refused, match=r"finds 0\.\d+ of the nearest ten chunks, 0.99 are wanted"):
+        tuning.tune(index, kind="rabitq")
+    found, _ = tuning.tune(index, kind="rabitq", recall=0.1)
+    assert 0.1 <= found.recall < 0.99
+
+
+def test_where_a_kind_finds_too_little_vectors_are_held_exactly(
+    database, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr(recall, "_CANDIDATES", (10,))
+    put(database, range(1, COUNT + 1), clustered(COUNT))
+    wished = {"kind": "rabitq", "recall": 0.99, "count": COUNT}
+    database.set_meta("index", {"chunk": wished})
+    index = opened(database, tmp_path)
+    with caplog.at_level(logging.WARNING, "ku_rag"):
+        index.keep()
+    assert index.describe()["kind"] == "flat"
+    assert "are wanted: they are held exactly instead" in caplog.text
+
+
+def test_equal_vectors_take_each_others_place_in_the_measure():
+    one = clustered(1)
+    rows, vectors = np.arange(50), np.repeat(one, 50, axis=0)
+    truth = Truth(rows[:1], vectors[:1])
+    truth.add(rows, vectors)
+    assert truth.recall(np.arange(20, 31)[None])[-1] == 1.0
+    assert truth.recall(np.full((1, 10), 99))[-1] == 0.0
+
+
+def test_a_plan_is_chosen_by_the_measure_and_says_what_it_reaches():
+    vectors = clustered(COUNT)
+    rows = np.arange(COUNT)
+    index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
+    index.add(fit(vectors))
+    truth = Truth(rows[:40], vectors[:40])
+    truth.add(rows, vectors)
+    plan, seconds = choose(index, fit, "ivf-sq8", rows, truth, 0.9)
+    assert plan.recall >= 0.9
+    assert seconds > 0
+    found = truth.recall(propose(index, plan, fit(truth.queries), plan.candidates + 1)[1])
+    assert found[-1] == pytest.approx(plan.recall, abs=1e-3)
+
+
+def test_bytes_find_what_one_large_dimension_hides():
+    """Encoders give some dimensions a large value that all vectors share."""
+    vectors = 0.2 * clustered(COUNT)
+    vectors[:, 7] += 3.0
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    rows = np.arange(COUNT)
+    index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
+    index.add(fit(vectors))
+    truth = Truth(rows[:40], vectors[:40])
+    truth.add(rows, vectors)
+    _, positions = propose(index, Plan("ivf-sq8", probes=64), fit(truth.queries), 17)
+    assert truth.recall(positions)[-1] > 0.99
+
+
+@pytest.mark.parametrize("much", [0, 1 << 40])
+def test_a_scan_by_threads_finds_what_one_thread_finds(monkeypatch, much):
+    vectors = clustered(COUNT)
+    index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
+    index.add(fit(vectors))
+    monkeypatch.setattr(index_kinds, "_MUCH_BYTES", much)
+    _, positions = propose(index, Plan("ivf-sq8", probes=64), fit(vectors[:20]), 10)
+    assert index.parallel_mode == (0 if much else 1)
+    exact = np.argsort(-(vectors[:20] @ vectors.T), axis=1)[:, :10]
+    same = [set(a) & set(b) for a, b in zip(positions.tolist(), exact.tolist(), strict=True)]
+    assert np.mean([len(one) for one in same]) > 9
+
+
+# ---- segments ----------------------------------------------------------------------------------
+
+
+def test_few_segments_stay_however_knowledge_comes_in(database, tmp_path):
+    vectors = clustered(COUNT)
+    index = opened(database, tmp_path)
+    sizes = []
+    for start in range(0, COUNT, 100):
+        put(database, range(start + 1, start + 101), vectors[start : start + 100])
+        index.keep()
+        sizes.append(len(index.describe()["segments"]))
+    assert max(sizes) <= 6
+    assert sum(one["count"] for one in index.describe()["segments"]) == COUNT
+    queries = clustered(30, seed=8)
+    for one in (index, opened(database, tmp_path)):
+        rows, _ = one.search(queries, 10)
+        assert recall(rows, exact(vectors, range(1, COUNT + 1), queries)) >= 0.97
+    named = {path.name.split(".")[0] for path in (tmp_path / "indexes").glob("chunk-1-*")}
+    assert len(named) == sizes[-1]  # no file of a former segment stays
+
+
+def test_a_worn_segment_is_made_anew(database, tmp_path):
+    put(database, range(1, 401), clustered(400))
+    index = opened(database, tmp_path)
+    index.keep()
+    drop(database, list(range(1, 201)))
+    index.keep()
+    assert index.describe()["tombstones"] == 0
+    assert index.describe()["segments"] == [{"kind": "flat", "count": 200}]
+
+
+def test_who_may_not_write_holds_much_news_in_a_segment_of_its_own(database, tmp_path):
+    vectors = clustered(COUNT)
+    put(database, range(1, COUNT + 1), vectors)
+    index = opened(database, tmp_path)
+    queries = clustered(20, seed=8)
+    rows, _ = index.search(queries, 10)
+    assert recall(rows, exact(vectors, range(1, COUNT + 1), queries)) >= 0.97
+    assert index.describe()["tail"] == 0
+    assert list((tmp_path / "indexes").glob("*")) == []
+
+
+@pytest.mark.parametrize("which", [".faiss", ".rows", ".json"])
+def test_a_damaged_file_is_made_anew_by_whoever_may_write(database, tmp_path, caplog, which):
+    from contextlib import nullcontext
+
+    vectors = clustered(COUNT)
+    put(database, range(1, COUNT + 1), vectors)
+    opened(database, tmp_path).keep()
+    (path,) = (tmp_path / "indexes").glob(f"*{which}")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    queries = clustered(20, seed=8)
+    with caplog.at_level(logging.WARNING, "ku_rag"):
+        index = opened(database, tmp_path, spare=lambda: nullcontext(True))
+        rows, _ = index.search(queries, 10)
+    assert recall(rows, exact(vectors, range(1, COUNT + 1), queries)) >= 0.97
+    assert "made anew" in caplog.text
+    caplog.clear()
+    opened(database, tmp_path).search(queries, 10)
+    assert caplog.text == ""
+
+
+def test_files_of_a_later_state_are_no_lost_commits_inside_a_snapshot(database, tmp_path, caplog):
+    from ku_rag.store.database import snapshot
+
+    vectors = clustered(400)
+    put(database, range(1, 201), vectors[:200])
+    other = Database(tmp_path / "ku.sqlite", read_only=True)
+    with snapshot(other.connection):
+        other.connection.execute("SELECT count(*) FROM vectors").fetchone()
+        put(database, range(201, 401), vectors[200:])
+        opened(database, tmp_path).keep()
+        with caplog.at_level(logging.WARNING, "ku_rag"):
+            rows, _ = opened(other, tmp_path).search(vectors[:5], 200)
+        assert caplog.text == ""
+        assert set(rows[0].tolist()) == set(range(1, 201))
+    other.close()

@@ -1,0 +1,346 @@
+"""Reading folders: what is a unit, what is left out and why, always in the same order."""
+
+import os
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.ingest.sources import read
+from ku_rag.types import Quarantined, Record, Source, Unit
+
+GROCERY = Path(__file__).parents[2].parent / "shared" / "data" / "grocery"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = (tmp_path / "knowledge").resolve()
+    made.mkdir()
+    return made
+
+
+def picture(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (2, 2)).save(path)
+    return path
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def records(path, **options):
+    return [item for item in read(path, **options) if isinstance(item, Record)]
+
+
+def quarantined(path, **options):
+    return {
+        item.item: item.reason for item in read(path, **options) if isinstance(item, Quarantined)
+    }
+
+
+def summary(items):
+    return [(r.unit and (r.unit.id, r.unit.name), [s.uri for s in r.sources]) for r in items]
+
+
+# ---- units -------------------------------------------------------------------------------------
+
+
+def test_each_folder_with_pictures_or_texts_is_a_unit(folder):
+    front = picture(folder / "Oslo" / "front.PNG")
+    text = write(folder / "Oslo" / "about.txt", "Oslo is a city.\r\n")
+    assert list(read(folder)) == [
+        Record(
+            Unit("Oslo", id="Oslo"),
+            (
+                Source(text.as_posix(), texts=("Oslo is a city.\r\n",)),
+                Source(front.as_posix(), images=(front,)),
+            ),
+        )
+    ]
+
+
+def test_folders_nest_and_folders_of_folders_are_categories(folder):
+    for place in ("fruit/Apple", "fruit/Apple/Pink Lady", "fruit/Pear", "Zebra"):
+        write(folder / place / "a.md", place)
+    assert summary(records(folder)) == [
+        (("Zebra", "Zebra"), [f"{folder}/Zebra/a.md"]),
+        (("fruit/Apple", "Apple"), [f"{folder}/fruit/Apple/a.md"]),
+        (("fruit/Apple/Pink Lady", "Pink Lady"), [f"{folder}/fruit/Apple/Pink Lady/a.md"]),
+        (("fruit/Pear", "Pear"), [f"{folder}/fruit/Pear/a.md"]),
+    ]
+
+
+def test_ids_are_composed_characters_whatever_the_disk_holds(folder):
+    write(folder / "Go\u0308teborg" / "a.txt", "A city.")
+    (record,) = records(folder)
+    assert record.unit == Unit("Göteborg", id="Göteborg")
+    assert record.sources[0].uri == f"{folder}/Go\u0308teborg/a.txt"
+
+
+def test_headings_inside_a_units_folder_name_no_units(folder):
+    write(folder / "Oslo" / "a.md", "# History\nOld.\n# Climate\nCold.\n")
+    assert summary(records(folder)) == [(("Oslo", "Oslo"), [f"{folder}/Oslo/a.md"])]
+
+
+def test_loose_pictures_are_units_with_the_texts_of_their_names(folder):
+    picture(folder / "b.png")
+    picture(folder / "a.jpg")
+    write(folder / "a.txt", "About a.")
+    write(folder / "notes.md", "# One\nFirst.\n# Two\nSecond.\n")
+    assert summary(read(folder)) == [
+        (("a", "a"), [f"{folder}/a.jpg", f"{folder}/a.txt"]),
+        (("b", "b"), [f"{folder}/b.png"]),
+        (("One", "One"), [f"{folder}/notes.md#one"]),
+        (("Two", "Two"), [f"{folder}/notes.md#two"]),
+    ]
+
+
+def test_record_files_are_read_wherever_they_lie(folder):
+    write(folder / "all.jsonl", '{"name": "Oslo", "text": "A city."}\n')
+    write(folder / "Bergen" / "more.csv", "name,text\nFlåm,A village.\n")
+    write(folder / "Bergen" / "a.txt", "A town.")
+    write(folder / "deep" / "er" / "t.tsv", "name\ttext\nVoss\tA place.\n")
+    assert [r.unit.name for r in records(folder)] == ["Oslo", "Bergen", "Flåm", "Voss"]
+
+
+def test_one_file_can_be_read_alone(folder):
+    image = picture(folder / "flag.png")
+    assert list(read(image)) == [
+        Record(Unit("flag", id="flag"), (Source(image.as_posix(), images=(image,)),))
+    ]
+    records_file = write(folder / "a.jsonl", '{"name": "Oslo"}')
+    assert summary(read(records_file)) == [(("Oslo", "Oslo"), [f"{records_file}#Oslo"])]
+
+
+@pytest.mark.skipif(not GROCERY.is_dir(), reason="shared/data/grocery is not here")
+def test_the_grocery_folders_are_81_units_each():
+    units, photos = (list(read(GROCERY / part)) for part in ("units", "kb_photos"))
+    assert len(units) == len(photos) == 81
+    assert [r.unit for r in units] == [r.unit for r in photos]
+    assert {len(r.sources) for r in photos} == {4}
+
+
+# ---- what is left out --------------------------------------------------------------------------
+
+
+def test_litter_is_skipped_in_silence(folder):
+    for name in (".git/config", ".DS_Store", "__MACOSX/a.png", "a/Thumbs.db", "a/.hidden.txt"):
+        write(folder / name, "x")
+    write(folder / "a" / "empty.bin", b"")
+    assert list(read(folder)) == []
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_goes_on(folder):
+    good = picture(folder / "Oslo" / "good.png")
+    bad = {
+        "paper.pdf": (b"%PDF", "no reader for .pdf: expected pictures, .txt, .md, .jsonl, .csv"),
+        "LICENSE": (b"MIT", "no reader for files without a suffix"),
+        "data.json": (b"[]", "write one object a line and call it .jsonl"),
+        "empty.txt": (b"", "the file is empty (0 bytes)"),
+        "blank.txt": (b" \n\n", "nothing but blanks"),
+        "latin.txt": ("Malmö".encode("latin-1"), "not UTF-8: byte 0xf6 at offset 4"),
+        "nul.txt": (b"a\0bcdefgh", "NUL character (character 1)"),
+        "wide.txt": ("Oslo".encode("utf-16-le"), "UTF-16 without a byte order mark"),
+        "wider.txt": ("Oslo".encode("utf-32"), "the text is UTF-32"),
+        "odd.txt": (b"\xff\xfea\0b", "not UTF-16: byte 0x62 at offset 4"),
+        "table.csv": (b"a,b\n1,2\n", "no column is called \"name\" (the first line is 'a,b')"),
+    }
+    for name, (data, _) in bad.items():
+        write(folder / "Oslo" / name, data)
+    found = quarantined(folder)
+    assert set(found) == {f"{folder}/Oslo/{name}" for name in bad}
+    for name, (_, reason) in bad.items():
+        assert reason in found[f"{folder}/Oslo/{name}"]
+    assert [r.sources for r in records(folder)] == [(Source(good.as_posix(), images=(good,)),)]
+
+
+def test_links_may_not_leave_the_folder(folder, tmp_path):
+    secret = write(tmp_path / "secret.txt", "secret")
+    inside = write(folder / "a" / "a.txt", "inside")
+    os.symlink(secret, folder / "a" / "out.txt")
+    os.symlink(tmp_path, folder / "out")
+    os.symlink("nowhere", folder / "a" / "gone.txt")
+    os.symlink(folder, folder / "a" / "round")
+    os.symlink(inside, folder / "a" / "again.txt")
+    found = quarantined(folder)
+    assert {
+        item.removeprefix(f"{folder}/"): reason.split(":")[0] for item, reason in found.items()
+    } == {
+        "out": "the link leads out of the ingested folder",
+        "a/out.txt": "the link leads out of the ingested folder",
+        "a/gone.txt": "the link leads nowhere",
+        "a/round": "the link leads to a folder that is read where it stands",
+    }
+    assert [s.texts for r in records(folder) for s in r.sources] == [("inside",), ("inside",)]
+
+
+def test_pipes_and_names_that_are_no_text_are_refused(folder):
+    os.mkfifo(folder / "pipe.txt")
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).write_text("x")
+    assert quarantined(folder) == {
+        f"{folder}/pipe.txt": "it is neither a file nor a folder: remove it",
+        f"{folder}/\\xff.txt": "its name is not UTF-8: rename it",
+    }
+    with pytest.raises(BadInput, match="no reader"):
+        read(folder / "pipe.txt")
+
+
+def test_paths_that_nobody_reads(folder):
+    with pytest.raises(NotFound, match="is not there"):
+        read(folder / "missing")
+    with pytest.raises(BadInput, match=r"no reader for \.pdf"):
+        read(write(folder / "a.pdf", "x"))
+    with pytest.raises(BadInput, match="no column is called"):
+        list(read(write(folder / "a.csv", "x,y\n")))
+    with pytest.raises(BadInput, match="heading level 7"):
+        read(folder, heading_level=7)
+
+
+def test_utf16_and_byte_order_marks_are_read(folder):
+    write(folder / "a" / "1.txt", b"\xef\xbb\xbfMalm\xc3\xb6\r\n")
+    write(folder / "a" / "2.txt", "Malmö\r\n".encode("utf-16"))
+    write(folder / "a" / "3.txt", b"\xfe\xff" + "Malmö\r\n".encode("utf-16-be"))
+    (record,) = read(folder)
+    assert [s.texts for s in record.sources] == [("Malmö\r\n",)] * 3
+
+
+# ---- documents ---------------------------------------------------------------------------------
+
+
+def document(folder, text, name="doc.md", **options):
+    path = write(folder / name, text)
+    return {
+        (r.unit.name if r.unit else None): [
+            (s.uri.removeprefix(path.as_posix()), "".join(s.texts)) for s in r.sources
+        ]
+        for r in records(path, **options)
+    }
+
+
+def test_headings_name_units(folder):
+    text = "# Cities\n\n## Oslo\nA city.\n### History\nOld.\n## *Bergen* ##\nA town.\n"
+    assert document(folder, text) == {
+        "Oslo": [("#oslo", "A city.\n### History\nOld.\n")],
+        "Bergen": [("#bergen", "A town.\n")],
+    }
+    assert document(folder, text, heading_level=3) == {
+        "Oslo": [("#oslo", "A city.\n")],
+        "History": [("#history", "Old.\n")],
+        "Bergen": [("#bergen", "A town.\n")],
+    }
+    assert document(folder, text, heading_level=1) == {
+        "Cities": [("#cities", "\n" + text.removeprefix("# Cities\n\n"))]
+    }
+
+
+def test_text_above_the_units_is_kept(folder):
+    country = "Read me first.\n\nNorway\n======\nA country.\n\n"
+    oslo = "A city.\nNo title, but\n---\na rule.\n\n"
+    text = f"{country}Oslo\n----\n{oslo}Bergen\n---\nA town."
+    assert document(folder, text, name="a.txt") == {
+        None: [("", "Read me first.\n\n")],
+        "Norway": [("#norway", "A country.\n\n")],
+        "Oslo": [("#oslo", oslo)],
+        "Bergen": [("#bergen", "A town.")],
+    }
+
+
+def test_code_lists_rules_and_front_matter_hold_no_headings(folder):
+    text = (
+        "---\ntitle: Norway\n---\n"
+        "# Oslo\n```python\n# no heading\n```\n~~~\n# none\n```\n~~~\n"
+        "- item\n---\n| a | b |\n---\n    # indented\n#hashtag\n# Bergen\n````\n# open to the end\n"
+    )
+    found = document(folder, text)
+    assert list(found) == [None, "Oslo", "Bergen"]
+    assert found[None] == [("", "---\ntitle: Norway\n---\n")]
+    assert found["Bergen"] == [("#bergen", "````\n# open to the end\n")]
+
+
+def test_a_heading_that_comes_again_is_more_about_the_same_unit(folder):
+    text = "# Oslo\nOne.\n# Bergen\nTwo.\n# oslo!\nThree.\n# Oslo 2\nFour.\n"
+    assert document(folder, text) == {
+        "Oslo": [("#oslo", "One.\n"), ("#oslo-3", "Three.\n")],
+        "Bergen": [("#bergen", "Two.\n")],
+        "Oslo 2": [("#oslo-2", "Four.\n")],
+    }
+
+
+def test_a_document_without_headings_is_one_unit(folder):
+    assert document(folder, "Just text.\n", name="Oslo.txt") == {"Oslo": [("", "Just text.\n")]}
+
+
+def test_a_heading_without_text_still_names_a_unit(folder):
+    assert document(folder, "# Oslo\n\n# Bergen\n") == {
+        "Oslo": [("#oslo", "")],
+        "Bergen": [("#bergen", "")],
+    }
+
+
+def test_pictures_in_a_section_are_the_units(folder):
+    flag, town = picture(folder / "my flag.png"), picture(folder / "img" / "town(1).jpg")
+    text = (
+        "![lost](lost.png)\n# Norway\n![Flag](my%20flag.png 'the flag') ![x](<my flag.png>)\n"
+        "`![code](a.png)`\n```\n![code](b.png)\n```\n"
+        "# Bergen\n<img width=3 src='img/town(1).jpg'> ![](img/town(1).jpg)\n"
+        "![out](../../etc/passwd) ![web](https://example.org/a.png)\n"
+    )
+    path = write(folder / "doc.md", text)
+    found = records(path)
+    assert [(r.unit and r.unit.name, r.sources[0].images) for r in found] == [
+        (None, ()),
+        ("Norway", (flag,)),
+        ("Bergen", (town,)),
+    ]
+    reasons = [(i.item, i.reason) for i in read(path) if isinstance(i, Quarantined)]
+    assert [item.removeprefix(path.as_posix()) for item, _ in reasons] == [":1", ":10", ":10"]
+    assert "before the first heading" in reasons[0][1]
+    assert "leads out of the record's folder" in reasons[1][1]
+    assert "is an address" in reasons[2][1]
+
+
+marks = st.sampled_from(
+    [
+        "# A",
+        "## B",
+        "### a!",
+        "Title\n=====",
+        "Two\n---",
+        "text",
+        "",
+        " ",
+        "```",
+        "- x",
+        "#",
+        "\r\n",
+    ]
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(marks, max_size=25).map("\n".join), st.sampled_from([None, 1, 2, 3]))
+def test_documents_lose_nothing_but_headings(text, level):
+    with TemporaryDirectory() as name:
+        path = write(Path(name) / "doc.md", text)
+        items = list(read(path, heading_level=level))
+    if not text.strip():
+        assert [type(item) for item in items] == [Quarantined]
+        return
+    parts = [part for record in items for source in record.sources for part in source.texts]
+    assert all(part in text for part in parts)
+    kept = Counter("\n".join(parts).split())
+    lost = Counter(text.split()) - kept
+    assert kept - Counter(text.split()) == Counter()
+    assert set(lost) <= {"#", "##", "###", "A", "B", "a!", "Title", "=====", "Two", "---"}
+    uris = [source.uri for record in items for source in record.sources]
+    assert len(uris) == len(set(uris))
+    ids = [record.unit.id for record in items if record.unit]
+    assert len(ids) == len(set(ids))

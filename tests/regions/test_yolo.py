@@ -1,0 +1,415 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import ku_rag
+from ku_rag import BadInput, NotFound
+from ku_rag.errors import MissingExtra
+from ku_rag.regions.ultralytics_guard import guarded
+from ku_rag.regions.yolo import YoloSegmenter
+from tests.assets.shapes import KINDS, scene
+
+guarded()  # before any test imports ultralytics without
+
+WEIGHTS = Path(__file__).parents[1] / "assets" / "shapes-seg.pt"
+HELD_OUT = 90210
+"""Training draws its pictures from other seeds."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Threads that wait for each other on a busy machine take twenty times as long."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def segmenter():
+    return YoloSegmenter(str(WEIGHTS), device="cpu", min_side=20)
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    """What the weights file holds, to be spoilt; it is our own file, so it may be unpickled."""
+    return lambda: torch.load(WEIGHTS, map_location="cpu", weights_only=False)
+
+
+def drawings(count, size=(160, 160)):
+    random = np.random.default_rng(HELD_OUT)
+    return [scene(random, size) for _ in range(count)]
+
+
+def pasted(thing, size):
+    whole = np.zeros((size[1], size[0]), bool)
+    x0, y0, x1, y1 = thing.box
+    whole[y0:y1, x0:x1] = thing.mask
+    return whole
+
+
+def shared(first, second):
+    return (first & second).sum() / (first | second).sum()
+
+
+def average_precision(found, truths):
+    """Area under precision over recall, for masks that count from half of their union shared on.
+
+    found: (confidence, picture, mask) of one kind; truths: picture → masks.
+    """
+    left = {picture: list(masks) for picture, masks in truths.items()}
+    hits = []
+    for _, picture, mask in sorted(found, key=lambda one: -one[0]):
+        overlaps = [shared(mask, one) for one in left[picture]]
+        hit = bool(overlaps) and max(overlaps) >= 0.5
+        if hit:
+            left[picture].pop(int(np.argmax(overlaps)))
+        hits.append(hit)
+    total = sum(len(masks) for masks in truths.values())
+    true = np.cumsum(hits)
+    precision = true / np.arange(1, len(hits) + 1)
+    best = np.maximum.accumulate(precision[::-1])[::-1]
+    return float((best * np.array(hits)).sum() / total)
+
+
+def test_masks_are_found_in_drawings_that_training_did_not_see():
+    unsure = YoloSegmenter(str(WEIGHTS), device="cpu", confidence=0.001)
+    found = {kind: [] for kind in KINDS}
+    truths = {kind: {} for kind in KINDS}
+    for number, (image, shapes) in enumerate(drawings(80)):
+        for kind in KINDS:
+            truths[kind][number] = [one.mask for one in shapes if one.look.kind == kind]
+        for thing in unsure.find(image):
+            found[thing.name].append((thing.confidence, number, pasted(thing, image.size)))
+    precisions = [average_precision(found[kind], truths[kind]) for kind in KINDS]
+    assert min(len(found[kind]) for kind in KINDS) > 20
+    assert np.mean(precisions) >= 0.8
+
+
+def test_regions_have_boxes_and_masks_of_the_picture_as_given(segmenter):
+    covered, total = 0, 0
+    for image, shapes in drawings(12, (400, 260)):
+        regions = segmenter.propose(image)
+        for region in regions:
+            x0, y0, x1, y1 = region.box
+            assert 0 <= x0 < x1 <= 400
+            assert 0 <= y0 < y1 <= 260
+            assert min(x1 - x0, y1 - y0) >= 20
+            assert region.mask.shape == (y1 - y0, x1 - x0)
+            assert region.mask.dtype == bool
+            assert region.mask.any()
+            assert (region.source, region.score) == ("yolo", None)
+            assert re.fullmatch(rf"({'|'.join(KINDS)}), confidence [01]\.\d\d", region.why)
+        masks = [pasted(region, image.size) for region in regions]
+        total += len(shapes)
+        covered += sum(any(shared(shape.mask, mask) > 0.7 for mask in masks) for shape in shapes)
+    assert covered / total > 0.7
+
+
+def test_the_same_picture_gives_the_same_regions(segmenter):
+    image, _ = drawings(1, (300, 200))[0]
+    first, again = segmenter.propose(image), segmenter.propose(image)
+    assert first
+    assert first == again
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.mask, other.mask)
+
+
+def test_it_finds_what_ultralytics_itself_finds(segmenter):
+    from ultralytics.models.yolo.segment import SegmentationPredictor
+
+    predictor = SegmentationPredictor(
+        overrides={
+            **{"model": str(WEIGHTS), "device": "cpu", "imgsz": 160, "rect": True},
+            **{"retina_masks": True, "agnostic_nms": True, "verbose": False, "save": False},
+        }
+    )
+    for (image, _), size in zip(
+        drawings(3, (333, 217)), [(333, 217), (160, 160), (90, 400)], strict=True
+    ):
+        picture = image.resize(size)
+        (expected,) = predictor(np.asarray(picture)[..., ::-1].copy())
+        things = segmenter.find(picture)
+        assert len(things) == len(expected.boxes)
+        for thing, box in zip(things, expected.boxes, strict=True):
+            np.testing.assert_allclose(thing.box, box.xyxy[0].numpy(), atol=0.51)
+            assert thing.confidence == pytest.approx(float(box.conf), abs=1e-5)
+            assert thing.name == expected.names[int(box.cls)]
+        masks = [] if expected.masks is None else expected.masks.data.numpy() > 0
+        for thing, mask in zip(things, masks, strict=True):
+            assert shared(pasted(thing, size), mask) > 0.94
+
+
+@pytest.mark.parametrize("family", ["yolov8n-seg", "yolov9c-seg", "yolo11n-seg", "yolo26n-seg"])
+def test_networks_of_every_family_are_read(tmp_path, family):
+    """As ultralytics describes them, without their weights."""
+    from ultralytics.nn.tasks import SegmentationModel
+
+    torch.manual_seed(0)  # random weights may find nothing at all
+    network = SegmentationModel(f"{family}.yaml", nc=3, verbose=False).half()
+    network.names = {0: "ant", 1: "bee", 2: "cow"}
+    trained = {"imgsz": 64, "data": PurePosixPath("coco.yaml")}
+    saved = {"model": None, "ema": network, "train_args": trained, "best_fitness": np.float64(0.5)}
+    torch.save(saved, tmp_path / "saved.pt")
+    segmenter = YoloSegmenter(str(tmp_path / "saved.pt"), device="cpu", confidence=0.0)
+    things = segmenter.find(drawings(1)[0][0])
+    assert things
+    assert {thing.name for thing in things} <= {"ant", "bee", "cow"}
+    assert " side=64 " in segmenter.fingerprint
+
+
+def test_small_things_are_left_out():
+    image, _ = drawings(1)[0]
+    unsure = YoloSegmenter(str(WEIGHTS), device="cpu", min_side=30, confidence=0.001)
+    boxes = [thing.box for thing in unsure.find(image)]
+    kept = [region.box for region in unsure.propose(image)]
+    assert kept == [box for box in boxes if min(box[2] - box[0], box[3] - box[1]) >= 30]
+    assert 0 < len(kept) < len(boxes)
+
+
+def test_the_fingerprint_names_weights_and_parameters(segmenter, tmp_path, checkpoint):
+    other = checkpoint()
+    other["model"].model[0].conv.weight[0, 0, 0, 0] += 1
+    torch.save(other, tmp_path / "other.pt")
+    made = [
+        segmenter,
+        YoloSegmenter(str(WEIGHTS), device="cpu"),
+        YoloSegmenter(str(WEIGHTS), device="cpu", min_side=20, confidence=0.4),
+        YoloSegmenter(str(tmp_path / "other.pt"), device="cpu", min_side=20),
+    ]
+    assert len({one.fingerprint for one in made}) == 4
+    assert all(one.fingerprint.startswith("yolo:") for one in made)
+    again = ku_rag.load_segmenter(f"yolo:{WEIGHTS}", device="cpu", min_side=20)
+    assert again.fingerprint == segmenter.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_side": 0}, "min_side is 0, expected a whole number from 1 on"),
+        ({"confidence": 1.5}, "confidence is 1.5, expected 0 to 1"),
+        ({"device": "abacus"}, "no device 'abacus' on this machine: choose auto or"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(BadInput, match=message):
+        YoloSegmenter(str(WEIGHTS), **options)
+
+
+# ---- files that are not what they should be ----------------------------------------------------
+
+
+def refused(path, message, error=BadInput):
+    with pytest.raises(error, match=message) as caught:
+        YoloSegmenter(str(path), device="cpu")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
+def test_a_file_that_is_not_there_or_no_checkpoint_is_refused(tmp_path):
+    refused(tmp_path / "no.pt", "there is no file .*no.pt: expected a YOLO", NotFound)
+    refused(tmp_path, "is a folder: expected a YOLO segmentation checkpoint")
+    (tmp_path / "empty.pt").touch()
+    refused(tmp_path / "empty.pt", "empty.pt is empty .0 bytes.: expected a YOLO")
+    (tmp_path / "text.pt").write_text("weights, honestly")
+    refused(tmp_path / "text.pt", "is no checkpoint of torch, or it is cut short")
+    content = WEIGHTS.read_bytes()
+    for share in (0.3, 0.9, 0.999):
+        (tmp_path / "cut.pt").write_bytes(content[: int(len(content) * share)])
+        refused(tmp_path / "cut.pt", "is no checkpoint of torch, or it is cut short")
+    with zipfile.ZipFile(tmp_path / "zip.pt", "w") as archive:
+        archive.writestr("readme.txt", "nothing")
+    refused(tmp_path / "zip.pt", "cannot be read as a checkpoint of torch")
+    torch.jit.script(torch.nn.Identity()).save(str(tmp_path / "script.pt"))
+    refused(tmp_path / "script.pt", "cannot be read as a checkpoint of torch")
+
+
+def test_a_checkpoint_of_another_kind_is_refused(tmp_path, checkpoint):
+    from ultralytics.nn.tasks import DetectionModel
+
+    torch.save({"positional_embedding": torch.zeros(77, 8)}, tmp_path / "clip.pt")
+    refused(tmp_path / "clip.pt", "clip.pt holds no ultralytics network")
+    torch.save([torch.zeros(3)], tmp_path / "list.pt")
+    refused(tmp_path / "list.pt", "list.pt holds no ultralytics network")
+    torch.save({"model": torch.nn.Linear(2, 2)}, tmp_path / "linear.pt")
+    refused(tmp_path / "linear.pt", "holds a Linear without its description")
+    spoilt = checkpoint()
+    layers = json.loads(json.dumps(spoilt["model"].yaml))
+    layers["head"][-1] = [layers["head"][-1][0], 1, "Detect", ["nc"]]
+    boxes = DetectionModel(layers, nc=4, verbose=False)
+    torch.save({"model": boxes}, tmp_path / "boxes.pt")
+    refused(tmp_path / "boxes.pt", "is a DetectionModel whose last layer is Detect: .* no masks")
+    spoilt["model"].model[0] = torch.nn.Identity()
+    torch.save(spoilt, tmp_path / "other.pt")
+    refused(tmp_path / "other.pt", "the weights do not fit the network that it describes")
+
+
+class Calls:
+    """Pickles as a call of `function` with `arguments`."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_a_checkpoint_that_brings_code_is_refused_and_nothing_runs(tmp_path, checkpoint):
+    from ultralytics.utils import checks
+
+    marker = tmp_path / "ran"
+    touching = f"open({str(marker)!r}, 'w')"
+    evil = {
+        "posix.system": Calls(os.system, f"touch {marker}"),
+        "builtins.eval": Calls(eval, touching),
+        "builtins.exec": Calls(exec, touching),
+        "shutil.copy": Calls(shutil.copy, str(WEIGHTS), str(marker)),
+    }
+    for name, call in evil.items():
+        for place in ("model", "extra", "inside"):
+            spoilt = checkpoint()
+            if place == "inside":
+                spoilt["model"].model[0].conv.note = call
+            else:
+                spoilt[place] = call
+            torch.save(spoilt, tmp_path / "evil.pt")
+            message = refused(tmp_path / "evil.pt", "which could run code: nothing of it was run")
+            assert name in message
+    # As Python's pickle writes it, without torch's container.
+    torch.save(evil["builtins.eval"], tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    refused(tmp_path / "old.pt", "is no checkpoint of torch")
+    # Functions of ultralytics itself, which would install or download.
+    spoilt = checkpoint()
+    spoilt["model"].note = Calls(checks.check_requirements, "a-package-that-is-not-there")
+    torch.save(spoilt, tmp_path / "installs.pt")
+    assert YoloSegmenter(str(tmp_path / "installs.pt"), device="cpu").propose(drawings(1)[0][0])
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: y.update(activation="__import__('os').abort()"), "has an activation"),
+        (
+            lambda y: y["backbone"][0].__setitem__(2, "TorchVision"),
+            "with the layer TorchVision, which",
+        ),
+        (lambda y: y["backbone"][0].__setitem__(2, "os.abort"), "with the layer os.abort, which"),
+        (
+            lambda y: y["backbone"][0].__setitem__(3, ["exit()", 3, 2]),
+            r"the argument 'exit\(\)' of a layer Conv",
+        ),
+        (
+            lambda y: y["backbone"][0].__setitem__(3, [10**9, 3, 2]),
+            "the argument 1000000000 of a layer Conv",
+        ),
+        (lambda y: y["backbone"][0].__setitem__(1, 10**9), "1000000000 repeats of a layer Conv"),
+        (lambda y: y.update(ch=4, channels=4), "of other than three colours"),
+        (lambda y: y.pop("head"), "is damaged"),
+        (lambda y: y.update(nc=5), "the weights do not fit"),
+    ],
+)
+def test_a_description_of_another_network_is_refused(tmp_path, checkpoint, change, message):
+    spoilt = checkpoint()
+    change(spoilt["model"].yaml)
+    torch.save(spoilt, tmp_path / "strange.pt")
+    refused(tmp_path / "strange.pt", message)
+
+
+def test_what_others_marked_as_safe_is_not_made_for_real(tmp_path, checkpoint):
+    marker = tmp_path / "made"
+
+    class Marking(torch.nn.Module):
+        def __setstate__(self, state):
+            marker.touch()
+
+    name = "ultralytics.nn.modules.conv.Conv"
+    before = set(torch.serialization.get_safe_globals())
+    with torch.serialization.safe_globals([(Marking, name)]):
+        YoloSegmenter(str(WEIGHTS), device="cpu")
+        assert (Marking, name) in torch.serialization.get_safe_globals()
+    assert set(torch.serialization.get_safe_globals()) == before
+    assert not marker.exists()
+
+
+# ---- ultralytics under guard -------------------------------------------------------------------
+
+GUARDED = """
+import os, socket, sys
+from pathlib import Path
+
+def refuse(*_, **__):
+    raise SystemExit("the network was asked for")
+
+class Refusing(socket.socket):
+    __init__ = refuse
+
+socket.socket, socket.create_connection, socket.getaddrinfo = Refusing, refuse, refuse
+import numpy as np
+import torch
+from PIL import Image
+import ku_rag
+from tests.assets.shapes import scene
+
+printed, opening, saving = np.get_printoptions(), Image.open, torch.save
+segmenter = ku_rag.load_segmenter("yolo:" + sys.argv[1], device="cpu", min_side=20)
+image, shapes = scene(np.random.default_rng(4), (200, 160))
+assert len(segmenter.propose(image)) >= 1
+from ultralytics import utils
+
+settings = Path(utils.SETTINGS.file)
+assert settings.is_relative_to(os.environ["TMPDIR"]), settings
+assert settings.parents[1].stat().st_mode & 0o777 == 0o700
+assert utils.SETTINGS["sync"] is False
+assert utils.SAFE_LOAD
+assert not (utils.AUTOINSTALL or utils.ONLINE or utils.VERBOSE)
+assert np.get_printoptions() == printed
+assert (Image.open, torch.save) == (opening, saving)
+assert "OMP_NUM_THREADS" not in os.environ
+assert torch.get_num_threads() > 1 or len(os.sched_getaffinity(0)) == 1
+"""
+
+
+def test_ultralytics_runs_without_network_and_leaves_nothing_behind(tmp_path):
+    home, scratch = tmp_path / "home", tmp_path / "scratch"
+    home.mkdir()
+    scratch.mkdir()
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    hostile = {"YOLO_AUTOINSTALL": "true", "YOLO_OFFLINE": "false", "ULTRALYTICS_SAFE_LOAD": "0"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", GUARDED, str(WEIGHTS)],
+        cwd=Path(__file__).parents[2],
+        env={**kept, **hostile, "HOME": str(home), "TMPDIR": str(scratch)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout, done.stderr) == ("", "")
+    assert list(home.rglob("*")) == []
+    assert [one for one in scratch.iterdir() if "ltralytics" in one.name] == []
+
+
+def test_without_ultralytics_the_message_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ultralytics", None)
+    with pytest.raises(MissingExtra, match=r'pip install "ku-rag\[yolo\]"'):
+        YoloSegmenter(str(WEIGHTS), device="cpu")
+
+
+def test_large_thin_and_tiny_pictures_are_looked_at(segmenter):
+    for size in ((1, 1), (7, 400), (1600, 1200)):
+        for region in segmenter.propose(Image.new("RGB", size, (9, 120, 40))):
+            assert region.box != (0, 0, *size)

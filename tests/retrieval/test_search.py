@@ -1,0 +1,274 @@
+"""Finding chunks and units by words, names and pictures."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from PIL import Image
+
+from ku_rag import BadInput, Relation, Unit
+from ku_rag.indexes import keywords
+from ku_rag.ingest import unit_resolution
+from ku_rag.retrieval.fusion import reciprocal_rank
+from ku_rag.retrieval.search import rewrite
+from ku_rag.store import content_rows
+from ku_rag.text.clues import ClueWord, parted
+from tests.conftest import picture
+
+
+def found(kb, text):
+    return [chunk["text"] for chunk in kb.search(text=text, k=5)["chunks"]][:1]
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("我们住在北京的郊区。", "北京"),
+        ("我们住在北京的郊区。", "京"),
+        ("The Café on the corner.", "cafe"),
+        ("A CAFE on the hill.", "Café"),
+        ("Die Straße ist lang.", "STRASSE"),
+        ("東京タワーは高い。", "タワー"),
+        ("서울은 크다", "서울"),
+    ],
+)
+def test_words_are_found_across_scripts_case_and_diacritics(kb, text, query):
+    kb.add(Unit("one", id="1", texts=(text,)))
+    kb.add(Unit("two", id="2", texts=("Something else entirely, 上海 and tea.",)))
+    hits = keywords.search(kb._database.connection, query, 5)
+    assert [row for row, _ in hits] == [1]
+    assert found(kb, query) == [text]
+
+
+def test_rare_words_weigh_more_than_common_ones(kb):
+    for n in range(8):
+        kb.add(Unit(f"Unit {n}", id=str(n), texts=(f"A common sentence number {n}.",)))
+    kb.add(Unit("Odd", id="odd", texts=("A common quokka.",)))
+    hits = keywords.search(kb._database.connection, "common quokka", 3)
+    assert hits[0][0] == 9
+    assert hits[0][1] > hits[1][1]
+
+
+def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb):
+    """Looked up one by one, the chunks of one unit would take minutes."""
+    many = 20_000
+    connection = kb._database.connection
+    with kb._database.change():
+        units = [
+            content_rows.put_unit(
+                connection, unit_id=unit_id, name=unit_id, kind="e", aliases=(), metadata="{}",
+                match=True,
+            )
+            for unit_id in ("a", "b")
+        ]  # fmt: skip
+        for unit, text in zip(units, ("a lamp burns oil {}", "a torch burns wood {}"), strict=True):
+            source = content_rows.put_source(
+                connection, uri=text, unit=unit, origin="ingest", digest="", declared="{}"
+            )
+            chunks = [(n, text.format(n)) for n in range(many if unit == units[0] else 2)]
+            content_rows.add_chunks(connection, source=source, unit=unit, chunks=chunks)
+    started = time.monotonic()
+    hits = keywords.search(connection, "lamp burns 7", 3, units=(units[0],))
+    assert [row for row, _ in hits] == [8, 1, 2]
+    hits = keywords.search(connection, "lamp burns 7", 3, units=(units[1],))
+    assert [row for row, _ in hits] == [many + 1, many + 2]
+    assert keywords.units_with(connection, "lamp", units) == {units[0]}
+    assert keywords.units_with(connection, "burns", units) == set(units)
+    assert keywords.count_units_with(connection, "burns") == 2
+    assert len(keywords.chunks_with_all(connection, "lamp oil")) == many
+    assert time.monotonic() - started < 5
+
+
+def test_the_chunks_of_units_are_scored_as_fts_scores_them(kb, monkeypatch):
+    """In a large base the chunks of a few units are read and scored, not all that have a word."""
+    texts = (
+        "The lamp burns oil, whale oil mostly.", "A torch burns wood.", "東京 has lamps.",
+        "Café oil", "Nothing of it here.",
+    )  # fmt: skip
+    kb.add(Unit("All", id="all", texts=texts))
+    connection = kb._database.connection
+    for question, stems in (("whale oil lamp", ()), ("京 burns", ("lamp",)), ("cafe", ("noth",))):
+        usual = keywords.search(connection, question, 9, stems=stems, units=(1,))
+        with monkeypatch.context() as large:
+            large.setattr(keywords, "_MANY", 0)
+            read = keywords.search(connection, question, 9, stems=stems, units=(1,))
+        assert [row for row, _ in read] == [row for row, _ in usual]
+        assert [score for _, score in read] == pytest.approx([score for _, score in usual])
+
+
+def test_words_that_very_many_chunks_have_are_left_out_where_there_are_others(kb, monkeypatch):
+    texts = tuple(f"A common sentence number {n}." for n in range(9))
+    kb.add(Unit("Many", id="many", texts=(*texts, "A rare sentence.", "A quokka.")))
+    connection = kb._database.connection
+    monkeypatch.setattr(keywords, "_MANY", 0)
+    monkeypatch.setattr(keywords, "_COMMON", 5)
+    assert [row for row, _ in keywords.search(connection, "sentence quokka", 20)] == [11]
+    assert len(keywords.search(connection, "common sentence", 20)) == 10
+
+
+def test_a_whole_word_is_not_the_beginning_of_another(kb):
+    kb.add(Unit("A", id="a", texts=("It borders Niger.", "They paid three pesos.")))
+    kb.add(Unit("B", id="b", texts=("It borders Nigeria.",)))
+    connection = kb._database.connection
+    rows = dict(connection.execute("SELECT id, row FROM units"))
+    both = list(rows.values())
+    assert keywords.units_with(connection, "niger", both) == set(both)
+    assert keywords.units_with(connection, "niger", both, whole=True) == {rows["a"]}
+    assert keywords.units_with(connection, "peso", both, whole=True) == {rows["a"]}
+    assert keywords.count_units_with(connection, "niger") == 2
+    assert keywords.count_units_with(connection, "niger", whole=True) == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (
+            "What is the capital of the country that borders Niger?",
+            [ClueWord("border", "", True), ClueWord("niger", "niger")],
+        ),
+        ("How large is the country where people pay with the euro?",
+            [ClueWord("pay", "", True), ClueWord("euro", "euro")]),
+        ("How large is the African country?", [ClueWord("afric")]),
+        ("How large is the country with red bicycles?",
+            [ClueWord("red", "red"), ClueWord("bicycl")]),
+    ],
+)  # fmt: skip
+def test_a_clue_says_which_words_stand_for_themselves(question, words):
+    assert parted(question)[1] == words
+
+
+@pytest.mark.parametrize(("neighbour", "unit"), [("Niger", "a"), ("Nigeria", "b")])
+def test_a_clue_chooses_between_two_things_seen(kb, tmp_path, neighbour, unit):
+    scene = Image.new("RGB", (320, 200), (90, 110, 130))
+    for n, (name, border) in enumerate((("a", "Niger"), ("b", "Nigeria"))):
+        path = picture(tmp_path / f"{name}.png", n)
+        kb.add(Unit(f"Land {n}", id=name, texts=(f"It borders {border}.",), images=(path,)))
+        scene.paste(Image.open(path).resize((120, 80)), (20 + 160 * n, 60))
+    for n in range(2, 8):
+        kb.add(Unit(f"Land {n}", id=str(n), images=(picture(tmp_path / f"{n}.png", n),)))
+    scene.save(tmp_path / "scene.png")
+    asked = f"How large is the country that borders {neighbour}?"
+    assert kb.query(tmp_path / "scene.png", asked).units[0].id == unit
+
+
+def test_a_question_is_rewritten_with_the_unit_and_its_content_words():
+    assert rewrite("Who built this bridge?", "Karnin") == (
+        "Who built this bridge? [SEP] Karnin [SEP] built, bridge"
+    )
+
+
+def test_reciprocal_ranks_add_up_and_the_first_of_all_rankings_has_one():
+    fused = reciprocal_rank([[1, 2], [2, 3], []])
+    assert fused[2] == pytest.approx((1 / 62 + 1 / 61) * 61 / 2)
+    assert fused[1] == pytest.approx(0.5)
+    assert reciprocal_rank([[7], [7]]) == {7: 1.0}
+
+
+def test_a_unit_that_the_question_names_is_kept_beyond_k(kb, tmp_path):
+    for n in range(5):
+        kb.add(Unit(f"Thing {n}", id=f"t{n}", images=(picture(tmp_path / f"{n}.png", n),)))
+    kb.add(Unit("Zanzibar Lamp", id="z", texts=("The Zanzibar Lamp burns oil.",)))
+    answer = kb.query(tmp_path / "2.png", "What does the Zanzibar lamp burn?")
+    assert answer.units[0].id in ("t2", "z")
+    assert {"t2", "z"} <= {unit.id for unit in answer.units}
+    (named,) = [unit for unit in answer.units if unit.id == "z"]
+    assert "the question names it ('zanzibar lamp')" in named.why
+
+
+def test_the_longest_name_in_the_question_is_the_one_meant(kb):
+    kb.add(Unit("York", id="york", texts=("York lies in England.",)))
+    kb.add(Unit("New York", id="ny", texts=("New York lies in America.",)))
+    assert [u.id for u in kb.query(None, "Where does New York lie?").units] == ["ny"]
+
+
+def test_relations_that_bear_on_the_question_are_paths(kb):
+    kb.add(Unit("France", id="fr", kind="country"))
+    kb.add(
+        Unit(
+            "Spain",
+            id="es",
+            kind="country",
+            texts=("Spain is a country.",),
+            relations=(
+                Relation("borders", "France", information="in the north"),
+                Relation("capital", "Madrid", target_kind="city"),
+            ),
+        )
+    )
+    answer = kb.query(None, "Which countries border Spain?")
+    assert [(p.label, p.text) for p in answer.paths] == [
+        ("E2", "Spain —borders→ France (in the north)")
+    ]
+    assert answer.to_dict()["paths"][0]["entities"] == ["Spain", "France"]
+
+
+def test_without_a_match_a_picture_is_not_answered(kb, tmp_path):
+    kb.add(Unit("Lamp", id="lamp", texts=("It comes from Peru.",)))
+    answer = kb.query(picture(tmp_path / "p.png", 1), "Which country does it come from?")
+    assert (answer.answer, answer.units) == ("", ())
+    assert "nothing in the picture looks like anything" in answer.reading.why
+    assert answer.region.source == "whole"
+
+
+def test_an_empty_base_answers_nothing(kb, tmp_path):
+    answer = kb.query(picture(tmp_path / "p.png", 1), "What is this?")
+    assert (answer.answer, answer.units, answer.chunks) == ("", (), ())
+    assert kb.search(text="anything") == {"units": [], "chunks": []}
+
+
+def test_searching_for_nothing_is_refused(kb):
+    with pytest.raises(BadInput, match="nothing to search for"):
+        kb.search(text=" ")
+
+
+def test_the_join_threshold_is_measured_on_the_bases_own_vectors(kb, tmp_path):
+    for n in range(3):
+        kb.add(Unit(f"U{n}", id=str(n), images=(picture(tmp_path / f"{n}.png", n),)))
+    fingerprint = kb.encoder.fingerprint
+    index = kb._images
+    assert (
+        unit_resolution.measure(kb._database, index, "image", fingerprint)
+        == unit_resolution._UNMEASURED
+    )
+    for n in range(3, 40):
+        kb.add(Unit(f"U{n}", id=str(n), images=(picture(tmp_path / f"{n}.png", n),)))
+    measured = unit_resolution.measure(kb._database, index, "image", fingerprint)
+    assert unit_resolution._LOWEST <= measured < 1
+    kept = kb._database.meta(f"join:image:{fingerprint}")
+    assert kept == {"threshold": measured, "count": 40}
+
+
+def test_pictures_can_be_left_where_they_are(tmp_path):
+    from ku_rag import KnowledgeBase
+
+    shown = picture(tmp_path / "photos" / "Lamp" / "a.png", 3)
+    with KnowledgeBase.open(tmp_path / "kb", create=True, images="link") as kb:
+        kb.ingest(tmp_path / "photos")
+        assert kb.show("Lamp")["images"] == [str(shown)]
+        assert not [f for f in (kb.path / "images").rglob("*") if f.is_file()]
+        kb.compact()
+        assert shown.exists()
+        assert kb.verify()["ok"]
+        assert kb.query(shown, "What is this?").units[0].id == "Lamp"
+
+
+def test_a_question_sees_one_state_of_the_base(kb, monkeypatch):
+    """What a writer commits between matching and reading is seen by the next question only."""
+    from ku_rag import KnowledgeBase
+    from ku_rag.answering import evidence_retrieval
+
+    kb.add(Unit("Lamp", id="lamp", texts=("The lamp comes from Peru.",)))
+    found = evidence_retrieval.matched
+
+    def match_and_then_delete(*arguments):
+        matches = found(*arguments)
+        with KnowledgeBase.open(kb.path) as writer:
+            writer.delete(["lamp"])
+        return matches
+
+    with KnowledgeBase.open(kb.path, read_only=True) as reader:
+        monkeypatch.setattr(evidence_retrieval, "matched", match_and_then_delete)
+        assert reader.query(None, "Where does the lamp come from?").answer == "Peru"
+        monkeypatch.setattr(evidence_retrieval, "matched", found)
+        assert reader.query(None, "Where does the lamp come from?").answer == ""

@@ -1,0 +1,49 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ku_rag.text.tokens import content_words, name_key, search_terms, terms, tokenize, words
+
+
+def test_tokens_keep_the_offsets_of_the_original():
+    text = "Straße, ﬁn & Café"
+    assert [(t.folded, text[t.start : t.end]) for t in tokenize(text)] == [
+        ("strasse", "Straße"),
+        ("fin", "ﬁn"),
+        ("cafe", "Café"),
+    ]
+
+
+def test_diacritics_and_case_are_folded_but_kana_voicing_is_kept():
+    assert words("ÉCOLE Łódź ガラス カラス") == ["ecole", "łodz", *"ガラス", *"カラス"]
+
+
+def test_cjk_runs_become_bigrams_with_the_last_character_once_more():
+    assert list(terms("我爱北京 now")) == ["我爱", "爱北", "北京", "京", "now"]
+    assert search_terms("北京") == ["北京"]
+    assert search_terms("京") == ["京"]
+
+
+def test_spellings_of_one_name_share_a_key():
+    assert name_key("Golden-Delicious") == name_key("golden  delicious") == "golden delicious"
+    assert name_key("★") == ""
+
+
+def test_content_words_leave_out_stop_words_and_repeats():
+    assert content_words("What is the capital of the capital, Lisbon?") == ["capital", "lisbon"]
+
+
+@given(st.text())
+def test_tokens_lie_in_the_text_in_order(text):
+    end = 0
+    for token in tokenize(text):
+        assert end <= token.start < token.end <= len(text)
+        assert token.folded
+        end = token.end
+
+
+@given(st.text(), st.text())
+def test_a_query_for_a_part_finds_the_whole(text, part):
+    """Every term that is looked for stands in the index of any text around it, but for edges."""
+    held = set(terms(f"{text} x {part} x {text}"))
+    for term in search_terms(part):
+        assert term in held or any(other.startswith(term) for other in held)

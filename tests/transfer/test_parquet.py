@@ -1,0 +1,603 @@
+"""Out and in again: the same base, whatever it holds; what is damaged is named and left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ku_rag import BadInput, KnowledgeBase, Mismatch, NotFound, Relation, Unit
+from ku_rag.cli import main
+from ku_rag.errors import Corrupt, Refused
+from ku_rag.transfer import atomic_folder
+from tests.assets.schemas import Hashed, fill
+from tests.conftest import lists, picture, write_records
+
+ROOT = Path(__file__).parents[2]
+TABLES = ["chunks", "entities", "images", "relations", "showings", "sources", "units"]
+
+
+class Other(Hashed):
+    """Another encoder, which takes less at once and counts what it encodes."""
+
+    dim, max_tokens, fingerprint = 4, 6, "tests/other:4"
+
+    def __init__(self):
+        self.encoded = []
+
+    def encode_texts(self, texts):
+        self.encoded += texts
+        return super().encode_texts(texts)
+
+    def encode_images(self, images):
+        self.encoded += images
+        return super().encode_images(images)
+
+    def _vectors(self, contents):
+        found = super()._vectors(contents)[:, :4]
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def base(tmp_path):
+    (tmp_path / "data").mkdir()
+    with KnowledgeBase.open(tmp_path / "kb", create=True, encoder=Hashed()) as kb:
+        fill(kb, tmp_path / "data")
+        yield kb
+
+
+def opened(folder, encoder=None):
+    return KnowledgeBase.open(folder, create=True, encoder=encoder or Hashed())
+
+
+def tables(folder: Path) -> dict[str, list[dict]]:
+    return {path.stem: pq.read_table(path).to_pylist() for path in folder.glob("*.parquet")}
+
+
+def shown(kb: KnowledgeBase) -> dict[str, dict]:
+    """All units as shown, without where the base lies and without numbers of rows."""
+    return {
+        unit["id"]: {
+            **kb.show(unit["id"]),
+            "images": sorted(i.rpartition("/")[2] for i in kb.show(unit["id"])["images"]),
+            "named_in": sorted((n["source"], n["text"]) for n in kb.show(unit["id"])["named_in"]),
+        }
+        for unit in kb.list()
+    }
+
+
+def sorted_lists(kb: KnowledgeBase) -> dict[str, list[tuple[str, int]]]:
+    return {unit: sorted(listed) for unit, listed in lists(kb).items()}
+
+
+def asked(kb: KnowledgeBase, question: str, image: Path | None = None) -> tuple:
+    answer = kb.query(image, question)
+    found = kb.search(text=question, image=image)
+    return (
+        answer.answer,
+        [(unit.id, unit.score, unit.why) for unit in answer.units],
+        sorted((e.score, e.text, e.source, e.unit_ids) for e in answer.chunks),
+        [(path.entities, path.relations, path.text) for path in answer.paths],
+        [(unit["id"], unit["score"]) for unit in found["units"]],
+        sorted((one["score"], one["text"]) for one in found["chunks"]),
+    )
+
+
+def edit(path: Path, change) -> None:
+    """Write a table of an export anew, its rows changed."""
+    old = pq.read_table(path)
+    pq.write_table(pa.Table.from_pylist(change(old.to_pylist()), old.schema), path)
+
+
+# ---- there and back ----------------------------------------------------------------------------
+
+
+def test_a_base_comes_back_as_it_was(base, tmp_path):
+    done = base.export(tmp_path / "out")
+    assert done["left_out"] == []
+    assert done["counts"]["units"] == 6
+    with opened(tmp_path / "new") as kb:
+        report = kb.import_(tmp_path / "out")
+        assert (report.units_added, report.quarantined) == (6, [])
+        assert kb.verify()["problems"] == []
+        assert shown(kb) == shown(base)
+        assert lists(kb) == lists(base)
+        for question in ("When was the Green Lighthouse built?", "What stands on Heron Rock?"):
+            assert asked(kb, question) == asked(base, question)
+        rock = tmp_path / "data" / "rock.png"
+        assert asked(kb, "What is this?", rock) == asked(base, "What is this?", rock)
+        again = kb.import_(tmp_path / "out")
+        assert (again.units_unchanged, again.units_updated, again.chunks_added) == (6, 0, 0)
+        kb.export(tmp_path / "out2")
+        assert kb.ingest(tmp_path / "data" / "units.jsonl").chunks_added == 0
+    assert tables(tmp_path / "out2") == tables(tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+NAMES = st.sampled_from(["Alpha", "Beta", "Gamma", "Delta Epsilon"])
+TEXTS = st.lists(
+    st.sampled_from(
+        ["Alpha leads. Beta follows it.", "delta epsilon ends", "Nobody.", "", "Ünï ß"]
+    ),
+    max_size=2,
+)
+IDS = st.sampled_from(["a", "b", "c"])
+STATED = st.lists(
+    st.builds(
+        Relation,
+        st.sampled_from(["beside", "part of"]),
+        st.sampled_from(["Alpha", "b", "Nowhere", "Oil"]),
+        st.sampled_from([None, "substance"]),
+        st.sampled_from([None, "so it is said"]),
+    ),
+    max_size=2,
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("add"), IDS, NAMES, TEXTS, st.lists(st.integers(0, 2), max_size=2), STATED
+        ),
+        st.tuples(st.just("join"), NAMES, TEXTS),
+        st.tuples(st.just("update"), IDS, st.none() | NAMES, st.none() | TEXTS),
+        st.tuples(st.just("file"), NAMES, TEXTS),
+        st.tuples(st.just("delete"), IDS),
+    ),
+    max_size=8,
+)
+
+
+def follow(kb: KnowledgeBase, root: Path, steps) -> None:
+    """Do what the steps say, as far as there is something to do it to."""
+    for number, (verb, *how) in enumerate(steps):
+        there = {unit["id"] for unit in kb.list()}
+        match verb, *how:
+            case "add", unit, name, texts, images, stated:
+                shown = [root / f"{n}.png" for n in dict.fromkeys(images)]
+                aliases = [f"also {name}"] if images else []
+                kb.add(
+                    Unit(
+                        name, id=unit, texts=texts, images=shown, relations=stated, aliases=aliases
+                    )
+                )
+            case "join", name, texts:
+                kb.add(Unit(name, texts=texts))
+            case "update", unit, name, texts if unit in there:
+                kb.update(unit, name=name, texts=texts, kind="rule")
+            case "file", name, texts:
+                path = root / f"{number}.md"
+                path.write_text(f"Before all, Alpha.\n\n# {name}\n\n" + "\n\n".join(texts))
+                kb.ingest(path)
+            case "delete", unit if unit in there:
+                kb.delete(unit)
+
+
+@settings(max_examples=25)
+@given(steps=STEPS, later=STEPS)
+def test_any_base_comes_back_and_goes_on_alike(steps, later):
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for n in range(3):
+            picture(root / f"{n}.png", n, (8, 8))
+        with opened(root / "kb") as old, opened(root / "new") as new:
+            follow(old, root, steps)
+            old.export(root / "out")
+            assert new.import_(root / "out").quarantined == []
+            assert new.verify()["problems"] == []
+            assert shown(new) == shown(old)
+            assert sorted_lists(new) == sorted_lists(old)
+            for question in ("Who leads?", "What is beside Alpha?"):
+                assert asked(new, question) == asked(old, question)
+            new.export(root / "out2")
+            assert tables(root / "out2") == tables(root / "out")
+            again = new.import_(root / "out")
+            assert (again.units_added, again.units_updated, again.chunks_added) == (0, 0, 0)
+            follow(old, root, later)
+            follow(new, root, later)
+            assert shown(new) == shown(old)
+            assert new.verify()["problems"] == []
+
+
+def test_a_base_of_another_encoder_encodes_anew_and_cuts_anew(base, tmp_path):
+    base.export(tmp_path / "out")
+    with opened(tmp_path / "other", Other()) as expected:
+        expected.ingest(tmp_path / "data" / "units.jsonl")
+        expected.ingest(tmp_path / "data" / "coast.md")
+    encoder = Other()
+    with opened(tmp_path / "new", encoder) as kb:
+        report = kb.import_(tmp_path / "out")
+        assert report.quarantined == []
+        assert kb.verify()["problems"] == []
+        assert {u: one["texts"] for u, one in shown(kb).items()} == {
+            u: one["texts"] for u, one in shown(base).items()
+        }
+        assert all(
+            kb.encoder.count_tokens(text) <= 6 for texts in lists(kb).values() for text, _ in texts
+        )
+        assert len(encoder.encoded) == len({t for t in encoder.encoded if isinstance(t, str)}) + 2
+        assert kb.import_(tmp_path / "out").units_unchanged == 6
+
+
+def test_the_same_encoder_encodes_nothing(base, tmp_path):
+    class Counting(Hashed):
+        def _vectors(self, contents):
+            raise AssertionError("nothing has to be encoded")
+
+    base.export(tmp_path / "out")
+    with opened(tmp_path / "new", Counting()) as kb:
+        kb.import_(tmp_path / "out")
+        assert kb.verify()["problems"] == []
+
+
+def test_what_is_imported_joins_what_is_there_as_at_ingest(base, tmp_path):
+    base.export(tmp_path / "out")
+    with opened(tmp_path / "new") as kb:
+        kb.ingest(tmp_path / "data" / "units.jsonl")
+        kb.add(Unit("Rock", id="rock", texts=["The rock is old."]))
+        kb.add(Unit("Else", id="else", texts=["Else is near Phoca."]))
+        report = kb.import_(tmp_path / "out")
+        assert report.units_added == 3
+        rock = kb.show("rock")
+        assert "The rock is old." in rock["texts"]
+        assert set(base.show("rock")["texts"]) < set(rock["texts"])
+        assert [one["text"] for one in kb.show("seal")["named_in"]] == ["Else is near Phoca."]
+        assert kb.verify()["problems"] == []
+
+
+# ---- one state, whatever happens ---------------------------------------------------------------
+
+
+def test_an_export_is_one_state_while_others_write(tmp_path):
+    folder = tmp_path / "kb"
+    with opened(folder) as kb:
+        kb.add(Unit("Pair 0", id="left0", texts=["Number 0."]))
+    code = (
+        "import sys\n"
+        "from ku_rag import KnowledgeBase, Unit\n"
+        "from tests.assets.schemas import Hashed\n"
+        f"kb = KnowledgeBase.open({str(folder)!r}, encoder=Hashed())\n"
+        "print('ready', flush=True)\n"
+        "for n in range(10_000):\n"
+        "    with kb._write() as pipeline, pipeline.change():\n"
+        "        kb.add(Unit(f'Left{n}', id=f'left{n}', texts=[f'Number {n}.']))\n"
+        "        kb.add(Unit(f'Right{n}', id=f'right{n}', texts=[f'Number {n}.']))\n"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
+    try:
+        assert writer.stdout
+        assert writer.stdout.readline() == b"ready\n"
+        with KnowledgeBase.open(folder, encoder=Hashed(), read_only=True) as kb:
+            for _ in range(6):
+                kb.export(tmp_path / "out")
+                found = tables(tmp_path / "out")
+                ids = {row["id"] for row in found["units"]}
+                assert {i for i in ids if i.startswith("right")} == {
+                    i.replace("left", "right") for i in ids if i.startswith("left") if i != "left0"
+                } | ({"right0"} & ids)
+                assert {row["unit"] for row in found["chunks"]} == ids
+    finally:
+        writer.kill()
+        writer.communicate()
+
+
+def test_an_export_that_is_killed_leaves_nothing_that_looks_finished(base, tmp_path):
+    base.export(tmp_path / "out")
+    before = tables(tmp_path / "out")
+    code = (
+        "import os\n"
+        "from ku_rag import KnowledgeBase\n"
+        "from ku_rag.transfer import exporting\n"
+        "from tests.assets.schemas import Hashed\n"
+        "whole = exporting.write_table\n"
+        "def write_table(folder, table, rows, dim):\n"
+        "    if table.name == 'relations': os._exit(9)\n"
+        "    return whole(folder, table, rows, dim)\n"
+        "exporting.write_table = write_table\n"
+        f"kb = KnowledgeBase.open({str(base.path)!r}, encoder=Hashed())\n"
+        "kb.delete('can')\n"
+        f"kb.export({str(tmp_path / 'out')!r})\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
+    assert ended.returncode == 9
+    assert tables(tmp_path / "out") == before
+    left = list(tmp_path.glob(".out.*.partial"))
+    assert len(left) == 1
+    with pytest.raises(NotFound, match="is no export"), opened(tmp_path / "new") as kb:
+        kb.import_(tmp_path / "data")
+    base.export(tmp_path / "out")
+    assert {row["id"] for row in tables(tmp_path / "out")["units"]} == {
+        row["id"] for row in before["units"]
+    } - {"can"}
+    assert list(tmp_path.glob(".out.*.partial")) == []
+
+
+def test_a_stop_between_two_names_loses_neither(base, tmp_path):
+    base.export(tmp_path / "out")
+    left = tmp_path / ".out.0123456789ab.partial"
+    left.mkdir()
+    (tmp_path / "out").rename(left / "before")
+    with atomic_folder.beside(tmp_path / "out", replaces=lambda _: True, what="an export"):
+        assert tables(tmp_path / "out").keys() == set(TABLES)
+    assert not left.exists()
+
+
+def test_another_folder_is_never_replaced(base, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(Refused, match="holds other files"):
+        base.export(tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    base.export(tmp_path / "out")
+    (tmp_path / "out" / "thesis.txt").write_text("put here later")
+    with pytest.raises(Refused, match="holds other files"):
+        base.export(tmp_path / "out")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Refused, match="is no folder"):
+        base.export(tmp_path / "file")
+    (tmp_path / "empty").mkdir()
+    assert base.export(tmp_path / "empty")["left_out"] == []
+
+
+def test_a_picture_that_is_missing_or_damaged_is_named(base, tmp_path):
+    rock, tower = (base.show("rock")["images"][n] for n in (1, 0))
+    os.unlink(rock)
+    Path(tower).write_bytes(b"something else")
+    done = base.export(tmp_path / "out")
+    assert {one["reason"].rpartition(": ")[2] for one in done["left_out"]} == {
+        "No such file or directory",
+        "its content has changed",
+    }
+    assert done["pictures"] == 0
+    with opened(tmp_path / "new") as kb:
+        report = kb.import_(tmp_path / "out")
+        assert {one.reason for one in report.quarantined} == {
+            "the picture was not exported: add it to its unit again"
+        }
+        assert kb.stats()["counts"]["images"] == 0
+        assert kb.verify()["problems"] == []
+        assert kb.import_(tmp_path / "out").units_unchanged == 6
+        again = kb.ingest(tmp_path / "data" / "units.jsonl")
+        assert again.images_added == 3
+        assert kb.verify()["problems"] == []
+
+
+def test_a_damaged_row_stops_an_export_and_names_salvage(base, tmp_path):
+    base._database.connection.execute("UPDATE chunks SET text = 'x' WHERE row = 3")
+    with pytest.raises(Corrupt, match=r"chunk 3 fails its checksum.*--salvage"):
+        base.export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+# ---- what is not sound -------------------------------------------------------------------------
+
+
+def test_rows_that_fail_are_left_out_and_named(base, tmp_path):
+    base.export(tmp_path / "out")
+
+    def damage(rows):
+        rows[0]["text"] = rows[0]["text"].replace("1871", "1971")
+        rows[2]["vector"][0] += 0.5
+        return rows
+
+    edit(tmp_path / "out" / "chunks.parquet", damage)
+    with opened(tmp_path / "new") as kb:
+        report = kb.import_(tmp_path / "out")
+        assert [one.reason for one in report.quarantined] == [
+            "it is not what was exported; what is sound of it was taken",
+            "the row fails its checksum",
+            "its vector fails its checksum; it was made anew",
+        ]
+        assert report.units_added == 6
+        assert kb.show("lighthouse")["texts"] == ["Its lamp is seen from thirty miles."]
+        assert kb.verify()["problems"] == []
+        assert kb.import_(tmp_path / "out").units_unchanged == 6
+        kb.ingest(tmp_path / "data" / "units.jsonl")
+        assert "1871" in kb.show("lighthouse")["texts"][0]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_flipped_bit_anywhere_is_noticed(table, base, tmp_path):
+    base.export(tmp_path / "out")
+    path = tmp_path / "out" / f"{table}.parquet"
+    data = path.read_bytes()
+    rng = np.random.default_rng(3)
+    for at in rng.integers(0, len(data), 12):
+        flipped = bytearray(data)
+        flipped[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(flipped)
+        with opened(tmp_path / f"kb{at}") as kb:
+            try:
+                noticed = kb.import_(tmp_path / "out").quarantined != []
+            except BadInput:  # not even the form of the file is left
+                noticed = True
+            assert noticed
+            assert kb.verify()["problems"] == []
+        shutil.rmtree(tmp_path / f"kb{at}")
+
+
+@pytest.mark.parametrize(
+    "file", ["../secret.png", "/etc/hostname", "images/../../secret.png", "a\\b"]
+)
+def test_a_path_does_not_leave_the_export(file, base, tmp_path):
+    secret = picture(tmp_path / "secret.png", 9)
+    digest = atomic_folder.copy_file(secret, tmp_path / "copy.png")
+    base.export(tmp_path / "out")
+    rows = [{"hash": digest, "file": file}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "out" / "images.parquet")
+    shows = [{"unit": "can", "image": digest}]
+    pq.write_table(pa.Table.from_pylist(shows), tmp_path / "out" / "showings.parquet")
+    (tmp_path / "out" / "manifest.json").unlink()
+    with opened(tmp_path / "new") as kb:
+        report = kb.import_(tmp_path / "out")
+        assert [one.item for one in report.quarantined] == [f"images: {digest}"]
+        assert kb.stats()["counts"]["images"] == 0
+
+
+def test_a_link_does_not_lead_out_of_the_export(base, tmp_path):
+    base.export(tmp_path / "out")
+    for path in (tmp_path / "out" / "images").glob("*/*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+        path.unlink()
+        path.symlink_to(tmp_path / path.name)
+    with opened(tmp_path / "new") as kb:
+        reasons = {one.reason for one in kb.import_(tmp_path / "out").quarantined}
+        assert len(reasons) == 2
+        assert all("leads out of" in reason for reason in reasons)
+
+
+def test_strange_values_are_left_out(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    units = [
+        {"id": "a", "name": "Alpha", "metadata": '{"n": NaN}'},
+        {"id": "", "name": "Blank", "metadata": None},
+        {"id": "c", "name": "Gamma", "metadata": '{"n": 1}'},
+        {"id": "d", "name": None, "metadata": None},
+        {"id": "e", "name": "E\0", "metadata": None},
+    ]
+    pq.write_table(pa.Table.from_pylist(units), out / "units.parquet")
+    chunks = [{"unit": "c", "text": "Gamma is last."}, {"unit": "z", "text": "Nobody's."}]
+    pq.write_table(pa.Table.from_pylist(chunks), out / "chunks.parquet")
+    with opened(tmp_path / "new") as kb:
+        report = kb.import_(out)
+        assert [one.item for one in report.quarantined] == [
+            "units: a",
+            "units: ",
+            "units: d",
+            "units: e",
+            "chunks: z",
+        ]
+        assert [(unit["id"], unit["metadata"]) for unit in kb.list()] == [("c", {"n": 1})]
+
+
+# ---- what others write -------------------------------------------------------------------------
+
+
+def test_units_and_chunks_alone_are_enough(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    rows = [{"id": "a", "name": "Alpha"}, {"id": "b", "name": "Beta"}]
+    pq.write_table(pa.Table.from_pylist(rows), out / "units.parquet")
+    rows = [
+        {"unit": "b", "text": "Beta has a first text."},
+        {
+            "unit": "a",
+            "text": "Alpha has a text that is longer than what the encoder takes at once.",
+        },
+        {"unit": "b", "text": "Beta has a second one, which names Alpha."},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), out / "chunks.parquet")
+    with opened(tmp_path / "new") as kb:
+        report = kb.import_(out)
+        assert (report.units_added, report.quarantined) == (2, [])
+        assert kb.show("a")["texts"] == [rows[1]["text"]]
+        assert kb.show("a")["counts"]["chunks"] == 2
+        assert kb.show("b")["texts"] == [rows[0]["text"], rows[2]["text"]]
+        assert [one["text"] for one in kb.show("a")["named_in"]] == [rows[2]["text"]]
+        assert kb.verify()["problems"] == []
+        assert kb.import_(out).units_unchanged == 2
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_vectors_of_others_are_taken_as_they_are(kind, fixed, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    units = pa.table({"id": ["a"], "name": ["Alpha"]})
+    pq.write_table(units, out / "units.parquet")
+    vectors = np.eye(8, dtype=np.float32)[[2, 5]]
+    column = pa.array([list(v) for v in vectors], pa.list_(pa.float32()))
+    column = column.cast(pa.list_(kind, 8) if fixed else pa.list_(kind))
+    chunks = pa.table({"unit": ["a", "a"], "text": ["one " * 40, "two"], "vector": column})
+    pq.write_table(chunks, out / "chunks.parquet")
+    with opened(tmp_path / "new") as kb:
+        assert kb.import_(out).quarantined == []
+        stored = kb._database.connection.execute("SELECT vector FROM vectors ORDER BY item")
+        assert [np.frombuffer(blob, "<f2").argmax() for (blob,) in stored] == [2, 5]
+        assert kb.verify()["problems"] == []
+    with opened(tmp_path / "other", Other()) as kb:
+        with pytest.raises(BadInput, match=r"vectors of 8 numbers .* makes 4"):
+            kb.import_(out)
+        assert kb.stats()["counts"]["units"] == 0
+
+
+def test_what_is_no_export_is_said(base, tmp_path):
+    with opened(tmp_path / "new") as kb:
+        with pytest.raises(NotFound, match="is no export"):
+            kb.import_(tmp_path / "data")
+        base.export(tmp_path / "out")
+        manifest = tmp_path / "out" / "manifest.json"
+        said = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps(said | {"format": 99}))
+        with pytest.raises(Mismatch, match="format 99"):
+            kb.import_(tmp_path / "out")
+        manifest.write_text("{")
+        with pytest.raises(BadInput, match="cannot be read"):
+            kb.import_(tmp_path / "out")
+        manifest.unlink()
+        (tmp_path / "out" / "units.parquet").write_bytes(b"PAR1 is not enough PAR1")
+        with pytest.raises(BadInput, match="cannot be read"):
+            kb.import_(tmp_path / "out")
+
+
+# ---- the commands ------------------------------------------------------------------------------
+
+
+def ku(monkeypatch, capsys, *arguments: object) -> tuple[int, dict]:
+    monkeypatch.setattr("sys.argv", ["ku", *map(str, arguments), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out = capsys.readouterr().out
+    return int(ended.value.code or 0), json.loads(out) if out else {}
+
+
+def test_the_commands_move_a_base(tmp_path, monkeypatch, capsys):
+    write_records(
+        tmp_path / "u.jsonl",
+        [
+            {
+                "id": "a",
+                "name": "Alpha",
+                "text": "Alpha leads.",
+                "images": [picture(tmp_path / "a.png", 1).name],
+            }
+        ],
+    )
+    old, new, out = tmp_path / "old", tmp_path / "new", tmp_path / "out"
+    assert ku(monkeypatch, capsys, "ingest", tmp_path / "u.jsonl", "--kb", old)[0] == 0
+    code, done = ku(monkeypatch, capsys, "export", out, "--kb", old)
+    assert (code, set(done)) == (0, {"counts", "pictures", "left_out", "seconds"})
+    code, report = ku(monkeypatch, capsys, "import", out, "--kb", new)
+    assert (code, report["units_added"], report["quarantined"]) == (0, 1, [])
+    with KnowledgeBase.open(old) as first, KnowledgeBase.open(new) as second:
+        assert first.encoder.fingerprint == second.encoder.fingerprint
+        assert first.settings.max_tokens == second.settings.max_tokens
+        assert shown(first) == shown(second)
+    for path in (out / "images").glob("*/*"):
+        path.unlink()
+    code, report = ku(monkeypatch, capsys, "import", out, "--kb", tmp_path / "third")
+    assert code == 3
+    assert len(report["quarantined"]) == 1
+    assert ku(monkeypatch, capsys, "import", tmp_path / "nowhere", "--kb", new)[0] == 1
+    assert ku(monkeypatch, capsys, "export", tmp_path, "--kb", old)[0] == 1
+
+
+def test_a_base_of_an_encoder_object_needs_a_name_to_become_a_new_one(
+    base, tmp_path, monkeypatch, capsys
+):
+    base.export(tmp_path / "out")
+    assert ku(monkeypatch, capsys, "import", tmp_path / "out", "--kb", tmp_path / "new")[0] == 4
+    assert not (tmp_path / "new").exists()
+    arguments = ("import", tmp_path / "out", "--kb", tmp_path / "new", "--encoder", "embedded")
+    code, report = ku(monkeypatch, capsys, *arguments)
+    assert (code, report["units_added"]) == (0, 6)
