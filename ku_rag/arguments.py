@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+from unicodedata import category
 
 from ku_rag.errors import BadInput, NotFound
 
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 512 << 20
 """The largest single file that is read whole."""
 
+LONGEST_NAME = 1_000
+"""Characters of the longest name."""
+
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
+_IGNORABLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Letters and marks of Unicode that are drawn as nothing."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _DEEPEST = 100
 _MOST_BITS = 4096
@@ -61,15 +68,37 @@ def optional_text(value: object, what: str) -> str | None:
 
 
 def identity(value: object, what: str) -> str:
-    """A text as in `text` that is not blank.
+    """A text as in `text` that holds a visible character.
 
     Raises:
-        BadInput: it is none.
+        BadInput: It holds none.
     """
     given = text(value, what)
-    if not given.strip():
+    if not any(map(_is_visible, given)):
         raise BadInput(f"{what} is empty: expected a text that is not blank")
     return given
+
+
+def name(value: object, what: str) -> str:
+    """A name: a text as in `identity` of at most `LONGEST_NAME` characters.
+
+    Raises:
+        BadInput: It holds no visible character, or too many.
+    """
+    given = text(value, what)
+    if not any(map(_is_visible, given)):
+        raise BadInput(f"{what} is empty: a unit needs a name that holds a visible character")
+    if len(given) > LONGEST_NAME:
+        raise BadInput(
+            f"{what} has {len(given):,} characters, at most {LONGEST_NAME:,} are accepted: long "
+            'texts belong into "text"'
+        )
+    return given
+
+
+def _is_visible(character: str) -> bool:
+    invisible = category(character) in _INVISIBLE or character in _IGNORABLE
+    return not invisible and not "\ufe00" <= character <= "\ufe0f"
 
 
 def texts(values: object, what: str) -> tuple[str, ...]:
@@ -229,8 +258,17 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-STRICT_JSON = json.JSONDecoder(parse_constant=_no_constant)
-"""Knows no NaN; made once, since `json.loads` with an option makes a decoder each time."""
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice[:80]!r} stands more than once in an object")
+    return made
+
+
+STRICT_JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_without_repetition)
+"""Accepts no NaN and no repeated key. `json.loads` with an option makes a decoder at each call."""
 
 
 def _check_scalar(value: object, where: str) -> None:

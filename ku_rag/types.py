@@ -86,7 +86,7 @@ class Unit:
 
     def __post_init__(self) -> None:
         """Check what was given, and make sequences tuples and texts paths."""
-        arguments.text(self.name, "name")
+        arguments.name(self.name, "name")
         arguments.optional_text(self.id, "id")
         arguments.optional_text(self.kind, "kind")
         arguments.json_object(self.metadata, "metadata")

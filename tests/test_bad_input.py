@@ -174,7 +174,7 @@ def test_a_file_of_a_million_records_is_streamed(tmp_path):
     """Reading holds a record at a time: the file is 30 times larger than the memory it takes."""
     import tracemalloc
 
-    from ku_rag.ingest.sources import read
+    from ku_rag.ingest.readers.folder import read
 
     path = tmp_path / "big.jsonl"
     line = json.dumps({"name": "x", "text": "y" * 10_000})

@@ -163,7 +163,7 @@ def delete(kb: Path, as_json: bool, quiet: bool, ids: tuple[str, ...]) -> None:
 
 
 def _read_texts(paths: tuple[Path, ...]) -> list[str]:
-    from ku_rag.ingest.documents import read_text
+    from ku_rag.ingest.readers.decoding import read_text
 
     texts = []
     for path in paths:

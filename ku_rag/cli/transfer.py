@@ -45,7 +45,7 @@ def export(kb: Path, as_json: bool, quiet: bool, folder: Path, salvage: bool) ->
 @click.option("--encoder", help="What makes vectors of a new base.  [default: as exported]")
 @common
 def import_(kb: Path, as_json: bool, quiet: bool, folder: Path, encoder: str | None) -> None:
-    """Take in DIR, an export or Parquet files that others wrote (docs/moving.md).
+    """Take in DIR, an export or Parquet files that others wrote (docs/transfer.md).
 
     The knowledge base is made if it is not there, as the exported one was. Vectors are taken over
     when its encoder made them, and made anew otherwise. Doing it again changes nothing.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ku_rag import arguments
 from ku_rag.encoders.base import Encoder
 from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.indexes.vector_index import VectorIndex
@@ -16,8 +17,8 @@ from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.deletion import delete_sources, delete_units
 from ku_rag.ingest.pipeline import Pipeline, Progress
 from ku_rag.ingest.preparation import Given, Prepared, prepare
+from ku_rag.ingest.readers.folder import read
 from ku_rag.ingest.seen_sources import Seen
-from ku_rag.ingest.sources import read
 from ku_rag.settings import Settings
 from ku_rag.store.content_rows import Dropped, content_hash
 from ku_rag.store.database import Database
@@ -98,8 +99,6 @@ def _identified(one: tuple[Unit, Given]) -> Prepared:
 
 
 def _prepared(unit: Unit, given: Given) -> Prepared:
-    if not unit.name.strip():
-        raise BadInput("a unit needs a name: it is what questions and texts call it")
     if unit.id is not None and not unit.id.strip():
         raise BadInput(f"the id {unit.id!r} is blank: give one, or leave it out to get one")
     prepared = prepare(Record(unit, (Source("add:", unit.texts, unit.images),)))
@@ -135,8 +134,8 @@ def update(
         BadInput: the new name is empty, or a picture cannot be read.
     """
     row = unit_row(database, unit_id)
-    if name is not None and not name.strip():
-        raise BadInput("a unit needs a name: leave it out to keep the one it has")
+    if name is not None:
+        arguments.name(name, "the name")
     uri = f"update:{unit_id}"
     stored = database.connection.execute(
         "SELECT declared FROM sources WHERE uri = ?", (uri,)
@@ -217,7 +216,7 @@ def sync(
         pipeline: stores records.
         database: the store.
         folder: absolute; only sources below it are touched.
-        heading_level: see `ingest.sources.read`.
+        heading_level: see `ingest.readers.folder.read`.
         yes: go on when the folder is absent or empty, or more than half would be deleted.
         dry_run: say what would be done, and do nothing.
         progress: told how far it is.

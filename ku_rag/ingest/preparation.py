@@ -15,8 +15,8 @@ from ku_rag.arguments import regular_file
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.ingest.documents import PartialSource
 from ku_rag.ingest.image_decoding import LONGEST
+from ku_rag.ingest.readers.decoding import PartialSource
 from ku_rag.pictures import open_picture, probe
 from ku_rag.store.content_rows import content_hash
 from ku_rag.types import IngestReport, Quarantined, Record, Relation, Unit

@@ -39,12 +39,12 @@ class Changing(Held):
             BadInput: no reader knows this kind of file.
             Locked: another process is writing.
         """
-        from ku_rag.ingest import sources
+        from ku_rag.ingest.readers import folder
 
         source = arguments.path(path, "what is taken in").resolve()
         started = time.monotonic()
         with self._write() as pipeline:
-            items = sources.read(source, heading_level=self._heading_level)
+            items = folder.read(source, heading_level=self._heading_level)
             report = pipeline.run(items, progress=progress)
             self._write_caches()
         report.seconds = time.monotonic() - started

@@ -172,7 +172,7 @@ def _unhurried() -> Iterator[None]:
 
 
 def _record(entry: Entry | Quarantined) -> Record | Quarantined:
-    from ku_rag.ingest.documents import PartialSource
+    from ku_rag.ingest.readers.decoding import PartialSource
 
     if isinstance(entry, Quarantined):
         return entry

@@ -151,7 +151,7 @@ class Keeping(Held):
         }
 
     def export(self, folder: str | Path) -> dict[str, Any]:
-        """Write the base as Parquet files and pictures, one state of it; see docs/moving.md.
+        """Write the base as Parquet files and pictures, one state of it; see docs/transfer.md.
 
         Args:
             folder: new, empty, or an earlier export, which is replaced when all is written.
@@ -174,7 +174,7 @@ class Keeping(Held):
         ).to_dict()
 
     def import_(self, folder: str | Path, *, progress: Progress | None = None) -> IngestReport:
-        """Take in an export, or Parquet files written by others; see docs/moving.md.
+        """Take in an export, or Parquet files written by others; see docs/transfer.md.
 
         What is stored already exactly so is passed over. Vectors are taken over if they were made
         by the encoder of this base, and made anew otherwise.

@@ -233,7 +233,7 @@ class Found:
             if name not in there and not (name == "source" and "unit" in there):
                 raise BadInput(
                     f"{self.folder / table.file} has no column {name!r}, only "
-                    f"{', '.join(there)}; docs/moving.md says what is needed"
+                    f"{', '.join(there)}; docs/transfer.md says what is needed"
                 )
         return [name for name in table.columns if name in there and name != "vector"]
 
@@ -279,7 +279,7 @@ def find(folder: Path) -> Found:
     if not (folder / UNITS.file).is_file():
         raise NotFound(
             f"{folder} is no export: it has no {UNITS.file}; name the folder that `ku export` "
-            "made, or see docs/moving.md"
+            "made, or see docs/transfer.md"
         )
     path = folder / MANIFEST
     if not path.exists():

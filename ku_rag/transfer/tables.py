@@ -1,6 +1,6 @@
 """What an export holds: its tables, their columns and types, and the sum of each row.
 
-docs/moving.md is the description for people.
+docs/transfer.md is the description for people.
 """
 
 from __future__ import annotations

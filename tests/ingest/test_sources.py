@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.ingest.sources import read
+from ku_rag.ingest.readers.folder import read
 from ku_rag.types import Quarantined, Record, Source, Unit
 
 GROCERY = Path(__file__).parents[2].parent / "shared" / "data" / "grocery"

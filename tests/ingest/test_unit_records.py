@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ku_rag.errors import BadInput
-from ku_rag.ingest import records as reader
-from ku_rag.ingest.sources import read
+from ku_rag.ingest.readers import decoding as reader
+from ku_rag.ingest.readers.folder import read
 from ku_rag.types import Quarantined, Record, Relation, Source, Unit
 
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.ingest.documents import TEXT_SUFFIXES, clean_name, read_document, read_text
-from ku_rag.ingest.records import RECORD_SUFFIXES, TABLE_SUFFIXES, read_jsonl, read_table
+from ku_rag.ingest.readers.decoding import clean_name, read_text
+from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES, read_jsonl
+from ku_rag.ingest.readers.markdown import TEXT_SUFFIXES, read_document
+from ku_rag.ingest.readers.records import Item
+from ku_rag.ingest.readers.table import TABLE_SUFFIXES, read_table
 from ku_rag.pictures import PICTURE_SUFFIXES
 from ku_rag.store.layout import Layout
 from ku_rag.types import Quarantined, Record, Source, Unit
-
-Item = Record | Quarantined
 
 _LITTER = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
 _READ = "pictures, .txt, .md, .jsonl, .csv and .tsv files"

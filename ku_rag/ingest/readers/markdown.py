@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,14 +11,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from ku_rag.errors import BadInput
+from ku_rag.ingest.readers.decoding import PartialSource, clean_name, read_text
 from ku_rag.pictures import locate_picture
 from ku_rag.types import Quarantined, Record, Source, Unit
 
 TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt"})
 """Suffixes, in lower case, of the files that are read as documents."""
-
-MAX_TEXT_BYTES = 256 << 20
-"""The largest document; a document is held whole, unlike a file of records."""
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
@@ -35,79 +32,6 @@ _PICTURE = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_NAME = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class PartialSource(Source):
-    """A source some of whose pictures could not be read: what is stored of them is not gone."""
-
-
-# ---- decoding ----------------------------------------------------------------------------------
-
-
-def read_text(path: Path) -> str:
-    """Read a text file whole; no character is changed, line ends included.
-
-    Raises:
-        BadInput: it is empty, too large, unreadable, or not text; see `decode`.
-    """
-    try:
-        size = path.stat().st_size
-        if size > MAX_TEXT_BYTES:
-            raise BadInput(
-                f"the text has {size:,} bytes, at most {MAX_TEXT_BYTES:,} are read as one "
-                "document: split it, or make it unit records (.jsonl)"
-            )
-        return decode(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"the file cannot be read ({error.strerror}): check its rights") from error
-
-
-def decode(data: bytes) -> str:
-    """Decode text: UTF-8 with or without a byte order mark, or UTF-16 with one.
-
-    Raises:
-        BadInput: it is empty or blank, in another encoding, or holds NUL characters.
-    """
-    if not data:
-        raise BadInput("the file is empty (0 bytes): write its text, or remove it")
-    encoding = encoding_of(data[:4096])
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        kind = encoding.upper().removesuffix("-SIG")
-        offset = len(data) - len(error.object) + error.start  # a byte order mark may be cut off
-        raise BadInput(
-            f"the text is not {kind}: byte 0x{data[offset]:02x} at offset {offset} does not fit; "
-            "save the file as UTF-8"
-        ) from error
-    if (nul := text.find("\0")) >= 0:
-        raise BadInput(
-            f"the text holds a NUL character (character {nul}): it is binary or damaged; "
-            "save the file as UTF-8 text"
-        )
-    if not text.strip():
-        raise BadInput("the file holds nothing but blanks: write its text, or remove it")
-    return text
-
-
-def encoding_of(start: bytes) -> str:
-    """The encoding that the first bytes of a text file tell, as a Python codec.
-
-    Raises:
-        BadInput: they tell one that is not read.
-    """
-    if start.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
-        raise BadInput("the text is UTF-32: expected UTF-8; save the file as UTF-8")
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
-    nuls = start.count(b"\0")
-    if nuls > len(start) // 4 and nuls in (start[::2].count(b"\0"), start[1::2].count(b"\0")):
-        raise BadInput(
-            "the text looks like UTF-16 without a byte order mark: expected UTF-8; "
-            "save the file as UTF-8"
-        )
-    return "utf-8-sig" if start.startswith(b"\xef\xbb\xbf") else "utf-8"
 
 
 # ---- units named by headings -------------------------------------------------------------------
@@ -165,11 +89,6 @@ def read_document(
         pictures.refuse(0, headings[0].start)
     yield from _units(text, uri, level, headings, pictures)
     yield from pictures.quarantined
-
-
-def clean_name(name: str) -> str:
-    """A name in one spelling: composed characters, single spaces, none around it."""
-    return " ".join(unicodedata.normalize("NFC", name).split())
 
 
 def _unit_level(headings: Sequence[_Heading]) -> int:

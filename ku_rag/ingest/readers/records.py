@@ -1,0 +1,157 @@
+"""From an object, a JSON line or a table row, to a record with one unit and one source.
+
+A part that is wrong (a picture path, a relation) is left out and reported; the record is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ku_rag import arguments
+from ku_rag.errors import BadInput
+from ku_rag.ingest.readers.decoding import PartialSource, clean_name
+from ku_rag.pictures import locate_picture
+from ku_rag.types import Quarantined, Record, Relation, Source, Unit
+
+Item = Record | Quarantined
+"""What a reader yields."""
+
+_FIELDS = frozenset(
+    {"id", "name", "kind", "aliases", "images", "text", "texts", "metadata", "relations", "match"}
+)
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+T = TypeVar("T")
+
+
+def is_storable(value: object) -> bool:
+    """Whether no text in a JSON value holds a NUL character or half a surrogate pair."""
+    if isinstance(value, str):
+        return not _UNSTORABLE.search(value)
+    if isinstance(value, dict):
+        return all(is_storable(key) and is_storable(inner) for key, inner in value.items())
+    return not isinstance(value, list) or all(map(is_storable, value))
+
+
+def read_record(data: Mapping[str, Any], path: Path, where: str) -> Iterator[Item]:
+    """Yield what is wrong with parts of an object, then the record without them.
+
+    Args:
+        data: The object.
+        path: The file that holds it; picture paths are relative to its folder.
+        where: What the object is called in a report, "file:line".
+
+    Raises:
+        BadInput: The whole object is wrong.
+    """
+    name = _name(data)
+    stated_id = _text(data, "id")
+    identity = clean_name(stated_id) if stated_id is not None else name
+    if not identity:
+        raise BadInput('the "id" is empty: give one, or leave it out to use the name')
+    texts = ([text] if (text := _text(data, "text")) else []) + _texts(data, "texts")
+    metadata = {key: value for key, value in data.items() if key not in _FIELDS}
+    metadata |= _object(data, "metadata")
+    match = data.get("match")
+    if not isinstance(match, bool | None):
+        raise BadInput(f'"match" is {describe_value(match)}: expected true or false')
+    relations, wrong_relations = _convert(_list(data, "relations"), "relations", _relation)
+    paths = _texts(data, "images")
+    images, wrong_images = _convert(paths, "images", lambda p: locate_picture(path.parent, p))
+    unit = Unit(
+        name=name,
+        id=identity,
+        kind=(_text(data, "kind") or "").strip() or None,
+        aliases=tuple(dict.fromkeys(filter(None, map(clean_name, _texts(data, "aliases"))))),
+        metadata=metadata,
+        relations=tuple(relations),
+        match=match is not False,
+    )
+    source = (PartialSource if wrong_images else Source)(
+        f"{path.as_posix()}#{identity}",
+        tuple(text for text in texts if text.strip()),
+        tuple(dict.fromkeys(images)),
+    )
+    for problem in wrong_relations + wrong_images:
+        yield Quarantined(where, f"{problem}; the rest of the record is kept")
+    yield Record(unit, (source,))
+
+
+def _name(data: Mapping[str, Any]) -> str:
+    name = clean_name(_text(data, "name") or "")
+    if not name:
+        seen = "is empty" if data.get("name") is not None else "is missing"
+        graph = "; `ku graph import` takes in graphs" if data.keys() & {"entity", "head"} else ""
+        keys = ", ".join(repr(key[:40]) for key in list(data)[:8]) or "no fields"
+        raise BadInput(f'"name" {seen}: every record needs a name; it has {keys}{graph}')
+    return arguments.name(name, '"name"')
+
+
+def _relation(data: object) -> Relation:
+    if not isinstance(data, dict):
+        raise BadInput(f'is {describe_value(data)}: expected {{"relation": …, "target": …}}')
+    for key in ("relation", "target"):
+        if not (_text(data, key) or "").strip():
+            raise BadInput(f'has no "{key}": expected {{"relation": …, "target": …}}; name it')
+    return Relation(
+        relation=clean_name(data["relation"]),
+        target=clean_name(data["target"]),
+        target_kind=(_text(data, "target_kind") or "").strip() or None,
+        information=_text(data, "information") or None,
+        condition=_text(data, "condition") or None,
+    )
+
+
+def _convert(
+    items: Sequence[Any], field: str, convert: Callable[[Any], T]
+) -> tuple[list[T], list[str]]:
+    """Convert the items of a field; return what was made and the problems of the others."""
+    made, problems = [], []
+    for number, item in enumerate(items):
+        try:
+            made.append(convert(item))
+        except BadInput as error:
+            problems.append(f"{field}[{number}] {error}")
+    return made, problems
+
+
+def _text(data: Mapping[str, Any], key: str) -> str | None:
+    value = data.get(key)
+    if not isinstance(value, str | None):
+        raise BadInput(f'"{key}" is {describe_value(value)}: expected a text in quotation marks')
+    return value
+
+
+def _texts(data: Mapping[str, Any], key: str) -> list[str]:
+    values = _list(data, key)
+    for value in values:
+        if not isinstance(value, str):
+            raise BadInput(f'"{key}" holds {describe_value(value)}: expected a list of texts')
+    return values
+
+
+def _list(data: Mapping[str, Any], key: str) -> list[Any]:
+    value = data.get(key)
+    if not isinstance(value, list | None):
+        raise BadInput(f'"{key}" is {describe_value(value)}: expected a list in square brackets')
+    return value or []
+
+
+def _object(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = data.get(key)
+    if not isinstance(value, dict | None):
+        raise BadInput(f'"{key}" is {describe_value(value)}: expected an object in curly brackets')
+    return value or {}
+
+
+def describe_value(value: object) -> str:
+    """Describe a value in the terms of JSON, with its first characters, for a message."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    kinds = {bool: "", int: "the number ", float: "the number ", str: "the text "}
+    text = json.dumps(value, ensure_ascii=False)
+    return kinds.get(type(value), "") + (text if len(text) <= 60 else text[:60] + "…")

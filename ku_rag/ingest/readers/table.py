@@ -1,0 +1,182 @@
+"""CSV and TSV files with named columns, one unit a row, read as a stream."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, TextIO
+
+from ku_rag.errors import BadInput
+from ku_rag.ingest.readers import decoding
+from ku_rag.ingest.readers.decoding import bounded_lines, encoding_of
+from ku_rag.ingest.readers.records import Item, is_storable, read_record
+from ku_rag.types import Quarantined
+
+TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
+"""Suffixes, in lower case, of the files that are read as tables."""
+
+_DELIMITERS = ",;\t|"
+_COLUMNS = {
+    "id": "id",
+    "name": "name",
+    "kind": "kind",
+    "alias": "aliases",
+    "aliases": "aliases",
+    "image": "image",
+    "images": "images",
+    "text": "text",
+    "texts": "texts",
+    "description": "text",
+    "match": "match",
+}
+_NO = frozenset({"false", "no", "0"})
+
+
+def read_table(path: Path) -> Iterator[Item]:
+    """Read CSV or TSV with named columns, one unit a row.
+
+    Columns: name; id, kind, aliases, image, images, text, texts, description and match if there.
+    Lists are separated by "|" (aliases and images also by ";"). Cells of other columns become
+    metadata.
+
+    Args:
+        path: Resolved; picture paths are relative to its folder.
+
+    Raises:
+        BadInput: No column is called "name", or the encoding of the file is not supported.
+        OSError: The file cannot be read.
+    """
+    # The csv module has one limit for the whole process; nothing needs a lower one.
+    csv.field_size_limit(max(csv.field_size_limit(), decoding.MAX_LINE))
+    with path.open("rb") as file:
+        encoding = encoding_of(file.read(4096))
+    with path.open(encoding=encoding, errors="surrogateescape", newline="") as text:
+        lines = _Lines(text)
+        numbered = iter(lines)
+        first = next(numbered, "")
+        delimiter = _delimiter(first, path.suffix.lower())
+        # Without `strict`, a quotation mark that is never closed makes the rest one cell, silently.
+        rows = csv.reader(chain([first], numbered), delimiter=delimiter, strict=True)
+        columns = _columns(next(rows, []))
+        for number, row in _rows(rows, lines):
+            where = f"{path.as_posix()}:{number}"
+            try:
+                if isinstance(row, Exception):
+                    raise BadInput(f"the row cannot be read ({row}): check its quotation marks")
+                if any(map(str.strip, row)):
+                    yield from read_record(_named(columns, row), path, where)
+            except BadInput as error:
+                yield Quarantined(where, str(error))
+
+
+class _Lines:
+    """The lines of a file that are not too long.
+
+    Attributes:
+        number: How many lines have been read, those that are too long included.
+        too_long: Numbers of the lines that were too long.
+    """
+
+    def __init__(self, text: TextIO) -> None:
+        self.number = 0
+        self.too_long: list[int] = []
+        self._text = text
+
+    def __iter__(self) -> Iterator[str]:
+        for line in bounded_lines(self._text.readline, "\n"):
+            self.number += 1
+            if line is None:
+                self.too_long.append(self.number)
+            else:
+                yield line
+
+
+def _rows(rows: Iterator[list[str]], lines: _Lines) -> Iterator[tuple[int, list[str] | Exception]]:
+    """Yield the rows with the number of the line that each starts at, or why one is unreadable."""
+    while True:
+        before = lines.number
+        row: list[str] | Exception | None
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            row = error
+        except UnicodeDecodeError as error:
+            raise BadInput(
+                f"the table is not {error.encoding.upper()} throughout: save it as UTF-8"
+            ) from error
+        skipped, lines.too_long = lines.too_long, []
+        for number in skipped:
+            yield number, ValueError(f"longer than {decoding.MAX_LINE >> 20} MiB")
+        if row is None:
+            return
+        yield before + 1 + sum(number > before for number in skipped), row
+
+
+def _delimiter(header: str, suffix: str) -> str:
+    """Return the delimiter with which the header has most columns, one of them "name"."""
+    found = {}
+    for delimiter in _DELIMITERS:
+        try:
+            cells = next(csv.reader([header], delimiter=delimiter), [])
+        except csv.Error:
+            continue
+        if "name" in [cell.strip().casefold() for cell in cells]:
+            found[delimiter] = len(cells)
+    if not found:
+        shown = header.strip()[:200]
+        raise BadInput(
+            f'no column is called "name" (the first line is {shown!r}): expected named columns '
+            "such as name, kind, aliases, images, text; add a line that names them"
+        )
+    usual = "\t" if suffix == ".tsv" else ","
+    return max(found, key=lambda delimiter: (found[delimiter], delimiter == usual))
+
+
+def _columns(header: Sequence[str]) -> list[str]:
+    names = [cell.strip() for cell in header]
+    return [_COLUMNS.get(name.casefold(), name or f"column {n}") for n, name in enumerate(names, 1)]
+
+
+def _named(columns: Sequence[str], row: Sequence[str]) -> dict[str, Any]:
+    """Return a row as the object that a JSON record would be."""
+    if any(cell.strip() for cell in row[len(columns) :]):
+        raise BadInput(
+            f"the row has {len(row)} cells, the header {len(columns)}: put cells that hold the "
+            "delimiter into quotation marks"
+        )
+    data: dict[str, Any] = {}
+    for column, cell in zip(columns, row, strict=False):
+        if not is_storable(cell):
+            raise BadInput(
+                f"column {column!r} holds bytes that are not UTF-8, or NUL: save it as UTF-8"
+            )
+        if cell.strip():
+            _put(data, column, cell)
+    return data
+
+
+def _put(data: dict[str, Any], column: str, cell: str) -> None:
+    match column:
+        case "id" | "name" | "kind":
+            data.setdefault(column, cell)
+        case "aliases" | "images":
+            data.setdefault(column, []).extend(_split(cell, "|" if "|" in cell else ";"))
+        case "image":
+            data.setdefault("images", []).append(cell.strip())
+        case "text":
+            data.setdefault("texts", []).append(cell)
+        case "texts":
+            data.setdefault("texts", []).extend(_split(cell, "|"))
+        case "match":
+            data["match"] = cell.strip().casefold() not in _NO
+        case _:
+            metadata = data.setdefault("metadata", {})
+            before = metadata.get(column, [])
+            several = [*(before if isinstance(before, list) else [before]), cell]
+            metadata[column] = several if len(several) > 1 else cell
+
+
+def _split(cell: str, mark: str) -> list[str]:
+    return [part.strip() for part in cell.split(mark) if part.strip()]
