@@ -1,4 +1,4 @@
-"""The prompts of a query, and evidence put into them."""
+"""The prompts of a query, and the evidence inserted into them."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from ku_rag.mllm import prompts
-from ku_rag.mllm.prompts import Places, Prompt
+from ku_rag.mllm.prompts import Placeholders, Prompt
 from ku_rag.types import Evidence, Match, PathEvidence
 
 _OF_EVIDENCE = frozenset({"question", "pages", "region"})
-_PLACES: Mapping[str, Places] = {
-    "draft": Places(needed=frozenset({"question"})),
-    "correction": Places(needed=frozenset({"evidence"}), others=_OF_EVIDENCE | {"believed"}),
-    "single": Places(needed=frozenset({"question", "evidence"}), others=_OF_EVIDENCE),
-    "caption": Places(),
+_PLACEHOLDERS: Mapping[str, Placeholders] = {
+    "draft": Placeholders(required=frozenset({"question"})),
+    "correction": Placeholders(
+        required=frozenset({"evidence"}), optional=_OF_EVIDENCE | {"believed"}
+    ),
+    "single": Placeholders(required=frozenset({"question", "evidence"}), optional=_OF_EVIDENCE),
+    "caption": Placeholders(),
 }
 
 
 def load_prompt(name: str, folder: Path | None = None) -> Prompt:
-    """A prompt of a query; see `ku_rag.mllm.prompts.load_prompt`."""
-    return prompts.load_prompt("ku_rag.answering", name, _PLACES[name], folder)
+    """Load a prompt of a query; see `ku_rag.mllm.prompts.load_prompt`."""
+    return prompts.load_prompt("ku_rag.answering", name, _PLACEHOLDERS[name], folder)
 
 
 def fenced(
     units: Sequence[Match], evidence: Sequence[Evidence], paths: Sequence[PathEvidence]
 ) -> str:
-    """Everything that was found, as data; where files lie is not told."""
+    """Return matches, evidence and paths as fenced data, without file paths."""
     names = {unit.id: unit.name for unit in units}
     lines: list[dict[str, Any]] = [{"unit": u.name, "match": u.why} for u in units]
     lines += [

@@ -18,7 +18,7 @@ from ku_rag.graph.search_types import Query, Verdict
 from ku_rag.graph.summary import Captions, Knowledge
 from ku_rag.mllm import prompts
 from ku_rag.mllm.base import MLLM
-from ku_rag.mllm.prompts import Places, Prompt
+from ku_rag.mllm.prompts import Placeholders, Prompt
 from ku_rag.text.tokens import content_words, name_key, words
 
 WORKERS = 16
@@ -30,13 +30,13 @@ _MOST_NAMES = 5
 _T = TypeVar("_T")
 
 _ASKED = frozenset({"question", "data"})
-_PLACES: Mapping[str, Places] = {
-    "perceive": Places(needed=frozenset({"question"}), others=frozenset({"data"})),
-    "topic": Places(needed=_ASKED),
-    "expand": Places(needed=_ASKED),
-    "validate": Places(needed=_ASKED, others=frozenset({"pictures", "caption"})),
-    "answer": Places(needed=_ASKED),
-    "describe": Places(others=frozenset({"data"})),
+_PLACEHOLDERS: Mapping[str, Placeholders] = {
+    "perceive": Placeholders(required=frozenset({"question"}), optional=frozenset({"data"})),
+    "topic": Placeholders(required=_ASKED),
+    "expand": Placeholders(required=_ASKED),
+    "validate": Placeholders(required=_ASKED, optional=frozenset({"pictures", "caption"})),
+    "answer": Placeholders(required=_ASKED),
+    "describe": Placeholders(optional=frozenset({"data"})),
 }
 
 
@@ -83,7 +83,7 @@ class AgentPrompts:
         """
         found = (
             prompts.load_prompt("ku_rag.graph", name, places, folder)
-            for name, places in _PLACES.items()
+            for name, places in _PLACEHOLDERS.items()
         )
         return cls(*found)
 

@@ -13,7 +13,7 @@ from PIL.Image import Image
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
 from ku_rag.graph.search_result import Note
 from ku_rag.mllm.base import MLLM, Message, Picture, Reply, Request
-from ku_rag.mllm.wire import fitted
+from ku_rag.mllm.encoding import fitted
 from ku_rag.pictures import load_picture
 
 LONGEST_SIDE = 1024

@@ -1,4 +1,4 @@
-"""Multimodal language models: the seam, an endpoint, and stand-ins that need none."""
+"""Multimodal language models: the protocol, a client for endpoints, and test doubles."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = [
 
 
 def load_mllm(settings: Settings) -> MLLM | None:
-    """The model that settings name, behind its endpoint; None where they name none.
+    """Return the client of the model in the settings; None if they name no model.
 
-    Its limits (calls at once, budget) hold for the object, so make one and share it.
+    The limits (concurrency, budget) apply to each client, so create one and share it.
 
     Raises:
-        ModelFailed: the address is none, or there is neither an address nor a key.
+        ModelFailed: the address is not valid, or there is neither an address nor a key.
     """
     if not settings.mllm:
         return None

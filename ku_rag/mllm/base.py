@@ -1,26 +1,17 @@
-"""The seam to multimodal models: what is asked, and what comes back."""
+"""The interface to multimodal models: requests, replies and the `MLLM` protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from ku_rag.errors import BadInput
-from ku_rag.mllm.schema import unknown_words
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Role = Literal["system", "user", "assistant"]
-
-_KEPT = {
-    "text": str,
-    "prompt_tokens": int,
-    "completion_tokens": int,
-    "finish_reason": str,
-    "model": str,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +19,8 @@ class Picture:
     """A picture in a message.
 
     Args:
-        image: RGB, of any size; it is made smaller before it is sent.
-        sharp: sent without loss, as pages of text should be.
+        image: RGB, of any size; it is scaled down before it is sent.
+        sharp: encode it without loss, as pages of text need.
     """
 
     image: Image
@@ -41,36 +32,35 @@ Part = str | Picture
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation: texts and pictures in the order in which they are read."""
+    """One turn of a conversation: texts and pictures in reading order."""
 
     role: Role
     parts: tuple[Part, ...]
 
     @property
     def text(self) -> str:
-        """Its texts, one paragraph each."""
+        """The texts, separated by blank lines."""
         return "\n\n".join(part for part in self.parts if isinstance(part, str))
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """Its pictures."""
+        """The pictures."""
         return tuple(part for part in self.parts if isinstance(part, Picture))
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model is asked.
+    """A request to a model.
 
     Args:
-        messages: the conversation so far; the last one is the user's.
-        schema: JSON schema of the object that the reply must be; None asks for a text. Of the
-            language those words may be used that `ku_rag.mllm.schema` checks.
-        temperature: 0 to 2; None leaves it to the endpoint.
-        max_tokens: longest reply, at least 1; None leaves it to the endpoint.
-        seed: for endpoints that take one; None for none.
+        messages: the conversation so far; the last message has the role "user".
+        schema: JSON schema (draft 2020-12) of the object to return; None asks for text.
+        temperature: 0 to 2; None uses the endpoint's default.
+        max_tokens: limit of the reply's length, at least 1; None uses the endpoint's default.
+        seed: for endpoints that support one; None for none.
 
     Raises:
-        BadInput: there is no message, or the schema uses words that are not checked.
+        BadInput: there is no message, or the last one is not the user's.
     """
 
     messages: tuple[Message, ...]
@@ -80,28 +70,23 @@ class Request:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Check what was given."""
+        """Check the messages."""
         if not self.messages or self.messages[-1].role != "user":
             raise BadInput("a request ends with a message of the role user: add one")
-        if self.schema is not None and (unknown := unknown_words(self.schema)):
-            raise BadInput(
-                f"the schema uses {', '.join(unknown)}, which replies are not checked for: "
-                "leave it out"
-            )
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model said, whole: a reply that was cut or withheld is an error instead.
+    """A complete reply; truncated and withheld replies raise an error instead.
 
     Args:
-        text: its words.
-        parsed: the object that fits the request's schema; None where none was asked for.
-        prompt_tokens: tokens of the question, as the endpoint counts them; 0 if it does not.
-        completion_tokens: those of the reply.
-        finish_reason: why it ended, in the endpoint's word.
-        model: who said it, as it was asked for.
-        cached: taken from the reply cache, so that it cost nothing now.
+        text: the text of the reply.
+        parsed: the object that fits the request's schema; None if no schema was given.
+        prompt_tokens: tokens of the request, as counted by the endpoint or estimated.
+        completion_tokens: tokens of the reply, likewise.
+        finish_reason: as the endpoint reports it.
+        model: the model's name in the request.
+        cached: whether the reply comes from the reply cache.
     """
 
     text: str
@@ -113,32 +98,33 @@ class Reply:
     cached: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """As it is written to a cache or a recording; `cached` is not part of it."""
-        kept = {name: getattr(self, name) for name in _KEPT}
-        return kept | {"parsed": None if self.parsed is None else dict(self.parsed)}
+        """Return the fields that caches and recordings store: all but `cached`."""
+        return {name: value for name, value in asdict(self).items() if name != "cached"}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Reply:
-        """As it was written.
+    def from_dict(cls, stored: Mapping[str, Any]) -> Reply:
+        """Restore a reply from `to_dict`.
 
         Raises:
-            KeyError, TypeError: it is none.
+            KeyError, TypeError: a field is missing or has the wrong type.
         """
-        wrong = [name for name, kind in _KEPT.items() if type(fields[name]) is not kind]
-        if wrong or not isinstance(fields["parsed"], dict | None):
-            raise TypeError(f"no reply: {', '.join(wrong) or 'parsed'}")
-        return cls(**{name: fields[name] for name in (*_KEPT, "parsed")})
+        values = {field.name: stored[field.name] for field in fields(cls)[:-1]}
+        for name, value in values.items():
+            expected = dict | None if name == "parsed" else int if "tokens" in name else str
+            if not isinstance(value, expected) or isinstance(value, bool):
+                raise TypeError(f"{name} is {value!r}")
+        return cls(**values)
 
 
 @runtime_checkable
 class MLLM(Protocol):
-    """A multimodal language model. `chat` may be called by several threads at once."""
+    """A multimodal language model. Several threads may call `chat` at the same time."""
 
     def chat(self, request: Request) -> Reply:
-        """Continue a conversation by one reply.
+        """Return the model's reply to a conversation.
 
         Raises:
-            ModelFailed: there is no whole reply, or none that fits the request's schema.
-            BudgetSpent: the calls or tokens that it may use are used up.
+            ModelFailed: there is no complete reply, or it does not fit the request's schema.
+            BudgetSpent: the limit of calls or tokens is reached.
         """
         ...

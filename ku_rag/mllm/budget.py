@@ -1,4 +1,4 @@
-"""How much a model may be used: calls and tokens, counted over all threads."""
+"""Limits of calls and tokens, counted over all threads."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ku_rag.errors import BudgetSpent
 
 
 class Budget:
-    """Counts what was used, and refuses what would be more.
+    """Counts calls and tokens, and refuses calls beyond the limits.
 
-    Every try counts as a call, failed ones too. Tokens are known after a reply, so calls that are
-    already on their way may go beyond the limit by what they bring.
+    Every attempt counts as a call, failed ones too. Tokens are known after a reply, so calls that
+    have already started may exceed the limit.
 
     Args:
-        max_calls: most calls, 0 for any number.
-        max_tokens: most tokens, both ways, 0 for any number.
+        max_calls: limit of calls; 0 for no limit.
+        max_tokens: limit of tokens, requests and replies together; 0 for no limit.
     """
 
     def __init__(self, max_calls: int = 0, max_tokens: int = 0) -> None:
@@ -34,10 +34,10 @@ class Budget:
         return self._tokens
 
     def take_call(self) -> None:
-        """Count a call that is about to be made.
+        """Count a call before it is made.
 
         Raises:
-            BudgetSpent: there is nothing left for it.
+            BudgetSpent: a limit is reached.
         """
         with self._lock:
             calls = self._max_calls and self._calls >= self._max_calls
@@ -52,7 +52,7 @@ class Budget:
             self._calls += 1
 
     def add_tokens(self, count: int) -> None:
-        """Count the tokens of a reply and its question."""
+        """Count the tokens of a request and its reply."""
         with self._lock:
             self._tokens += count
 

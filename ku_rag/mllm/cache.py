@@ -1,8 +1,8 @@
-"""Replies that were paid for once: files named after the hash of what was asked.
+"""The reply cache: one file for each reply, named after the hash of its request.
 
-The key covers the endpoint's address, the model, every parameter, the schema, all words and the
-bytes of all pictures. What is kept is the reply alone. A cache that cannot be read or written is
-as good as none, so nothing here fails.
+The key covers the endpoint's address, the model, every parameter, the schema, all texts and the
+bytes of all pictures. Only the reply is stored. A cache that cannot be read or written raises no
+error: the request is sent again.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _FORMAT = 1
 
 
 def default_folder() -> Path:
-    """$KU_CACHE/replies, by default ~/.cache/ku-rag/replies."""
+    """Return $KU_CACHE/replies, by default ~/.cache/ku-rag/replies."""
     return folders.own() / "replies"
 
 
 def digest(request: Mapping[str, Any]) -> str:
-    """The key of a request: SHA-256 of its JSON with sorted names."""
+    """Return the key of a request: the SHA-256 of its JSON with sorted names."""
     return hashlib.sha256(_canonical(request)).hexdigest()
 
 
 class ReplyCache:
-    """A folder of replies; several threads and processes may share it.
+    """A folder of replies. Several threads and processes may share it.
 
     Args:
-        folder: where; by default `default_folder()`. It may be deleted at any time.
+        folder: the folder, `default_folder()` by default. It may be deleted at any time.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or default_folder()
 
     def get(self, key: str) -> Reply | None:
-        """The reply kept under a key; None if there is none, or what is there is damaged."""
+        """Return the reply stored under a key; None if there is none, or its file is damaged."""
         try:
             stored = json.loads(self._file(key).read_bytes())
             fields = stored["reply"]
@@ -54,7 +54,7 @@ class ReplyCache:
             return None
 
     def put(self, key: str, reply: Reply) -> None:
-        """Keep a reply, whole or not at all."""
+        """Store a reply atomically."""
         fields = reply.to_dict()
         stored = {"format": _FORMAT, "check": _check(key, fields), "reply": fields}
         file = self._file(key)

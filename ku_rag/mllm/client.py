@@ -1,7 +1,7 @@
-"""A model behind an endpoint that speaks the chat-completions interface of OpenAI.
+"""A model behind an endpoint with the chat-completions interface of OpenAI.
 
-Tries are made here and not by the `openai` package: each counts in the budget, none holds one of
-the places for calls while it waits, and how long it waits can be watched.
+Retries are made here and not by the `openai` package: each counts in the budget, and a call that
+waits for its retry leaves its slot to another thread.
 """
 
 from __future__ import annotations
@@ -12,48 +12,51 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from ku_rag.errors import ModelFailed
-from ku_rag.mllm import schema, wire
+from ku_rag.errors import KuError, ModelFailed
+from ku_rag.mllm import call_errors, encoding
 from ku_rag.mllm.base import Reply, Request
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.cache import ReplyCache, digest
-from ku_rag.mllm.dialect import Dialect
-from ku_rag.mllm.failures import LONGEST_ASKED_S, Failure, cut_off, explain, unreadable
+from ku_rag.mllm.call_errors import CallError
+from ku_rag.mllm.capabilities import Capabilities
+from ku_rag.mllm.structured_output import extract_object
 from ku_rag.plugins import extra
 
 _OPENAI = "https://api.openai.com/v1"
 _NO_KEY = "none"
-"""Servers of one's own want no key, the package wants one."""
+"""Sent to servers that need no key: the `openai` package requires one."""
 
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 8.0
-_MOST_BYTES = 16 << 20
-_SECRET = 12
-"""Characters of a key that is one: servers that want none are given "x", "EMPTY" or "ollama",
-which replies may hold."""
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.5, 8.0
+_MAX_BYTES = 16 << 20
+_MIN_SECRET = 12
+"""Shorter keys ("x", "EMPTY", "ollama") are placeholders, which a reply may contain."""
 
 
 class EndpointMLLM:
     """A multimodal model behind an endpoint, such as OpenAI's, vLLM, Ollama or llama.cpp.
 
-    The key is taken from OPENAI_API_KEY; it appears in no message, log or cache.
+    The key is read from OPENAI_API_KEY. It appears in no message, log or cache. Redirects are not
+    followed.
 
     Args:
-        model: as the endpoint calls it.
-        url: the endpoint's address; "" takes OPENAI_BASE_URL, or OpenAI's own.
-        image_side: longest side in pixels of pictures that are sent.
-        timeout_s: seconds to wait for a reply, each time.
-        retries: how often a failed call is tried again.
-        concurrency: most calls at once; further threads wait.
-        budget: what it may use; None for no limit.
-        cache: replies kept; None for none.
-        wait: sleeps for so many seconds before a further try.
+        model: the endpoint's name of the model.
+        url: the endpoint's address; "" uses OPENAI_BASE_URL, or OpenAI's address.
+        image_side: longest side in pixels of the pictures that are sent.
+        timeout_s: seconds for each call, from the connection to the last byte.
+        retries: how often a failed call is repeated.
+        concurrency: most calls at the same time; further threads wait.
+        budget: limits of calls and tokens; None for no limit.
+        cache: of replies; None for none.
+        wait: called with the seconds to wait before a retry.
 
     Raises:
-        ModelFailed: the address or the key is none, or there is neither of them.
+        ModelFailed: the address or the key is not valid, or neither is given.
     """
 
     def __init__(
@@ -71,8 +74,8 @@ class EndpointMLLM:
     ) -> None:
         self.model = model
         given = url or os.environ.get("OPENAI_BASE_URL", "")
-        self.url = _address(given or _OPENAI)
-        self._key = _key()
+        self.url = _checked_address(given or _OPENAI)
+        self._key = _key_from_environment()
         if not self._key and not given:
             raise ModelFailed(
                 f"there is no endpoint for the model {model!r}: set OPENAI_API_KEY to use OpenAI, "
@@ -84,39 +87,39 @@ class EndpointMLLM:
         self._budget = budget or Budget()
         self._cache = cache
         self._wait = wait
-        self._dialect = Dialect()
-        self._making = threading.Lock()
-        self._made: Any = None
+        self._capabilities = Capabilities()
 
     def chat(self, request: Request) -> Reply:
-        """Continue a conversation by one reply; see `MLLM`."""
-        body = wire.body(request, self.model, self._image_side)
+        """Return the model's reply to a conversation; see `MLLM`."""
+        body = encoding.encode_request(request, self.model, self._image_side)
         key = digest({"url": self.url, "request": body})
-        if self._cache and (kept := self._cache.get(key)):
-            return kept
+        if self._cache and (cached := self._cache.get(key)):
+            return cached
         reply = self._complete(body)
         if request.schema is not None:
-            reply = self._checked(reply, body, request.schema)
+            reply = self._with_object(reply, body, request.schema)
         if self._cache:
             self._cache.put(key, reply)
         return reply
 
-    def _checked(self, reply: Reply, body: Mapping[str, Any], wanted: Mapping[str, Any]) -> Reply:
-        """The reply with the object in it, which may be asked for once more."""
-        found, wrong = schema.extract(reply.text, wanted)
+    def _with_object(
+        self, reply: Reply, body: Mapping[str, Any], schema: Mapping[str, Any]
+    ) -> Reply:
+        """Return the reply with its object; ask once more if the first reply does not fit."""
+        found, problem = extract_object(reply.text, schema)
         if found is not None:
             return replace(reply, parsed=found)
-        self._dialect.describe_objects()
-        again = [
+        self._capabilities.disable_schemas()
+        correction = [
             {"role": "assistant", "content": reply.text},
-            {"role": "user", "content": f"That cannot be used: {wrong}. Give the reply again."},
+            {"role": "user", "content": f"That cannot be used: {problem}. Give the reply again."},
         ]
-        second = self._complete({**body, "messages": [*body["messages"], *again]})
-        found, wrong = schema.extract(second.text, wanted)
+        second = self._complete({**body, "messages": [*body["messages"], *correction]})
+        found, problem = extract_object(second.text, schema)
         if found is None:
             raise ModelFailed(
-                f"the model {self.model!r} was asked for a JSON object twice, and {wrong}: "
-                "use a model or an endpoint that can be held to a schema"
+                f"the model {self.model!r} was asked for a JSON object twice, and {problem}: "
+                "use a model or an endpoint that supports JSON schemas"
             )
         return replace(
             second,
@@ -126,120 +129,123 @@ class EndpointMLLM:
         )
 
     def _complete(self, body: Mapping[str, Any]) -> Reply:
-        """Post a request, in other words where the endpoint does not understand some of it."""
+        """Send a request: retry after transient errors, and without rejected parameters."""
+        failures = 0
         while True:
-            sent = self._dialect.adapted(body)
-            outcome = self._post(sent)
-            if isinstance(outcome, Reply):
-                return outcome
-            if not self._dialect.learn(outcome, sent):
-                raise ModelFailed(outcome.message)
-
-    def _post(self, body: Mapping[str, Any]) -> Reply | Failure:
-        attempt = 0
-        while True:
-            attempt += 1
-            outcome = self._once(body)
-            if isinstance(outcome, Reply):
-                return outcome
-            pause = _pause(attempt, outcome)
-            if pause is None or self._dialect.concerns(outcome, body):
-                return outcome
-            if attempt > self._retries:
-                tries = f" (tried {attempt} times)" if self._retries else ""
-                return replace(outcome, message=outcome.message + tries)
+            sent = self._capabilities.adapt(body)
+            try:
+                return self._call(sent)
+            except CallError as error:
+                if self._capabilities.learn(error, sent):
+                    failures = 0
+                    continue
+                pause = _pause(failures, error)
+                failures += 1
+                if pause is None or not self._retries:
+                    raise
+                if failures > self._retries:
+                    raise ModelFailed(f"{error} (tried {failures} times)") from None
             self._wait(pause)
 
-    def _once(self, body: Mapping[str, Any]) -> Reply | Failure:
+    def _call(self, body: Mapping[str, Any]) -> Reply:
+        """Make one call; raise an error at the deadline, whatever the server still sends.
+
+        The call runs in a thread of its own, because the timeouts of HTTP clients apply to single
+        reads, and a server that sends its headers byte by byte would never exceed them.
+        """
         with self._slots:
             self._budget.take_call()
-            outcome = self._try(body)
-            if isinstance(outcome, Reply):
-                self._budget.add_tokens(outcome.prompt_tokens + outcome.completion_tokens)
-        return outcome
+            outcome: Future[Reply] = Future()
+            deadline = time.monotonic() + self._timeout_s
+            threading.Thread(target=self._run, args=(body, deadline, outcome), daemon=True).start()
+            try:
+                reply = outcome.result(self._timeout_s)
+            except TimeoutError:
+                raise call_errors.timed_out(self.url, self._timeout_s) from None
+            self._budget.add_tokens(reply.prompt_tokens + reply.completion_tokens)
+        return reply
 
-    def _try(self, body: Mapping[str, Any]) -> Reply | Failure:
-        """One call. What goes wrong is told in words of ours: errors of others hold secrets."""
-        client = self._client()
-        started = time.monotonic()
+    def _run(self, body: Mapping[str, Any], deadline: float, outcome: Future[Reply]) -> None:
+        try:
+            outcome.set_result(self._exchange(body, deadline))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    def _exchange(self, body: Mapping[str, Any], deadline: float) -> Reply:
+        """Send a request and decode the reply. Messages of other packages may hold secrets."""
+        openai, client = extra("mllm", "openai"), self._client
         try:
             with client.chat.completions.with_streaming_response.create(**body) as response:
-                read = self._read(response, started)
-        except extra("mllm", "openai").OpenAIError as error:
-            failure = explain(error, self.url, self.model, has_key=bool(self._key))
-            return replace(failure, message=self._hidden(failure.message, least=4))
-        if isinstance(read, Failure):
-            return read
+                text = self._read(response, deadline)
+        except KuError:
+            raise
+        except openai.APIStatusError as error:
+            failure = call_errors.status_error(error, self.url, self.model, has_key=bool(self._key))
+            failure.args = (self._redacted(str(failure), min_length=4),)
+            raise failure from None
+        except Exception as error:
+            if "Timeout" in type(error).__name__:
+                raise call_errors.timed_out(self.url, self._timeout_s) from None
+            raise call_errors.connection_error(error, self.url) from None
         try:
-            return wire.read_reply(self._hidden(read, least=_SECRET), body)
+            return encoding.decode_reply(self._redacted(text, min_length=_MIN_SECRET), body)
         except (ValueError, RecursionError):
-            return unreadable(read, self.url)
+            raise call_errors.not_json(text, self.url) from None
         except ModelFailed as error:
-            return Failure(f"{error} (model {self.model!r} at {self.url})")
+            raise ModelFailed(f"{error} (model {self.model!r} at {self.url})") from None
 
-    def _read(self, response: Any, started: float) -> str | Failure:  # noqa: ANN401 - the package's
-        """The body; a server may neither drip for ever nor send without end."""
+    def _read(self, response: Any, deadline: float) -> str:  # noqa: ANN401 - of an optional package
         data = bytearray()
-        try:
-            for piece in response.iter_bytes():
-                data += piece
-                if time.monotonic() - started > self._timeout_s:
-                    return Failure(
-                        f"{self.url} did not finish its reply within {self._timeout_s:g} s: "
-                        "raise mllm_timeout_s",
-                        again=True,
-                    )
-                if len(data) > _MOST_BYTES:
-                    return Failure(f"{self.url} sent over {_MOST_BYTES:,} bytes, which is no reply")
-        except Exception as error:  # the transport below the package raises its own kinds
-            return cut_off(error, self.url)
+        for piece in response.iter_bytes():
+            data += piece
+            if time.monotonic() > deadline:
+                raise call_errors.timed_out(self.url, self._timeout_s)
+            if len(data) > _MAX_BYTES:
+                raise ModelFailed(f"{self.url} sent over {_MAX_BYTES:,} bytes, which is no reply")
         return data.decode("utf-8", "replace")
 
-    def _hidden(self, text: str, *, least: int) -> str:
-        """Without the key, should an endpoint repeat it, if it has at least so many characters."""
-        return text.replace(self._key, "[key]") if len(self._key) >= least else text
+    def _redacted(self, text: str, *, min_length: int) -> str:
+        """Replace the key, if it has at least `min_length` characters."""
+        return text.replace(self._key, "[key]") if len(self._key) >= min_length else text
 
-    def _client(self) -> Any:  # noqa: ANN401 - the package's client, which is imported late
-        with self._making:
-            if self._made is None:
-                package = extra("mllm", "openai")
-                try:
-                    self._made = package.OpenAI(
-                        api_key=self._key or _NO_KEY,
-                        base_url=self.url,
-                        timeout=self._timeout_s,
-                        max_retries=0,
-                    )
-                except Exception as error:  # the transport below the package raises its own kinds
-                    kind = type(error).__name__
-                    raise ModelFailed(
-                        f"no client can be made for {self.url} ({kind}): check mllm_url, and the "
-                        "OPENAI_* and proxy variables of the environment"
-                    ) from None
-                weakref.finalize(self, self._made.close)
-            return self._made
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401 - of an optional package
+        openai = extra("mllm", "openai")
+        try:
+            transport = openai.DefaultHttpxClient(follow_redirects=False, timeout=self._timeout_s)
+            client = openai.OpenAI(
+                api_key=self._key or _NO_KEY,
+                base_url=self.url,
+                max_retries=0,
+                http_client=transport,
+            )
+        except Exception as error:
+            raise ModelFailed(
+                f"no client can be made for {self.url} ({type(error).__name__}): check mllm_url, "
+                "and the OPENAI_* and proxy variables of the environment"
+            ) from None
+        weakref.finalize(self, client.close)
+        return client
 
 
-def _pause(attempt: int, failure: Failure) -> float | None:
-    """Seconds until a further try, half of them by chance; None where none would help."""
-    if not failure.again or (failure.after_s or 0) > LONGEST_ASKED_S:
+def _pause(failures: int, error: CallError) -> float | None:
+    """Return the seconds until the next retry, with jitter; None if no retry can help."""
+    if not error.retryable or (error.pause_s or 0) > call_errors.MAX_PAUSE_S:
         return None
-    step: float = min(_FIRST_WAIT_S * 2.0 ** (attempt - 1), _LONGEST_WAIT_S) * random.uniform(
-        0.5, 1
-    )
-    return step if failure.after_s is None else failure.after_s + step / 4
+    step: float = min(_FIRST_PAUSE_S * 2.0**failures, _MAX_PAUSE_S) * random.uniform(0.5, 1)
+    return step if error.pause_s is None else error.pause_s + step / 4
 
 
-def _address(given: str) -> str:
+def _checked_address(given: str) -> str:
     try:
         parts = urlsplit(given)
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        good = False
-    if not good or not given.isprintable() or " " in given:
+        valid = False
+    if not valid or not given.isprintable() or " " in given:
         raise ModelFailed(
-            "the address of the multimodal model's endpoint (mllm_url or OPENAI_BASE_URL) is no "
-            "http:// or https:// address: expected one such as http://localhost:11434/v1"
+            "the address of the multimodal model's endpoint (mllm_url or OPENAI_BASE_URL) is not "
+            "an http:// or https:// address: expected one such as http://localhost:11434/v1"
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ModelFailed(
@@ -249,10 +255,10 @@ def _address(given: str) -> str:
     return given.rstrip("/")
 
 
-def _key() -> str:
+def _key_from_environment() -> str:
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ModelFailed(
-            "OPENAI_API_KEY holds characters that no key has: copy the key into it again"
+            "OPENAI_API_KEY holds characters that no key contains: copy the key into it again"
         )
     return key

@@ -1,7 +1,7 @@
-"""Prompts: Markdown files with a version, and what was found put into them as data.
+"""Prompts: versioned Markdown templates, and retrieved text inserted into them as data.
 
-A prompt file begins with `<!-- version N -->`, which is not sent; `$name` stands for what is filled
-in, `$$` for a dollar sign.
+A prompt file begins with `<!-- version N -->`, which is not sent. `$name` is a placeholder, `$$` a
+dollar sign.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ku_rag.errors import BadInput, NotFound
 
 _VERSION = re.compile(r"\A\s*<!--\s*version\s+(\S+)\s*-->[ \t]*\n?")
 _SPECIAL = re.compile(r"<|\[(?=/?[A-Z_]{3,}\])")
-"""How the marks begin by which chat templates tell turns apart: <|im_end|>, </s>, [INST] …"""
+"""Beginnings of the control tokens of chat templates: <|im_end|>, </s>, [INST] …"""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The words of one turn.
+    """The template of one turn.
 
     Args:
-        name: of its file.
-        version: what its first line says, and for a file of the user's own a digest of it.
-        text: a template.
+        name: the file's name without ".md".
+        version: from the first line; for a file of the user, with a digest of the file.
+        text: the template.
     """
 
     name: str
@@ -39,40 +39,41 @@ class Prompt:
 
     @property
     def label(self) -> str:
-        """Name and version, as an answer tells them."""
+        """Name and version, as reported with an answer."""
         return f"{self.name} {self.version}"
 
     def fill(self, **values: str) -> str:
-        """The words with the values in their places; nothing in a value is a place."""
+        """Return the text with the values filled in; a `$` in a value has no meaning."""
         return Template(self.text).substitute(values).strip()
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """What is filled into a prompt.
+class Placeholders:
+    """The placeholders of a prompt.
 
     Args:
-        needed: every version of it has these.
-        others: it may have these.
+        required: every version of the prompt has these.
+        optional: it may have these.
     """
 
-    needed: frozenset[str] = frozenset()
-    others: frozenset[str] = frozenset()
+    required: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
 
 
-def load_prompt(package: str, name: str, places: Places, folder: Path | None = None) -> Prompt:
-    """The prompt prompts/NAME.md of a package, or the file NAME.md in `folder` that replaces it.
+def load_prompt(
+    package: str, name: str, placeholders: Placeholders, folder: Path | None = None
+) -> Prompt:
+    """Load the prompt prompts/NAME.md of a package, or NAME.md in `folder`, which replaces it.
 
     Args:
         package: such as "ku_rag.answering".
         name: of the prompt.
-        places: what is filled in.
-        folder: of the user's own prompts.
+        placeholders: those that the prompt must and may have.
+        folder: the user's own prompts.
 
     Raises:
-        NotFound: the folder is not there.
-        BadInput: the file cannot be read, has no place for what it needs, or one for what is not
-            known.
+        NotFound: the folder does not exist.
+        BadInput: the file cannot be read, lacks a placeholder, or has an unknown one.
     """
     own = folder and folder / f"{name}.md"
     if folder and not folder.is_dir():
@@ -85,7 +86,7 @@ def load_prompt(package: str, name: str, places: Places, folder: Path | None = N
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"the prompt {own} cannot be read as UTF-8 ({error}): save it so") from error
-    _check(places, text, own)
+    _check(placeholders, text, own)
     return _prompt(name, text, digest=hashlib.sha256(data).hexdigest()[:8])
 
 
@@ -99,7 +100,7 @@ def _prompt(name: str, text: str, *, digest: str) -> Prompt:
     )
 
 
-def _check(places: Places, text: str, path: Path) -> None:
+def _check(placeholders: Placeholders, text: str, path: Path) -> None:
     if not _VERSION.sub("", text).strip():
         raise BadInput(f"the prompt {path} is empty: write it, or delete it to have the project's")
     template = Template(text)
@@ -108,9 +109,9 @@ def _check(places: Places, text: str, path: Path) -> None:
             f"the prompt {path} holds a $ that names nothing: write $$ for a dollar sign"
         )
     found = frozenset(template.get_identifiers())
-    if missing := places.needed - found:
+    if missing := placeholders.required - found:
         raise BadInput(f"the prompt {path} has no ${min(missing)}: say where it goes")
-    expected = places.needed | places.others
+    expected = placeholders.required | placeholders.optional
     if unknown := found - expected:
         known = ", ".join(f"${one}" for one in sorted(expected)) or "none"
         raise BadInput(
@@ -120,11 +121,10 @@ def _check(places: Places, text: str, path: Path) -> None:
 
 
 def fenced(lines: Iterable[Mapping[str, Any]]) -> str:
-    """What was found, as JSON lines between two equal lines that no text in it can be.
+    """Return retrieved data as JSON lines between two fences that the data cannot contain.
 
-    A text cannot leave its line, for JSON has no line ends in strings; it cannot hold the fence,
-    which is a hash over all of it; and the marks by which chat templates tell turns apart are
-    written as JSON escapes.
+    JSON escapes line ends, so a text stays on its line. The fence is a hash of the data. Control
+    tokens of chat templates are written as JSON escapes.
     """
     block = "\n".join(_line(one) for one in lines)
     fence = f"===== {hashlib.sha256(block.encode('utf-8', 'replace')).hexdigest()[:16]}"
@@ -133,7 +133,7 @@ def fenced(lines: Iterable[Mapping[str, Any]]) -> str:
 
 def _line(value: Mapping[str, Any]) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    # Line ends that JSON leaves as they are; a carriage return and its like it escapes itself.
+    # Line ends that JSON does not escape.
     for end in "\x85\u2028\u2029":
         text = text.replace(end, f"\\u{ord(end):04x}")
     return _SPECIAL.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)

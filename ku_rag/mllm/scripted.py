@@ -1,8 +1,7 @@
-"""Models that need none: one that says what a script says, one that says what was said before."""
+"""Test doubles for models: scripted replies, and recorded ones."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,27 +12,30 @@ from typing import Any
 from PIL import Image
 
 from ku_rag.errors import BadInput, ModelFailed, NotFound
-from ku_rag.mllm import schema
 from ku_rag.mllm.base import MLLM, Message, Picture, Reply, Request
-from ku_rag.mllm.wire import plain
+from ku_rag.mllm.encoding import remove_control_characters
+from ku_rag.mllm.structured_output import extract_object
 
 Line = str | Mapping[str, Any] | Reply
-"""What a script says: words, an object, or a whole reply."""
+"""A scripted reply: text, an object, or a complete `Reply`."""
 
-_LOOK_SIDE = 8
-_SAME_LOOK = 12
-"""Mean colours that differ by no more than this, of 255, are those of the same picture: other
-versions of decoders and fonts give slightly other pixels."""
+Thumbnail = tuple[list[int], bytes]
+"""The width and height of a picture, and its mean colours in a grid."""
+
+_GRID = 8
+_MAX_DIFFERENCE = 12
+"""Mean colours of the same picture differ by at most this, of 255: versions of image decoders and
+fonts produce slightly different pixels."""
 
 
 class ScriptedMLLM:
-    """Says what a function or a list says. It is for tests, and for trying things out.
+    """Replies from a function or a list, for tests and experiments.
 
     Args:
-        script: called with each request; or what is said, in order, one for each request.
-        model: what replies say they come from.
+        script: a function that is called with each request; or the replies, one for each request.
+        model: the model's name in the replies.
 
-    What was asked is in `requests`, in order.
+    The attribute `requests` holds the requests in order.
     """
 
     def __init__(
@@ -42,54 +44,54 @@ class ScriptedMLLM:
         self.model = model
         self.requests: list[Request] = []
         self._lock = threading.Lock()
-        self._say = script if callable(script) else _one_by_one(iter(script), self._lock)
+        self._reply = script if callable(script) else _one_by_one(iter(script), self._lock)
 
     def chat(self, request: Request) -> Reply:
-        """Say the next line, or what the function says.
+        """Return the next reply.
 
         Raises:
-            ModelFailed: the list is at its end, or the line does not fit the request's schema.
+            ModelFailed: the list is at its end, or the reply does not fit the request's schema.
         """
         with self._lock:
             self.requests.append(request)
-        line = self._say(request)
+        line = self._reply(request)
         if isinstance(line, Reply):
             return line
         text = line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
         if request.schema is None:
             return Reply(text, model=self.model)
-        found, wrong = schema.extract(text, request.schema)
+        found, problem = extract_object(text, request.schema)
         if found is None:
-            raise ModelFailed(f"the script's line does not fit the schema: {wrong}")
+            raise ModelFailed(f"the scripted reply cannot be used: {problem}")
         return Reply(text, parsed=found, model=self.model)
 
 
 def _one_by_one(lines: Iterator[Line], lock: threading.Lock) -> Callable[[Request], Line]:
-    def say(_: Request) -> Line:
+    def reply(_: Request) -> Line:
         with lock:
             line = next(lines, None)
         if line is None:
-            raise ModelFailed("the script is at its end: give it a line for each request")
+            raise ModelFailed("the script is at its end: add a reply for each request")
         return line
 
-    return say
+    return reply
 
 
 class RecordedMLLM:
-    """Keeps what a model said in a file, and says it again for the same question.
+    """Records the replies of a model in a file, and replays them for the same requests.
 
-    A recording is JSONL: each line holds the words, parameters and schema of a request, of each
-    picture its size and 8 by 8 mean colours, and the reply. No address and no key is in it, since
-    a request has none. Pictures are the same when their mean colours are nearly so, so a
-    recording outlives the libraries that it was made with.
+    A recording is JSONL. Each line holds the texts, parameters and schema of a request, the size
+    and 8 by 8 mean colours of each picture, and the reply; it holds no address and no key.
+    Pictures are equal if their mean colours are nearly equal, so a recording stays valid with
+    other versions of image libraries.
 
     Args:
-        path: the file; it is made when there is a model to record.
-        mllm: asked for what is not recorded yet; None replays only.
+        path: the file; created if there is a model to record.
+        mllm: the model for requests that are not recorded; None replays only.
 
     Raises:
-        NotFound: there is no recording, and no model to make one with.
-        BadInput: the file is no recording.
+        NotFound: there is no recording, and no model to record.
+        BadInput: the file is not a recording.
     """
 
     def __init__(self, path: str | Path, mllm: MLLM | None = None) -> None:
@@ -97,19 +99,19 @@ class RecordedMLLM:
         self._lock = threading.Lock()
         if mllm is None and not self._path.is_file():
             raise NotFound(f"{self._path} is not there: give a model to record it with")
-        self._said: dict[str, list[tuple[list[_Look], Reply]]] = {}
-        for asked, reply in _read(self._path):
-            self._remember(asked, reply)
+        self._recorded: dict[str, list[tuple[list[Thumbnail], Reply]]] = {}
+        for stored, reply in _read(self._path):
+            self._remember(stored, reply)
 
     def chat(self, request: Request) -> Reply:
-        """Say what was said, or ask the model and keep what it says.
+        """Return the recorded reply, or call the model and record its reply.
 
         Raises:
-            ModelFailed: the request is not recorded, and there is no model to ask.
+            ModelFailed: the request is not recorded, and there is no model.
         """
-        asked = _asked(request)
+        stored = _to_dict(request)
         with self._lock:
-            known = self._find(asked)
+            known = self._find(stored)
         if known:
             return known
         if self._mllm is None:
@@ -118,38 +120,33 @@ class RecordedMLLM:
                 f"{request.messages[-1].text[:60]!r}): record it again with a model"
             )
         reply = replace(self._mllm.chat(request), cached=False)
-        line = json.dumps({"request": asked, "reply": reply.to_dict()}, ensure_ascii=False)
+        line = json.dumps({"request": stored, "reply": reply.to_dict()}, ensure_ascii=False)
         with self._lock:
-            if self._find(asked) is None:
+            if self._find(stored) is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(line + "\n")
-                self._remember(asked, reply)
+                self._remember(stored, reply)
         return reply
 
-    def _remember(self, asked: Mapping[str, Any], reply: Reply) -> None:
-        self._said.setdefault(_words_key(asked), []).append((_looks(asked), reply))
+    def _remember(self, stored: Mapping[str, Any], reply: Reply) -> None:
+        key, thumbnails = _split(stored)
+        self._recorded.setdefault(key, []).append((thumbnails, reply))
 
-    def _find(self, asked: Mapping[str, Any]) -> Reply | None:
-        looks = _looks(asked)
-        for others, reply in self._said.get(_words_key(asked), ()):
-            if all(a.near(b) for a, b in zip(looks, others, strict=True)):
+    def _find(self, stored: Mapping[str, Any]) -> Reply | None:
+        key, thumbnails = _split(stored)
+        for others, reply in self._recorded.get(key, ()):
+            if all(map(_is_similar, thumbnails, others)):
                 return reply
         return None
 
 
-class _Look:
-    """The size and the mean colours of a picture."""
-
-    def __init__(self, size: list[int], colours: str) -> None:
-        self._size, self._colours = size, bytes.fromhex(colours)
-
-    def near(self, other: _Look) -> bool:
-        alike = zip(self._colours, other._colours, strict=True)
-        return self._size == other._size and all(abs(a - b) <= _SAME_LOOK for a, b in alike)
+def _is_similar(one: Thumbnail, other: Thumbnail) -> bool:
+    pairs = zip(one[1], other[1], strict=True)
+    return one[0] == other[0] and all(abs(a - b) <= _MAX_DIFFERENCE for a, b in pairs)
 
 
-def _asked(request: Request) -> dict[str, Any]:
+def _to_dict(request: Request) -> dict[str, Any]:
     return {
         "messages": [[message.role, *_parts(message)] for message in request.messages],
         "schema": request.schema,
@@ -163,28 +160,20 @@ def _parts(message: Message) -> Iterator[str | dict[str, Any]]:
     for part in message.parts:
         if isinstance(part, Picture):
             image = part.image.convert("RGB")
-            small = image.resize((_LOOK_SIDE, _LOOK_SIDE), Image.Resampling.BOX)
+            small = image.resize((_GRID, _GRID), Image.Resampling.BOX)
             yield {"size": list(image.size), "colours": small.tobytes().hex()}
         else:
-            yield plain(part)
+            yield remove_control_characters(part)
 
 
-def _pictures(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [part for message in asked["messages"] for part in message if isinstance(part, dict)]
-
-
-def _looks(asked: Mapping[str, Any]) -> list[_Look]:
-    return [_Look(picture["size"], picture["colours"]) for picture in _pictures(asked)]
-
-
-def _words_key(asked: Mapping[str, Any]) -> str:
-    """All of a request but what its pictures look like."""
+def _split(stored: Mapping[str, Any]) -> tuple[str, list[Thumbnail]]:
+    """Return the key of a request's texts and parameters, and its pictures."""
+    pictures = [part for message in stored["messages"] for part in message if type(part) is dict]
     messages = [
-        [part if isinstance(part, str) else None for part in message]
-        for message in asked["messages"]
+        [None if type(part) is dict else part for part in message] for message in stored["messages"]
     ]
-    words = json.dumps({**asked, "messages": messages}, sort_keys=True)
-    return hashlib.sha256(words.encode()).hexdigest()
+    key = json.dumps({**stored, "messages": messages}, sort_keys=True)
+    return key, [(one["size"], bytes.fromhex(one["colours"])) for one in pictures]
 
 
 def _read(path: Path) -> Iterator[tuple[dict[str, Any], Reply]]:
@@ -194,11 +183,12 @@ def _read(path: Path) -> Iterator[tuple[dict[str, Any], Reply]]:
         if not line:
             continue
         try:
-            stored = json.loads(line)
-            asked, reply = stored["request"], Reply.from_dict(stored["reply"])
-            _looks(asked)
+            record = json.loads(line)
+            stored, reply = record["request"], Reply.from_dict(record["reply"])
+            _split(stored)
         except (ValueError, KeyError, TypeError) as error:
             raise BadInput(
-                f"{path}, line {number} is no recorded reply: delete the line, and record it again"
+                f"{path}, line {number} is not a recorded reply: delete the line, and record it "
+                "again"
             ) from error
-        yield asked, reply
+        yield stored, reply

@@ -387,7 +387,7 @@ def test_prose_and_nothing_count_as_nothing(graph, said):
     )
     entry = next(entry for entry in found.trace if entry.agent == "expansion")
     assert (entry.said, entry.note.failed) == ("none", True)
-    assert "does not fit the schema" in entry.note.remark
+    assert "cannot be used" in entry.note.remark
 
 
 def test_one_failed_reply_does_not_end_the_search(graph):
