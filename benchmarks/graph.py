@@ -17,12 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sqlite3
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+import apsw
 
 import ku_rag
 from benchmarks.record import write_result
@@ -30,6 +31,7 @@ from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.graph.embedded_agents import best_paths
 from ku_rag.graph.model import Graph
 from ku_rag.graph.search_types import Query
+from ku_rag.store.connection import connect
 from ku_rag.store.layout import Layout
 from ku_rag.store.schema import expected
 
@@ -75,7 +77,7 @@ def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
                 ours.append(time.perf_counter() - started)
                 walked = walked or _walks(kb, place / "kb", entities)
             stored = report.relations_added
-            connection = sqlite3.connect(place / "kb" / "ku.sqlite")
+            connection = connect(place / "kb" / "ku.sqlite")
             rows = connection.execute("SELECT * FROM relations").fetchall()
             connection.close()
             bare.append(_bare(place / "bare.sqlite", rows))
@@ -101,7 +103,7 @@ def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
 
 def _walks(kb: ku_rag.KnowledgeBase, base: Path, entities: int) -> dict[str, dict[str, float]]:
     """Milliseconds of hops from entities drawn evenly, of searches and of paths for evidence."""
-    connection = sqlite3.connect(base / "ku.sqlite")
+    connection = connect(base / "ku.sqlite")
     graph = Graph(connection, Layout(base))
     encoder = EmbeddedEncoder()
     rng = random.Random(SEED)
@@ -147,7 +149,7 @@ def _bare(path: Path, rows: list[tuple[object, ...]]) -> float:
         )
     ]
     made.close()
-    connection = sqlite3.connect(path, isolation_level=None)
+    connection = apsw.Connection(str(path))
     connection.execute("PRAGMA page_size = 8192")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import apsw
+import apsw.sqlite_extra
+
 import ku_rag
 from ku_rag.errors import KuError
 
-_PACKAGES = ("numpy", "faiss-cpu", "pillow", "nltk", "click", "rich")
+_PACKAGES = ("numpy", "faiss-cpu", "apsw", "pillow", "nltk", "click", "rich")
 _EXTRAS = {
     "longclip": "open_clip_torch",
     "sentence": "sentence-transformers",
@@ -59,14 +61,12 @@ def _version_of_extra(extra: str, package: str) -> str:
 
 
 def _sqlite() -> Finding:
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
-    except sqlite3.OperationalError:
-        return Finding("SQLite", False, f"{sqlite3.sqlite_version} has no FTS5: use a full build")
-    finally:
-        connection.close()
-    return Finding("SQLite", True, f"{sqlite3.sqlite_version} with FTS5")
+    options = set(apsw.compile_options)
+    if missing := {"ENABLE_FTS5", "ENABLE_CARRAY"} - options:
+        return Finding("SQLite", False, f"{apsw.sqlite_lib_version()} lacks {', '.join(missing)}")
+    if apsw.sqlite_extra.has("cksumvfs") is None:
+        return Finding("SQLite", False, "apsw lacks cksumvfs: pip install --only-binary :all: apsw")
+    return Finding("SQLite", True, f"{apsw.sqlite_lib_version()} with FTS5 and page checksums")
 
 
 def _fonts() -> Finding:

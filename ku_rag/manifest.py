@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sqlite3
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
+
+import apsw
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
@@ -18,6 +19,7 @@ from ku_rag.errors import Mismatch, NotFound, ReadOnly
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
 from ku_rag.store import vectors
+from ku_rag.store.connection import connect
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, sync_names, write_durably
 from ku_rag.store.lock import WriterLock
@@ -28,8 +30,7 @@ _OURS = {
     "ku.sqlite-journal",
     "ku.sqlite-wal",
     "ku.sqlite-shm",
-    "ku.guard",
-    "ku.guard.partial",
+    "ku.commits",
     "images",
     "indexes",
     "ku.toml",
@@ -148,13 +149,11 @@ def made_with(path: Path) -> Mapping[str, Any] | None:
     """What the manifest says of the encoder; None where no finished store can be read."""
     if not path.is_file() or not path.stat().st_size:
         return None
-    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
     try:
-        row = connection.execute("SELECT value FROM meta WHERE key = 'encoder'").fetchone()
-    except sqlite3.Error:
+        with closing(connect(path, read_only=True)) as connection:
+            row = connection.execute("SELECT value FROM meta WHERE key = 'encoder'").fetchone()
+    except (apsw.Error, ReadOnly):
         return None
-    finally:
-        connection.close()
     found: dict[str, Any] | None = row and json.loads(row[0])
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from ku_rag.retrieval.image_matching import Eyes
 from ku_rag.retrieval.matching import UnitMatch, match
 from ku_rag.retrieval.search import Hit, search_all, search_units
 from ku_rag.store import unit_records
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import Database, check
 from ku_rag.store.layout import Layout
 from ku_rag.store.sql import as_json
@@ -212,7 +212,7 @@ def _evidence(base: Retrieval, hits: Sequence[Hit], ids: Mapping[int, str]) -> l
     return found
 
 
-def _listing(connection: sqlite3.Connection, chunks: str) -> dict[int, list[str]]:
+def _listing(connection: Connection, chunks: str) -> dict[int, list[str]]:
     """Ids of the units that list some chunks, each with its owner first."""
     listing: dict[int, list[str]] = {}
     for chunk, unit_id in connection.execute(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from ku_rag.errors import BadInput, ReadOnly, Refused
 from ku_rag.graph.formats import graphml, jsonl, workbook
 from ku_rag.graph.graph_records import Statement
 from ku_rag.graph.model import CAPTION, TOPIC
+from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import check, snapshot
 from ku_rag.store.layout import Layout
@@ -44,7 +44,7 @@ class Given:
         }
 
 
-def write(connection: sqlite3.Connection, layout: Layout, path: Path) -> Given:
+def write(connection: Connection, layout: Layout, path: Path) -> Given:
     """Write the graph, one state of it; nothing is there before all of it is.
 
     Args:
@@ -116,7 +116,7 @@ def _beside(path: Path) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _workbooks(connection: sqlite3.Connection, layout: Layout, place: Path, given: Given) -> None:
+def _workbooks(connection: Connection, layout: Layout, place: Path, given: Given) -> None:
     names = [
         {"id": of, "entity": name, "topic": json.loads(metadata).get(TOPIC) is True}
         for of, name, metadata in connection.execute("SELECT id, name, metadata FROM units")
@@ -139,7 +139,7 @@ def _workbooks(connection: sqlite3.Connection, layout: Layout, place: Path, give
 
 
 def _entities(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: Layout,
     into: Callable[[str], tuple[Path, str]],
     given: Given,
@@ -182,7 +182,7 @@ def _entities(
 
 
 def _pictures(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: Layout,
     unit: int,
     into: tuple[Path, str],
@@ -209,7 +209,7 @@ def _pictures(
         yield f"{called}/{name}" if called else name
 
 
-def _statements(connection: sqlite3.Connection, given: Given) -> Iterator[Statement]:
+def _statements(connection: Connection, given: Given) -> Iterator[Statement]:
     """Every relation, between ids; those that wait for their target name it."""
     for row, head, tail, stored, *fields in connection.execute(
         "SELECT r.row, h.id, t.id, r.checksum, r.source, r.relation, r.target, r.target_kind, "

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import Any
 
 from ku_rag.graph.graph_records import VIDEOS, is_texts
 from ku_rag.graph.model import CAPTION, MACHINE_CAPTION, TOPIC, Entity, Graph
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import check, snapshot
 
 _ENDS = {"out": ("head", "tail"), "in": ("tail", "head")}
 
 
-def show(
-    connection: sqlite3.Connection, graph: Graph, entity: Entity, *, most: int
-) -> dict[str, Any]:
+def show(connection: Connection, graph: Graph, entity: Entity, *, most: int) -> dict[str, Any]:
     """What is known of an entity, one state of it.
 
     Args:
@@ -65,9 +63,7 @@ def _is_shown(key: str) -> bool:
     return key in (TOPIC, CAPTION) or key.startswith(MACHINE_CAPTION)
 
 
-def _relations(
-    connection: sqlite3.Connection, entity: Entity, way: str, most: int
-) -> list[dict[str, Any]]:
+def _relations(connection: Connection, entity: Entity, way: str, most: int) -> list[dict[str, Any]]:
     here, there = _ENDS[way]
     listed = []
     for row, stored, name, kind, unit, *fields in connection.execute(

@@ -7,12 +7,12 @@ unit, so it is stored, found, verified and deleted as one; what is only pointed 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as File
 
 from ku_rag.errors import BadInput, NotFound
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import check
 from ku_rag.store.layout import Layout
 from ku_rag.store.sql import as_json
@@ -148,7 +148,7 @@ class Graph:
         layout: where pictures are.
     """
 
-    def __init__(self, connection: sqlite3.Connection, layout: Layout) -> None:
+    def __init__(self, connection: Connection, layout: Layout) -> None:
         self._connection = connection
         self._layout = layout
 

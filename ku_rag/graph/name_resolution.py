@@ -9,7 +9,6 @@ id; what several are called is refused.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 from ku_rag.errors import BadInput
 from ku_rag.graph.graph_records import Described, Part, Statement
 from ku_rag.graph.model import CAPTION, TOPIC
+from ku_rag.store.connection import Connection
 from ku_rag.store.relations import ANY_KIND, Said
 from ku_rag.store.sql import as_json
 from ku_rag.text.tokens import name_key
@@ -63,7 +63,7 @@ Lookup = Callable[[Iterable[str]], Mapping[str, Known | None]]
 
 
 def known_units(
-    connection: sqlite3.Connection, names: Iterable[str], within: Sequence[tuple[str, str]]
+    connection: Connection, names: Iterable[str], within: Sequence[tuple[str, str]]
 ) -> dict[str, Known | None]:
     """The units of some ids, or of names that one unit alone bears; None where several do.
 
@@ -321,7 +321,7 @@ class Linked:
 
 
 def split(
-    entries: Iterable[Entry | Quarantined], connection: sqlite3.Connection
+    entries: Iterable[Entry | Quarantined], connection: Connection
 ) -> tuple[list[Entry], list[Entry | Quarantined]]:
     """Units that are new and bring but relations, and the rest.
 

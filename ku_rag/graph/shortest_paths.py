@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 
 from ku_rag.graph.model import Entity, Graph, Path
+from ku_rag.store.connection import Connection
 from ku_rag.store.sql import as_json
 
 _REMEMBERED = 1024
@@ -15,7 +15,7 @@ _REMEMBERED = 1024
 
 
 def shortest(
-    connection: sqlite3.Connection,
+    connection: Connection,
     graph: Graph,
     start: Entity,
     end: Entity | None,
@@ -60,7 +60,7 @@ def shortest(
     return found
 
 
-def _distances(connection: sqlite3.Connection, end: Entity, longest: int) -> dict[int, int]:
+def _distances(connection: Connection, end: Entity, longest: int) -> dict[int, int]:
     """Relations from each entity to `end`, against their direction, up to `longest`."""
     away = {end.row: 0}
     edge = [end.row]

@@ -6,13 +6,12 @@ chunk is looked through for all names, and a new name is looked for in all chunk
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import NameIndex, matchable
-from ku_rag.store.behind import Behind, behind
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import Database
 from ku_rag.store.sql import as_json, fields
 from ku_rag.text.tokens import words
@@ -96,31 +95,27 @@ class InvertedIndex:
             for key in filter(matchable, keys):
                 names.remove(key, unit)
 
-    def add_chunks(self, chunks: Mapping[int, str], later: Behind | None = None) -> None:
+    def add_chunks(self, chunks: Mapping[int, str]) -> None:
         """List new chunks under every unit that they name.
 
         Args:
             chunks: row → text.
-            later: runs the statements; the names must have been read before then.
         """
-        if later is None:
-            with behind(self._database.connection, 0) as own:
-                self.add_chunks(chunks, own)
-            return
+        connection = self._database.connection
         few = sum(map(len, chunks.values())) <= _FEW_LETTERS
         one_by_one = few and not self._known()
-        find = partial(named, self._database.connection) if one_by_one else self.names().find
+        find = partial(named, connection) if one_by_one else self.names().find
         links = [(unit, chunk) for chunk, text in chunks.items() for unit in find(text)]
-        later.execute(_LINKED, (as_json(links),))
+        connection.execute(_LINKED, (as_json(links),))
 
     @staticmethod
-    def _link_stored(connection: sqlite3.Connection, unit: int, key: str) -> None:
+    def _link_stored(connection: Connection, unit: int, key: str) -> None:
         wanted = _only({key}, unit)
         candidates = keywords.chunks_with_all(connection, key)
         _link(connection, ((unit, chunk) for chunk, text in candidates if wanted.find(text)))
 
     @staticmethod
-    def _unlink(connection: sqlite3.Connection, unit: int, left: set[str]) -> None:
+    def _unlink(connection: Connection, unit: int, left: set[str]) -> None:
         wanted = _only(left, unit)
         named = connection.execute(
             "SELECT c.row, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
@@ -133,7 +128,7 @@ class InvertedIndex:
         )
 
 
-def named(connection: sqlite3.Connection, text: str) -> set[int]:
+def named(connection: Connection, text: str) -> set[int]:
     """The units that a text names, looked up in the store: for few texts and many names."""
     tokens = words(text)
     found: set[int] = set()
@@ -182,5 +177,5 @@ def _only(keys: Iterable[str], unit: int) -> NameIndex:
     return index
 
 
-def _link(connection: sqlite3.Connection, links: Iterable[tuple[int, int]]) -> None:
+def _link(connection: Connection, links: Iterable[tuple[int, int]]) -> None:
     connection.execute(_LINKED, (as_json(links),))

@@ -6,9 +6,9 @@ Queries are built from folded words, each quoted, so nothing in a question can a
 from __future__ import annotations
 
 import math
-import sqlite3
 from collections.abc import Mapping, Sequence
 
+from ku_rag.store.connection import Connection
 from ku_rag.store.sql import marks
 from ku_rag.text.tokens import content_words, is_cjk, search_terms, terms, words
 
@@ -37,7 +37,7 @@ def expressions(text: str, stems: Sequence[str] = ()) -> list[str]:
 
 
 def search(
-    connection: sqlite3.Connection,
+    connection: Connection,
     text: str,
     k: int,
     *,
@@ -83,7 +83,7 @@ def search(
     return [(int(row), float(score)) for row, score in rows]
 
 
-def _count(connection: sqlite3.Connection, expression: str) -> int:
+def _count(connection: Connection, expression: str) -> int:
     """How many chunks have a word; no further than what is common."""
     (count,) = connection.execute(
         "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)",
@@ -92,13 +92,14 @@ def _count(connection: sqlite3.Connection, expression: str) -> int:
     return int(count)
 
 
-def _listed(connection: sqlite3.Connection, units: Sequence[int]) -> list[tuple[int, str]]:
+def _listed(connection: Connection, units: Sequence[int]) -> list[tuple[int, str]]:
     """The chunks (row, text) that units list; one more than are read at most."""
-    return connection.execute(
+    found: list[tuple[int, str]] = connection.execute(
         "SELECT row, text FROM chunks WHERE row IN "
         f"(SELECT chunk FROM unit_chunks WHERE unit IN ({marks(units)})) ORDER BY row LIMIT ?",
         (*units, _READ_MOST + 1),
     ).fetchall()
+    return found
 
 
 def _ranked(
@@ -128,16 +129,17 @@ def _ranked(
     return sorted(scored, key=lambda one: (-one[1], one[0]))
 
 
-def chunks_with_all(connection: sqlite3.Connection, key: str) -> list[tuple[int, str]]:
+def chunks_with_all(connection: Connection, key: str) -> list[tuple[int, str]]:
     """Chunks (row, text) that hold all terms of a name key: the candidates for that name."""
     query = " AND ".join(map(_quoted, search_terms(key)))
     if not query:
         return []
-    return connection.execute(
+    found: list[tuple[int, str]] = connection.execute(
         "SELECT c.row, c.text FROM words CROSS JOIN chunks c ON c.row = words.rowid "
         "WHERE words MATCH ?",
         (query,),
     ).fetchall()
+    return found
 
 
 def _quoted(term: str) -> str:
@@ -145,7 +147,7 @@ def _quoted(term: str) -> str:
 
 
 def units_with(
-    connection: sqlite3.Connection, word: str, units: Sequence[int], *, whole: bool = False
+    connection: Connection, word: str, units: Sequence[int], *, whole: bool = False
 ) -> set[int]:
     """Which of these units list, as their own, a chunk with a word that begins with `word`.
 
@@ -164,7 +166,7 @@ def units_with(
     return {unit for (unit,) in rows}
 
 
-def count_units_with(connection: sqlite3.Connection, word: str, *, whole: bool = False) -> int:
+def count_units_with(connection: Connection, word: str, *, whole: bool = False) -> int:
     """How many units have such a chunk of their own."""
     (count,) = connection.execute(
         "SELECT count(DISTINCT l.unit) FROM words CROSS JOIN unit_chunks l "

@@ -8,13 +8,13 @@ what only it said, and joining is undone by deleting the source that joined.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.store import content_rows, relations
+from ku_rag.store.connection import Connection
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation, Unit
 
@@ -95,7 +95,7 @@ class Born:
 
 
 def settle_new(
-    connection: sqlite3.Connection, born: Sequence[Born], inverted: InvertedIndex
+    connection: Connection, born: Sequence[Born], inverted: InvertedIndex
 ) -> list[tuple[int, list[int]]]:
     """Write new units with their sources as `settle` would, all at once.
 
@@ -143,9 +143,7 @@ def settle_new(
     return settled
 
 
-def settle(
-    connection: sqlite3.Connection, unit_id: str, inverted: InvertedIndex, *, row: int
-) -> None:
+def settle(connection: Connection, unit_id: str, inverted: InvertedIndex, *, row: int) -> None:
     """Write a unit's row from its sources' declarations and let lists and relations follow.
 
     Args:
@@ -182,7 +180,7 @@ def settle(
         relations.resolve_names(connection, ids=[unit_id], keys=before | after)
 
 
-def differences(connection: sqlite3.Connection) -> Iterator[str]:
+def differences(connection: Connection) -> Iterator[str]:
     """Where units and relations are not what the declarations of their sources say."""
     for row, unit_id, *stored in connection.execute(
         "SELECT row, id, name, kind, aliases, metadata, match FROM units"
@@ -208,7 +206,7 @@ def differences(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"the relations stored of {uri} are not those that it states"
 
 
-def restate(connection: sqlite3.Connection, source: int) -> None:
+def restate(connection: Connection, source: int) -> None:
     """Let a source declare the relations that are left of it.
 
     So it counts as changed at the next ingest, which brings back what was deleted with others.
@@ -227,7 +225,7 @@ def restate(connection: sqlite3.Connection, source: int) -> None:
     )
 
 
-def _declared(connection: sqlite3.Connection, row: int) -> list[tuple[str, Declaration]]:
+def _declared(connection: Connection, row: int) -> list[tuple[str, Declaration]]:
     """(origin, declaration) of a unit's sources, in the order in which they are heard."""
     return _heard(
         (origin, uri, Declaration.from_json(declared))
@@ -299,9 +297,7 @@ def _named_in(metadata: Mapping[str, Any]) -> Iterable[str]:
                 yield name
 
 
-def _replace_names(
-    connection: sqlite3.Connection, row: int, before: set[str], after: set[str]
-) -> None:
+def _replace_names(connection: Connection, row: int, before: set[str], after: set[str]) -> None:
     connection.executemany(
         "DELETE FROM names WHERE key = ? AND unit = ?", ((key, row) for key in before - after)
     )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest import assembly
 from ku_rag.store import content_rows, relations
+from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import Dropped
 
 
 def delete_units(
-    connection: sqlite3.Connection,
+    connection: Connection,
     units: Sequence[int],
     inverted: InvertedIndex,
     dropped: Dropped,
@@ -43,7 +43,7 @@ def delete_units(
 
 
 def delete_sources(
-    connection: sqlite3.Connection,
+    connection: Connection,
     sources: Sequence[int],
     inverted: InvertedIndex,
     dropped: Dropped,
@@ -83,7 +83,7 @@ def delete_sources(
 
 
 def unstate(
-    connection: sqlite3.Connection,
+    connection: Connection,
     rows: Sequence[int],
     inverted: InvertedIndex,
     dropped: Dropped,

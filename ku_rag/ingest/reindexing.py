@@ -7,7 +7,6 @@ take less at once, or more. The switch is one transaction.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decoded
 from ku_rag.pictures import load_picture
 from ku_rag.store import content_rows, pending_vectors, vectors
+from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import Dropped, content_hash
 from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import Layout
@@ -115,7 +115,7 @@ class Reindexing:
             pending_vectors.forget(connection, but=[*rows.values(), *serving])
         return rows
 
-    def _lacks(self, connection: sqlite3.Connection, rows: dict[Kind, int]) -> bool:
+    def _lacks(self, connection: Connection, rows: dict[Kind, int]) -> bool:
         changing = self._changing
         return bool(
             ("chunk" in changing and pending_vectors.missing(connection, rows["chunk"], 1))
@@ -183,7 +183,7 @@ class Reindexing:
 
     # ---- switching -----------------------------------------------------------------------------
 
-    def _switch(self, connection: sqlite3.Connection, rows: dict[Kind, int]) -> None:
+    def _switch(self, connection: Connection, rows: dict[Kind, int]) -> None:
         if "chunk" in self._changing:
             inverted = InvertedIndex(self.database)
             dim = side(self.new, "chunk").dim
@@ -210,7 +210,7 @@ class Reindexing:
         pending_vectors.forget(connection, but=list(rows.values()))
 
 
-def _documents(connection: sqlite3.Connection, source: int) -> list[Document]:
+def _documents(connection: Connection, source: int) -> list[Document]:
     """The texts of a source, as its chunks hold them."""
     rows = connection.execute(
         "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (source,)

@@ -75,5 +75,5 @@ class Seen:
         return bool(self._broken) and any(uri[:end] in self._broken for end in ends)
 
     def _add(self, uri: str) -> bool:
-        done = self._connection.execute(f"INSERT OR IGNORE INTO {self._table} VALUES (?)", (uri,))
-        return done.rowcount == 1
+        self._connection.execute(f"INSERT OR IGNORE INTO {self._table} VALUES (?)", (uri,))
+        return self._connection.changes() == 1

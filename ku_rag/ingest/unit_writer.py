@@ -6,7 +6,6 @@ one, since what is there has a say in it.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from ku_rag.ingest.deletion import delete_sources
 from ku_rag.ingest.preparation import Picture, Prepared, PreparedSource
 from ku_rag.settings import Settings
 from ku_rag.store import content_rows, relations, vectors
-from ku_rag.store.behind import SLICE, behind
+from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import Dropped, Texts, content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, write_durably
@@ -73,7 +72,7 @@ class Storing:
         self._settings = settings
 
     @contextmanager
-    def change(self) -> Iterator[sqlite3.Connection]:
+    def change(self) -> Iterator[Connection]:
         """One transaction, after whose failure the names are read again."""
         try:
             with self._database.change() as connection:
@@ -201,7 +200,7 @@ class Storing:
 
     def _store_sources(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         batch: Sequence[Prepared],
         origin: str,
         counted: IngestReport,
@@ -239,7 +238,7 @@ class Storing:
         ]
 
     def _store_one(
-        self, connection: sqlite3.Connection, prepared: Prepared, origin: str, counted: IngestReport
+        self, connection: Connection, prepared: Prepared, origin: str, counted: IngestReport
     ) -> Rows:
         """Write a record's source rows and settle its unit."""
         said = [(s.uri, origin, s.digest, declaration(prepared, s)) for s in prepared.sources]
@@ -247,7 +246,7 @@ class Storing:
 
     def put_one(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         unit_id: str | None,
         said: Sequence[tuple[str, str, str, str]],
         counted: IngestReport,
@@ -282,7 +281,7 @@ class Storing:
             assembly.settle(connection, unit_id, self.inverted, row=row)
         return row, sources
 
-    def _release(self, connection: sqlite3.Connection, uri: str, unit: int | None) -> None:
+    def _release(self, connection: Connection, uri: str, unit: int | None) -> None:
         """Drop a source that belonged to another unit so far."""
         stored = connection.execute(
             "SELECT row, unit FROM sources WHERE uri = ?", (uri,)
@@ -294,7 +293,7 @@ class Storing:
     # ---- texts and images ----------------------------------------------------------------------
 
     @staticmethod
-    def _texts_are_new(connection: sqlite3.Connection, source: PreparedSource, row: int) -> bool:
+    def _texts_are_new(connection: Connection, source: PreparedSource, row: int) -> bool:
         """Whether a source's chunks have to be written; those that they replace are dropped."""
         if source.texts_stay:
             return False
@@ -308,24 +307,21 @@ class Storing:
         return bool(source.chunks)
 
     def _store_texts(
-        self, connection: sqlite3.Connection, texts: Sequence[tuple[Texts, PreparedSource]]
+        self, connection: Connection, texts: Sequence[tuple[Texts, PreparedSource]]
     ) -> int:
         """Write chunks with their vectors and list them; returns how many there were."""
         count = sum(len(of.chunks) for of, _ in texts)
-        if count > SLICE:
-            self.inverted.names()  # read now: the connection is busy from here on
-        with behind(connection, count) as later:
-            fresh = content_rows.add_texts(connection, [of for of, _ in texts], later)
-            made = [s.chunk_vectors for _, s in texts if s.chunk_vectors is not None and s.chunks]
-            if made:
-                row = self._encoder_rows["chunk"]
-                vectors.put(connection, "chunk", row, list(fresh), np.concatenate(made), later)
-            self.inverted.add_chunks(fresh, later)
+        fresh = content_rows.add_texts(connection, [of for of, _ in texts])
+        made = [s.chunk_vectors for _, s in texts if s.chunk_vectors is not None and s.chunks]
+        if made:
+            row = self._encoder_rows["chunk"]
+            vectors.put(connection, "chunk", row, list(fresh), np.concatenate(made))
+        self.inverted.add_chunks(fresh)
         return count
 
     def _store_images(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         source: PreparedSource,
         row: int,
         unit: int | None,
@@ -338,10 +334,10 @@ class Storing:
             shown = list(dict.fromkeys([*content_rows.shown(connection, row), *shown]))
         return show(connection, row, unit, shown)
 
-    def _image_row(self, connection: sqlite3.Connection, picture: Picture) -> int:
+    def _image_row(self, connection: Connection, picture: Picture) -> int:
         return image_row(connection, picture.digest) or self.add_image(connection, picture)
 
-    def add_image(self, connection: sqlite3.Connection, picture: Picture) -> int:
+    def add_image(self, connection: Connection, picture: Picture) -> int:
         """Store an encoded picture that is not stored yet; returns its row."""
         linked = self._settings.images == "link"
         row = content_rows.add_image(
@@ -357,21 +353,19 @@ class Storing:
         return row
 
 
-def image_row(connection: sqlite3.Connection, digest: str) -> int | None:
+def image_row(connection: Connection, digest: str) -> int | None:
     """The row of the image with this content, if there is one."""
     row = connection.execute("SELECT row FROM images WHERE hash = ?", (digest,)).fetchone()
     return row and int(row[0])
 
 
-def unit_row(connection: sqlite3.Connection, unit_id: str) -> int | None:
+def unit_row(connection: Connection, unit_id: str) -> int | None:
     """The row of the unit with this id, if there is one."""
     row = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
     return row and int(row[0])
 
 
-def show(
-    connection: sqlite3.Connection, source: int, unit: int | None, shown: Sequence[int]
-) -> int:
+def show(connection: Connection, source: int, unit: int | None, shown: Sequence[int]) -> int:
     """Let a source show exactly these images; returns how many it did not show before."""
     before = content_rows.shown(connection, source)
     if before != list(shown):
@@ -381,9 +375,7 @@ def show(
     return len(set(shown) - set(before))
 
 
-def _state(
-    connection: sqlite3.Connection, batch: Sequence[Prepared], rows: Sequence[Rows]
-) -> range:
+def _state(connection: Connection, batch: Sequence[Prepared], rows: Sequence[Rows]) -> range:
     """Replace what the sources of records state about their units; returns the new rows."""
     stated = {}
     for prepared, (unit, sources) in zip(batch, rows, strict=True):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Self
 from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
-from ku_rag.errors import Closed, KuError
+from ku_rag.errors import Closed
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm.base import MLLM
 from ku_rag.models import Models, encoder_of
 from ku_rag.plugins import absolute
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
-from ku_rag.store.database import Database, damaged, is_doubtful
+from ku_rag.store.database import Database, explained
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind
 
@@ -87,14 +87,7 @@ class Held:
             ReadOnly: it cannot be written to, and `read_only` was not given.
         """
         layout = Layout(arguments.path(path, "the knowledge base").absolute())
-        try:
-            return cls._open(layout, create, read_only, as_made, encoder, segmenter, mllm, options)
-        except KuError:
-            raise
-        except Exception as error:  # a manifest that is damaged may hold anything
-            if is_doubtful(layout.database):
-                raise damaged(layout.database, repr(error)) from error
-            raise
+        return cls._open(layout, create, read_only, as_made, encoder, segmenter, mllm, options)
 
     @classmethod
     def _open(
@@ -195,7 +188,7 @@ class Held:
     @contextmanager
     def _spare_lock(self) -> Iterator[bool]:
         """The writer lock, if nobody holds it and this base may be written to."""
-        if self._database.read_only or self._lock.held:
+        if self._database.read_only:
             yield False
             return
         with self._lock.at_once() as held:
@@ -226,8 +219,8 @@ class Held:
 
 def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    def explained(self: Held, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - as `method` has it
-        with self._database.explained():
+    def wrapped(self: Held, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - as `method` has it
+        with explained(self._database.path):
             return method(self, *args, **options)
 
-    return explained
+    return wrapped

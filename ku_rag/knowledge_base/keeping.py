@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
-from ku_rag.errors import BadInput, Corrupt
+from ku_rag.errors import BadInput
 from ku_rag.indexes.index_kinds import KINDS
 from ku_rag.knowledge_base.held import Held
 from ku_rag.models import load_named
@@ -32,33 +32,17 @@ class Keeping(Held):
             self._database, self._layout, self._encoder_rows, (self._images, self._chunks)
         )
 
-    def _check_nothing_is_hidden(self) -> None:
-        """Refuse to write damaged pages anew: afterwards they would look as if they were sound."""
-        of_pages = list(self._database.problems())
-        if not of_pages:
-            return
-        others = [one for one in self.verify()["problems"] if one not in of_pages]
-        if others:
-            raise Corrupt(
-                f"{self.path} is damaged ({others[0]}; {len(others)} problems): compacting would "
-                "hide it: restore ku.sqlite from a copy, or save what is sound with "
-                "`ku export --salvage DIR` and import it into a new knowledge base"
-            )
-
     def compact(self) -> dict[str, int]:
         """Give back the space of what was deleted, and wipe it: "bytes_before", "bytes_after".
 
         Raises:
             Locked: another process is writing.
-            Corrupt: pages of the file were damaged, and what they hold is not sound. Pages that
-                were changed from outside and are sound are taken as they are, and so is a base
-                that has lost commits.
+            Corrupt: the file is damaged. A base that has lost commits is taken as it is.
         """
         with self._write():
             before = self._layout.bytes()
             for index in (self._images, self._chunks):
                 index.compact()
-            self._check_nothing_is_hidden()
             compaction.compact(self._database, self._layout)
             return {"bytes_before": before, "bytes_after": self._layout.bytes()}
 

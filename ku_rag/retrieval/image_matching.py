@@ -7,7 +7,6 @@ question chooses the one region that it is about first (KU-RAG, section 3.3.1).
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -22,6 +21,7 @@ from ku_rag.regions.selection import choose
 from ku_rag.retrieval.alignment import align
 from ku_rag.retrieval.glancing import glance
 from ku_rag.retrieval.sighting import Owner, Sighting, look
+from ku_rag.store.connection import Connection
 from ku_rag.types import Region
 
 _SIGHTINGS = 60
@@ -63,7 +63,7 @@ class Seen:
     region: Region | None = None
 
 
-def see(connection: sqlite3.Connection, image: Image, question: str, eyes: Eyes) -> Seen:
+def see(connection: Connection, image: Image, question: str, eyes: Eyes) -> Seen:
     """Find the units whose pictures are seen in an RGB picture.
 
     Args:
@@ -114,7 +114,7 @@ def see(connection: sqlite3.Connection, image: Image, question: str, eyes: Eyes)
     )
 
 
-def _owners(connection: sqlite3.Connection) -> Owner:
+def _owners(connection: Connection) -> Owner:
     known: dict[int, frozenset[int]] = {}
 
     def owner(row: int) -> frozenset[int]:

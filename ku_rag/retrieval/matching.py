@@ -8,7 +8,6 @@ one is meant ("the country that borders Spain") decides between them.
 from __future__ import annotations
 
 import math
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from ku_rag.indexes.name_index import matchable
 from ku_rag.retrieval.fusion import reciprocal_rank
 from ku_rag.retrieval.image_matching import Eyes, Seen, see
 from ku_rag.retrieval.sighting import Sighting
+from ku_rag.store.connection import Connection
 from ku_rag.text.clues import ClueWord, parted
 from ku_rag.text.tokens import words
 from ku_rag.types import Region
@@ -52,7 +52,7 @@ class UnitMatch:
 
 
 def match(
-    connection: sqlite3.Connection,
+    connection: Connection,
     *,
     image: Image | None,
     question: str,
@@ -97,7 +97,7 @@ def match(
     return matches, looked.region or _region(image, matches, chosen_by_clue=bool(fitting))
 
 
-def named_in(connection: sqlite3.Connection, question: str) -> dict[int, str]:
+def named_in(connection: Connection, question: str) -> dict[int, str]:
     """Units whose name or alias stands in the question: unit row → the folded name, longest first.
 
     The question's own spans are looked up, so the cost does not grow with the number of units. A
@@ -122,7 +122,7 @@ def named_in(connection: sqlite3.Connection, question: str) -> dict[int, str]:
 
 
 def _fitting(
-    connection: sqlite3.Connection, units: Sequence[int], clue: Sequence[ClueWord]
+    connection: Connection, units: Sequence[int], clue: Sequence[ClueWord]
 ) -> dict[int, float]:
     """How well each unit's own text fits the clue, 0 to 1, for those units that it tells apart.
 

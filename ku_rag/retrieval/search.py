@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.indexes import keywords
 from ku_rag.indexes.vector_index import Rows, VectorIndex
 from ku_rag.retrieval.fusion import RANK_OFFSET, reciprocal_rank
+from ku_rag.store.connection import Connection
 from ku_rag.store.sql import batched, marks
 from ku_rag.text.question import related
 from ku_rag.text.tokens import content_words
@@ -40,7 +40,7 @@ def rewrite(question: str, name: str) -> str:
 
 
 def search_units(
-    connection: sqlite3.Connection,
+    connection: Connection,
     *,
     question: str,
     units: Sequence[tuple[int, str]],
@@ -90,7 +90,7 @@ def search_units(
 
 
 def search_all(
-    connection: sqlite3.Connection,
+    connection: Connection,
     *,
     question: str,
     encoder: Encoder,
@@ -114,7 +114,7 @@ def search_all(
     return _hits(reciprocal_rank([dense, sparse]), k, {}, {})
 
 
-def _listed(connection: sqlite3.Connection, unit: int) -> Rows:
+def _listed(connection: Connection, unit: int) -> Rows:
     rows = connection.execute(
         "SELECT chunk FROM unit_chunks WHERE unit = ? ORDER BY chunk", (unit,)
     )
@@ -131,9 +131,7 @@ def _listing(listed: dict[int, Rows], chunks: Sequence[int]) -> dict[int, list[i
     return found
 
 
-def _owners(
-    connection: sqlite3.Connection, units: Sequence[int], chunks: Sequence[int]
-) -> dict[int, int]:
+def _owners(connection: Connection, units: Sequence[int], chunks: Sequence[int]) -> dict[int, int]:
     """Chunk → the one of these units whose own source it comes from."""
     found: dict[int, int] = {}
     for some in batched(chunks):

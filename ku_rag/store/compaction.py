@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ku_rag.errors import Locked
-from ku_rag.store import guarding
+from ku_rag.store import commits
 from ku_rag.store.database import Database, explained
 from ku_rag.store.layout import Layout
 
@@ -32,10 +32,10 @@ def compact(database: Database, layout: Layout) -> None:
         connection.execute("DELETE FROM changes")
     # What was lost is what there was to say of it; from now on the base is as it is.
     with database.change():
-        guarding.accept(connection)
+        commits.accept(connection)
     with explained(database.path):
         connection.execute("VACUUM")
-    if not database.fold(wait=True):
+    if not database.checkpoint():
         raise Locked(
             f"another process is reading {database.path.parent}: compact again when it is done; "
             "deleted text may still be in ku.sqlite-wal, and pictures in images/, until then"

@@ -6,16 +6,15 @@ Everything here is called inside a change (`Database.change`).
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ku_rag.store import relations, vectors
-from ku_rag.store.behind import SLICE, Behind, behind
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import checksum
-from ku_rag.store.sql import as_json, batched, fields, marks, next_row
+from ku_rag.store.sql import SLICE, as_json, batched, fields, marks, next_row
 from ku_rag.text.tokens import indexed
 
 
@@ -47,7 +46,7 @@ def content_hash(data: str | bytes) -> str:
 
 
 def put_source(
-    connection: sqlite3.Connection,
+    connection: Connection,
     *,
     uri: str,
     unit: int | None,
@@ -68,7 +67,7 @@ def put_source(
 
 
 def add_sources(
-    connection: sqlite3.Connection, sources: Sequence[tuple[str, int | None, str, str, str]]
+    connection: Connection, sources: Sequence[tuple[str, int | None, str, str, str]]
 ) -> int:
     """Write sources that are new: (uri, unit, origin, digest, declared); returns the first row."""
     first = next_row(connection, "sources")
@@ -80,13 +79,13 @@ def add_sources(
     return first
 
 
-def sources_of(connection: sqlite3.Connection, unit: int) -> list[int]:
+def sources_of(connection: Connection, unit: int) -> list[int]:
     """The rows of a unit's own sources."""
     rows = connection.execute("SELECT row FROM sources WHERE unit = ? ORDER BY row", (unit,))
     return [row for (row,) in rows]
 
 
-def forget_added(connection: sqlite3.Connection, unit: int) -> None:
+def forget_added(connection: Connection, unit: int) -> None:
     """Let what was added to a unit by hand count as new when it is added once more.
 
     Called when an update replaces it; files keep their hashes, so that ingesting them again does
@@ -101,7 +100,7 @@ def forget_added(connection: sqlite3.Connection, unit: int) -> None:
         )
 
 
-def drop_source(connection: sqlite3.Connection, source: int, dropped: Dropped) -> None:
+def drop_source(connection: Connection, source: int, dropped: Dropped) -> None:
     """Delete a source with its chunks, its images and the relations that it stated."""
     drop_source_chunks(connection, source, dropped)
     replace_images(connection, source=source, unit=None, images=(), dropped=dropped)
@@ -109,7 +108,7 @@ def drop_source(connection: sqlite3.Connection, source: int, dropped: Dropped) -
     connection.execute("DELETE FROM sources WHERE row = ?", (source,))
 
 
-def drop_source_chunks(connection: sqlite3.Connection, source: int, dropped: Dropped) -> None:
+def drop_source_chunks(connection: Connection, source: int, dropped: Dropped) -> None:
     """Delete the chunks of a source from every list that they are in."""
     rows = connection.execute("SELECT row FROM chunks WHERE source = ?", (source,))
     drop_chunks(connection, [row for (row,) in rows], dropped)
@@ -134,26 +133,22 @@ class Texts:
 
 
 def add_chunks(
-    connection: sqlite3.Connection,
+    connection: Connection,
     *,
     source: int,
     unit: int | None,
     chunks: Sequence[tuple[int, str]],
 ) -> list[int]:
     """Store the chunks of one source as `add_texts` does; returns their rows."""
-    with behind(connection, len(chunks)) as later:
-        return list(add_texts(connection, [Texts(source, unit, chunks)], later))
+    return list(add_texts(connection, [Texts(source, unit, chunks)]))
 
 
-def add_texts(
-    connection: sqlite3.Connection, texts: Sequence[Texts], later: Behind
-) -> dict[int, str]:
+def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, str]:
     """Store the chunks of sources, make them searchable, and list them under their units.
 
     Args:
         connection: inside a change.
         texts: the chunks of each source.
-        later: runs the statements.
 
     Returns:
         Row → text of the new chunks, in order.
@@ -168,7 +163,7 @@ def add_texts(
         some = flat[start : start + SLICE]
         at = first + start
         digests = [content_hash(text) for *_, text in some]
-        later.execute(
+        connection.execute(
             "INSERT INTO chunks (row, source, position, document, hash, text, checksum) "
             f"SELECT key + ?, {fields(6)} FROM json_each(?)",
             (
@@ -181,16 +176,16 @@ def add_texts(
                 ),
             ),
         )  # fmt: skip
-        later.execute(
+        connection.execute(
             "INSERT INTO words (rowid, terms) SELECT key + ?, value FROM json_each(?)",
             (at, as_json(indexed(text) for *_, text in some)),
         )
         owned = [(unit, at + n) for n, (_, unit, *_) in enumerate(some) if unit is not None]
-        later.execute(
+        connection.execute(
             f"INSERT INTO unit_chunks SELECT {fields(2)}, 1 FROM json_each(?)",
             (as_json(owned),),
         )
-    later.execute(
+    connection.execute(
         "UPDATE sources SET chunks = chunks + n.more FROM (SELECT json_extract(value, '$[0]') "
         "AS source, json_extract(value, '$[1]') AS more FROM json_each(?)) n "
         "WHERE sources.row = n.source",
@@ -199,7 +194,7 @@ def add_texts(
     return {first + n: text for n, (*_, text) in enumerate(flat)}
 
 
-def drop_chunks(connection: sqlite3.Connection, rows: Sequence[int], dropped: Dropped) -> None:
+def drop_chunks(connection: Connection, rows: Sequence[int], dropped: Dropped) -> None:
     """Delete chunks with their keyword rows, vectors and every list entry."""
     for some in batched(rows):
         where = f"({marks(some)})"
@@ -223,7 +218,7 @@ def drop_chunks(connection: sqlite3.Connection, rows: Sequence[int], dropped: Dr
 
 
 def add_image(
-    connection: sqlite3.Connection, *, digest: str, file: str, width: int, height: int, size: int
+    connection: Connection, *, digest: str, file: str, width: int, height: int, size: int
 ) -> int:
     """The row of the image with this content, made if it is new."""
     found = connection.execute("SELECT row FROM images WHERE hash = ?", (digest,)).fetchone()
@@ -238,7 +233,7 @@ def add_image(
 
 
 def replace_images(
-    connection: sqlite3.Connection,
+    connection: Connection,
     *,
     source: int,
     unit: int | None,
@@ -256,7 +251,7 @@ def replace_images(
     _drop_unseen_images(connection, before, dropped)
 
 
-def shown(connection: sqlite3.Connection, source: int) -> list[int]:
+def shown(connection: Connection, source: int) -> list[int]:
     """The image rows that a source shows, in its order."""
     rows = connection.execute(
         "SELECT image FROM unit_images WHERE source = ? ORDER BY position", (source,)
@@ -264,9 +259,7 @@ def shown(connection: sqlite3.Connection, source: int) -> list[int]:
     return [image for (image,) in rows]
 
 
-def _drop_unseen_images(
-    connection: sqlite3.Connection, images: Sequence[int], dropped: Dropped
-) -> None:
+def _drop_unseen_images(connection: Connection, images: Sequence[int], dropped: Dropped) -> None:
     for some in batched(images):
         unseen = connection.execute(
             f"SELECT row, hash FROM images WHERE row IN ({marks(some)}) "
@@ -283,7 +276,7 @@ def _drop_unseen_images(
 
 
 def put_unit(
-    connection: sqlite3.Connection,
+    connection: Connection,
     *,
     unit_id: str,
     name: str,
@@ -306,7 +299,7 @@ def put_unit(
 
 
 def add_units(
-    connection: sqlite3.Connection,
+    connection: Connection,
     units: Sequence[tuple[str, str, str, Iterable[str], str, bool]],
 ) -> int:
     """Write units that are new, as `put_unit` would: (id, name, kind, aliases, metadata, match).
@@ -327,7 +320,7 @@ def add_units(
     return first
 
 
-def drop_unit(connection: sqlite3.Connection, unit: int, dropped: Dropped) -> None:
+def drop_unit(connection: Connection, unit: int, dropped: Dropped) -> None:
     """Delete a unit with its own sources; shared chunks that nobody else lists go as well."""
     for source in sources_of(connection, unit):
         drop_source(connection, source, dropped)
@@ -340,9 +333,7 @@ def drop_unit(connection: sqlite3.Connection, unit: int, dropped: Dropped) -> No
     dropped.units.append(unit_id)
 
 
-def _drop_unlisted_chunks(
-    connection: sqlite3.Connection, chunks: Sequence[int], dropped: Dropped
-) -> None:
+def _drop_unlisted_chunks(connection: Connection, chunks: Sequence[int], dropped: Dropped) -> None:
     for some in batched(chunks):
         unlisted = connection.execute(
             "SELECT c.row, c.source FROM chunks c JOIN sources s ON s.row = c.source "
@@ -357,7 +348,7 @@ def _drop_unlisted_chunks(
                 drop_source(connection, source, dropped)
 
 
-def is_empty(connection: sqlite3.Connection, unit: int) -> bool:
+def is_empty(connection: Connection, unit: int) -> bool:
     """Whether nothing speaks of a unit any more.
 
     That is, no source; or neither chunk nor image is listed, and no relation starts there.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 
+import apsw
+
 from ku_rag.errors import Corrupt
 from ku_rag.store import relations, schema
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import Database, checksum, snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind, places
@@ -35,13 +37,13 @@ def problems(database: Database, layout: Layout, encoders: Mapping[Kind, int]) -
         encoders: rows of the encoders that every chunk and every image needs a vector of.
     """
     connection = database.connection
-    yield from guarded("the pages of the file", database.problems())
+    yield from guarded("the log of commits", database.lost_commits())
     # A command to the keyword index counts as a write, so it stands outside the one state read.
     yield from guarded("the keyword index", _command(connection))
     with snapshot(connection):
         for what, found in (
             ("the schema", _schema(connection)),
-            ("the structure of the file", _structure(connection)),
+            ("the structure of the file", _structure(database)),
             ("the manifest", _manifest(database)),
             ("checksums", _checksums(connection)),
             ("the contents of sources", _sources(connection)),
@@ -61,7 +63,7 @@ def guarded(what: str, found: Iterable[str]) -> Iterator[str]:
         yield f"{what} cannot be read any further: {error}"
 
 
-def _schema(connection: sqlite3.Connection) -> Iterator[str]:
+def _schema(connection: Connection) -> Iterator[str]:
     stored = _objects(connection)
     with closing(schema.expected()) as fresh:
         expected = _objects(fresh)
@@ -74,16 +76,19 @@ def _schema(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"{name} does not belong to a knowledge base"
 
 
-def _objects(connection: sqlite3.Connection) -> dict[str, str | None]:
+def _objects(connection: Connection) -> dict[str, str | None]:
     rows = connection.execute("SELECT type, name, sql FROM sqlite_master")
     # SQLite makes tables of statistics by itself when it is asked to analyse.
     return {f"{kind} {name}": sql for kind, name, sql in rows if not name.startswith("sqlite_stat")}
 
 
-def _structure(connection: sqlite3.Connection) -> Iterator[str]:
-    for (message,) in connection.execute("PRAGMA integrity_check(20)"):
-        if message != "ok":
-            yield f"SQLite: {message}"
+def _structure(database: Database) -> Iterator[str]:
+    connection = database.connection
+    # Pages in a connection's cache are not read again: a new one reads all that are in use.
+    with closing(database.connect()) as reading:
+        for (message,) in reading.execute("PRAGMA integrity_check(20)"):
+            if message != "ok":
+                yield f"SQLite: {message}"
     for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         yield f"{table} row {row} points to a row of {parent} that is not there"
     for name, first, second in (
@@ -117,7 +122,7 @@ def _manifest(database: Database) -> Iterator[str]:
         yield f"the manifest does not say {key!r}"
 
 
-def _sources(connection: sqlite3.Connection) -> Iterator[str]:
+def _sources(connection: Connection) -> Iterator[str]:
     for table, what in (("chunks", "chunks"), ("unit_images", "images")):
         for uri, expected, found in connection.execute(
             f"SELECT s.uri, s.{what}, count(c.source) FROM sources s "
@@ -132,7 +137,7 @@ def _sources(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"a picture of {uri} is listed under unit row {unit}, which is not its unit"
 
 
-def _checksums(connection: sqlite3.Connection) -> Iterator[str]:
+def _checksums(connection: Connection) -> Iterator[str]:
     for name, (table, columns) in _ROWS.items():
         for row, stored, *fields in connection.execute(
             f"SELECT row, checksum, {columns} FROM {table}"
@@ -141,16 +146,17 @@ def _checksums(connection: sqlite3.Connection) -> Iterator[str]:
                 yield f"{name} row {row} fails its checksum"
 
 
-def _command(connection: sqlite3.Connection) -> Iterator[str]:
+def _command(connection: Connection) -> Iterator[str]:
     try:
         # A command of FTS5, written as an insert: it changes nothing and fails on damage.
         connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
-            yield f"the keyword index is damaged: {error}"
+    except (apsw.ReadOnlyError, apsw.BusyError):
+        return
+    except apsw.Error as error:
+        yield f"the keyword index is damaged: {error}"
 
 
-def _keywords(connection: sqlite3.Connection) -> Iterator[str]:
+def _keywords(connection: Connection) -> Iterator[str]:
     for row, text, held in connection.execute(
         "SELECT c.row, c.text, w.terms FROM chunks c LEFT JOIN words w ON w.rowid = c.row"
     ):
@@ -163,7 +169,7 @@ def _keywords(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"the keyword index holds row {row}, which is no chunk"
 
 
-def _vectors(connection: sqlite3.Connection, encoders: Mapping[Kind, int]) -> Iterator[str]:
+def _vectors(connection: Connection, encoders: Mapping[Kind, int]) -> Iterator[str]:
     for kind, encoder in encoders.items():
         table = {"chunk": "chunks", "image": "images"}[kind]
         for (row,) in connection.execute(
@@ -187,7 +193,7 @@ def _vectors(connection: sqlite3.Connection, encoders: Mapping[Kind, int]) -> It
         yield f"vector row {row} has {length} bytes, its encoder makes {dim} halves"
 
 
-def _pictures(connection: sqlite3.Connection, layout: Layout) -> Iterator[str]:
+def _pictures(connection: Connection, layout: Layout) -> Iterator[str]:
     for digest, file in connection.execute("SELECT hash, file FROM images"):
         path = layout.image(file)
         try:

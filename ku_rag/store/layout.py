@@ -3,7 +3,7 @@
 kb/  ku.sqlite    everything that matters
      images/ab/…  pictures by content hash
      indexes/     caches; deleting the folder loses nothing
-     ku.guard     what the pages of ku.sqlite must be
+     ku.commits   the number of the last commit
      ku.toml      settings
      writer.lock  held by the one writer
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,51 +17,63 @@ _WIDTH = 15
 
 
 class WriterLock:
-    """The writer lock of one knowledge base; re-entrant within the object.
+    """The writer lock of one knowledge base; re-entrant within a thread.
+
+    A thread waits for the other threads of its process as long as they take, for another process
+    `wait_s` seconds.
 
     Args:
         path: the lock file; it holds the process number of the last holder.
-        wait_s: seconds to wait for another writer before giving up.
+        wait_s: seconds to wait for another process before giving up.
     """
 
     def __init__(self, path: Path, *, wait_s: float) -> None:
         self._path = path
         self._wait_s = wait_s
+        self._turn = threading.RLock()
         self._file: int | None = None
         self._depth = 0
 
-    @property
-    def held(self) -> bool:
-        """Whether this object holds it."""
-        return self._depth > 0
-
     def __enter__(self) -> None:
-        if self._depth == 0:
-            self._file = self._acquire(self._wait_s)
-        self._depth += 1
+        self._turn.acquire()
+        self._lock_file(self._wait_s)
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0 and self._file is not None:
             os.close(self._file)
             self._file = None
+        self._turn.release()
 
     @contextmanager
     def at_once(self) -> Iterator[bool]:
-        """Hold it if nobody else does, and say whether: for what can as well be done later."""
-        if self._depth == 0:
+        """Hold it if nobody does, this thread included, and say whether."""
+        free = self._turn.acquire(blocking=False)
+        if free and self._depth:
+            self._turn.release()
+            free = False
+        if free:
             try:
-                self._file = self._acquire(0)
+                self._lock_file(0)
             except (Locked, OSError):
-                yield False
-                return
-        self._depth += 1
+                free = False
         try:
-            yield True
+            yield free
         finally:
-            self.__exit__()
+            if free:
+                self.__exit__()
 
-    def _acquire(self, wait_s: float) -> int:
+    def _lock_file(self, wait_s: float) -> None:
+        """Lock the file for the first of this thread's calls; the turn is ours."""
+        try:
+            if self._depth == 0:
+                self._file = self._open_locked(wait_s)
+        except BaseException:
+            self._turn.release()
+            raise
+        self._depth += 1
+
+    def _open_locked(self, wait_s: float) -> int:
         file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         deadline = time.monotonic() + wait_s
         while True:

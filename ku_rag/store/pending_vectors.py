@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import check, checksum
 from ku_rag.store.vectors import places
 
@@ -30,28 +30,28 @@ class Shadow:
     vectors: NDArray[np.float32]
 
 
-def missing(connection: sqlite3.Connection, encoder: int, most: int) -> list[tuple[int, str]]:
+def missing(connection: Connection, encoder: int, most: int) -> list[tuple[int, str]]:
     """Sources with texts that have no shadow, or one of what they were: (row, their state)."""
-    return connection.execute(
+    found: list[tuple[int, str]] = connection.execute(
         f"SELECT s.row, {_STATE} FROM sources s "
         "LEFT JOIN shadows h ON h.encoder = ? AND h.source = s.row "
         f"WHERE s.chunks > 0 AND (h.state IS NULL OR h.state != {_STATE}) ORDER BY s.row LIMIT ?",
         (encoder, most),
     ).fetchall()
+    return found
 
 
-def images_missing(connection: sqlite3.Connection, encoder: int) -> list[tuple[int, str]]:
+def images_missing(connection: Connection, encoder: int) -> list[tuple[int, str]]:
     """Images without a vector of this encoder: (row, file)."""
-    return connection.execute(
+    found: list[tuple[int, str]] = connection.execute(
         "SELECT row, file FROM images WHERE row NOT IN "
         "(SELECT item FROM vectors WHERE row BETWEEN ? AND ?) ORDER BY row",
         places("image", encoder),
     ).fetchall()
+    return found
 
 
-def put(
-    connection: sqlite3.Connection, encoder: int, source: int, state: str, shadow: Shadow
-) -> None:
+def put(connection: Connection, encoder: int, source: int, state: str, shadow: Shadow) -> None:
     """Keep a shadow if its source is still as it was. Called inside a change."""
     still = connection.execute(
         f"SELECT 1 FROM sources s WHERE s.row = ? AND {_STATE} = ?", (source, state)
@@ -66,7 +66,7 @@ def put(
     )
 
 
-def get(connection: sqlite3.Connection, encoder: int, source: int, dim: int) -> Shadow:
+def get(connection: Connection, encoder: int, source: int, dim: int) -> Shadow:
     """The shadow of a source.
 
     Raises:
@@ -81,7 +81,7 @@ def get(connection: sqlite3.Connection, encoder: int, source: int, dim: int) -> 
     return Shadow(tuple((document, length) for document, length in json.loads(cut)), vectors)
 
 
-def forget(connection: sqlite3.Connection, *, but: Sequence[int] = ()) -> None:
+def forget(connection: Connection, *, but: Sequence[int] = ()) -> None:
     """Drop shadows, and vectors and encoders that nothing is found by. Called inside a change.
 
     Args:

@@ -9,16 +9,15 @@ Everything here is called inside a change (`Database.change`).
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import NamedTuple
 
-from ku_rag.store.behind import SLICE, Behind, behind
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import checksum, framed
-from ku_rag.store.sql import as_json, fields, next_row
+from ku_rag.store.sql import SLICE, as_json, fields, next_row
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation
 
@@ -67,34 +66,32 @@ def said(relations: Iterable[Relation]) -> list[Said]:
     ]
 
 
-def add(
-    connection: sqlite3.Connection, *, source: int, unit: int, stated: Sequence[Relation]
-) -> list[int]:
+def add(connection: Connection, *, source: int, unit: int, stated: Sequence[Relation]) -> list[int]:
     """Store what a source states about its unit; returns the new rows."""
     return list(add_many(connection, [Stated(source, unit, said(stated))]))
 
 
-def add_many(connection: sqlite3.Connection, stated: Sequence[Stated]) -> range:
+def add_many(connection: Connection, stated: Sequence[Stated]) -> range:
     """Store what sources state, many relations to a statement; returns the new rows."""
     heads = _unit_entities(connection, {of.unit for of in stated if of.relations})
     ends = _tails(connection, {one[1:3] for of in stated for one in of.relations})
     count = sum(len(of.relations) for of in stated)
     first = next_row(connection, "relations")
-    with _indexing(connection, count), behind(connection, count) as later:
+    with _indexing(connection, count):
         rows: list[tuple[object, ...]] = []
         at = first
         for row in _rows(stated, heads, ends):
             rows.append(row)
             if len(rows) == _SLICE:
-                _insert(later, at, rows)
+                _insert(connection, at, rows)
                 at += _SLICE
                 rows = []
-        _insert(later, at, rows)
+        _insert(connection, at, rows)
     return range(first, first + count)
 
 
-def _insert(later: Behind, first: int, rows: Sequence[tuple[object, ...]]) -> None:
-    later.execute(
+def _insert(connection: Connection, first: int, rows: Sequence[tuple[object, ...]]) -> None:
+    connection.execute(
         f"INSERT INTO relations (row, {_COLUMNS}) SELECT key + ?, {fields(10)} FROM json_each(?)",
         (first, as_json(rows)),
     )
@@ -130,7 +127,7 @@ def _rows(
 
 
 @contextmanager
-def _indexing(connection: sqlite3.Connection, new: int) -> Iterator[None]:
+def _indexing(connection: Connection, new: int) -> Iterator[None]:
     """Build the indexes of the table anew after this, where that is sooner done than adding."""
     # Few are the common case, and counting reads them all.
     if new < _REBUILT or new < _count(connection):
@@ -146,7 +143,7 @@ def _indexing(connection: sqlite3.Connection, new: int) -> Iterator[None]:
         connection.execute(made)
 
 
-def _count(connection: sqlite3.Connection) -> int:
+def _count(connection: Connection) -> int:
     (count,) = connection.execute("SELECT count(*) FROM relations").fetchone()
     return int(count)
 
@@ -163,7 +160,7 @@ def digest(stated: Iterable[Said], pieces: Framed | None = None) -> str:
     return str(zlib.crc32(joined)) if joined else ""
 
 
-def stored_digest(connection: sqlite3.Connection, source: int) -> str:
+def stored_digest(connection: Connection, source: int) -> str:
     """The digest of what is stored of the relations that a source states."""
     rows = connection.execute(
         "SELECT relation, target, target_kind, information, condition FROM relations "
@@ -173,7 +170,7 @@ def stored_digest(connection: sqlite3.Connection, source: int) -> str:
     return digest(rows)
 
 
-def sources_aiming_at(connection: sqlite3.Connection, unit: int) -> list[int]:
+def sources_aiming_at(connection: Connection, unit: int) -> list[int]:
     """Rows of the sources of other units that state a relation to this one."""
     rows = connection.execute(
         "SELECT DISTINCT r.source FROM entities e JOIN relations r ON r.tail = e.row "
@@ -183,9 +180,7 @@ def sources_aiming_at(connection: sqlite3.Connection, unit: int) -> list[int]:
     return [source for (source,) in rows]
 
 
-def resolve_names(
-    connection: sqlite3.Connection, *, ids: Iterable[str], keys: Iterable[str]
-) -> None:
+def resolve_names(connection: Connection, *, ids: Iterable[str], keys: Iterable[str]) -> None:
     """Look up again every relation that aims at one of these unit ids or name keys."""
     if connection.execute("SELECT 1 FROM relations LIMIT 1").fetchone() is None:
         return
@@ -200,7 +195,7 @@ def resolve_names(
         resolve(connection, [row for (row,) in rows[start : start + SLICE]])
 
 
-def resolve(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
+def resolve(connection: Connection, rows: Sequence[int]) -> None:
     """Set the tails of relations from the units and declared entities as they are now."""
     aimed = connection.execute(
         "SELECT r.row, r.target, r.target_kind, r.tail FROM json_each(?) w "
@@ -221,7 +216,7 @@ def resolve(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
     _drop_unmentioned(connection, {tail for *_, tail in moved})
 
 
-def sources_that_state(connection: sqlite3.Connection, sources: Iterable[int]) -> set[int]:
+def sources_that_state(connection: Connection, sources: Iterable[int]) -> set[int]:
     """Those of some sources, by row, of which relations are stored."""
     rows = connection.execute(
         "SELECT w.value FROM json_each(?) w "
@@ -231,7 +226,7 @@ def sources_that_state(connection: sqlite3.Connection, sources: Iterable[int]) -
     return {source for (source,) in rows}
 
 
-def waiting(connection: sqlite3.Connection, rows: Sequence[int]) -> list[tuple[str, str, str]]:
+def waiting(connection: Connection, rows: Sequence[int]) -> list[tuple[str, str, str]]:
     """The relations among `rows` whose target nobody bears: (head's name, relation, target)."""
     if not rows:
         return []
@@ -248,7 +243,7 @@ def waiting(connection: sqlite3.Connection, rows: Sequence[int]) -> list[tuple[s
     ]
 
 
-def rename_unit(connection: sqlite3.Connection, unit: int, name: str, kind: str) -> None:
+def rename_unit(connection: Connection, unit: int, name: str, kind: str) -> None:
     """Carry a unit's new name and kind into the graph."""
     connection.execute(
         "UPDATE entities SET name = ?, key = ?, kind = ? WHERE unit = ?",
@@ -256,12 +251,12 @@ def rename_unit(connection: sqlite3.Connection, unit: int, name: str, kind: str)
     )
 
 
-def drop_of_source(connection: sqlite3.Connection, source: int) -> list[int]:
+def drop_of_source(connection: Connection, source: int) -> list[int]:
     """Delete what a source states; returns the rows."""
     return _drop(connection, "source = ?", source)
 
 
-def let_go(connection: sqlite3.Connection, unit: int) -> list[int]:
+def let_go(connection: Connection, unit: int) -> list[int]:
     """Let the relations of others to a unit end nowhere for now; returns their rows."""
     rows = connection.execute(
         "UPDATE relations SET tail = NULL FROM entities e "
@@ -272,7 +267,7 @@ def let_go(connection: sqlite3.Connection, unit: int) -> list[int]:
     return [row for (row,) in rows]
 
 
-def drop_of_unit(connection: sqlite3.Connection, unit: int) -> list[int]:
+def drop_of_unit(connection: Connection, unit: int) -> list[int]:
     """Delete every relation from or to a unit; returns the rows."""
     entity = connection.execute("SELECT row FROM entities WHERE unit = ?", (unit,)).fetchone()
     if not entity:
@@ -282,7 +277,7 @@ def drop_of_unit(connection: sqlite3.Connection, unit: int) -> list[int]:
     return rows
 
 
-def drop(connection: sqlite3.Connection, rows: Sequence[int]) -> set[int]:
+def drop(connection: Connection, rows: Sequence[int]) -> set[int]:
     """Delete relations by row; returns the rows of the sources that stated them."""
     sources = set()
     for row in rows:
@@ -294,7 +289,7 @@ def drop(connection: sqlite3.Connection, rows: Sequence[int]) -> set[int]:
     return sources
 
 
-def _drop(connection: sqlite3.Connection, where: str, value: int) -> list[int]:
+def _drop(connection: Connection, where: str, value: int) -> list[int]:
     gone = connection.execute(
         f"DELETE FROM relations WHERE {where} RETURNING row, head, tail", (value,)
     ).fetchall()
@@ -302,7 +297,7 @@ def _drop(connection: sqlite3.Connection, where: str, value: int) -> list[int]:
     return [row for row, *_ in gone]
 
 
-def _drop_unmentioned(connection: sqlite3.Connection, entities: Iterable[int | None]) -> None:
+def _drop_unmentioned(connection: Connection, entities: Iterable[int | None]) -> None:
     connection.executemany(
         "DELETE FROM entities WHERE row = ?1 AND NOT EXISTS "
         "(SELECT 1 FROM relations WHERE head = ?1 OR tail = ?1)",
@@ -311,7 +306,7 @@ def _drop_unmentioned(connection: sqlite3.Connection, entities: Iterable[int | N
 
 
 def _tails(
-    connection: sqlite3.Connection, meant: Collection[_Meant]
+    connection: Connection, meant: Collection[_Meant]
 ) -> dict[_Meant, tuple[str, int | None]]:
     """The key of each target and the entity that it means.
 
@@ -333,7 +328,7 @@ def _tails(
 
 
 def _units_meant(
-    connection: sqlite3.Connection, wanted: Sequence[tuple[str, str, str | None]]
+    connection: Connection, wanted: Sequence[tuple[str, str, str | None]]
 ) -> dict[int, int]:
     """The units that (target, key, kind) mean: place in `wanted` → row.
 
@@ -362,7 +357,7 @@ def _units_meant(
 
 
 def _declared(
-    connection: sqlite3.Connection, wanted: Sequence[tuple[str, str, str | None]]
+    connection: Connection, wanted: Sequence[tuple[str, str, str | None]]
 ) -> dict[_Meant, int]:
     """The entities that (name, key, kind) declare, made where they are new: (name, kind) → row."""
     select = (
@@ -383,7 +378,7 @@ def _declared(
     return known | {(name, kind): first + n for n, (name, _, kind) in enumerate(new)}
 
 
-def _unit_entities(connection: sqlite3.Connection, units: Collection[int]) -> dict[int, int]:
+def _unit_entities(connection: Connection, units: Collection[int]) -> dict[int, int]:
     """The entities that units are, made where they are new: row of the unit → row."""
     known: dict[int, int] = {}
     new = []
@@ -408,7 +403,7 @@ def _unit_entities(connection: sqlite3.Connection, units: Collection[int]) -> di
 # ---- for verify --------------------------------------------------------------------------------
 
 
-def differences(connection: sqlite3.Connection) -> Iterator[str]:
+def differences(connection: Connection) -> Iterator[str]:
     """Where relations and entities are not what sources, units and names say."""
     for row, target, key, kind, owner, head, *tail in connection.execute(
         "SELECT r.row, r.target, r.target_key, r.target_kind, s.unit, h.unit, "
@@ -434,9 +429,7 @@ def differences(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"entity row {row} is in no relation"
 
 
-def _end(
-    connection: sqlite3.Connection, target: str, key: str, kind: str | None
-) -> list[int | str | None]:
+def _end(connection: Connection, target: str, key: str, kind: str | None) -> list[int | str | None]:
     """Unit, name and kind of the entity that a target means, as stored when all is well."""
     unit = _units_meant(connection, [(target, key, kind)]).get(0)
     if unit is not None:

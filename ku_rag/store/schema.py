@@ -6,11 +6,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-
 from ku_rag.errors import Mismatch
-from ku_rag.text.tokens import name_key
+from ku_rag.store.connection import Connection, roll_back
 
 STEPS: tuple[str, ...] = (
     """
@@ -95,14 +92,15 @@ STEPS: tuple[str, ...] = (
         fingerprint TEXT NOT NULL UNIQUE,
         dim INTEGER NOT NULL
     );
+    -- Found by one number: 2^62 for chunks, 0 for images; plus 2^40 * encoder; plus the row of the
+    -- chunk or image.
     CREATE TABLE vectors (
-        row INTEGER PRIMARY KEY AUTOINCREMENT,
-        kind TEXT NOT NULL,                   -- chunk or image
-        item INTEGER NOT NULL,                -- row of the chunk or image
-        encoder INTEGER NOT NULL REFERENCES encoders(row),
+        row INTEGER PRIMARY KEY,
         vector BLOB NOT NULL,                 -- little-endian float16[dim]
-        checksum INTEGER NOT NULL,
-        UNIQUE (kind, encoder, item)
+        checksum INTEGER NOT NULL,            -- of kind, item, encoder and vector
+        kind TEXT AS (iif(row >> 62, 'chunk', 'image')),
+        encoder INTEGER AS ((row >> 40) & 0x3FFFFF),
+        item INTEGER AS (row & 0xFFFFFFFFFF)
     );
     -- What is being encoded anew: how a source's texts are cut for another encoder, with vectors.
     CREATE TABLE shadows (
@@ -150,112 +148,47 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX relations_source ON relations(source);
     CREATE INDEX relations_head ON relations(head);
     CREATE INDEX relations_tail ON relations(tail);
-    CREATE INDEX relations_target ON relations(target);
     CREATE INDEX relations_target_key ON relations(target_key);
-    """,
-    # A vector is found by one number, which halves what it costs to read those that lie scattered.
-    """
-    CREATE TABLE placed (
-        -- 2^62 for chunks, 0 for images; plus 2^40 * encoder; plus the row of the chunk or image.
-        row INTEGER PRIMARY KEY,
-        vector BLOB NOT NULL,                 -- little-endian float16[dim]
-        checksum INTEGER NOT NULL,            -- of kind, item, encoder and vector
-        kind TEXT AS (iif(row >> 62, 'chunk', 'image')),
-        encoder INTEGER AS ((row >> 40) & 0x3FFFFF),
-        item INTEGER AS (row & 0xFFFFFFFFFF)
-    );
-    INSERT INTO placed (row, vector, checksum)
-        SELECT ((kind = 'chunk') << 62) + (encoder << 40) + item AS place, vector, checksum
-        FROM vectors ORDER BY place;
-    DROP TABLE vectors;
-    ALTER TABLE placed RENAME TO vectors;
-    """,
-    # A name that several units bear means the one that is spelt so, or none, where it meant the
-    # first; and of what is declared as an "entity" more may be said.
-    """
-    CREATE TEMP TABLE moved AS
-        SELECT r.row AS relation, r.target AS target, r.target_key AS key, r.target_kind AS kind,
-            iif(sum(u.name = r.target),
-                iif(sum(u.name = r.target) = 1, max(iif(u.name = r.target, u.row, 0)), NULL),
-                iif(count(*) = 1, max(u.row), NULL)) AS unit
-        FROM relations r JOIN names n ON n.key = r.target_key
-        JOIN units u ON u.row = n.unit
-            AND (r.target_kind IS NULL OR r.target_kind = 'entity' OR u.kind = r.target_kind)
-        WHERE NOT EXISTS (SELECT 1 FROM units WHERE id = r.target)
-        GROUP BY r.row
-        HAVING unit IS NOT (SELECT e.unit FROM entities e WHERE e.row = r.tail);
-    INSERT INTO entities (name, key, kind, unit)
-        SELECT DISTINCT u.name, name_key(u.name), u.kind, u.row
-        FROM moved m JOIN units u ON u.row = m.unit
-        WHERE NOT EXISTS (SELECT 1 FROM entities WHERE unit = u.row);
-    INSERT INTO entities (name, key, kind)
-        SELECT DISTINCT target, key, kind FROM moved m
-        WHERE unit IS NULL AND kind IS NOT NULL AND NOT EXISTS (
-            SELECT 1 FROM entities e
-            WHERE e.key = m.key AND e.name = m.target AND e.kind = m.kind AND e.unit IS NULL);
-    UPDATE relations SET tail = iif(m.unit IS NULL,
-            (SELECT e.row FROM entities e
-             WHERE e.key = m.key AND e.name = m.target AND e.kind = m.kind AND e.unit IS NULL),
-            (SELECT e.row FROM entities e WHERE e.unit = m.unit))
-        FROM moved m WHERE relations.row = m.relation;
-    DROP TABLE moved;
-    DELETE FROM entities
-        WHERE NOT EXISTS (SELECT 1 FROM relations WHERE head = entities.row)
-            AND NOT EXISTS (SELECT 1 FROM relations WHERE tail = entities.row);
-    -- Ids are looked up by their keys as well: one index less to keep.
-    DROP INDEX relations_target;
     """,
 )
 
 SCHEMA = len(STEPS)
 
 
-def migrate(connection: sqlite3.Connection, *, application: int) -> None:
-    """Bring a base up to this version's schema, in one transaction.
+def migrate(connection: Connection, *, application: int) -> None:
+    """Take the steps that a database has not taken yet, in one transaction.
 
     Args:
         connection: outside a transaction; another one may be doing the same.
         application: the number that tells a knowledge base from any other SQLite file.
 
     Raises:
-        Mismatch: the base is of a newer schema than this version knows.
+        Mismatch: the database is of a newer schema than this version knows.
     """
     if check_schema(connection) == SCHEMA:
         return
-    connection.create_function("name_key", 1, name_key, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Whoever waited for another process here finds the work done.
         for step in STEPS[check_schema(connection) :]:
-            for statement in _statements(step):
-                connection.execute(statement)
+            connection.execute(step)
         connection.execute(f"PRAGMA application_id = {application}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.rollback()
+        roll_back(connection)
         raise
 
 
-def expected() -> sqlite3.Connection:
-    """An empty base in memory, for comparing; the caller closes it."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
+def expected() -> Connection:
+    """An empty database in memory, for comparing; the caller closes it."""
+    connection = Connection(":memory:")
     migrate(connection, application=0)
     return connection
 
 
-def _statements(step: str) -> Iterator[str]:
-    """The statements of a step; `executescript` would end the transaction that it is called in."""
-    statement = ""
-    for line in step.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-def check_schema(connection: sqlite3.Connection) -> int:
-    """The schema that a base has.
+def check_schema(connection: Connection) -> int:
+    """The schema that a database has.
 
     Raises:
         Mismatch: it is newer than this version knows.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
 import orjson
 
+from ku_rag.store.connection import Connection
+
 _MOST_PARAMETERS = 500
+
+SLICE = 2048
+"""So many rows go into one statement."""
 
 
 def marks(values: Sequence[object]) -> str:
@@ -31,7 +35,7 @@ def fields(count: int) -> str:
     return ", ".join(f"json_extract(value, '$[{n}]')" for n in range(count))
 
 
-def next_row(connection: sqlite3.Connection, table: str) -> int:
+def next_row(connection: Connection, table: str) -> int:
     """The number that the next row of a table gets; numbers are never used twice."""
     found = connection.execute(
         "SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from PIL.Image import Image
 
 from ku_rag import pictures
 from ku_rag.errors import NotFound
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import check, snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.text.tokens import name_key
@@ -18,7 +18,7 @@ from ku_rag.text.tokens import name_key
 _TABLES = ("units", "chunks", "images", "sources", "entities", "relations")
 
 
-def counts(connection: sqlite3.Connection) -> dict[str, int]:
+def counts(connection: Connection) -> dict[str, int]:
     """Number of rows of each kind."""
     with snapshot(connection):
         return {
@@ -28,7 +28,7 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def units(
-    connection: sqlite3.Connection, *, kind: str | None = None, limit: int | None = None
+    connection: Connection, *, kind: str | None = None, limit: int | None = None
 ) -> Iterator[dict[str, Any]]:
     """Units as records with counts, in the order of their ids.
 
@@ -46,7 +46,7 @@ def units(
         return iter([_record(connection, row) for (row,) in rows])
 
 
-def unit(connection: sqlite3.Connection, layout: Layout, unit_id: str) -> dict[str, Any]:
+def unit(connection: Connection, layout: Layout, unit_id: str) -> dict[str, Any]:
     """One unit as a record, with its images, texts, relations, sources and what else lists.
 
     Raises:
@@ -56,7 +56,7 @@ def unit(connection: sqlite3.Connection, layout: Layout, unit_id: str) -> dict[s
         return _unit(connection, layout, unit_id)
 
 
-def _unit(connection: sqlite3.Connection, layout: Layout, unit_id: str) -> dict[str, Any]:
+def _unit(connection: Connection, layout: Layout, unit_id: str) -> dict[str, Any]:
     found = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
     if not found:
         raise NotFound(f"there is no unit {unit_id!r}: {hint(connection, unit_id)}")
@@ -84,7 +84,7 @@ def _unit(connection: sqlite3.Connection, layout: Layout, unit_id: str) -> dict[
     }
 
 
-def _record(connection: sqlite3.Connection, row: int) -> dict[str, Any]:
+def _record(connection: Connection, row: int) -> dict[str, Any]:
     *fields, stored = connection.execute(
         "SELECT id, name, kind, aliases, metadata, match, checksum FROM units WHERE row = ?",
         (row,),
@@ -109,7 +109,7 @@ def _record(connection: sqlite3.Connection, row: int) -> dict[str, Any]:
     }
 
 
-def texts_of(connection: sqlite3.Connection, unit: int) -> list[str]:
+def texts_of(connection: Connection, unit: int) -> list[str]:
     """The texts of a unit's own sources, as they were given.
 
     Raises:
@@ -119,7 +119,7 @@ def texts_of(connection: sqlite3.Connection, unit: int) -> list[str]:
     return [text for (source,) in sources.fetchall() for text in _texts(connection, source)]
 
 
-def _texts(connection: sqlite3.Connection, source: int) -> list[str]:
+def _texts(connection: Connection, source: int) -> list[str]:
     """A source's texts as they were given: their chunks put together again."""
     texts: dict[int, str] = {}
     for row, position, document, digest, text, stored in connection.execute(
@@ -132,7 +132,7 @@ def _texts(connection: sqlite3.Connection, source: int) -> list[str]:
     return list(texts.values())
 
 
-def _relations(connection: sqlite3.Connection, row: int) -> list[dict[str, Any]]:
+def _relations(connection: Connection, row: int) -> list[dict[str, Any]]:
     stated = connection.execute(
         "SELECT r.relation, r.target, r.information, r.condition, r.row, r.source, r.target_kind, "
         "r.checksum FROM relations r "
@@ -153,9 +153,7 @@ def _relations(connection: sqlite3.Connection, row: int) -> list[dict[str, Any]]
     ]
 
 
-def picture(
-    connection: sqlite3.Connection, layout: Layout, row: int, longest: int | None = None
-) -> Image:
+def picture(connection: Connection, layout: Layout, row: int, longest: int | None = None) -> Image:
     """The stored picture of a row; see `ku_rag.pictures.load_picture`.
 
     Raises:
@@ -170,7 +168,7 @@ def picture(
     return pictures.load_picture(layout.image(file), longest, digest=digest)
 
 
-def hint(connection: sqlite3.Connection, wanted: str) -> str:
+def hint(connection: Connection, wanted: str) -> str:
     """Where to look for an id: a unit may bear it as a name."""
     found = connection.execute(
         "SELECT u.id FROM names n JOIN units u ON u.row = n.unit WHERE n.key = ? ORDER BY u.id",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -12,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.errors import BadInput
-from ku_rag.store.behind import SLICE, Behind, behind
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import check
-from ku_rag.store.sql import as_json, batched, marks
+from ku_rag.store.sql import SLICE, as_json, batched, marks
 
 Kind = Literal["chunk", "image"]
 KINDS: tuple[Kind, ...] = ("chunk", "image")
@@ -50,7 +49,7 @@ def places(kind: Kind, encoder: int) -> tuple[int, int]:
     return first, first + (1 << _ITEM_BITS) - 1
 
 
-def encoder_row(connection: sqlite3.Connection, fingerprint: str, dim: int) -> int:
+def encoder_row(connection: Connection, fingerprint: str, dim: int) -> int:
     """The row of an encoder, made if it is new. Called inside a change."""
     connection.execute(
         "INSERT OR IGNORE INTO encoders (fingerprint, dim) VALUES (?, ?)", (fingerprint, dim)
@@ -62,12 +61,11 @@ def encoder_row(connection: sqlite3.Connection, fingerprint: str, dim: int) -> i
 
 
 def put(
-    connection: sqlite3.Connection,
+    connection: Connection,
     kind: Kind,
     encoder: int,
     items: Sequence[int],
     vectors: Vectors,
-    later: Behind | None = None,
 ) -> None:
     """Store float32[n, dim] as half precision, one row an item, and note it for the caches.
 
@@ -77,7 +75,6 @@ def put(
         encoder: row of what made the vectors.
         items: rows of chunks or images.
         vectors: float32[len(items), dim].
-        later: runs the statements; by default they have run when this returns.
 
     Raises:
         BadInput: some of the numbers are none, or infinite.
@@ -87,10 +84,6 @@ def put(
             "the encoder made vectors that hold no numbers (NaN or infinite): nothing was stored; "
             "its weights are damaged, or do not belong to it"
         )
-    if later is None:
-        with behind(connection, len(items)) as own:
-            put(connection, kind, encoder, items, vectors, own)
-        return
     size = 2 * vectors.shape[1]
     for start in range(0, len(items), SLICE):
         some = items[start : start + SLICE]
@@ -99,16 +92,16 @@ def put(
             (item, _checksum(kind, encoder, item, blob[at : at + size]))
             for item, at in zip(some, range(0, len(blob), size), strict=True)
         )
-        later.execute(
+        connection.execute(
             "INSERT INTO vectors (row, vector, checksum) "
             "SELECT ? + json_extract(value, '$[0]'), substr(?, 1 + key * ?, ?), "
             "json_extract(value, '$[1]') FROM json_each(?)",
             (place(kind, encoder), blob, size, size, as_json(sums)),
         )
-    later.execute(_NOTED, (kind, encoder, "put", as_json(items)))
+    connection.execute(_NOTED, (kind, encoder, "put", as_json(items)))
 
 
-def drop(connection: sqlite3.Connection, kind: Kind, items: Sequence[int]) -> None:
+def drop(connection: Connection, kind: Kind, items: Sequence[int]) -> None:
     """Delete the vectors of items for every encoder, and note it for the caches."""
     for (encoder,) in connection.execute("SELECT row FROM encoders").fetchall():
         dropped: list[int] = []
@@ -124,9 +117,7 @@ def drop(connection: sqlite3.Connection, kind: Kind, items: Sequence[int]) -> No
             connection.execute(_NOTED, (kind, encoder, "drop", as_json(dropped)))
 
 
-def items_of(
-    connection: sqlite3.Connection, kind: Kind, encoder: int, most: int = -1
-) -> NDArray[np.int64]:
+def items_of(connection: Connection, kind: Kind, encoder: int, most: int = -1) -> NDArray[np.int64]:
     """The rows of chunks or images that have a vector: int64[n], ascending.
 
     Args:
@@ -143,7 +134,7 @@ def items_of(
 
 
 def gather(
-    connection: sqlite3.Connection,
+    connection: Connection,
     kind: Kind,
     encoder: int,
     items: Sequence[int] | NDArray[np.int64],

@@ -5,7 +5,6 @@ New units are written many rows to a statement; those that add to something know
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,7 +16,7 @@ from ku_rag.ingest.assembly import Born, Declaration
 from ku_rag.ingest.preparation import Picture
 from ku_rag.ingest.unit_writer import Rows, Storing, add_up, image_row, show, unit_row
 from ku_rag.store import content_rows, relations, vectors
-from ku_rag.store.behind import behind
+from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import Dropped, Texts
 from ku_rag.store.vectors import Kind
 from ku_rag.transfer.import_units import Part, Whole
@@ -100,7 +99,7 @@ class Committing:
     # ---- units and sources ---------------------------------------------------------------------
 
     def _put_units(
-        self, connection: sqlite3.Connection, batch: Batch, counted: IngestReport
+        self, connection: Connection, batch: Batch, counted: IngestReport
     ) -> Iterator[Rows]:
         """Write units and sources in the order in which they stand."""
 
@@ -131,9 +130,7 @@ class Committing:
             counted.units_added += len(born)
             yield from assembly.settle_new(connection, born, self._storing.inverted)
 
-    def _put_unit(
-        self, connection: sqlite3.Connection, whole: Whole, counted: IngestReport
-    ) -> Rows:
+    def _put_unit(self, connection: Connection, whole: Whole, counted: IngestReport) -> Rows:
         said = [(part.uri, part.origin, part.digest, part.declared) for part in whole.parts]
         return self._storing.put_one(connection, whole.unit, said, counted)
 
@@ -141,7 +138,7 @@ class Committing:
 
     def _put_texts(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         batch: Batch,
         pairs: list[tuple[Part, int | None, int]],
     ) -> dict[int, str]:
@@ -149,12 +146,9 @@ class Committing:
         for part, _, source in pairs:
             if part.uri in batch.known:
                 content_rows.drop_source_chunks(connection, source, Dropped())
-        with behind(connection, sum(len(part.chunks) for part, *_ in pairs)) as later:
-            fresh = content_rows.add_texts(
-                connection,
-                [Texts(source, unit, part.chunks) for part, unit, source in pairs],
-                later,
-            )
+        fresh = content_rows.add_texts(
+            connection, [Texts(source, unit, part.chunks) for part, unit, source in pairs]
+        )
         halves = [v for part, *_ in pairs for v in part.vectors if v is not None]
         if halves:
             made = np.stack(halves).astype(np.float32)
@@ -163,7 +157,7 @@ class Committing:
 
     def _show(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         part: Part,
         source: int,
         unit: int | None,
@@ -175,7 +169,7 @@ class Committing:
             shown.append(row or self._storing.add_image(connection, self._load_again(digest)))
         return show(connection, source, unit, shown)
 
-    def _add_images(self, connection: sqlite3.Connection, batch: Batch) -> None:
+    def _add_images(self, connection: Connection, batch: Batch) -> None:
         shown = {digest for part in batch.parts() for digest in part.images}
         for picture in sorted(batch.pictures.values(), key=lambda one: batch.order[one.digest]):
             if picture.digest in shown and image_row(connection, picture.digest) is None:

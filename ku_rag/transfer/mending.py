@@ -7,7 +7,6 @@ known of them: a page belongs to one index. Content whose unit cannot be found i
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.store import relations
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import checksum
 from ku_rag.transfer.pages import Pages
 
@@ -42,7 +42,7 @@ class Index:
 
 
 def mend(
-    connection: sqlite3.Connection,
+    connection: Connection,
     pages: Pages,
     names: Mapping[tuple[str, int], str],
     *,
@@ -75,7 +75,7 @@ def mend(
     return lost
 
 
-def _there(connection: sqlite3.Connection, table: str, row: int) -> bool:
+def _there(connection: Connection, table: str, row: int) -> bool:
     return connection.execute(f"SELECT 1 FROM {table} WHERE row = ?", (row,)).fetchone() is not None
 
 
@@ -83,7 +83,7 @@ def _there(connection: sqlite3.Connection, table: str, row: int) -> bool:
 
 
 def _mend_sources(
-    connection: sqlite3.Connection,
+    connection: Connection,
     pages: Pages,
     index: Index,
     names: Mapping[tuple[str, int], str],
@@ -111,7 +111,7 @@ def _mend_sources(
         yield uri
 
 
-def _owners(connection: sqlite3.Connection, pages: Pages) -> dict[int, int]:
+def _owners(connection: Connection, pages: Pages) -> dict[int, int]:
     """The units of lost sources, as far as what they brought says."""
     said: dict[int, Counter[int]] = {}
     for sql in (
@@ -126,7 +126,7 @@ def _owners(connection: sqlite3.Connection, pages: Pages) -> dict[int, int]:
     return {source: votes.most_common(1)[0][0] for source, votes in said.items()}
 
 
-def _listed(connection: sqlite3.Connection, pages: Pages) -> Iterator[tuple[int, int]]:
+def _listed(connection: Connection, pages: Pages) -> Iterator[tuple[int, int]]:
     """(lost source, unit) from the pages of the lists that say which unit owns which chunk."""
     for page in pages.entries():
         triples = [cell.fields for cell in page if len(cell.fields) == 3]
@@ -150,7 +150,7 @@ def _listed(connection: sqlite3.Connection, pages: Pages) -> Iterator[tuple[int,
 
 
 def _mend_units(
-    connection: sqlite3.Connection,
+    connection: Connection,
     index: Index,
     names: Mapping[tuple[str, int], str],
 ) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _mend_units(
 # ---- vectors -----------------------------------------------------------------------------------
 
 
-def _mend_encoders(connection: sqlite3.Connection) -> None:
+def _mend_encoders(connection: Connection) -> None:
     """See that the manifest and the rows of encoders say what the vectors were made with."""
     found = connection.execute("SELECT value FROM meta WHERE key = 'encoder'").fetchone()
     made = json.loads(found[0]) if found else None
@@ -220,7 +220,7 @@ def _mend_encoders(connection: sqlite3.Connection) -> None:
 # ---- what is missing ---------------------------------------------------------------------------
 
 
-def _count(connection: sqlite3.Connection) -> dict[str, list[str]]:
+def _count(connection: Connection) -> dict[str, list[str]]:
     """What sources should have and have not; their hashes then say so, see `gathering`."""
     return {
         "chunks": [

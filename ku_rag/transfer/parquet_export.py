@@ -8,7 +8,6 @@ again, it gives the same tables.
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -19,6 +18,7 @@ from typing import Any
 import ku_rag
 from ku_rag.errors import Corrupt
 from ku_rag.store import vectors
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import Database, check, explained, snapshot
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.transfer import atomic_folder
@@ -118,7 +118,7 @@ def is_export(folder: Path) -> bool:
 
 
 def write(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: Layout,
     folder: Path,
     *,
@@ -168,7 +168,7 @@ def write(
     return done
 
 
-def _moved_on(connection: sqlite3.Connection, found: Exported) -> bool:
+def _moved_on(connection: Connection, found: Exported) -> bool:
     """Whether a picture is missing because its rows were deleted, and it swept, meanwhile."""
     return any(
         not connection.execute("SELECT 1 FROM images WHERE hash = ?", (one.item,)).fetchone()
@@ -180,7 +180,7 @@ def _moved_on(connection: sqlite3.Connection, found: Exported) -> bool:
 
 
 def _copy_pictures(
-    connection: sqlite3.Connection, layout: Layout, folder: Path, done: Exported
+    connection: Connection, layout: Layout, folder: Path, done: Exported
 ) -> dict[str, str]:
     """Copy the pictures that are what they were; returns content hash → place below the folder."""
     files: dict[str, str] = {}
@@ -206,7 +206,7 @@ def _copy_pictures(
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def _units(connection: sqlite3.Connection) -> Iterator[Row]:
+def _units(connection: Connection) -> Iterator[Row]:
     for *fields, stored in connection.execute(
         "SELECT id, name, kind, aliases, metadata, match, checksum FROM units ORDER BY row"
     ):
@@ -215,7 +215,7 @@ def _units(connection: sqlite3.Connection) -> Iterator[Row]:
         yield unit, name, kind, json.loads(aliases), metadata, bool(match)
 
 
-def _sources(connection: sqlite3.Connection) -> Iterator[Row]:
+def _sources(connection: Connection) -> Iterator[Row]:
     for which in _IN_ORDER:
         for unit, row, uri, *said, stored, chunks, images, texts, stated in connection.execute(
             "SELECT u.id, s.unit, s.uri, s.origin, s.hash, s.declared, s.checksum, s.chunks, "
@@ -228,7 +228,7 @@ def _sources(connection: sqlite3.Connection) -> Iterator[Row]:
 
 
 def _chunks(
-    connection: sqlite3.Connection, encoders: Mapping[str | None, tuple[int, int]]
+    connection: Connection, encoders: Mapping[str | None, tuple[int, int]]
 ) -> Iterator[Row]:
     encoder, dim = encoders.get("chunk", (None, 0))
     for which in _IN_ORDER:
@@ -253,7 +253,7 @@ def _chunks(
 
 
 def _images(
-    connection: sqlite3.Connection,
+    connection: Connection,
     encoders: Mapping[str | None, tuple[int, int]],
     files: Mapping[str, str],
 ) -> Iterator[Row]:
@@ -275,7 +275,7 @@ def _images(
         yield *out, blob
 
 
-def _showings(connection: sqlite3.Connection) -> Iterator[Row]:
+def _showings(connection: Connection) -> Iterator[Row]:
     for which in _IN_ORDER:
         yield from connection.execute(
             "SELECT u.id, s.uri, l.position, i.hash FROM sources s "
@@ -284,7 +284,7 @@ def _showings(connection: sqlite3.Connection) -> Iterator[Row]:
         )
 
 
-def _relations(connection: sqlite3.Connection) -> Iterator[Row]:
+def _relations(connection: Connection) -> Iterator[Row]:
     for which in _IN_ORDER:
         before, position = None, 0
         for unit, uri, row, source, *fields, tail, tail_unit, stored in connection.execute(
@@ -300,7 +300,7 @@ def _relations(connection: sqlite3.Connection) -> Iterator[Row]:
             yield unit, uri, position, *fields, tail, tail_unit
 
 
-def _entities(connection: sqlite3.Connection) -> Iterator[Row]:
+def _entities(connection: Connection) -> Iterator[Row]:
     yield from connection.execute(
         "SELECT e.name, e.kind, u.id FROM entities e LEFT JOIN units u ON u.row = e.unit "
         "ORDER BY e.name, e.kind, u.id"
@@ -310,7 +310,7 @@ def _entities(connection: sqlite3.Connection) -> Iterator[Row]:
 # ---- what it was made with ---------------------------------------------------------------------
 
 
-def _meta(connection: sqlite3.Connection, key: str) -> Any:  # noqa: ANN401 - JSON
+def _meta(connection: Connection, key: str) -> Any:  # noqa: ANN401 - JSON
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     try:
         return json.loads(row[0]) if row else None
@@ -319,7 +319,7 @@ def _meta(connection: sqlite3.Connection, key: str) -> Any:  # noqa: ANN401 - JS
 
 
 def _encoders(
-    connection: sqlite3.Connection, made_with: Mapping[str, Any] | None
+    connection: Connection, made_with: Mapping[str, Any] | None
 ) -> dict[str | None, tuple[int, int]]:
     """(row of the encoder, length of its vectors) for each kind that has one."""
     found: dict[str | None, tuple[int, int]] = {}

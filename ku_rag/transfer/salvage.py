@@ -8,7 +8,6 @@ exported.
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ku_rag.store import schema, vectors
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import checksum
 from ku_rag.store.layout import Layout
 from ku_rag.text.tokens import name_key
@@ -172,9 +172,9 @@ def salvage(layout: Layout, folder: Path) -> dict[str, Any]:
     }
 
 
-def _store(path: Path) -> sqlite3.Connection:
+def _store(path: Path) -> Connection:
     """An empty store that takes rows in any order; what is left half done is thrown away."""
-    connection = sqlite3.connect(path, isolation_level=None)
+    connection = Connection(str(path))
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
     schema.migrate(connection, application=0)
@@ -182,9 +182,7 @@ def _store(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _fill(
-    connection: sqlite3.Connection, pages: Pages
-) -> tuple[_Lost, mending.Index, mending.Index]:
+def _fill(connection: Connection, pages: Pages) -> tuple[_Lost, mending.Index, mending.Index]:
     """Put every sound row where it belongs; returns what the indexes of ids and uris say."""
     lost = _Lost()
     connection.execute("BEGIN")
@@ -225,7 +223,7 @@ def _unfolded(cell: Cell) -> Cell:
     return cell
 
 
-def _put_vector(connection: sqlite3.Connection, values: Sequence[Value]) -> None:
+def _put_vector(connection: Connection, values: Sequence[Value]) -> None:
     match values:
         case (_, "chunk" | "image" as kind, int(item), int(encoder), vector, stored):
             columns = ("row", "vector", "checksum")
@@ -233,7 +231,7 @@ def _put_vector(connection: sqlite3.Connection, values: Sequence[Value]) -> None
             _put(connection, "vectors", columns, (row, vector, stored))
 
 
-def _put_unsummed(connection: sqlite3.Connection, cell: Cell) -> None:
+def _put_unsummed(connection: Connection, cell: Cell) -> None:
     """Rows of tables without checksums, known by what they hold: encoders and entities."""
     match cell.fields:
         case (None, str(fingerprint), int(dim)) if 0 < dim <= 1 << 20:
@@ -242,7 +240,7 @@ def _put_unsummed(connection: sqlite3.Connection, cell: Cell) -> None:
             _put(connection, "entities", _ENTITY, (cell.row, name, key, kind, unit))
 
 
-def _put_entry(connection: sqlite3.Connection, fields: Sequence[Value]) -> None:
+def _put_entry(connection: Connection, fields: Sequence[Value]) -> None:
     match fields:
         case (str(key), str(value)) if key in _META and _is_json(value):
             _put(connection, "meta", ("key", "value"), (key, value))
@@ -251,7 +249,7 @@ def _put_entry(connection: sqlite3.Connection, fields: Sequence[Value]) -> None:
 
 
 def _put(
-    connection: sqlite3.Connection, table: str, columns: Sequence[str], values: Sequence[Value]
+    connection: Connection, table: str, columns: Sequence[str], values: Sequence[Value]
 ) -> None:
     marks = ", ".join("?" * len(columns))
     connection.execute(f"REPLACE INTO {table} ({', '.join(columns)}) VALUES ({marks})", values)

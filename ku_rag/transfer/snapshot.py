@@ -7,13 +7,13 @@ those that the copy names are copied after it. Caches are left out; they are mad
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ku_rag.store.connection import connect
 from ku_rag.store.database import Database, explained
 from ku_rag.store.layout import Layout
 from ku_rag.transfer import atomic_folder
@@ -83,13 +83,13 @@ def take(database: Database, layout: Layout, folder: Path, *, link: bool = False
 def _copy_store(database: Database, copy: Layout) -> None:
     with explained(database.path):
         database.connection.execute("VACUUM INTO ?", (str(copy.database),))
-    with closing(sqlite3.connect(copy.database)) as connection:
+    with closing(connect(copy.database)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _copy_pictures(layout: Layout, copy: Layout, *, link: bool) -> Snapshot:
     found = Snapshot()
-    with closing(sqlite3.connect(copy.database)) as connection:
+    with closing(connect(copy.database, read_only=True)) as connection:
         for digest, file in connection.execute("SELECT hash, file FROM images ORDER BY hash"):
             path = layout.image(file)
             try:

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from ku_rag import cli
+from ku_rag.store.connection import connect
 from tests.conftest import picture, write_records
 
 
@@ -297,15 +298,12 @@ def test_a_locked_base_exits_5_and_names_the_holder(ku, tmp_path, monkeypatch):
 
 
 def test_another_encoder_exits_4_with_the_remedy(ku, tmp_path):
-    import sqlite3
-
     ku("init")
-    connection = sqlite3.connect(tmp_path / "kb" / "ku.sqlite")
-    with connection:
-        connection.execute(
-            "UPDATE meta SET value = ? WHERE key = 'encoder'",
-            (json.dumps({"spec": "embedded", "fingerprint": "other:512", "sides": {}}),),
-        )
+    connection = connect(tmp_path / "kb" / "ku.sqlite")
+    connection.execute(
+        "UPDATE meta SET value = ? WHERE key = 'encoder'",
+        (json.dumps({"spec": "embedded", "fingerprint": "other:512", "sides": {}}),),
+    )
     connection.close()
     done = ku("stats")
     assert done.code == 4
@@ -313,10 +311,8 @@ def test_another_encoder_exits_4_with_the_remedy(ku, tmp_path):
 
 
 def test_a_newer_schema_exits_4(ku, tmp_path):
-    import sqlite3
-
     ku("init")
-    connection = sqlite3.connect(tmp_path / "kb" / "ku.sqlite")
+    connection = connect(tmp_path / "kb" / "ku.sqlite")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     done = ku("stats")
@@ -348,18 +344,15 @@ def test_a_setting_out_of_range_is_said_with_its_source(ku, monkeypatch):
 
 
 def test_json_is_strict_json(ku, tmp_path):
-    import sqlite3
-
     from ku_rag.store.database import checksum
 
     ku("add", "--name", "Lamp", "--id", "lamp")
-    connection = sqlite3.connect(tmp_path / "kb" / "ku.sqlite")
-    with connection:
-        connection.execute("UPDATE units SET metadata = '{\"a\": NaN}'")
-        fields = connection.execute(
-            "SELECT id, name, kind, aliases, metadata, match FROM units"
-        ).fetchone()
-        connection.execute("UPDATE units SET checksum = ?", (checksum(*fields),))
+    connection = connect(tmp_path / "kb" / "ku.sqlite")
+    connection.execute("UPDATE units SET metadata = '{\"a\": NaN}'")
+    fields = connection.execute(
+        "SELECT id, name, kind, aliases, metadata, match FROM units"
+    ).fetchone()
+    connection.execute("UPDATE units SET checksum = ?", (checksum(*fields),))
     connection.close()
     done = ku("list", "--json")
     assert (done.code, done.out, "what JSON cannot" in done.err) == (1, "", True)

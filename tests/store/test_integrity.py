@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 import threading
 
+import apsw
 import pytest
 
 from ku_rag.errors import Corrupt, Locked, NotFound, ReadOnly
@@ -160,7 +160,7 @@ def test_another_writer_that_does_not_let_go_is_named_in_one_sentence(filled):
     other = Database(filled._database.path)
     other.connection.execute("BEGIN IMMEDIATE")
     filled._database.connection.execute("PRAGMA busy_timeout = 50")
-    with pytest.raises(Locked, match="did not let go") as raised:
+    with pytest.raises(Locked, match="did not release it") as raised:
         filled.delete(["a"])
     assert raised.value.exit_code == 5
     other.close()
@@ -224,8 +224,8 @@ def test_a_base_whose_making_was_killed_is_finished_by_the_next(tmp_path):
     path = tmp_path / "ku.sqlite"
     script = (
         "import os, sys, pathlib\n"
-        "from ku_rag.store import database\n"
-        "database.migrate = lambda *_, **__: os._exit(9)\n"
+        "from ku_rag.store import database, schema\n"
+        "schema.migrate = lambda *_, **__: os._exit(9)\n"
         "database.Database(pathlib.Path(sys.argv[1]), create=True)\n"
     )
     assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 9
@@ -241,5 +241,5 @@ def test_a_base_whose_making_was_killed_is_finished_by_the_next(tmp_path):
 
 
 def test_what_sqlite_does_not_blame_on_the_file_is_left_as_it_is(tmp_path):
-    with pytest.raises(sqlite3.OperationalError, match="syntax"), database.explained(tmp_path):
-        sqlite3.connect(":memory:").execute("SELEKT")
+    with pytest.raises(apsw.SQLError, match="syntax"), database.explained(tmp_path):
+        apsw.Connection(":memory:").execute("SELEKT")

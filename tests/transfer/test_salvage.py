@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -17,6 +16,7 @@ import pytest
 import ku_rag
 from ku_rag import KnowledgeBase, NotFound, Unit
 from ku_rag.cli import main
+from ku_rag.store.connection import connect
 from ku_rag.transfer import salvage
 from ku_rag.transfer.pages import Pages
 from tests.assets.schemas import Hashed
@@ -67,7 +67,7 @@ def texts(folder: Path) -> set[str]:
 def leaves(store: Path) -> dict[int, set[str]]:
     """The chunks on each page of the table of chunks, as SQLite itself says."""
     found: dict[int, set[str]] = {}
-    with Pages(store) as pages, closing(sqlite3.connect(store)) as connection:
+    with Pages(store) as pages, closing(connect(store)) as connection:
         rows = dict(connection.execute("SELECT row, text FROM chunks"))
         for number in range(1, len(pages) + 1):
             if pages._kind(number) == 0x0D:
@@ -273,7 +273,7 @@ def test_what_lost_its_source_keeps_its_unit(whole, tmp_path):
 
 def test_without_its_manifest_a_base_is_known_by_its_vectors(whole, tmp_path):
     store = damage(whole, tmp_path / "kb")
-    with closing(sqlite3.connect(store)) as connection, connection:
+    with closing(connect(store)) as connection:
         connection.execute("UPDATE meta SET value = '{' || value")
     KnowledgeBase.salvage(tmp_path / "kb", tmp_path / "saved")
     manifest = json.loads((tmp_path / "saved" / "manifest.json").read_text())

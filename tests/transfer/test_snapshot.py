@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.cli import main
 from ku_rag.errors import Corrupt, Refused
+from ku_rag.store.connection import connect
 from tests.assets.schemas import Hashed, fill
 from tests.conftest import picture
 
@@ -122,11 +122,10 @@ def test_a_damaged_store_is_not_passed_on_as_sound(base, tmp_path):
     base.compact()
     base.close()
     store = tmp_path / "kb" / "ku.sqlite"
-    with closing(sqlite3.connect(store)) as connection:
+    with closing(connect(store)) as connection:
         (root,) = connection.execute(
             "SELECT rootpage FROM sqlite_master WHERE name = 'chunks'"
         ).fetchone()
-    (tmp_path / "kb" / "ku.guard").unlink(missing_ok=True)
     with store.open("r+b") as file:
         file.seek((root - 1) * 8192)
         file.write(b"\x07" * 64)

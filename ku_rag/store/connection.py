@@ -1,0 +1,207 @@
+"""Connections to the SQLite file: page checksums, pragmas, and what SQLite's errors mean.
+
+Every page ends with a checksum of 8 bytes, which the VFS `cksumvfs` computes on writing and
+verifies on reading (https://sqlite.org/cksumvfs.html). It is part of apsw's wheel.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import apsw.sqlite_extra
+
+from ku_rag.errors import Corrupt, Locked, Mismatch, ReadOnly
+
+APPLICATION_ID = 0x4B55_5241  # "KURA": tells a knowledge base from any other SQLite file
+_VFS = "cksmvfs"
+_PAGE_BYTES = 8192
+_CHECKSUM_BYTES = 8
+_BUSY_MS = 10_000
+_POLL_S = 0.02
+_CACHE_KIB = 128 << 10  # the vectors of 100,000 chunks
+_LOG_BYTES = 64 << 20
+"""A commit that finds a longer write-ahead log copies it into the database."""
+_DAMAGED = {apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS}
+
+_loading = threading.Lock()
+
+
+class Connection(apsw.Connection):
+    """A connection to SQLite."""
+
+    if TYPE_CHECKING:  # rows hold what the schema says, which apsw's own types cannot know
+
+        def execute(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+            """Run statements; see `apsw.Connection.execute`."""
+
+
+def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Connection:
+    """Open a connection to a database file, verifying page checksums.
+
+    A file on a medium that cannot be written to is opened immutable.
+
+    Args:
+        path: the file.
+        create: make it if it is missing.
+        read_only: open for reading.
+
+    Raises:
+        apsw.Error: it cannot be opened.
+        ReadOnly: it has commits in its log that cannot be read without writing.
+    """
+    _load_vfs()
+    if not read_only:
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        return _configure(Connection(str(path), flags=flags, vfs=_VFS))
+    connection = Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=_VFS)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError) as error:
+        if getattr(error, "extendedresult", 0) in _DAMAGED:
+            return _configure(connection)
+        # SQLite needs a -shm file to read a log; without a log the file is complete.
+        connection.close()
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size > 0:
+            raise ReadOnly(
+                f"{path.parent} has commits in {log.name} and cannot be written to: "
+                "open it once as its owner, then read it"
+            ) from None
+        uri = f"{path.absolute().as_uri()}?immutable=1"
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = Connection(uri, flags=flags, vfs=_VFS)
+    except apsw.Error:
+        pass  # no database, or damaged: the next statement reports it
+    return _configure(connection)
+
+
+def prepare_file(connection: Connection) -> None:
+    """Set the format of a new file, before its first transaction."""
+    connection.reserve_bytes("main", _CHECKSUM_BYTES)
+    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    deadline = time.monotonic() + _BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except apsw.BusyError:
+            # SQLite does not wait by itself here when another process does the same.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_S)
+        else:
+            return
+
+
+def has_checksums(connection: Connection) -> bool:
+    """Whether the pages of the file are as `prepare_file` sets them."""
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    return page_bytes == _PAGE_BYTES and connection.reserve_bytes("main") == _CHECKSUM_BYTES
+
+
+@contextmanager
+def snapshot(connection: Connection) -> Iterator[None]:
+    """Read one state of the database, whatever is committed meanwhile."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        roll_back(connection)
+
+
+def roll_back(connection: Connection) -> None:
+    """End a transaction without its changes; SQLite may have done so itself after an error."""
+    with suppress(apsw.Error):
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into errors that say what to do.
+
+    Args:
+        path: the database file.
+
+    Raises:
+        ReadOnly: it cannot be written to, or the disk is full or fails.
+        Locked: another process holds it.
+        Corrupt: it is damaged.
+        Mismatch: it is no SQLite database.
+    """
+    try:
+        yield
+    except apsw.Error as error:
+        raise _explain(error, path) from error
+
+
+def not_a_base(path: Path, reason: str) -> Mismatch:
+    """The error for a file that is no knowledge base."""
+    return Mismatch(
+        f"{path} is not a knowledge base ({reason}): "
+        "name the folder that `ku init` made with --kb, or make a new one"
+    )
+
+
+def _explain(error: apsw.Error, path: Path) -> Exception:
+    if getattr(error, "extendedresult", 0) in _DAMAGED:
+        return _damaged(
+            path,
+            "a page fails its checksum: it is damaged, or a program other than ku-rag wrote it",
+        )
+    match error:
+        case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
+            return ReadOnly(
+                f"{path.parent} cannot be written to ({error}): "
+                "check its permissions, or use it read-only"
+            )
+        case apsw.FullError() | apsw.IOError():
+            return ReadOnly(
+                f"{path} could not be written or read ({error}): what was committed before is "
+                "safe; make room on the disk, or check it, and do it again"
+            )
+        case apsw.BusyError() | apsw.LockedError():
+            return Locked(
+                f"another process uses {path} and did not release it within "
+                f"{_BUSY_MS // 1000} s: nothing was changed; wait for it, and do it again"
+            )
+        case apsw.CorruptError():
+            return _damaged(path, str(error))
+        case apsw.NotADBError():
+            return not_a_base(path, str(error))
+    return error
+
+
+def _damaged(path: Path, reason: str) -> Corrupt:
+    return Corrupt(
+        f"{path} is damaged ({reason}): nothing was changed; run `ku verify` for the extent, then "
+        "restore it from a copy, or save what is sound with `ku export --salvage DIR` and import "
+        "it into a new knowledge base"
+    )
+
+
+def _load_vfs() -> None:
+    with _loading:
+        if _VFS not in apsw.vfs_names():
+            with closing(apsw.Connection(":memory:")) as connection:
+                apsw.sqlite_extra.load(connection, "cksumvfs")
+
+
+def _configure(connection: Connection) -> Connection:
+    connection.set_busy_timeout(_BUSY_MS)
+    for pragma in (
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "temp_store = FILE",
+        f"cache_size = -{_CACHE_KIB}",
+        f"wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
