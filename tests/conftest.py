@@ -23,6 +23,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--long", action="store_true", help="run the long forms of the crash and corruption tests"
     )
+    parser.addoption("--update", action="store_true", help="write the golden files anew")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip the slow tests unless --long is given."""
+    if not config.getoption("--long"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow: runs with --long"))
 
 
 @pytest.fixture(scope="session")
