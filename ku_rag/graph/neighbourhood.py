@@ -1,155 +1,93 @@
-"""What lies around an entity, as far as a drawing has room for it."""
+"""The entities around one entity: a tree by hops, and the relations that run across it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import zip_longest
 
 from ku_rag.graph.model import Entity, Graph, Step
 
 
 @dataclass(slots=True)
 class Node:
-    """An entity of a neighbourhood, and those that it brings in.
+    """An entity of a neighbourhood.
 
     Args:
-        entity: which.
-        steps: the relations between it and the one that brings it in, in both directions.
-        nodes: those that it brings in, in the order in which the relations were stated.
-        loops: relations from it to itself.
-        left_out: how many it would bring in by a kind of relation, and does not.
+        entity: the entity.
+        steps: the relations between it and its parent, in both directions; () for the root.
+        children: the entities reached from it, grouped by relation.
+        loops: its relations to itself.
     """
 
     entity: Entity
     steps: tuple[Step, ...] = ()
-    nodes: list[Node] = field(default_factory=list)
+    children: list[Node] = field(default_factory=list)
     loops: tuple[Step, ...] = ()
-    left_out: Counter[tuple[str, bool]] = field(default_factory=Counter)
-
-    def all(self) -> Iterator[Node]:
-        """This one and all below it."""
-        yield self
-        for node in self.nodes:
-            yield from node.all()
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """A tree of entities around one, and the relations that run across it.
+    """A tree of entities.
 
     Args:
-        root: the entity in the middle.
-        across: relations between entities of the tree neither of which brings in the other.
-        left_out: how many entities were found and had no room.
+        nodes: the root, then the others, nearest first.
+        across: relations between two of the entities that are not part of the tree.
+        left_out: number of further entities within the same distance.
     """
 
-    root: Node
+    nodes: tuple[Node, ...]
     across: tuple[Step, ...]
     left_out: int
 
-    @property
-    def relations(self) -> int:
-        """How many relations are drawn."""
-        return len(self.across) + sum(len(n.steps) + len(n.loops) for n in self.root.all())
 
+def neighbourhood(graph: Graph, entity: Entity, *, hops: int, most: int) -> Neighbourhood:
+    """Collect the entities within some hops of one, against and along relations.
 
-def way(step: Step, here: Entity) -> tuple[str, bool]:
-    """How a relation looks from one of its ends: (relation, whether it leaves)."""
-    return step.relation, step.head.row == here.row
-
-
-def around(graph: Graph, entity: Entity, *, hops: int, most: int) -> Neighbourhood:
-    """The entities within some relations of one, whichever way these run.
-
-    Where there are more than `most`, those nearest come first, and of the equally near each kind of
-    relation of each entity has its turn.
+    If there are more than `most`, the nearest come first. At equal distance, each relation of each
+    entity contributes its first neighbour, then its second, and so on.
 
     Args:
         graph: the graph.
-        entity: the one in the middle.
-        hops: 1 or 2 relations.
-        most: entities, this one among them.
+        entity: the root.
+        hops: greatest distance, 1 or more.
+        most: greatest number of entities, the root included.
 
     Raises:
         Corrupt: a relation fails its checksum.
     """
-    root = Node(entity)
     leaving = cache(graph.hop)
-    there = {entity.row: root}
-    found: set[int] = set()
+    root = Node(entity)
+    nodes = {entity.row: root}
+    left_out: set[int] = set()
     level = [root]
     for _ in range(hops):
-        offers = [
-            _offers(node, leaving(node.entity), graph.into(node.entity), there) for node in level
-        ]
-        chosen = _choose(list(zip(level, offers, strict=True)), most - len(there))
-        for node, offered in zip(level, offers, strict=True):
-            for row, steps in offered.items():
-                if chosen.get(row) is node:
-                    there[row] = Node(_other(steps[0], node.entity), tuple(steps))
-                    node.nodes.append(there[row])
-        for node, offered in zip(level, offers, strict=True):
-            left = [(row, steps) for row, steps in offered.items() if row not in there]
-            node.left_out.update(way(steps[0], node.entity) for _, steps in left)
-            found.update(row for row, _ in left)
-        level = [inner for node in level for inner in node.nodes]
-    return Neighbourhood(root, _across(leaving, root, there), len(found - there.keys()))
-
-
-def _other(step: Step, here: Entity) -> Entity:
-    return step.tail if step.head.row == here.row else step.head
-
-
-_Offers = dict[int, list[Step]]
-"""Row of an entity → the relations between it and the one that would bring it in."""
-
-
-def _offers(
-    node: Node, leaving: Sequence[Step], coming: Sequence[Step], there: Mapping[int, Node]
-) -> _Offers:
-    found: _Offers = {}
-    for step in (*leaving, *coming):
-        row = _other(step, node.entity).row
-        if row not in there:
-            found.setdefault(row, []).append(step)
-    return found
-
-
-def _choose(offers: Sequence[tuple[Node, _Offers]], room: int) -> dict[int, Node]:
-    """Row of an entity → who brings it in; each kind of relation of each has its turn."""
-    turns = []
-    for node, offered in offers:
-        kinds: dict[tuple[str, bool], list[tuple[int, Node]]] = {}
-        for row, steps in offered.items():
-            kinds.setdefault(way(steps[0], node.entity), []).append((row, node))
-        turns.append(_in_turn(kinds.values()))
-    chosen: dict[int, Node] = {}
-    for row, node in _in_turn(turns):
-        if len(chosen) >= room:
-            break
-        chosen.setdefault(row, node)
-    return chosen
-
-
-def _in_turn(lists: Iterable[Iterable[tuple[int, Node]]]) -> Iterator[tuple[int, Node]]:
-    """One of each list, then the next of each, until all are through."""
-    for tier in zip_longest(*lists):
-        yield from (one for one in tier if one is not None)
-
-
-def _across(
-    leaving: Callable[[Entity], Sequence[Step]], root: Node, there: Mapping[int, Node]
-) -> tuple[Step, ...]:
-    """Fill in the loops of all nodes; returns what the tree itself does not hold."""
-    held = {step.row for node in root.all() for step in node.steps}
-    across = []
-    for node in root.all():
-        steps = [step for step in leaving(node.entity) if step.tail.row in there]
-        node.loops = tuple(step for step in steps if step.tail.row == node.entity.row)
-        across += [
-            step for step in steps if step.row not in held and step.tail.row != node.entity.row
-        ]
-    return tuple(across)
+        offers: list[tuple[int, Node, Entity, list[Step]]] = []
+        for parent in level:
+            reached: dict[int, tuple[Entity, list[Step]]] = {}
+            for step in (*leaving(parent.entity), *graph.into(parent.entity)):
+                other = step.tail if step.head.row == parent.entity.row else step.head
+                if other.row not in nodes:
+                    reached.setdefault(other.row, (other, []))[1].append(step)
+            turns: Counter[tuple[str, bool]] = Counter()
+            for other, steps in reached.values():
+                way = steps[0].relation, steps[0].tail.row == other.row
+                offers.append((turns[way], parent, other, steps))
+                turns[way] += 1
+        for _, parent, other, steps in sorted(offers, key=lambda offer: offer[0]):
+            if other.row not in nodes and len(nodes) < most:
+                nodes[other.row] = Node(other, tuple(steps))
+                parent.children.append(nodes[other.row])
+            elif other.row not in nodes:
+                left_out.add(other.row)
+        for parent in level:
+            relations = list(dict.fromkeys(child.steps[0].relation for child in parent.children))
+            parent.children.sort(key=lambda child: relations.index(child.steps[0].relation))
+        level = [child for parent in level for child in parent.children]
+    in_tree = {step.row for node in nodes.values() for step in node.steps}
+    across: list[Step] = []
+    for row, node in nodes.items():
+        steps = [step for step in leaving(node.entity) if step.tail.row in nodes]
+        node.loops = tuple(step for step in steps if step.tail.row == row)
+        across += [step for step in steps if step.tail.row != row and step.row not in in_tree]
+    return Neighbourhood(tuple(nodes.values()), tuple(across), len(left_out))
