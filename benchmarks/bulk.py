@@ -1,0 +1,159 @@
+"""Bulk insert beside bare apsw and LanceDB: the same chunks, texts and vectors, in turn.
+
+    python -m benchmarks.bulk [--count 100000] [--rounds 3] [--write]
+
+Every system fills an empty folder in a process of its own, on two processors; the rounds take turns,
+so that a slow minute of the machine is slow for all. Bare apsw stores the rows that ku-rag's tables
+hold for the same chunks (units, sources, chunks, keyword index, unit lists, float16 vectors), with
+page checksums, in ten commits, synchronous=FULL. It does nothing else, so it is the lower bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import vectors
+from benchmarks.peers.ku import CHUNKS_A_UNIT, KuRag
+from benchmarks.peers.lance import LanceDb
+from benchmarks.record import write_result
+from benchmarks.vectors import Prepared
+
+SYSTEMS = ("ku-rag", "apsw", "lancedb")
+TARGETS = {"lancedb": 1.0, "apsw": 1.6}
+_COMMITS = 10
+_SCHEMA = """
+    CREATE TABLE units (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL);
+    CREATE TABLE names (key TEXT, unit INTEGER, PRIMARY KEY (key, unit)) WITHOUT ROWID;
+    CREATE TABLE sources (row INTEGER PRIMARY KEY, uri TEXT NOT NULL UNIQUE, unit INTEGER);
+    CREATE INDEX sources_unit ON sources(unit);
+    CREATE TABLE chunks (row INTEGER PRIMARY KEY, source INTEGER, position INTEGER, text TEXT,
+                         UNIQUE (source, position));
+    CREATE TABLE unit_chunks (unit INTEGER, chunk INTEGER, owned INTEGER,
+                              PRIMARY KEY (unit, chunk)) WITHOUT ROWID;
+    CREATE INDEX unit_chunks_chunk ON unit_chunks(chunk);
+    CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL);
+    CREATE VIRTUAL TABLE words USING fts5(terms, tokenize = "unicode61 remove_diacritics 2");
+"""
+
+
+def fill_ku(made: Prepared, folder: Path) -> float:
+    """Seconds of one `add_many` of everything."""
+    peer = KuRag(folder, made.dim)
+    peer.load()
+    peer.create()
+    rows, found, texts = next(made.batches(made.count))
+    started = time.perf_counter()
+    peer.add(rows, found, texts)
+    seconds = time.perf_counter() - started
+    peer.close()
+    return seconds
+
+
+def fill_lancedb(made: Prepared, folder: Path) -> float:
+    """Seconds of adding a table and making its text index."""
+    peer = LanceDb(folder, made.dim)
+    peer.load()
+    peer.create()
+    batches = list(made.batches(peer.batch))
+    started = time.perf_counter()
+    for rows, found, texts in batches:
+        peer.add(rows, found, texts)
+    peer.index_texts()
+    return time.perf_counter() - started
+
+
+def fill_apsw(made: Prepared, folder: Path) -> float:
+    """Seconds of inserting the same rows by `executemany`."""
+    import apsw
+    import apsw.sqlite_extra
+
+    apsw.sqlite_extra.load(apsw.Connection(":memory:"), "cksumvfs")
+    connection = apsw.Connection(str(folder / "bare.sqlite"), vfs="cksmvfs")
+    connection.reserve_bytes(reserve=8)
+    connection.execute("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 8192")
+    connection.execute(_SCHEMA)
+    batches = list(made.batches(made.count // _COMMITS))
+    started = time.perf_counter()
+    for rows, found, texts in batches:
+        with connection:
+            units = range(rows.start // CHUNKS_A_UNIT, -(-rows.stop // CHUNKS_A_UNIT))
+            many = connection.executemany
+            many("INSERT OR IGNORE INTO units VALUES (?, ?, ?)",
+                 ((n, f"thing-{n}", f"thing {n}") for n in units))  # fmt: skip
+            many("INSERT OR IGNORE INTO names VALUES (?, ?)", ((f"thing {n}", n) for n in units))
+            many("INSERT OR IGNORE INTO sources VALUES (?, ?, ?)",
+                 ((n, f"add:thing-{n}", n) for n in units))  # fmt: skip
+            many("INSERT INTO chunks VALUES (?, ?, ?, ?)",
+                 ((n, n // CHUNKS_A_UNIT, n % CHUNKS_A_UNIT, text)
+                  for n, text in zip(rows, texts, strict=True)))  # fmt: skip
+            many("INSERT INTO unit_chunks VALUES (?, ?, 1)", ((n // CHUNKS_A_UNIT, n) for n in rows))
+            halves = found.astype(np.float16)
+            many("INSERT INTO vectors VALUES (?, ?)",
+                 ((n, halves[at].data) for at, n in enumerate(rows)))  # fmt: skip
+            many("INSERT INTO words (rowid, terms) VALUES (?, ?)", zip(rows, texts, strict=True))
+    seconds = time.perf_counter() - started
+    connection.close()
+    return seconds
+
+
+FILL = {"ku-rag": fill_ku, "apsw": fill_apsw, "lancedb": fill_lancedb}
+
+
+def in_process(system: str, name: str, count: int, cache: Path) -> float:
+    """Seconds of filling one system in a fresh process."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.bulk", "--fill", system, "--folder", folder]
+        command += ["--sets", name, "--count", str(count), "--cache", str(cache)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure in rounds, print the ratios, and with --write keep the result."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--sets", default="clusters")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cache", type=Path, default=vectors.CACHE)
+    parser.add_argument("--write", action="store_true", help="write the result file")
+    parser.add_argument("--fill", choices=SYSTEMS, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    if options.fill:
+        made = vectors.prepare(options.sets, options.count, options.cache)
+        print(FILL[options.fill](made, options.folder))
+        return 0
+    systems = [one for one in SYSTEMS if one != "lancedb" or find_spec("lancedb")]
+    result = {}
+    for name in options.sets.split(","):
+        vectors.prepare(name, options.count, options.cache)
+        spent: dict[str, list[float]] = {system: [] for system in systems}
+        for _ in range(options.rounds):
+            for system in systems:
+                spent[system].append(in_process(system, name, options.count, options.cache))
+        medians = {system: statistics.median(times) for system, times in spent.items()}
+        ratios = {other: medians["ku-rag"] / medians[other] for other in TARGETS if other in medians}
+        for other, ratio in ratios.items():
+            print(f"{name}: ku-rag / {other} {ratio:.2f} (goal {TARGETS[other]}); {medians}")
+        result[name] = {"seconds": spent, "medians": medians, "ratios": ratios}
+    if options.write:
+        print(write_result("bulk", {"chunks": options.count, "sets": result}, packages=["apsw"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
