@@ -2,16 +2,16 @@
 
     python -m benchmarks.bulk [--count 100000] [--rounds 3] [--write]
 
-Every system fills an empty folder in a process of its own, on two processors; the rounds take turns,
-so that a slow minute of the machine is slow for all. Bare apsw stores the rows that ku-rag's tables
-hold for the same chunks (units, sources, chunks, keyword index, unit lists, float16 vectors), with
-page checksums, in ten commits, synchronous=FULL. It does nothing else, so it is the lower bound.
+Every system fills an empty folder in a process of its own, on two processors. The systems take
+turns in every round, so that a slow minute of the machine is slow for all. Bare apsw stores the
+rows that ku-rag's tables hold for the same chunks (units, sources, chunks, keyword index, lists,
+float16 vectors), with page checksums, in ten commits, synchronous=FULL. It does nothing else, so it
+is the lower bound.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -99,7 +99,9 @@ def fill_apsw(made: Prepared, folder: Path) -> float:
             many("INSERT INTO chunks VALUES (?, ?, ?, ?)",
                  ((n, n // CHUNKS_A_UNIT, n % CHUNKS_A_UNIT, text)
                   for n, text in zip(rows, texts, strict=True)))  # fmt: skip
-            many("INSERT INTO unit_chunks VALUES (?, ?, 1)", ((n // CHUNKS_A_UNIT, n) for n in rows))
+            many(
+                "INSERT INTO unit_chunks VALUES (?, ?, 1)", ((n // CHUNKS_A_UNIT, n) for n in rows)
+            )
             halves = found.astype(np.float16)
             many("INSERT INTO vectors VALUES (?, ?)",
                  ((n, halves[at].data) for at, n in enumerate(rows)))  # fmt: skip
@@ -146,7 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for system in systems:
                 spent[system].append(in_process(system, name, options.count, options.cache))
         medians = {system: statistics.median(times) for system, times in spent.items()}
-        ratios = {other: medians["ku-rag"] / medians[other] for other in TARGETS if other in medians}
+        ratios = {
+            other: medians["ku-rag"] / medians[other] for other in TARGETS if other in medians
+        }
         for other, ratio in ratios.items():
             print(f"{name}: ku-rag / {other} {ratio:.2f} (goal {TARGETS[other]}); {medians}")
         result[name] = {"seconds": spent, "medians": medians, "ratios": ratios}

@@ -1,14 +1,14 @@
-"""The kinds of vector index, what each is made of, and how it is asked.
+"""The kinds of vector index: how each is built and searched.
 
-| kind         | holds of a vector        | trained  | for                                        |
-| ------------ | ------------------------ | -------- | ------------------------------------------ |
-| `flat`       | half precision           | no       | up to some ten thousands: exact            |
-| `rabitq`     | one bit a dimension      | no       | beyond: all are scanned, some scored anew  |
-| `ivf-sq8`    | a byte a number, in lists| k-means  | the nearest lists are scanned              |
-| `ivf-rabitq` | one bit, in lists        | k-means  | likewise, an eighth of the memory          |
+| kind         | stores per vector            | training | search                               |
+| ------------ | ---------------------------- | -------- | ------------------------------------ |
+| `flat`       | float16                      | none     | exact, for up to about 20,000        |
+| `rabitq`     | one bit per dimension        | none     | scans all, rescores some             |
+| `ivf-sq8`    | one byte per dimension, IVF  | k-means  | scans the nearest lists              |
+| `ivf-rabitq` | one bit per dimension, IVF   | k-means  | the same in an eighth of the memory  |
 
-All but `flat` only propose: what they propose is scored anew with the store's own vectors. (RaBitQ:
-Gao and Long, SIGMOD 2024; here and for scalar quantisation FAISS's implementation.)
+All kinds but `flat` return candidates, which are rescored with the stored vectors. (RaBitQ: Gao and
+Long, SIGMOD 2024. FAISS implements it and scalar quantisation.)
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ Mask = NDArray[np.bool_]
 Positions = NDArray[np.int64]
 
 TOP = 10
-"""Recall is measured, and candidates are counted, for this many hits."""
+"""Recall and candidates refer to this many hits."""
 
-_TRAINED_A_LIST = 40
-_MOST_LISTS = 2048
-_TRAINED_MOST = 1 << 14
-_ROUNDS = 10
-_BYTE = 127
-_STRETCHED = 2048
-_CLIPPED = 1e-4
-"""So few of the numbers of vectors lie beyond what a byte holds."""
+_TRAINING_PER_LIST = 40
+_MAX_LISTS = 2048
+_MAX_TRAINING = 1 << 14
+_KMEANS_ITERATIONS = 10
+_BYTE_MAX = 127
+_SCALE_SAMPLE = 2048
+_CLIPPED_SHARE = 1e-4
+"""Share of vector components that exceed the byte range and are clipped."""
 _TINY = 1e-12
 _BY_QUERIES, _BY_LISTS = 0, 1
-_MUCH_BYTES = 2 << 20
-"""From here on a scan is worth more than one thread."""
-_FEW_GONE, _SPARE = 0.01, 8
-"""Where no more than this share is gone, so many more are asked for instead of masking."""
+_PARALLEL_BYTES = 2 << 20
+"""A scan of at least this size uses several threads."""
+_FEW_DELETED, _EXTRA_HITS = 0.01, 8
+"""Up to this deleted share, a search asks for so many extra hits instead of using a mask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How an index is made and asked.
+    """Search parameters of an index.
 
     Args:
-        kind: see above.
-        candidates: how many rows are proposed and scored anew for every ten hits.
-        probes: how many lists are scanned; 0 where there are none.
-        recall: the share of the ten nearest that were found when this was measured, 0 to 1.
+        kind: see the module docstring.
+        candidates: rows to rescore for every ten hits.
+        probes: IVF lists to scan; 0 for kinds without lists.
+        recall: measured recall@10, 0 to 1.
     """
 
     kind: KindName = "flat"
@@ -65,76 +65,78 @@ class Plan:
     probes: int = 0
     recall: float = 1.0
 
-    def proposed(self, k: int) -> int:
-        """How many rows are proposed for k hits."""
+    def candidates_for(self, k: int) -> int:
+        """Number of candidates for k hits."""
         return -(-self.candidates * max(k, TOP) // TOP)
 
 
-def library() -> Any:  # noqa: ANN401 - its stubs know the C++ signatures, not those in Python
-    """FAISS, brought in at its first use."""
+def faiss_module() -> Any:  # noqa: ANN401 - its stubs have C++ signatures, not Python ones
+    """Import FAISS at its first use."""
     import faiss
 
     return faiss
 
 
 def training_size(kind: KindName, count: int) -> int:
-    """How many vectors a kind is trained with when it will hold `count`."""
+    """Number of training vectors for an index of `count` vectors."""
     if kind == "flat":
         return 0
-    if kind == "rabitq":  # its middle only
-        return min(count, _TRAINED_MOST)
-    return min(count, lists(count) * _TRAINED_A_LIST)
+    if kind == "rabitq":  # only the mean is trained
+        return min(count, _MAX_TRAINING)
+    return min(count, list_count(count) * _TRAINING_PER_LIST)
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
-    """How vectors, and what is asked of them, become whole numbers of -127 to 127.
+class ByteQuantizer:
+    """Maps vectors and queries to integers from -127 to 127.
 
-    Their middle is taken off and the rest stretched, by one number for all dimensions: of vectors
-    of length 1 this leaves the order of distances as it is, which is that of cosines. FAISS then
-    multiplies bytes, in half of the time that it needs with a scale for each dimension.
+    It subtracts the mean and multiplies by one scale for all dimensions. For vectors of length 1
+    this keeps the order of distances, which is the order of cosines. FAISS then multiplies bytes,
+    in half the time that a scale per dimension takes.
 
     Args:
-        middle: float32[dim], the mean of the vectors.
-        stretch: what they are multiplied by then.
+        mean: float32[dim], the mean of the training vectors.
+        scale: factor applied after the mean is subtracted.
     """
 
-    middle: Vectors
-    stretch: float
+    mean: Vectors
+    scale: float
 
     @classmethod
-    def of(cls, training: Vectors) -> Bytes:
-        """Fit for vectors like these, float32[n, dim]."""
-        middle = training.mean(axis=0)
-        spread = np.abs(training[:: -(-len(training) // _STRETCHED)] - middle)
-        return cls(middle, _BYTE / max(float(np.quantile(spread, 1 - _CLIPPED)), _TINY))
+    def fit(cls, training: Vectors) -> ByteQuantizer:
+        """Fit mean and scale to training vectors float32[n, dim]."""
+        mean = training.mean(axis=0)
+        spread = np.abs(training[:: -(-len(training) // _SCALE_SAMPLE)] - mean)
+        return cls(mean, _BYTE_MAX / max(float(np.quantile(spread, 1 - _CLIPPED_SHARE)), _TINY))
 
     def __call__(self, vectors: Vectors) -> Vectors:
-        """Vectors float32[n, dim] as whole numbers, float32[n, dim]."""
-        fitted: Vectors = np.rint((vectors - self.middle) * np.float32(self.stretch))
-        return np.clip(fitted, -_BYTE, _BYTE, out=fitted)
+        """Quantise float32[n, dim] to integers stored as float32[n, dim]."""
+        quantised: Vectors = np.rint((vectors - self.mean) * np.float32(self.scale))
+        return np.clip(quantised, -_BYTE_MAX, _BYTE_MAX, out=quantised)
 
     def to_dict(self) -> dict[str, Any]:
-        """As a header keeps it."""
-        middle = base64.b64encode(self.middle.astype("<f4").tobytes()).decode()
-        return {"middle": middle, "stretch": self.stretch}
+        """JSON-ready form for the index header."""
+        mean = base64.b64encode(self.mean.astype("<f4").tobytes()).decode()
+        return {"mean": mean, "scale": self.scale}
 
     @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> Bytes:
-        """As it was kept."""
-        return cls(np.frombuffer(base64.b64decode(kept["middle"]), "<f4"), kept["stretch"])
+    def from_dict(cls, stored: Mapping[str, Any]) -> ByteQuantizer:
+        """Restore from `to_dict`."""
+        return cls(np.frombuffer(base64.b64decode(stored["mean"]), "<f4"), stored["scale"])
 
 
-def make(kind: KindName, dim: int, count: int, training: Vectors) -> tuple[Any, Bytes | None]:
-    """An empty index of this kind, trained, and what vectors are made before they come to it.
+def make(
+    kind: KindName, dim: int, count: int, training: Vectors
+) -> tuple[Any, ByteQuantizer | None]:
+    """Make an empty, trained index, and the quantiser that vectors pass before they are added.
 
     Args:
-        kind: which.
+        kind: the kind of index.
         dim: length of a vector.
-        count: how many it will hold.
+        count: number of vectors that the index will hold.
         training: float32[training_size(kind, count), dim].
     """
-    faiss = library()
+    faiss = faiss_module()
     by_cosine = faiss.METRIC_INNER_PRODUCT
     if kind == "flat":
         return faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_fp16, by_cosine), None
@@ -143,63 +145,65 @@ def make(kind: KindName, dim: int, count: int, training: Vectors) -> tuple[Any, 
         index.train(training)
         return index, None
     if kind == "ivf-rabitq":
-        index = faiss.index_factory(dim, f"IVF{lists(count)},RaBitQ", by_cosine)
+        index = faiss.index_factory(dim, f"IVF{list_count(count)},RaBitQ", by_cosine)
         _train(index, training)
         return index, None
-    fit = Bytes.of(training)
-    held = faiss.ScalarQuantizer.QT_8bit_direct_signed
-    middles = faiss.IndexFlatL2(dim)
-    index = faiss.IndexIVFScalarQuantizer(middles, dim, lists(count), held, faiss.METRIC_L2, False)
-    _train(index, fit(training))
-    # The middles of lists are all compared with every query, in bytes twice as fast.
-    rounded = faiss.IndexScalarQuantizer(dim, held, faiss.METRIC_L2)
-    rounded.add(middles.reconstruct_n(0, index.nlist))
+    quantizer = ByteQuantizer.fit(training)
+    code = faiss.ScalarQuantizer.QT_8bit_direct_signed
+    centroids = faiss.IndexFlatL2(dim)
+    index = faiss.IndexIVFScalarQuantizer(
+        centroids, dim, list_count(count), code, faiss.METRIC_L2, False
+    )
+    _train(index, quantizer(training))
+    # Every query is compared with all centroids; comparing bytes takes half the time.
+    rounded = faiss.IndexScalarQuantizer(dim, code, faiss.METRIC_L2)
+    rounded.add(centroids.reconstruct_n(0, index.nlist))
     index.quantizer, index.own_fields = rounded, True
     rounded.this.disown()
-    return index, fit
+    return index, quantizer
 
 
 def _train(index: Any, training: Vectors) -> None:  # noqa: ANN401 - faiss
-    index.cp.niter = _ROUNDS
+    index.cp.niter = _KMEANS_ITERATIONS
     index.cp.min_points_per_centroid = 1
     index.train(training)
 
 
-def propose(
+def search_candidates(
     index: Any,  # noqa: ANN401 - faiss
     plan: Plan,
     queries: Vectors,
     count: int,
     mask: Mask | None = None,
     *,
-    gone: int | None = None,
+    deleted: int | None = None,
 ) -> tuple[Vectors, Positions]:
-    """The positions that look nearest, best first.
+    """Find the positions that are probably nearest, best first.
 
     Args:
-        index: as `make` makes it, filled.
-        plan: how it is asked.
-        queries: float32[n, dim], made fit for it.
-        count: how many for each query.
-        mask: bool[positions], those that count; None for all.
-        gone: how many positions do not count, where those that do lie anywhere; None where they
-            were picked, for which all lists are looked into.
+        index: a filled index from `make`.
+        plan: search parameters.
+        queries: float32[n, dim], quantised if the kind has a quantiser.
+        count: candidates per query.
+        mask: bool[positions], True for positions to search; None for all.
+        deleted: number of masked positions if the mask only hides deleted rows; None if the mask
+            selects given rows, in which case all lists are scanned.
 
     Returns:
-        (what ranks them float32[n, m], positions int64[n, m]), m ≤ count, padded with -1.
+        (scores float32[n, m], positions int64[n, m]), m ≤ count, padded with -1.
     """
     count = min(count, index.ntotal)
     if plan.kind == "rabitq":
-        return _propose_widely(index, queries, count, mask)
-    if mask is not None and gone is not None and gone <= _FEW_GONE * index.ntotal:
-        # To ask for some more is cheaper than to ask of every position whether it counts.
-        asked = min(index.ntotal, count + _SPARE)
-        scores, positions = _scan(index, plan.probes, queries, asked)
-        counts = mask[positions] & (positions >= 0)
-        if counts.sum(axis=1).min() >= count:
-            return _first(counts, scores, positions, count)
-    everywhere = mask is not None and gone is None
-    probes = index.nlist if plan.probes and everywhere else plan.probes
+        return _search_with_growing_k(index, queries, count, mask)
+    if mask is not None and deleted is not None and deleted <= _FEW_DELETED * index.ntotal:
+        # A few extra hits cost less than testing every position against the mask.
+        requested = min(index.ntotal, count + _EXTRA_HITS)
+        scores, positions = _scan(index, plan.probes, queries, requested)
+        valid = mask[positions] & (positions >= 0)
+        if valid.sum(axis=1).min() >= count:
+            return _keep_valid(valid, scores, positions, count)
+    selected = mask is not None and deleted is None
+    probes = index.nlist if plan.probes and selected else plan.probes
     return _scan(index, probes, queries, count, mask)
 
 
@@ -210,67 +214,67 @@ def _scan(
     count: int,
     mask: Mask | None = None,
 ) -> tuple[Vectors, Positions]:
-    """Search under a mask, in so many lists; 0 where there are none."""
-    faiss = library()
+    """Search under a mask in `probes` lists; 0 for kinds without lists."""
+    faiss = faiss_module()
     params = faiss.SearchParametersIVF() if probes else faiss.SearchParameters()
-    little = False
+    small = False
     if probes:
         params.nprobe = min(probes, index.nlist)
         scanned = index.ntotal * index.code_size * params.nprobe / index.nlist
-        index.parallel_mode = _BY_LISTS if scanned > _MUCH_BYTES else _BY_QUERIES
-        little = len(queries) == 1 and scanned <= _MUCH_BYTES
+        index.parallel_mode = _BY_LISTS if scanned > _PARALLEL_BYTES else _BY_QUERIES
+        small = len(queries) == 1 and scanned <= _PARALLEL_BYTES
     if mask is not None:
         bits = np.packbits(mask, bitorder="little")  # must outlive the search
         params.sel = faiss.IDSelectorBitmap(bits)
-    with _alone(faiss) if little else nullcontext():
+    with _single_threaded(faiss) if small else nullcontext():
         found: tuple[Vectors, Positions] = index.search(queries, count, params=params)
     return found
 
 
-def _first(
-    counts: Mask, scores: Vectors, positions: Positions, count: int
+def _keep_valid(
+    valid: Mask, scores: Vectors, positions: Positions, count: int
 ) -> tuple[Vectors, Positions]:
-    """Of each query the first that count, padded with -1."""
-    order = np.argsort(~counts, axis=1, kind="stable")[:, :count]
-    kept = np.take_along_axis(counts, order, 1)
+    """Keep the first `count` valid hits of each query, padded with -1."""
+    order = np.argsort(~valid, axis=1, kind="stable")[:, :count]
+    kept = np.take_along_axis(valid, order, 1)
     positions = np.where(kept, np.take_along_axis(positions, order, 1), -1)
     return np.take_along_axis(scores, order, 1), positions
 
 
 @contextmanager
-def _alone(faiss: Any) -> Iterator[None]:  # noqa: ANN401 - faiss
-    """Search in the calling thread alone: to wake the others takes longer than a small scan.
+def _single_threaded(faiss: Any) -> Iterator[None]:  # noqa: ANN401 - faiss
+    """Use one thread: waking others takes longer than a small scan.
 
-    The middles of lists are compared by all threads whatever `parallel_mode` says.
+    FAISS compares centroids with all threads whatever `parallel_mode` says.
     """
     threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)  # of this thread only
+    faiss.omp_set_num_threads(1)  # affects the calling thread only
     try:
         yield
     finally:
         faiss.omp_set_num_threads(threads)
 
 
-def _propose_widely(
+def _search_with_growing_k(
     index: Any,  # noqa: ANN401 - faiss
     queries: Vectors,
     count: int,
     mask: Mask | None,
 ) -> tuple[Vectors, Positions]:
-    """For a kind that knows no masks: ask for more until enough of what counts is among it."""
+    """Search a kind without mask support: request more hits until enough are valid."""
     if mask is None:
         found: tuple[Vectors, Positions] = index.search(queries, count)
         return found
     wanted = min(count, int(mask.sum()))
-    asked = count
+    requested = count
     while True:
-        scores, positions = index.search(queries, asked)
-        counts = mask[positions] & (positions >= 0)
-        if asked == index.ntotal or counts.sum(axis=1).min() >= wanted:
-            return _first(counts, scores, positions, count)
-        asked = min(index.ntotal, asked * 8)
+        scores, positions = index.search(queries, requested)
+        valid = mask[positions] & (positions >= 0)
+        if requested == index.ntotal or valid.sum(axis=1).min() >= wanted:
+            return _keep_valid(valid, scores, positions, count)
+        requested = min(index.ntotal, requested * 8)
 
 
-def lists(count: int) -> int:
-    """How many lists so many vectors have: a power of two near four times the root of that."""
-    return int(min(_MOST_LISTS, max(1, 1 << round(np.log2(4 * np.sqrt(max(count, 1)))))))
+def list_count(count: int) -> int:
+    """Number of IVF lists for `count` vectors: the power of two nearest to 4 * sqrt(count)."""
+    return int(min(_MAX_LISTS, max(1, 1 << round(np.log2(4 * np.sqrt(max(count, 1)))))))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.indexes.index_kinds import Bytes, Mask, Plan, propose
+from ku_rag.indexes.index_kinds import ByteQuantizer, Mask, Plan, search_candidates
 
 Rows = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class Segment:
     rows: Rows
     index: Any
     plan: Plan
-    fit: Bytes | None = None
+    fit: ByteQuantizer | None = None
     file: str = ""
     _alive: Mask | None = field(default=None, init=False)
     _dropped: int = field(default=0, init=False)
@@ -77,13 +77,13 @@ class Segment:
             held = among[self.holds(among)]
             mask = np.zeros(len(self.rows), np.bool_)
             mask[np.searchsorted(self.rows, held)] = True
-        cosines, positions = propose(
+        cosines, positions = search_candidates(
             self.index,
             self.plan,
             self.fit(queries) if self.fit else queries,
-            self.plan.proposed(k),
+            self.plan.candidates_for(k),
             mask,
-            gone=self._dropped if among is None else None,
+            deleted=self._dropped if among is None else None,
         )
         return np.where(positions >= 0, self.rows[positions], -1), cosines
 

@@ -1,4 +1,4 @@
-"""Building a segment from the store's vectors, a batch at a time."""
+"""Build index segments from the stored vectors, one batch at a time."""
 
 from __future__ import annotations
 
@@ -9,59 +9,65 @@ import numpy as np
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.indexes.index_kinds import KindName, Plan, make, training_size
-from ku_rag.indexes.recall_measurement import RECALL, Rows, Truth, choose, sample
+from ku_rag.indexes.recall_measurement import (
+    RECALL,
+    ExactNeighbours,
+    Rows,
+    choose_plan,
+    sample_rows,
+)
 from ku_rag.indexes.segment import Segment
 
-FLAT_MOST = 20_000
-"""Up to this many vectors, scanning them all in half precision takes few milliseconds."""
+FLAT_MAX = 20_000
+"""Up to this many vectors, an exact scan in half precision takes a few milliseconds."""
 
 _BATCH = 8192
 
 _log = logging.getLogger("ku_rag")
 
 Gather = Callable[[Rows], tuple[Rows, Vectors]]
-"""The vectors of some rows: (rows int64[n], float32[n, dim])."""
+"""Reads stored vectors: rows -> (rows int64[n], float32[n, dim])."""
 
 
-def usual(count: int) -> KindName:
-    """The kind for a number of vectors when nobody has tuned."""
-    return "flat" if count <= FLAT_MOST else "rabitq"
+def default_kind(count: int) -> KindName:
+    """Return the kind of index for `count` vectors when `tune` was never run."""
+    return "flat" if count <= FLAT_MAX else "rabitq"
 
 
-def build(
+def build_segment(
     gather: Gather,
     rows: Rows,
     dim: int,
     *,
     kind: KindName,
     recall: float = RECALL,
-    asked: bool = False,
+    chosen: bool = False,
 ) -> Segment:
-    """A segment of these rows that reaches a recall: exact when no other way was found.
+    """Build a segment that reaches a recall; fall back to an exact one if the kind does not.
 
     Args:
         gather: reads vectors from the store.
-        rows: int64[n], ascending; all have a vector.
+        rows: int64[n], ascending, each with a stored vector.
         dim: length of a vector.
-        kind: which kind to try; too few vectors for it are held flat.
-        recall: recall@10 that is wanted, 0 to 1.
-        asked: somebody chose the kind, and is told when it does not do.
+        kind: the kind to try; small segments are always flat.
+        recall: required recall@10, 0 to 1.
+        chosen: the user chose the kind, so a fallback is a warning.
     """
-    if len(rows) <= FLAT_MOST:
+    if len(rows) <= FLAT_MAX:
         kind = "flat"
-    segment = measured(gather, rows, dim, kind=kind, recall=recall)
+    segment = build_and_measure(gather, rows, dim, kind=kind, recall=recall)
     if segment.plan.recall < recall:
         _log.log(
-            logging.WARNING if asked else logging.INFO,
-            "an index of kind %s finds %.3f of the nearest ten of %d vectors, %.3f are wanted: "
-            "they are held exactly instead",
+            logging.WARNING if chosen else logging.INFO,
+            "an index of kind %s reaches recall@10 %.3f for %d vectors, %.3f is required: "
+            "using an exact index instead",
             kind, segment.plan.recall, len(rows), recall,
         )  # fmt: skip
-        segment = measured(gather, rows, dim, kind="flat", recall=recall)
+        segment = build_and_measure(gather, rows, dim, kind="flat", recall=recall)
     return segment
 
 
-def measured(
+def build_and_measure(
     gather: Gather,
     rows: Rows,
     dim: int,
@@ -69,19 +75,19 @@ def measured(
     kind: KindName,
     recall: float,
 ) -> Segment:
-    """A segment of exactly this kind, asked as well as it can be."""
-    training = gather(sample(rows, training_size(kind, len(rows))))[1]
-    index, fit = make(kind, dim, len(rows), training)
+    """Build a segment of exactly this kind and choose its search parameters."""
+    training = gather(sample_rows(rows, training_size(kind, len(rows))))[1]
+    index, quantizer = make(kind, dim, len(rows), training)
     del training
-    truth = None if kind == "flat" else Truth(*gather(sample(rows)))
+    exact = None if kind == "flat" else ExactNeighbours(*gather(sample_rows(rows)))
     for some, vectors in _batches(gather, rows):
-        index.add(fit(vectors) if fit else vectors)
-        if truth:
-            truth.add(some, vectors)
-    if truth is None:
+        index.add(quantizer(vectors) if quantizer else vectors)
+        if exact:
+            exact.add(some, vectors)
+    if exact is None:
         return Segment(rows, index, Plan())
-    plan, _ = choose(index, fit, kind, rows, truth, recall)
-    return Segment(rows, index, plan, fit)
+    plan, _ = choose_plan(index, quantizer, kind, rows, exact, recall)
+    return Segment(rows, index, plan, quantizer)
 
 
 def _batches(gather: Gather, rows: Rows) -> Iterator[tuple[Rows, Vectors]]:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ku_rag.indexes.index_kinds import Bytes, Plan, library
+from ku_rag.indexes.index_kinds import ByteQuantizer, Plan, faiss_module
 from ku_rag.indexes.segment import Segment
 from ku_rag.store.layout import replace_durably, sync_folder
 
@@ -104,7 +104,7 @@ class IndexFiles:
         Raises:
             FileNotFoundError: it is gone: the header was replaced meanwhile.
         """
-        faiss = library()
+        faiss = faiss_module()
         name = entry["file"]
         paths = [self.folder / f"{name}{suffix}" for suffix in _SUFFIXES]
         for path, sums in zip(paths, entry["sums"], strict=True):
@@ -118,7 +118,7 @@ class IndexFiles:
             return None
         rows = np.memmap(paths[1], np.dtype("<i8"), "r") if entry["count"] else np.empty(0, "<i8")
         # As plain arrays: looking into a mapped one costs some times as much.
-        fit = entry.get("fit") and Bytes.from_dict(entry["fit"])
+        fit = entry.get("fit") and ByteQuantizer.from_dict(entry["fit"])
         return Segment(np.asarray(rows), index, Plan(**entry["plan"]), fit, name)
 
     def write(
@@ -138,7 +138,7 @@ class IndexFiles:
             segments: all of them; those without a file get one.
             known: the header that is in force, for the sums of segments that have files.
         """
-        faiss = library()
+        faiss = faiss_module()
         self.folder.mkdir(parents=True, exist_ok=True)
         entries = {entry["file"]: entry for entry in (known.segments if known else ())}
         for segment in segments:

@@ -1,4 +1,4 @@
-"""Tuning: which kind of index finds enough of the base's own vectors soonest."""
+"""Choose the fastest kind of index that reaches a recall on the knowledge base's own vectors."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 
 from ku_rag.errors import Refused
 from ku_rag.indexes.index_kinds import KINDS, KindName
-from ku_rag.indexes.recall_measurement import RECALL, sample
+from ku_rag.indexes.recall_measurement import RECALL, sample_rows
 from ku_rag.indexes.segment import Segment
-from ku_rag.indexes.segment_builder import measured
+from ku_rag.indexes.segment_builder import build_and_measure
 from ku_rag.indexes.vector_index import BASE_MIN, VectorIndex
 
 _TIMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """A kind as it was measured.
+class KindMeasurement:
+    """Measurements of one kind of index.
 
     Args:
-        kind: which.
+        kind: the kind.
         recall: recall@10, 0 to 1.
-        candidates: rows that are scored anew for ten hits.
-        probes: lists that are scanned.
-        milliseconds: a query takes, median.
-        build_seconds: it took to build and to measure.
+        candidates: rows rescored for ten hits.
+        probes: IVF lists scanned.
+        milliseconds: median time of a query.
+        build_seconds: time to build and measure.
     """
 
     kind: KindName
@@ -40,12 +40,12 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
-    """What was chosen, and what it was chosen from."""
+class TuningResult:
+    """The chosen kind and the measurements of all kinds that were tried."""
 
     kind: KindName
     recall: float
-    tried: tuple[Tried, ...]
+    tried: tuple[KindMeasurement, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The shape that `ku tune --json` prints."""
@@ -68,31 +68,31 @@ class Tuned:
 
 def tune(
     index: VectorIndex, *, recall: float = RECALL, kind: KindName | None = None
-) -> tuple[Tuned, Segment | None]:
-    """Build every kind from all vectors, measure it, and choose the quickest that finds enough.
+) -> tuple[TuningResult, Segment | None]:
+    """Build and measure every kind, and choose the fastest that reaches the recall.
 
     Args:
-        index: what is tuned; it is left as it is.
-        recall: the recall@10 to be reached, 0 to 1.
-        kind: only this one.
+        index: the index to tune; it is not changed.
+        recall: required recall@10, 0 to 1.
+        kind: try only this kind.
 
     Returns:
-        What was chosen, and a segment of it; None where there is too little to be worth one.
+        The result and a segment of the chosen kind; None if there are too few vectors.
 
     Raises:
-        Refused: the kind that was named finds less.
+        Refused: the given kind does not reach the recall.
     """
     rows = index.rows()
     if len(rows) < BASE_MIN:
-        return Tuned("flat", 1.0, ()), None
-    tried: list[Tried] = []
+        return TuningResult("flat", 1.0, ()), None
+    tried: list[KindMeasurement] = []
     best: Segment | None = None
     for one in (kind,) if kind else KINDS:
         started = time.perf_counter()
-        segment = measured(index.gather, rows, index.dim, kind=one, recall=recall)
+        segment = build_and_measure(index.gather, rows, index.dim, kind=one, recall=recall)
         built = time.perf_counter() - started
         tried.append(
-            Tried(
+            KindMeasurement(
                 one,
                 segment.plan.recall,
                 segment.plan.candidates,
@@ -104,21 +104,21 @@ def tune(
         enough = [t for t in tried if t.recall >= recall]
         if enough and min(enough, key=lambda t: t.milliseconds) is tried[-1]:
             best = segment
-        del segment  # the next one needs the memory
+        del segment  # free memory for the next kind
     if best is None:
         (only,) = tried
         raise Refused(
-            f"an index of kind {only.kind} finds {only.recall:.3f} of the nearest ten "
-            f"{index.kind}s, {recall:g} are wanted: leave the kind out to have one chosen, or pass "
-            f"--recall {only.recall:.2f} if that is enough"
+            f"an index of kind {only.kind} reaches recall@10 {only.recall:.3f} for {index.kind}s, "
+            f"{recall:g} is required: omit --kind to try all kinds, or pass "
+            f"--recall {only.recall:.2f} to accept it"
         )
-    return Tuned(best.plan.kind, best.plan.recall, tuple(tried)), best
+    return TuningResult(best.plan.kind, best.plan.recall, tuple(tried)), best
 
 
 def _milliseconds(index: VectorIndex, segment: Segment) -> float:
-    """The median of some queries, each scored anew with the store's vectors."""
+    """Median milliseconds of a query, rescoring with the stored vectors included."""
     spent = []
-    queries = index.gather(sample(segment.rows, _TIMED))[1]
+    queries = index.gather(sample_rows(segment.rows, _TIMED))[1]
     for query in queries:
         started = time.perf_counter()
         index.score(query[None], segment.search(query[None], 10)[0])

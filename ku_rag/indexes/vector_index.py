@@ -22,7 +22,7 @@ from ku_rag.errors import ReadOnly
 from ku_rag.indexes.index_kinds import KindName
 from ku_rag.indexes.recall_measurement import RECALL
 from ku_rag.indexes.segment import Segment
-from ku_rag.indexes.segment_builder import build, usual
+from ku_rag.indexes.segment_builder import build_segment, default_kind
 from ku_rag.indexes.segment_files import Header, IndexFiles
 from ku_rag.indexes.tail import Tail, nearest
 from ku_rag.store import vectors as stored
@@ -381,9 +381,9 @@ class VectorIndex:
         """A segment of the kind that `tune` chose, unless the base has outgrown that."""
         wished = (self._database.meta("index") or {}).get(self.kind) or {}
         tuned = len(rows) <= _OUTGROWN * wished.get("count", 0)
-        kind: KindName = wished["kind"] if tuned else usual(len(rows))
+        kind: KindName = wished["kind"] if tuned else default_kind(len(rows))
         recall = wished.get("recall", RECALL)
-        return build(self.gather, rows, self.dim, kind=kind, recall=recall, asked=tuned)
+        return build_segment(self.gather, rows, self.dim, kind=kind, recall=recall, chosen=tuned)
 
     def _write(self) -> None:
         try:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ku_rag.errors import Refused
-from ku_rag.indexes import index_kinds, segment_builder, tuning
+from ku_rag.indexes import index_kinds, recall_measurement, segment_builder, tuning
 from ku_rag.indexes import vector_index as index_module
-from ku_rag.indexes.index_kinds import KINDS, Plan, make, propose, training_size
-from ku_rag.indexes.recall_measurement import Truth, choose
+from ku_rag.indexes.index_kinds import KINDS, Plan, make, search_candidates, training_size
+from ku_rag.indexes.recall_measurement import ExactNeighbours, choose_plan
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store import vectors as stored
 from ku_rag.store.database import Database
@@ -24,7 +24,7 @@ COUNT = 3000
 def small_bases(monkeypatch):
     for module in (index_module, tuning):
         monkeypatch.setattr(module, "BASE_MIN", 100)
-    monkeypatch.setattr(segment_builder, "FLAT_MOST", 500)
+    monkeypatch.setattr(segment_builder, "FLAT_MAX", 500)
 
 
 @pytest.fixture
@@ -159,10 +159,12 @@ def test_tuning_takes_the_quickest_that_finds_enough(database, tmp_path):
 def test_a_kind_that_finds_too_little_is_refused_unless_less_is_asked_for(
     database, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(recall, "_CANDIDATES", (10,))  # one bit needs more to choose from
+    monkeypatch.setattr(
+        recall_measurement, "_CANDIDATES", (10,)
+    )  # one bit needs more to choose from
     put(database, range(1, COUNT + 1), clustered(COUNT))
     index = opened(database, tmp_path)
-    with pytest.raises(Refused, match=r"finds 0\.\d+ of the nearest ten chunks, 0.99 are wanted"):
+    with pytest.raises(Refused, match=r"reaches recall@10 0\.\d+ for chunks, 0.99 is required"):
         tuning.tune(index, kind="rabitq")
     found, _ = tuning.tune(index, kind="rabitq", recall=0.1)
     assert 0.1 <= found.recall < 0.99
@@ -171,7 +173,7 @@ def test_a_kind_that_finds_too_little_is_refused_unless_less_is_asked_for(
 def test_where_a_kind_finds_too_little_vectors_are_held_exactly(
     database, tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr(recall, "_CANDIDATES", (10,))
+    monkeypatch.setattr(recall_measurement, "_CANDIDATES", (10,))
     put(database, range(1, COUNT + 1), clustered(COUNT))
     wished = {"kind": "rabitq", "recall": 0.99, "count": COUNT}
     database.set_meta("index", {"chunk": wished})
@@ -179,13 +181,13 @@ def test_where_a_kind_finds_too_little_vectors_are_held_exactly(
     with caplog.at_level(logging.WARNING, "ku_rag"):
         index.keep()
     assert index.describe()["kind"] == "flat"
-    assert "are wanted: they are held exactly instead" in caplog.text
+    assert "is required: using an exact index instead" in caplog.text
 
 
 def test_equal_vectors_take_each_others_place_in_the_measure():
     one = clustered(1)
     rows, vectors = np.arange(50), np.repeat(one, 50, axis=0)
-    truth = Truth(rows[:1], vectors[:1])
+    truth = ExactNeighbours(rows[:1], vectors[:1])
     truth.add(rows, vectors)
     assert truth.recall(np.arange(20, 31)[None])[-1] == 1.0
     assert truth.recall(np.full((1, 10), 99))[-1] == 0.0
@@ -196,12 +198,12 @@ def test_a_plan_is_chosen_by_the_measure_and_says_what_it_reaches():
     rows = np.arange(COUNT)
     index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
     index.add(fit(vectors))
-    truth = Truth(rows[:40], vectors[:40])
+    truth = ExactNeighbours(rows[:40], vectors[:40])
     truth.add(rows, vectors)
-    plan, seconds = choose(index, fit, "ivf-sq8", rows, truth, 0.9)
+    plan, seconds = choose_plan(index, fit, "ivf-sq8", rows, truth, 0.9)
     assert plan.recall >= 0.9
     assert seconds > 0
-    found = truth.recall(propose(index, plan, fit(truth.queries), plan.candidates + 1)[1])
+    found = truth.recall(search_candidates(index, plan, fit(truth.queries), plan.candidates + 1)[1])
     assert found[-1] == pytest.approx(plan.recall, abs=1e-3)
 
 
@@ -213,9 +215,9 @@ def test_bytes_find_what_one_large_dimension_hides():
     rows = np.arange(COUNT)
     index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
     index.add(fit(vectors))
-    truth = Truth(rows[:40], vectors[:40])
+    truth = ExactNeighbours(rows[:40], vectors[:40])
     truth.add(rows, vectors)
-    _, positions = propose(index, Plan("ivf-sq8", probes=64), fit(truth.queries), 17)
+    _, positions = search_candidates(index, Plan("ivf-sq8", probes=64), fit(truth.queries), 17)
     assert truth.recall(positions)[-1] > 0.99
 
 
@@ -224,8 +226,8 @@ def test_a_scan_by_threads_finds_what_one_thread_finds(monkeypatch, much):
     vectors = clustered(COUNT)
     index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
     index.add(fit(vectors))
-    monkeypatch.setattr(index_kinds, "_MUCH_BYTES", much)
-    _, positions = propose(index, Plan("ivf-sq8", probes=64), fit(vectors[:20]), 10)
+    monkeypatch.setattr(index_kinds, "_PARALLEL_BYTES", much)
+    _, positions = search_candidates(index, Plan("ivf-sq8", probes=64), fit(vectors[:20]), 10)
     assert index.parallel_mode == (0 if much else 1)
     exact = np.argsort(-(vectors[:20] @ vectors.T), axis=1)[:, :10]
     same = [set(a) & set(b) for a, b in zip(positions.tolist(), exact.tolist(), strict=True)]
