@@ -13,7 +13,7 @@ from ku_rag.encoders.offline_loading import offline_and_quiet
 from ku_rag.encoders.torch_runtime import first_line, place
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
-from ku_rag.weights.files import content_hash, existing_file
+from ku_rag.weights.files import content_hash, weights_file
 
 _SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 _PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
@@ -99,7 +99,7 @@ def locate(argument: str) -> Source:
             "(open_clip.list_models() names them all)"
         )
     if Path(rest).expanduser().exists() or rest.startswith(("/", "~")) or rest.endswith(_SUFFIXES):
-        return Source(model, existing_file(rest, f"weights of {model}"))
+        return Source(model, weights_file(rest, f"weights of {model}"))
     return _pretrained(model, rest)
 
 
@@ -113,7 +113,7 @@ def _in_folder(folder: Path) -> Source:
     files.sort(key=lambda path: (path.name not in _PREFERRED, _SUFFIXES.index(path.suffix)))
     if not files:
         raise NotFound(f"{folder} has no weights: expected {_PREFERRED[0]} in it")
-    return Source("local", existing_file(str(files[0]), "weights"), folder)
+    return Source("local", weights_file(str(files[0]), "weights"), folder)
 
 
 def _pretrained(model: str, tag: str) -> Source:

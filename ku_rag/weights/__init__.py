@@ -1,14 +1,14 @@
-"""Weights of known models: which there are, where they lie, how they get here."""
+"""Weights of known models: catalogue, location, download and verification."""
 
 from ku_rag.weights.catalogue import File, Model, known, models
+from ku_rag.weights.download import Verification, pull, verify
+from ku_rag.weights.files import find
 from ku_rag.weights.profiles import profile, profiles
-from ku_rag.weights.pulling import Checked, pull, verify
-from ku_rag.weights.store import find
 
 __all__ = [
-    "Checked",
     "File",
     "Model",
+    "Verification",
     "find",
     "known",
     "models",

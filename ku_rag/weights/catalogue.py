@@ -1,9 +1,9 @@
-"""The models that ku-rag knows: what they are for, where they come from, what they hash to."""
+"""The known models: purpose, source, sizes and hashes of their weights."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -15,7 +15,7 @@ class File:
     """One file of a model.
 
     Args:
-        path: its name at the source, folders separated by "/".
+        path: its name at the source; "/" separates folders.
         size: bytes.
         sha256: of its content, 64 hexadecimal digits.
     """
@@ -27,18 +27,18 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model whose weights are known to the byte.
+    """A model with known weights.
 
     Args:
-        name: what it is called here.
-        purpose: "encoder", "sentence" (an encoder of texts alone) or "segmenter".
+        name: its name in ku-rag.
+        purpose: "encoder", "sentence" (an encoder of texts only) or "segmenter".
         spec: the setting that uses it, such as "longclip:longclip-L".
-        licence: of the weights, as those who publish them state it.
-        local: the file that it is in our own folder, or the folder if it has several files.
-        files: all that it needs.
-        repo: its repository on the Hugging Face Hub; "" if it is not from there.
+        licence: of the weights, as published.
+        local: its file in ku-rag's own folder, or its folder if it has several files.
+        files: all files that it needs.
+        repo: its repository on the Hugging Face Hub; "" if it has none.
         revision: the commit of that repository.
-        url: the address above its files, where there is no repository.
+        url: the address of the folder of its files, if it has no repository.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Model:
 
     @property
     def source(self) -> str:
-        """Where a person gets it: the address of its file, or of the folder of its files."""
+        """The address of its file, or of the folder of its files."""
         base = f"https://huggingface.co/{self.repo}" if self.repo else self.url
         if len(self.files) > 1:
             return f"{base}/tree/{self.revision}"
@@ -66,24 +66,17 @@ class Model:
         return f"{base}{kind}/{self.files[0].path}"
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON; a model of one file has its sha256 here, too."""
-        return {
-            "name": self.name,
-            "purpose": self.purpose,
-            "spec": self.spec,
-            "size": self.size,
-            "licence": self.licence,
-            "source": self.source,
+        """Return the fields of `ku models list --json`; `sha256` is that of a single file."""
+        names = ("name", "purpose", "spec", "size", "licence", "source")
+        return {name: getattr(self, name) for name in names} | {
             "sha256": self.files[0].sha256 if len(self.files) == 1 else None,
-            "files": [
-                {"path": file.path, "size": file.size, "sha256": file.sha256} for file in self.files
-            ],
+            "files": [asdict(file) for file in self.files],
         }
 
 
 @cache
 def models() -> dict[str, Model]:
-    """Every known model by name."""
+    """Return the known models by name."""
     text = files("ku_rag.weights").joinpath("catalogue.json").read_text(encoding="utf-8")
     return {
         name: Model(name=name, **{**entry, "files": tuple(File(**one) for one in entry["files"])})
@@ -92,10 +85,10 @@ def models() -> dict[str, Model]:
 
 
 def known(name: str) -> Model:
-    """The model of that name, or that the setting `name` uses.
+    """Return the model with a name, or with the setting `name`.
 
     Raises:
-        NotFound: it is none of the known ones.
+        NotFound: there is no such model.
     """
     for model in models().values():
         if name in (model.name, model.spec):

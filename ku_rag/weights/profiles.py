@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ku_rag.errors import NotFound
-from ku_rag.weights import store
 from ku_rag.weights.catalogue import known
+from ku_rag.weights.files import find, locate
 
-# The paper gives k = 3 (section 4.3) and leaves the thresholds of eq. 6 to its official code:
-# cosine 0.19, boxes of at least 50 px, pixels outside a mask set to black.
+# The paper gives k = 3 (section 4.3); the thresholds of eq. 6 are in its official code: cosine
+# 0.19, boxes of at least 50 px, pixels outside a mask set to black.
 _PUBLISHED: dict[str, object] = {
     "region_threshold": 0.19,
     "region_min_side": 50,
@@ -22,28 +22,26 @@ _PROFILES: dict[str, dict[str, object]] = {
 
 
 def profiles() -> dict[str, dict[str, object]]:
-    """The settings of every profile by its name; its weights need not be here."""
+    """Return the settings of every profile by its name, whether or not its weights are here."""
     return {name: dict(settings) for name, settings in _PROFILES.items()}
 
 
 def profile(name: str) -> dict[str, object]:
-    """The settings of a profile whose weights are here.
+    """Return the settings of a profile whose weights are on this machine.
 
     Raises:
-        NotFound: there is no such profile, or weights that it needs are not here.
-        Corrupt: what lies in the place of its weights is of another size.
+        NotFound: there is no such profile, or its weights are not on this machine.
+        Corrupt: a file of its weights has the wrong size.
     """
     if name not in _PROFILES:
         raise NotFound(f"there is no profile {name!r}; there are: {', '.join(_PROFILES)}")
     settings = profiles()[name]
     needed = [known(str(settings[role])) for role in ("encoder", "segmenter")]
-    missing = [model for model in needed if store.located(model) is None]
-    if missing:
-        names = " ".join(model.name for model in missing)
+    if missing := " ".join(model.name for model in needed if locate(model) is None):
         raise NotFound(
-            f"the profile {name!r} needs weights that are not here: run `ku models pull {names}`, "
-            f"or {', and '.join(store.by_hand(model) for model in missing)}"
+            f"the profile {name!r} needs weights that are not here: run `ku models pull {missing}`;"
+            " `ku models path NAME` says how to get one without a network"
         )
     for model in needed:
-        store.find(model.name)
+        find(model.name)
     return settings

