@@ -193,7 +193,7 @@ def share(
     own = timed(lambda: encode(items[:half]))
     with KnowledgeBase.open(base, create=True, encoder=encoder) as kb:
         seconds = timed(lambda: kb.ingest(source))
-        counts = kb.stats()["counts"]
+        counts = kb.stats().counts
     own += timed(lambda: encode(items[half:]))
     if len(items) not in (counts["images"], counts["chunks"]):
         raise SystemExit(f"{len(items)} were given, the base has {counts}")

@@ -50,7 +50,7 @@ def cases(kb: ku_rag.KnowledgeBase, seeds: range) -> list[Case]:
             image,
             encoder=kb.encoder,
             segmenter=kb.segmenter,
-            search=kb._images.search,
+            search=kb._session.encoding.images.search,
             owner=lambda row: frozenset((row,)),
             k=_LOOKED_AT,
         )

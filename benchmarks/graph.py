@@ -73,7 +73,7 @@ def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
             draw(place / "graph.jsonl", entities, relations)
             with ku_rag.KnowledgeBase.open(place / "kb", create=True) as kb:
                 started = time.perf_counter()
-                report = kb.graph_import(place / "graph.jsonl")
+                report = kb.graph.import_file(place / "graph.jsonl")
                 ours.append(time.perf_counter() - started)
                 walked = walked or _walks(kb, place / "kb", entities)
             stored = report.relations_added
@@ -118,7 +118,7 @@ def _walks(kb: ku_rag.KnowledgeBase, base: Path, entities: int) -> dict[str, dic
         name = f"Entity {rng.randrange(0, entities, _TOPICS)}"
         question = f"What {rng.choice(_WORDS)} {name} when in state {rng.randrange(97)}?"
         started = time.perf_counter()
-        paths += len(kb.graph_search(question)["paths"])
+        paths += len(kb.graph.search(question).to_dict()["paths"])
         searches.append(time.perf_counter() - started)
         started = time.perf_counter()
         best_paths(graph, [graph.one(name)], Query(question), encoder, k=5)

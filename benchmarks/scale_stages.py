@@ -94,7 +94,7 @@ def index(made: Prepared, base: Path) -> dict[str, Any]:
             "mb": round(disk_bytes(base / "indexes") / 1e6, 1),
         }
     started = time.perf_counter()
-    tuned = kb.tune(recall=0.99)["chunk"]
+    tuned = kb.tune(recall=0.99).to_dict()["chunk"]
     tuning = time.perf_counter() - started
     rng = np.random.default_rng(0)
     few = np.sort(rng.choice(made.count, min(_FEW, made.count), replace=False)) + 1
@@ -138,7 +138,7 @@ def open_(made: Prepared, base: Path) -> dict[str, Any]:
 def read(made: Prepared, base: Path) -> dict[str, Any]:
     """Read all vectors from the store, and as many bytes from a plain file."""
     kb = _opened(made, base)
-    held = kb._chunks
+    held = kb._session.encoding.chunks
 
     def scan() -> int:
         rows = held.rows()
@@ -220,12 +220,12 @@ def _kinds() -> Sequence[str]:
 
 
 def _ask(kb: Any, vector: vectors.Vectors, k: int) -> list[tuple[int, str]]:  # noqa: ANN401
-    rows, _ = kb._chunks.search(vector[None], k)
+    rows, _ = kb._session.encoding.chunks.search(vector[None], k)
     return [(int(row) - 1, "") for row in rows[0] if row >= 0]
 
 
 def _ask_base(kb: Any, vector: vectors.Vectors, k: int) -> list[tuple[int, str]]:  # noqa: ANN401
-    found = kb.search(vector=vector, k=k)["chunks"]
+    found = kb.search(vector=vector, k=k).to_dict()["chunks"]
     return [(hit["chunk"] - 1, hit["text"]) for hit in found]
 
 
@@ -234,7 +234,7 @@ def _among(kb: Any, made: Prepared, rows: NDArray[np.int64]) -> float:  # noqa: 
     spent = []
     for query in made.queries[:_ASKED]:
         started = time.perf_counter()
-        found, _ = kb._chunks.search(query[None], NEAREST, among=rows)
+        found, _ = kb._session.encoding.chunks.search(query[None], NEAREST, among=rows)
         spent.append(time.perf_counter() - started)
         if not np.isin(found[0], rows).all():
             raise SystemExit("a query within some chunks found others")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ku_rag.cli import cli
+from ku_rag.cli.commands import cli
 
 PAGE = Path(__file__).with_name("cli.md")
 _HEAD = """\

@@ -112,15 +112,6 @@ def texts(values: object, what: str) -> tuple[str, ...]:
     return tuple(text(one, f"{what}[{n}]") for n, one in enumerate(several(values, what)))
 
 
-def ids(values: object) -> tuple[str, ...]:
-    """Ids to act on; one text is one id, not the ids of its letters.
-
-    Raises:
-        BadInput: one of them is no text.
-    """
-    return (text(values, "the id"),) if isinstance(values, str) else texts(values, "ids")
-
-
 def path(value: object, what: str) -> Path:
     """A path.
 
@@ -287,6 +278,22 @@ def _check_scalar(value: object, where: str) -> None:
             f"{where} is {_shown(value)}: expected what JSON can hold (text, number, true, false, "
             "null, list, mapping)"
         )
+
+
+def implementation(value: object, what: str, method: str, *, optional: bool = True) -> None:
+    """Check that a value is a name, or an object with a method; None where it is optional.
+
+    Raises:
+        BadInput: it is something else.
+    """
+    named = isinstance(value, str) or callable(getattr(value, method, None))
+    if not named and not (optional and value is None):
+        raise wrong(value, what, f"a name, or an object with the method {method}")
+
+
+def wrong(value: object, what: str, expected: str) -> BadInput:
+    """The error for a value of another kind than expected."""
+    return BadInput(f"{what} is {_shown(value)}: expected {expected}")
 
 
 def ready_vectors(

@@ -35,6 +35,10 @@ class Finding:
     ok: bool
     seen: str
 
+    def to_dict(self) -> dict[str, str | bool]:
+        """One item of what `ku doctor --json` prints."""
+        return {"what": self.what, "ok": self.ok, "seen": self.seen}
+
 
 def examine(kb: Path) -> Iterator[Finding]:
     """Look at the installation, and at the knowledge base in folder `kb` if there is one."""
@@ -95,7 +99,7 @@ def _base(kb: Path) -> Finding:
         return Finding("knowledge base", True, f"none in {kb} yet: ku ingest FOLDER")
     try:
         with KnowledgeBase.open(kb, read_only=True) as base:
-            units = base.stats()["counts"]["units"]
+            units = base.stats().counts["units"]
     except KuError as error:
         return Finding("knowledge base", False, str(error))
     writable = os.access(kb, os.W_OK)

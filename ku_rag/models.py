@@ -1,8 +1,9 @@
-"""The models of a knowledge base, each made at its first use: listing units needs none."""
+"""The models of a knowledge base, each made at its first use."""
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import partial
+from threading import RLock
 
 from ku_rag import manifest
 from ku_rag.encoders import load_encoder, load_side, sides
@@ -19,10 +20,10 @@ from ku_rag.store.vectors import KINDS
 
 
 class Models:
-    """What a base encodes, looks and answers with.
+    """The encoder, the segmenter and the multimodal model of an open base; safe for many threads.
 
     Args:
-        settings: name what is not given.
+        settings: name the models that are not given.
         encoder: the base's own.
         segmenter: proposes regions; None makes the one that the settings name.
         mllm: answers; None makes the one that the settings name, if they name one.
@@ -33,28 +34,36 @@ class Models:
     ) -> None:
         self.encoder = encoder
         self._settings = settings
-        self._given = segmenter, mllm
+        self._given = segmenter is not None
+        self._segmenter, self._mllm = segmenter, mllm
+        self._loading = RLock()
 
     def change_encoder(self, encoder: Encoder) -> None:
-        """Encode with another one from now on; regions are proposed as suits it."""
-        self.encoder = encoder
-        self.__dict__.pop("segmenter", None)
+        """Use another encoder from now on, and the default segmenter that suits it."""
+        with self._loading:
+            if encoder is not self.encoder and not self._given:
+                self._segmenter = None
+            self.encoder = encoder
 
-    @cached_property
+    @property
     def segmenter(self) -> Segmenter:
-        """What proposes regions of a picture."""
-        given, _ = self._given
-        if given is not None:
-            return given
-        settings = self._settings
-        spec = settings.segmenter or default_segmenter(side(self.encoder, "image"))
-        return load_segmenter(spec, device=settings.device, min_side=settings.region_min_side)
+        """The segmenter; made at its first use."""
+        with self._loading:
+            if self._segmenter is None:
+                settings = self._settings
+                spec = settings.segmenter or default_segmenter(side(self.encoder, "image"))
+                self._segmenter = load_segmenter(
+                    spec, device=settings.device, min_side=settings.region_min_side
+                )
+            return self._segmenter
 
-    @cached_property
+    @property
     def mllm(self) -> MLLM | None:
-        """The multimodal model that answers, if there is one."""
-        _, given = self._given
-        return load_mllm(self._settings) if given is None else given
+        """The multimodal model that answers, if there is one; made at its first use."""
+        with self._loading:
+            if self._mllm is None:
+                self._mllm = load_mllm(self._settings)
+            return self._mllm
 
 
 def encoder_of(layout: Layout, settings: Settings, *, as_made: bool) -> tuple[Encoder, str]:

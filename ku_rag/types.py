@@ -51,6 +51,12 @@ class Relation:
         arguments.optional_text(self.information, "information")
         arguments.optional_text(self.condition, "condition")
 
+    def to_dict(self) -> dict[str, str]:
+        """The shape that `ku show --json` prints."""
+        shown = {"relation": self.relation, "target": self.target}
+        notes = {"information": self.information, "condition": self.condition}
+        return shown | {key: note for key, note in notes.items() if note is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -212,6 +218,31 @@ class Evidence:
     text: str
     score: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """The shape that `ku search --json` prints; `ku query` adds the label."""
+        return {
+            "chunk": self.chunk,
+            "unit_ids": list(self.unit_ids),
+            "source": self.source,
+            "text": self.text,
+            "score": self.score,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """Units and chunks that a search found, best first."""
+
+    units: tuple[Match, ...]
+    chunks: tuple[Evidence, ...]
+
+    def to_dict(self) -> dict[str, list[dict[str, Any]]]:
+        """The shape that `ku search --json` prints."""
+        return {
+            "units": [{"id": m.id, "name": m.name, "score": m.score} for m in self.units],
+            "chunks": [e.to_dict() for e in self.chunks],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class PathEvidence:
@@ -328,17 +359,7 @@ class Answer:
                 {"id": m.id, "name": m.name, "score": m.score, "image": m.image, "why": m.why}
                 for m in self.units
             ],
-            "chunks": [
-                {
-                    "evidence": e.label,
-                    "chunk": e.chunk,
-                    "unit_ids": list(e.unit_ids),
-                    "source": e.source,
-                    "text": e.text,
-                    "score": e.score,
-                }
-                for e in self.chunks
-            ],
+            "chunks": [{"evidence": e.label, **e.to_dict()} for e in self.chunks],
             "paths": [
                 {
                     "evidence": p.label,
@@ -417,3 +438,69 @@ class Added:
             "images": self.images,
             "why": self.why,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a deletion removed: ids of units, rows of chunks, hashes of images, rows of relations.
+
+    A chunk or an image that other units share stays, and is not listed.
+    """
+
+    units: tuple[str, ...]
+    chunks: tuple[int, ...]
+    images: tuple[str, ...]
+    relations: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """The shape that `ku delete --json` prints."""
+        return {
+            "units": list(self.units),
+            "chunks": list(self.chunks),
+            "images": list(self.images),
+            "relations": list(self.relations),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The size of a knowledge base, and the models that it was made with.
+
+    Args:
+        counts: rows of each kind.
+        bytes: size of its files.
+        encoder: fingerprint.
+        segmenter: fingerprint.
+        indexes: of pictures and of chunks: the kind, the recall and the state of each.
+        schema: version of the database schema.
+    """
+
+    counts: Mapping[str, int]
+    bytes: int
+    encoder: str
+    segmenter: str
+    indexes: tuple[Mapping[str, Any], ...]
+    schema: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape that `ku stats --json` prints."""
+        return {
+            "counts": dict(self.counts),
+            "bytes": self.bytes,
+            "encoder": self.encoder,
+            "segmenter": self.segmenter,
+            "indexes": [dict(one) for one in self.indexes],
+            "schema": self.schema,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The size of a knowledge base before and after it was compacted, in bytes."""
+
+    bytes_before: int
+    bytes_after: int
+
+    def to_dict(self) -> dict[str, int]:
+        """The shape that `ku compact --json` prints."""
+        return {"bytes_before": self.bytes_before, "bytes_after": self.bytes_after}

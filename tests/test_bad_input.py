@@ -64,14 +64,19 @@ def test_a_broken_picture_is_left_out_and_its_unit_stays(kb, tmp_path, name):
         assert left_out.item == str(folder / name)
         assert said in left_out.reason
     assert report.units_unchanged == 1
-    assert kb.show("Lamp")["counts"] == {"chunks": 1, "named_in": 0, "images": 1, "relations": 0}
-    assert kb.verify()["ok"]
+    assert kb.show("Lamp").counts == {
+        "chunks": 1,
+        "named_in": 0,
+        "images": 1,
+        "relations": 0,
+    }
+    assert kb.verify().ok
     (folder / name).write_bytes(jpeg())
     assert kb.ingest(tmp_path / "things").images_added == 1
     (folder / name).write_bytes(data)
     with pytest.raises(BadInput, match=said):
         kb.add(Unit("Torch", id="t", images=(folder / name,)))
-    assert kb.stats()["counts"]["units"] == 1
+    assert kb.stats().counts["units"] == 1
 
 
 def test_odd_pictures_are_taken_in_and_found_again(kb, tmp_path):
@@ -95,7 +100,7 @@ def test_odd_pictures_are_taken_in_and_found_again(kb, tmp_path):
     (tmp_path / "u" / "grey" / "p.png").write_bytes(saved(sixteen, format="PNG"))
     report = kb.ingest(tmp_path / "u")
     assert (report.units_added, report.quarantined) == (5, [])
-    found = {unit["id"] for unit in kb.search(image=base, k=4)["units"]}
+    found = {unit.id for unit in kb.search(image=base, k=4).units}
     assert found == set(kinds)
 
 
@@ -115,7 +120,7 @@ def test_texts_that_are_no_text_are_left_out(kb, tmp_path):
     assert set(said) == set(files)
     for name, (_, expected) in files.items():
         assert expected in said[name]
-    assert kb.show("Lamp")["texts"] == ["It shines."]
+    assert kb.show("Lamp").to_dict()["texts"] == ["It shines."]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_long_texts_are_cut_and_kept_whole(kb, tmp_path, text):
     started = time.monotonic()
     assert kb.ingest(tmp_path / "things").quarantined == []
     assert time.monotonic() - started < 120
-    assert kb.show("Lamp")["texts"] == [text]
+    assert kb.show("Lamp").to_dict()["texts"] == [text]
 
 
 def test_records_that_are_broken_are_named_by_their_line(kb, tmp_path):
@@ -164,10 +169,10 @@ def test_records_that_are_broken_are_named_by_their_line(kb, tmp_path):
         "u.jsonl:8",
     ):
         assert any(expected in one for one in said), expected
-    assert kb.show("a")["counts"]["images"] == 1
-    assert kb.show("a")["name"] == "Alpha"
-    assert kb.show("d")["texts"] == ["Kept."]
-    assert kb.verify()["ok"]
+    assert kb.show("a").counts["images"] == 1
+    assert kb.show("a").name == "Alpha"
+    assert kb.show("d").to_dict()["texts"] == ["Kept."]
+    assert kb.verify().ok
 
 
 def test_a_file_of_a_million_records_is_streamed(tmp_path):
@@ -194,10 +199,10 @@ def test_a_base_that_may_only_be_read_answers_and_refuses_changes(tmp_path):
         kb.add(Unit("Lamp", id="lamp", texts=("The lamp comes from Peru.",)))
     with KnowledgeBase.open(tmp_path / "kb", read_only=True) as kb:
         assert kb.query(None, "Which country does the lamp come from?").answer == "Peru"
-        assert kb.verify()["ok"]
+        assert kb.verify().ok
         with pytest.raises(ReadOnly, match="opened read-only"):
             kb.add(Unit("Torch", id="t"))
-        assert kb.stats()["counts"]["units"] == 1
+        assert kb.stats().counts["units"] == 1
 
 
 def test_a_folder_that_cannot_be_written_to_is_read_as_it_lies(tmp_path):
@@ -208,7 +213,7 @@ def test_a_folder_that_cannot_be_written_to_is_read_as_it_lies(tmp_path):
         folder.chmod(0o555 if folder.is_dir() else 0o444)
     try:
         with KnowledgeBase.open(tmp_path / "kb", read_only=True) as kb:
-            assert kb.stats()["counts"]["units"] == 1
+            assert kb.stats().counts["units"] == 1
     finally:
         for folder in (tmp_path / "kb", *(tmp_path / "kb").rglob("*")):
             folder.chmod(0o755)
@@ -235,8 +240,8 @@ def test_an_interrupted_ingest_keeps_what_was_committed_and_goes_on(kb, tmp_path
 
     with pytest.raises(KeyboardInterrupt):
         kb.ingest(path, progress=stop)
-    assert kb.stats()["counts"]["units"] == 30
-    assert kb.verify()["ok"]
+    assert kb.stats().counts["units"] == 30
+    assert kb.verify().ok
     report = kb.ingest(path)
     assert (report.units_added, report.units_unchanged) == (20, 30)
 
@@ -252,7 +257,7 @@ def test_damage_is_found_by_verify_and_when_read(kb, tmp_path):
     )
     kb._database.connection.execute("UPDATE chunks SET text = 'Worst things.'")
     kb._database.connection.execute("UPDATE units SET name = 'Bets' WHERE id = 'b'")
-    problems = kb.verify()["problems"]
+    problems = kb.verify().problems
     assert any("chunk row 1 fails its checksum" in p for p in problems)
     assert any(p.startswith("unit row") and "fails its checksum" in p for p in problems)
     with pytest.raises(Corrupt, match="chunk 1 fails its checksum"):
@@ -265,8 +270,8 @@ def test_a_missing_picture_is_found_by_verify(kb, tmp_path):
     kb.add(Unit("Lamp", id="lamp", images=(picture(tmp_path / "p.png", 1),)))
     (stored,) = [f for f in (kb.path / "images").rglob("*") if f.is_file()]
     stored.write_bytes(b"something else")
-    (problem,) = kb.verify()["problems"]
+    (problem,) = kb.verify().problems
     assert "its content has changed" in problem
     stored.unlink()
-    (problem,) = kb.verify()["problems"]
+    (problem,) = kb.verify().problems
     assert "cannot be read" in problem

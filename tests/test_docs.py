@@ -29,7 +29,7 @@ def test_links_between_pages_lead_somewhere(page):
 
 
 def test_commands_in_the_readme_exist():
-    from ku_rag.cli import cli
+    from ku_rag.cli.commands import cli
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"^(?:\$ )?ku ([a-z]+)", text, re.MULTILINE))

@@ -127,7 +127,7 @@ def test_an_encoder_of_ones_own_can_be_handed_in_and_is_kept_to(tmp_path):
 
     with ku_rag.KnowledgeBase.open(tmp_path / "kb", create=True, encoder=Flat()) as kb:
         kb.add(ku_rag.Unit("Lamp", id="lamp", texts=("It shines.",)))
-        assert kb.stats()["encoder"] == "flat:4"
+        assert kb.stats().encoder == "flat:4"
     with pytest.raises(ku_rag.Mismatch, match="was made with encoder flat:4"):
         ku_rag.KnowledgeBase.open(tmp_path / "kb")
 
@@ -137,8 +137,8 @@ def test_vectors_that_are_no_numbers_are_refused(kb):
         def encode_texts(self, texts):
             return np.full((len(texts), self.dim), np.nan, np.float32)
 
-    kb._models.encoder = Broken()
-    kb._follow(kb.encoder)
+    kb._session.models.encoder = Broken()
+    kb._session.use_encoder(kb.encoder)
     with pytest.raises(ku_rag.BadInput, match="hold no numbers"):
         kb.add(ku_rag.Unit("Lamp", texts=("It shines.",)))
-    assert kb.stats()["counts"]["units"] == 0
+    assert kb.stats().counts["units"] == 0

@@ -144,7 +144,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def sound(self):
-        assert self.kb.verify()["problems"] == []
+        assert self.kb.verify().problems == ()
 
 
 Machine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

@@ -77,16 +77,16 @@ class KuRag(Peer):
 
     def build(self, queries: Vectors) -> None:
         """Choose and write the index."""
-        self.index = self.kind = str(self._kb.tune(recall=0.99)["chunk"]["kind"])
+        self.index = self.kind = str(self._kb.tune(recall=0.99).to_dict()["chunk"]["kind"])
 
     def query(self, vector: Vectors, k: int) -> Hits:
         """Search through the public method; rows count from the first chunk that was added."""
-        found = self._kb.search(vector=vector, k=k)["chunks"]
+        found = self._kb.search(vector=vector, k=k).to_dict()["chunks"]
         return [(hit["chunk"] - 1, hit["text"]) for hit in found]
 
     def query_index(self, vector: Vectors, k: int) -> Hits:
         """Search the index alone, as bare FAISS does."""
-        rows, _ = self._kb._chunks.search(vector[None], k)
+        rows, _ = self._kb._session.encoding.chunks.search(vector[None], k)
         return [(int(row) - 1, "") for row in rows[0] if row >= 0]
 
     def add_one(self, row: int, vector: Vectors, text: str) -> None:

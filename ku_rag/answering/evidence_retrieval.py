@@ -174,12 +174,7 @@ def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:
 
 def _unit(base: Retrieval, found: UnitMatch) -> Match:
     connection = base.database.connection
-    *fields, stored = connection.execute(
-        "SELECT id, name, kind, aliases, metadata, match, checksum FROM units WHERE row = ?",
-        (found.unit,),
-    ).fetchone()
-    unit_id, name, *_ = fields
-    check(stored, *fields, what=f"the row of unit {unit_id!r}")
+    unit_id, name, *_ = unit_records.fields_of(connection, found.unit)
     file = (
         found.sighting
         and connection.execute(

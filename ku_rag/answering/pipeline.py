@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from PIL.Image import Image
 
@@ -23,7 +22,7 @@ from ku_rag.errors import BadInput
 from ku_rag.mllm.base import MLLM, Reply
 from ku_rag.pictures import load_picture
 from ku_rag.store.database import snapshot
-from ku_rag.types import Answer, Evidence, Reading, Region
+from ku_rag.types import Answer, Evidence, Reading, Region, SearchResult
 
 _LONGEST_QUESTION = 100_000
 _LONGEST_SIDE = 1600
@@ -166,14 +165,14 @@ def find(
     text: str,
     vector: Vectors | None,
     k: int,
-) -> dict[str, list[dict[str, Any]]]:
+) -> SearchResult:
     """Units and chunks for a picture, a text, or both; see `KnowledgeBase.search`.
 
     Raises:
         BadInput: none was given, or the picture cannot be read.
     """
     if vector is not None:
-        return {"units": [], "chunks": _listed(evidence_retrieval.evidence_near(base, vector, k))}
+        return SearchResult((), tuple(evidence_retrieval.evidence_near(base, vector, k)))
     if image is None and not text.strip():
         raise BadInput("nothing to search for: give a picture, a text, or both")
     picture, _ = _look_at(image)
@@ -182,23 +181,7 @@ def find(
         evidence = evidence_retrieval.evidence_anywhere(base, text, k)
     else:
         evidence = evidence_retrieval.evidence(base, text, found, k)
-    return {
-        "units": [{"id": u.id, "name": u.name, "score": u.score} for u in found.units],
-        "chunks": _listed(evidence),
-    }
-
-
-def _listed(evidence: Sequence[Evidence]) -> list[dict[str, Any]]:
-    return [
-        {
-            "chunk": e.chunk,
-            "unit_ids": list(e.unit_ids),
-            "source": e.source,
-            "text": e.text,
-            "score": e.score,
-        }
-        for e in evidence
-    ]
+    return SearchResult(tuple(found.units), tuple(evidence))
 
 
 def _check_question(question: str) -> None:

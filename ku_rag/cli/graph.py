@@ -7,12 +7,22 @@ from typing import Any
 
 import click
 
-from ku_rag.cli.options import common, open_base, page
-from ku_rag.cli.output import one_line, print_data, print_left_out, print_report, progress, say
-from ku_rag.errors import NotFound
+from ku_rag.cli.options import PATH, common, existing, mllm_option, open_base, output_path
+from ku_rag.cli.output import (
+    one_line,
+    print_deleted,
+    print_left_out,
+    print_report,
+    print_result,
+    progress,
+    remark,
+)
 
 Relation = tuple[str, str, str]
 
+_SETTINGS = (
+    "embedded", "vanilla", "vanilla+", "perceptive", "unaided-offline", "unaided-online",
+)  # fmt: skip
 _RELATION = click.option(
     "--relation",
     nargs=3,
@@ -30,111 +40,93 @@ def graph() -> None:
 
 
 @graph.command("import")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PATH)
 @common
-def import_(kb: Path, as_json: bool, quiet: bool, path: Path) -> None:
+def import_(path: Path) -> None:
     """Take in a graph: a .jsonl or .graphml file, or a folder of workbooks.
 
-    A folder holds one folder a sub-graph, each with Node.xlsx, Relations.xlsx, Knowledge_Images and
-    Knowledge_Videos. What the same file said before is replaced; doing it again changes nothing.
-    The formats are in docs/graph.md.
+    A folder holds one folder for each sub-graph, with Node.xlsx, Relations.xlsx, Knowledge_Images
+    and Knowledge_Videos. What the same file said before is replaced; importing it twice changes
+    nothing. The formats are in docs/graph.md.
     """
-    if not path.exists():
-        raise NotFound(f"{path} does not exist: name a file or folder that holds a graph")
-    with open_base(kb, create=True) as base, progress(quiet, "importing") as moved:
-        report = base.graph_import(path, progress=moved)
-    if report.only_named and not (quiet or as_json):
-        click.echo(f"entities that nobody describes: {report.only_named}", err=True)
-    print_report(report, as_json, quiet)
+    existing(path, "a file or folder that holds a graph")
+    with open_base(create=True) as base, progress("importing") as moved:
+        report = base.graph.import_file(path, progress=moved)
+    if report.only_named:
+        remark(f"entities that are only named: {report.only_named}")
+    print_report(report)
 
 
 @graph.command()
 @click.argument("name", required=False)
-@click.option("--id", "entity_id", help="Its identity.  [default: the name]")
+@click.option("--id", help="Its id.  [default: the name]")
 @click.option("--kind", help="monster, attack …")
 @click.option("--topic", is_flag=True, help="A question may be about it as a whole.")
 @click.option("--caption", default="", help="What its pictures show, in words.")
-@click.option("--text", "texts", multiple=True, help="What else is known; may be given again.")
+@click.option("--text", "texts", multiple=True, help="What else is known; may be repeated.")
 @click.option(
-    "--image", "images", multiple=True, type=click.Path(path_type=Path), help="A picture file."
+    "--image", "images", multiple=True, type=PATH, help="A picture file; may be repeated."
 )
-@click.option("--alias", "aliases", multiple=True, help="Another name.")
-@click.option("--unit", help="Id or name of a unit that it is.")
+@click.option("--alias", "aliases", multiple=True, help="Another name; may be repeated.")
+@click.option("--unit", help="Id or name of the unit that it is.")
 @_RELATION
 @click.option("--information", help="More about the relation.")
 @click.option("--condition", help="When the relation holds.")
 @common
 def add(
-    kb: Path,
-    as_json: bool,
-    quiet: bool,
     name: str | None,
-    entity_id: str | None,
     relation: Relation | None,
     information: str | None,
     condition: str | None,
-    **described: Any,  # noqa: ANN401 - passed on as it is named there
+    **fields: Any,  # noqa: ANN401 - passed on as they are named there
 ) -> None:
     """Add the entity NAME, or with --relation a relation between two.
 
-    Without --id an entity joins the unit that bears its name. A relation may start at an entity
-    that is new, and end at a name that nobody bears.
+    Without --id an entity joins the unit that has its name. A relation may start at an entity
+    that is new, and end at a name that no entity has.
     """
-    _check(name, relation, described | {"id": entity_id}, (information, condition))
-    with open_base(kb, create=True) as base:
-        if relation is None:
-            added = base.graph_add(name, id=entity_id, **described)
-            text = (
-                f"{added['action']} {added['id']}: {added['chunks']} chunks, "
-                f"{added['images']} images"
+    _check(name, relation, fields, (information, condition))
+    with open_base(create=True) as base:
+        if relation is not None:
+            stated = base.graph.add_relation(
+                *relation, information=information, condition=condition
             )
-            for key, value in added["kept"].items():
-                text += f"\n  {key} stays {one_line(value)!r}, as was said of it before"
-        else:
-            added = base.graph_add(relation=relation, information=information, condition=condition)
-            state = "added" if added["added"] else "there already"
-            text = f"{state}: {added['head']} —{added['relation']}→ {added['tail']}"
-    print_data(added, as_json, text)
+            state = "added" if stated.added else "exists already"
+            print_result(stated, f"{state}: {stated.head} —{stated.relation}→ {stated.tail}")
+            return
+        added = base.graph.add_entity(name or "", **fields)
+    lines = [f"{added.action} {added.id}: {added.chunks} chunks, {added.images} images"]
+    for key, value in added.kept.items():
+        lines.append(f"  {key} stays {one_line(value)!r}, as another source states it")
+    print_result(added, lines)
 
 
 def _check(
-    name: str | None, relation: Relation | None, described: dict[str, Any], notes: tuple[Any, ...]
+    name: str | None, relation: Relation | None, fields: dict[str, Any], notes: tuple[Any, ...]
 ) -> None:
-    """Refuse options that belong to the other kind of thing."""
+    """Refuse options of an entity with a relation, and of a relation with an entity."""
     if (name is None) == (relation is None):
         raise click.UsageError("give NAME for an entity, or --relation HEAD REL TAIL; one of them")
     if relation is None and any(one is not None for one in notes):
         raise click.UsageError("notes such as --condition belong to --relation")
-    if relation is not None and any(described.values()):
-        option = next(key for key, value in described.items() if value)
+    if relation is not None and any(fields.values()):
+        option = next(key for key, value in fields.items() if value)
         raise click.UsageError(f"--{option.removesuffix('s')} belongs to an entity, not a relation")
 
 
 @graph.command()
 @click.argument("name", required=False)
 @_RELATION
-@click.option("--condition", help="Only the relation that holds then.")
+@click.option("--condition", help="Only the relation that holds under it.")
 @common
-def delete(
-    kb: Path,
-    as_json: bool,
-    quiet: bool,
-    name: str | None,
-    relation: Relation | None,
-    condition: str | None,
-) -> None:
+def delete(name: str | None, relation: Relation | None, condition: str | None) -> None:
     """Delete the entity NAME with all of its relations, or with --relation one of these.
 
     What a file states comes back when the file is imported again.
     """
     _check(name, relation, {}, (condition,))
-    with open_base(kb) as base:
-        deleted = base.graph_delete(name, relation=relation, condition=condition)
-    print_data(
-        deleted,
-        as_json,
-        "deleted: " + ", ".join(f"{len(rows)} {what}" for what, rows in deleted.items()),
-    )
+    with open_base() as base:
+        print_deleted(base.graph.delete(name, relation=relation, condition=condition))
 
 
 @graph.command()
@@ -144,12 +136,12 @@ def delete(
     type=click.IntRange(0),
     default=100,
     show_default=True,
-    help="Relations that are listed of each direction.",
+    help="Relations listed in each direction.",
 )
 @click.option(
     "--svg",
-    type=click.Path(path_type=Path),
-    callback=page,
+    type=PATH,
+    callback=output_path,
     metavar="FILE.svg",
     help="Draw it and up to 60 entities around it.",
 )
@@ -158,19 +150,17 @@ def delete(
     type=click.IntRange(1, 2),
     default=1,
     show_default=True,
-    help="Relations away from it that are drawn.",
+    help="Relations from it to the farthest entity that is drawn.",
 )
 @common
-def show(
-    kb: Path, as_json: bool, quiet: bool, name: str, most: int, svg: Path | None, hops: int
-) -> None:
-    """Show what is known of an entity: id, name or alias."""
-    with open_base(kb, read_only=True) as base:
-        found = base.graph_show(name, most=most)
-        written = svg and base.graph_draw(name, svg, hops=hops)
-    print_data(found, as_json, "\n".join(_lines(found)))
-    if written and not (quiet or as_json):
-        say(f"wrote {written}")
+def show(name: str, most: int, svg: Path | None, hops: int) -> None:
+    """Show what is known of the entity NAME: an id, name or alias."""
+    with open_base(read_only=True) as base:
+        found = base.graph.show(name, most=most).to_dict()
+        written = svg and base.graph.draw(name, svg, hops=hops)
+    print_result(found, _lines(found))
+    if written:
+        remark(f"wrote {written}")
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
@@ -193,7 +183,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
 
 def _named(end: dict[str, Any]) -> str:
-    """A name, with the id where that says more."""
+    """A name, with the id where that differs."""
     return end["name"] if end["id"] in (None, end["name"]) else f"{end['name']} [{end['id']}]"
 
 
@@ -208,40 +198,85 @@ def _notes(one: dict[str, Any]) -> str:
 @click.argument("start")
 @click.argument("end", required=False)
 @click.option(
-    "--most", type=click.IntRange(1), default=10, show_default=True, help="So many paths at most."
+    "--most", type=click.IntRange(1), default=10, show_default=True, help="Number of paths."
 )
 @click.option(
     "--longest",
     type=click.IntRange(1, 20),
     default=4,
     show_default=True,
-    help="Relations that a path has at most.",
+    help="Most relations of a path.",
 )
 @common
-def paths(
-    kb: Path, as_json: bool, quiet: bool, start: str, end: str | None, most: int, longest: int
-) -> None:
+def paths(start: str, end: str | None, most: int, longest: int) -> None:
     """Find the shortest paths from START to END, or from START to anywhere."""
-    with open_base(kb, read_only=True) as base:
-        found = base.graph_paths(start, end, most=most, longest=longest)
-    print_data(found, as_json, "\n".join(one["text"] for one in found) or "no path")
+    with open_base(read_only=True) as base:
+        found = base.graph.paths(start, end, most=most, longest=longest)
+    print_result(found, [path.text for path in found] or "no path")
 
 
 @graph.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @common
-def export(kb: Path, as_json: bool, quiet: bool, file: Path) -> None:
+def export(file: Path) -> None:
     """Write the graph to FILE, .jsonl or .graphml, or to a new folder of workbooks.
 
-    What has no ending is such a folder. Pictures go beside it. `ku graph import` makes the same
-    graph of it.
+    A name without an ending is such a folder. Pictures go beside it. `ku graph import` makes the
+    same graph of it.
     """
-    with open_base(kb, read_only=True, as_made=True) as base:
-        done = base.graph_export(file)
-    print_data(
+    with open_base(read_only=True, as_made=True) as base:
+        done = base.graph.export(file)
+    print_result(
         done,
-        as_json,
-        f"exported: {done['entities']:,} entities, {done['relations']:,} relations, "
-        f"{done['images']:,} pictures",
+        f"exported: {done.entities:,} entities, {done.relations:,} relations, "
+        f"{done.images:,} pictures",
     )
-    print_left_out(done["left_out"], as_json)
+    print_left_out(done.left_out)
+
+
+@graph.command()
+@click.argument("question")
+@click.option(
+    "--image", "images", multiple=True, type=PATH, help="A picture file; may be repeated."
+)
+@click.option("--topic", metavar="NAME", help="The entity to start from.  [default: selected]")
+@click.option("--hints", default="", help="What pictures do not show, such as a state.")
+@click.option("--perception", default="", help="What the pictures show, in your own words.")
+@click.option("--setting", type=click.Choice(_SETTINGS), help="What a model is given.")
+@mllm_option("searches; '' for none")
+@click.option("--most", type=click.IntRange(1, 100), default=5, show_default=True, help="Paths.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(0, 20),
+    default=6,
+    show_default=True,
+    help="Most relations of a path.",
+)
+@click.option("--depth-first", is_flag=True, help="Follow each path to its end first.")
+@common
+def search(**options: Any) -> None:  # noqa: ANN401 - passed on as they are named there
+    """Find the paths that answer QUESTION, by agents that a model plays or by embedded ones.
+
+    The settings are those of MH-MMKG: what of the question and of the graph a model is given.
+    """
+    with open_base(read_only=True) as base:
+        found = base.graph.search(**options)
+    lines = [found.answer] if found.answer else []
+    lines += [path.text for path in found.summary.paths] or ["no path was found"]
+    print_result(found, lines)
+    if found.found:
+        remark(f"searched by {found.setting} agents: {found.found.stopped}")
+
+
+@graph.command()
+@click.argument("names", nargs=-1)
+@mllm_option("captions")
+@common
+def caption(names: tuple[str, ...]) -> None:
+    """Have a model caption the pictures of the entities NAMES, or of all.
+
+    Each is captioned once; captions are stored apart from those that people wrote.
+    """
+    with open_base() as base, progress("captioning") as moved:
+        report = base.graph.caption(names, progress=moved)
+    print_report(report)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from ku_rag.cli.options import common
-from ku_rag.cli.output import print_data, say
+from ku_rag.cli.output import is_quiet, print_result, say
 
 
 @click.group()
@@ -22,7 +21,7 @@ def models() -> None:
 
 @models.command("list")
 @common
-def list_models(kb: Path, as_json: bool, quiet: bool) -> None:
+def list_models() -> None:
     """List the known models, and where they are."""
     from ku_rag import weights
     from ku_rag.weights.files import format_size, hub_folder, locate, own_folder
@@ -47,31 +46,32 @@ def list_models(kb: Path, as_json: bool, quiet: bool) -> None:
         f"profile {name}: {settings['encoder']}, {settings['segmenter']}"
         for name, settings in weights.profiles().items()
     ]
-    print_data(data, as_json, "\n".join(lines))
+    print_result(data, lines)
 
 
 @models.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @common
-def pull(kb: Path, as_json: bool, quiet: bool, names: tuple[str, ...]) -> None:
+def pull(names: tuple[str, ...]) -> None:
     """Download models that are not on this machine."""
     from ku_rag import weights
     from ku_rag.weights.files import locate
 
     chosen = [weights.known(name) for name in names]
+    quiet = is_quiet()
     progress = not quiet and sys.stderr.isatty()
     done = []
     for model in chosen:
         if not quiet and locate(model) is None:
             say(f"pulling {model.name} from {model.source}")
         done.append({"name": model.name, "path": str(weights.pull(model, progress=progress))})
-    print_data({"models": done}, as_json, "\n".join(one["path"] for one in done))
+    print_result({"models": done}, [one["path"] for one in done])
 
 
 @models.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @common
-def verify(kb: Path, as_json: bool, quiet: bool, names: tuple[str, ...]) -> None:
+def verify(names: tuple[str, ...]) -> None:
     """Verify the hashes of the models on this machine.
 
     Exits with 1 if a model is damaged.
@@ -84,7 +84,7 @@ def verify(kb: Path, as_json: bool, quiet: bool, names: tuple[str, ...]) -> None
         for one in found
     ]
     data = {"ok": all(one.ok for one in found), "models": [one.to_dict() for one in found]}
-    print_data(data, as_json, "\n".join(lines) or "no known model is here")
+    print_result(data, lines or "no known model is here")
     if not data["ok"]:
         raise click.exceptions.Exit(1)
 
@@ -92,7 +92,7 @@ def verify(kb: Path, as_json: bool, quiet: bool, names: tuple[str, ...]) -> None
 @models.command()
 @click.argument("name")
 @common
-def path(kb: Path, as_json: bool, quiet: bool, name: str) -> None:
+def path(name: str) -> None:
     """Print the path of a model.
 
     Exits with 1 if it is not on this machine, and says how to get it.
@@ -100,4 +100,4 @@ def path(kb: Path, as_json: bool, quiet: bool, name: str) -> None:
     from ku_rag import weights
 
     found = weights.find(name)
-    print_data({"name": weights.known(name).name, "path": str(found)}, as_json, str(found))
+    print_result({"name": weights.known(name).name, "path": str(found)}, str(found))

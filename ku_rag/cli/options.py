@@ -1,24 +1,38 @@
-"""What the commands share: their options, and the base that they open."""
+"""What commands share: their options, and the knowledge base that they open."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ku_rag import arguments
-from ku_rag.cli.output import say
+from ku_rag.cli.output import AS_JSON, QUIET, remark
+from ku_rag.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from ku_rag.knowledge_base import KnowledgeBase
 
 Command = Callable[..., Any]
 
+PATH = click.Path(path_type=Path)
+_KB = "ku_rag.kb"
 _MODELS = "ku_rag.models"
+
+
+def _keep(key: str) -> Callable[[click.Context, click.Parameter, object], None]:
+    """A callback that keeps the value of an option in the context, for `open_base` and output."""
+
+    def keep(context: click.Context, option: click.Parameter, value: object) -> None:
+        if key == _MODELS:
+            context.meta.setdefault(key, {})[option.name] = value
+        else:
+            context.meta[key] = value
+
+    return keep
 
 
 def common(command: Command) -> Command:
@@ -29,19 +43,32 @@ def common(command: Command) -> Command:
             type=click.IntRange(0, 65_536),
             metavar="N",
             expose_value=False,
-            callback=_kept,
-            help="Items that a model encodes at once.  [default: found by itself]",
+            callback=_keep(_MODELS),
+            help="Items that a model encodes at once.  [default: measured]",
         ),
         click.option(
             "--device",
             type=click.Choice(["auto", "cpu", "cuda", "mps"]),
             metavar="NAME",
             expose_value=False,
-            callback=_kept,
-            help="What models run on: auto, cpu, cuda or mps.  [default: auto]",
+            callback=_keep(_MODELS),
+            help="Device that models run on: auto, cpu, cuda or mps.  [default: auto]",
         ),
-        click.option("--quiet", "-q", is_flag=True, help="No progress and no remarks."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout."),
+        click.option(
+            "--quiet",
+            "-q",
+            is_flag=True,
+            expose_value=False,
+            callback=_keep(QUIET),
+            help="Print no progress and no remarks.",
+        ),
+        click.option(
+            "--json",
+            is_flag=True,
+            expose_value=False,
+            callback=_keep(AS_JSON),
+            help="Print JSON on stdout.",
+        ),
         click.option(
             "--kb",
             default="kb",
@@ -49,7 +76,9 @@ def common(command: Command) -> Command:
             show_default=True,
             show_envvar=True,
             metavar="DIR",
-            type=click.Path(path_type=Path),
+            type=PATH,
+            expose_value=False,
+            callback=_keep(_KB),
             help="The knowledge base.",
         ),
     ):
@@ -57,20 +86,38 @@ def common(command: Command) -> Command:
     return command
 
 
-def _kept(context: click.Context, option: click.Parameter, value: object) -> None:
-    """Keep what every command may be given and none reads, for the base that it opens."""
-    context.meta.setdefault(_MODELS, {})[option.name] = value
+def mllm_option(purpose: str) -> Callable[[Command], Command]:
+    """The option that names a multimodal model."""
+    return click.option(
+        "--mllm",
+        metavar="MODEL",
+        expose_value=False,
+        callback=_keep(_MODELS),
+        help=f"The multimodal model that {purpose}.",
+    )
 
 
 def unit_options(command: Command) -> Command:
     """The options that describe a unit, for `add` and `update`."""
-    path = click.Path(path_type=Path)
     for option in (
         click.option("--metadata", callback=_json_object, metavar="JSON", help="A JSON object."),
-        click.option("--text-file", "text_files", multiple=True, type=path, help="A text file."),
-        click.option("--text", "texts", multiple=True, help="A text; may be given again."),
-        click.option("--image", "images", multiple=True, type=path, help="A picture file."),
-        click.option("--alias", "aliases", multiple=True, help="Another name."),
+        click.option(
+            "--text-file",
+            "text_files",
+            multiple=True,
+            type=PATH,
+            callback=_read_texts,
+            help="A text file; may be repeated.",
+        ),
+        click.option("--text", "texts", multiple=True, help="A text; may be repeated."),
+        click.option(
+            "--image",
+            "images",
+            multiple=True,
+            type=PATH,
+            help="A picture file; may be repeated.",
+        ),
+        click.option("--alias", "aliases", multiple=True, help="Another name; may be repeated."),
         click.option("--kind", help="entity, event, rule, topic …"),
     ):
         command = option(command)
@@ -81,7 +128,7 @@ def _json_object(_: click.Context, __: click.Parameter, value: str | None) -> di
     if value is None:
         return None
     try:
-        found = json.loads(value, parse_constant=_no_constant)
+        found = arguments.STRICT_JSON.decode(value)
     except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"is not JSON: {error}") from error
     if not isinstance(found, dict):
@@ -89,28 +136,58 @@ def _json_object(_: click.Context, __: click.Parameter, value: str | None) -> di
     return found
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+def _read_texts(_: click.Context, __: click.Parameter, files: tuple[Path, ...]) -> list[str]:
+    if not files:
+        return []
+    from ku_rag.ingest.readers.decoding import read_text
+
+    texts = []
+    for file in files:
+        arguments.regular_file(file, "a text file")
+        try:
+            texts.append(read_text(file))
+        except BadInput as error:
+            raise BadInput(f"{file}: {error}") from error
+    return texts
 
 
-def page(_: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
-    """A page to write, by its ending; the callback of such an option."""
+def output_path(_: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
+    """The callback of an option that names a file to write: the ending must be right."""
     endings = arguments.OUTPUTS[f"the {option.name}"]
     if value and value.suffix.lower() not in endings and not value.is_dir():
         raise click.BadParameter(f"is {str(value)!r}, expected a name ending in {endings[0]}")
     return value
 
 
+def existing(path: Path, expected: str) -> Path:
+    """A path that exists, for commands that make a knowledge base.
+
+    Raises:
+        NotFound: it does not.
+    """
+    if not path.exists():
+        raise NotFound(f"{path} does not exist: name {expected}")
+    return path
+
+
+def base_path() -> Path:
+    """The folder of the knowledge base that --kb names."""
+    return Path(click.get_current_context().meta[_KB])
+
+
+def base_exists() -> bool:
+    """Whether there is a knowledge base in that folder."""
+    return (base_path() / "ku.sqlite").exists()
+
+
 @contextmanager
-def open_base(kb: Path, **how: Any) -> Iterator[KnowledgeBase]:  # noqa: ANN401 - passed on
+def open_base(**options: Any) -> Iterator[KnowledgeBase]:  # noqa: ANN401 - passed on
     """Open the base of a command, with the options for models that the command was given."""
     from ku_rag.knowledge_base import KnowledgeBase
-    from ku_rag.store.database import explained
 
-    context = click.get_current_context()
-    existed = (kb / "ku.sqlite").exists()
-    models = context.meta.get(_MODELS, {})
-    with KnowledgeBase.open(kb, **how, **models) as base, explained(base.path / "ku.sqlite"):
-        if not (existed or context.params.get("quiet") or context.params.get("as_json")):
-            say(f"made {base.path} with the encoder {base.settings.encoder}")
+    existed = base_exists()
+    models = click.get_current_context().meta.get(_MODELS, {})
+    with KnowledgeBase.open(base_path(), **options, **models) as base:
+        if not existed:
+            remark(f"made {base.path} with the encoder {base.settings.encoder}")
         yield base

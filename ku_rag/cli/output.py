@@ -1,106 +1,159 @@
-"""What `ku` writes: data to stdout, everything else to stderr."""
+"""What `ku` writes: data to stdout, everything else to stderr, control characters escaped."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from ku_rag.errors import Corrupt
 
 if TYPE_CHECKING:
-    from ku_rag.types import Added, Answer, IngestReport
+    from ku_rag.types import Added, Answer, IngestReport, Quarantined
 
-_QUARANTINED = 3
+AS_JSON = "ku_rag.as_json"
+QUIET = "ku_rag.quiet"
+"""Keys of a command's context: whether --json and --quiet were given."""
+
+_LEFT_OUT = 3
 _SHOWN = 20
 
+_CONTROL = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # bidirectional controls
+)
 
-def print_data(data: object, as_json: bool, text: str) -> None:
-    """Print data as strict JSON, or the text.
+
+class Result(Protocol):
+    """What methods return."""
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """The JSON that is printed."""
+
+
+def clean(text: str) -> str:
+    """A text without terminal control characters: each is shown by its escape."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def say(text: str) -> None:
+    """Print what is not data."""
+    click.echo(clean(text), err=True)
+
+
+def remark(text: str) -> None:
+    """Print what is not data, unless --quiet or --json was given."""
+    if not (is_quiet() or _is_set(AS_JSON)):
+        say(text)
+
+
+def print_result(
+    data: Result | Mapping[str, Any] | Sequence[Result], text: str | Iterable[str]
+) -> None:
+    """Print data as strict JSON if --json was given, or the text.
+
+    Args:
+        data: the data; results are converted by `to_dict`.
+        text: lines, or one text.
 
     Raises:
-        Corrupt: it holds what JSON cannot, which was stored by an older version.
+        Corrupt: the data holds what JSON cannot.
     """
-    if not as_json:
-        click.echo(text)
+    if not _is_set(AS_JSON):
+        click.echo(clean(text if isinstance(text, str) else "\n".join(text)))
         return
     try:
-        line = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        line = json.dumps(data, ensure_ascii=False, allow_nan=False, default=_as_json)
     except ValueError as error:
         raise Corrupt(
             f"what is stored holds what JSON cannot ({error}): replace it with "
             "`ku update ID --metadata …`"
         ) from error
-    click.echo(line)
+    click.echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line))
 
 
-def say(text: str) -> None:
-    """Say something that is no data."""
-    click.echo(text, err=True)
+def _as_json(result: Result) -> Mapping[str, Any]:
+    return result.to_dict()
 
 
-def print_report(report: IngestReport, as_json: bool, quiet: bool, would: str = "") -> None:
+def _is_set(key: str) -> bool:
+    context = click.get_current_context(silent=True)
+    return bool(context and context.meta.get(key))
+
+
+def is_quiet() -> bool:
+    """Whether --quiet was given."""
+    return _is_set(QUIET)
+
+
+def print_report(report: IngestReport, would: str = "") -> None:
     """Print what an ingest or sync did; exit 3 when items were left out."""
-    lines = [
+    units = (
         f"units: {report.units_added} {would}added, {report.units_updated} {would}updated, "
         f"{report.units_unchanged} unchanged"
-        + (
-            f", {len(report.units_deleted)} {would}deleted"
-            if report.units_deleted is not None
-            else ""
-        ),
+    )
+    if report.units_deleted is not None:
+        units += f", {len(report.units_deleted)} {would}deleted"
+    contents = (
         f"{would}added: {report.chunks_added} chunks, {report.images_added} images, "
-        f"{report.relations_added} relations; {report.seconds:.1f} s",
-    ]
-    found = report.to_dict()
-    print_data(found, as_json, "\n".join(lines))
-    print_left_out(found["quarantined"], as_json)
+        f"{report.relations_added} relations; {report.seconds:.1f} s"
+    )
+    print_result(report, [units, contents])
+    print_left_out(report.quarantined)
 
 
-def print_left_out(items: list[dict[str, str]], as_json: bool) -> None:
-    """Say what was left out, each with "item" and "reason"; exit 3 when something was."""
+def print_left_out(items: Sequence[Quarantined]) -> None:
+    """Print what was left out, unless it stood in JSON; exit 3 when something was."""
     if not items:
         return
-    if not as_json:
+    if not _is_set(AS_JSON):
         for one in items[:_SHOWN]:
-            say(f"left out: {one['item']}: {one['reason']}")
+            say(f"left out: {one.item}: {one.reason}")
         if len(items) > _SHOWN:
             say(f"… and {len(items) - _SHOWN} more; --json lists all")
-    raise click.exceptions.Exit(_QUARANTINED)
+    raise click.exceptions.Exit(_LEFT_OUT)
 
 
-def print_added(added: Added, as_json: bool) -> None:
+def print_added(added: Added) -> None:
     """Print what `add` or `update` did."""
-    print_data(
-        added.to_dict(),
-        as_json,
+    print_result(
+        added,
         f"{added.action} {added.id}: {added.chunks} chunks, {added.images} images ({added.why})",
     )
 
 
+def print_deleted(deleted: Result) -> None:
+    """Print how much was deleted of each kind."""
+    counts = (f"{len(rows)} {what}" for what, rows in deleted.to_dict().items())
+    print_result(deleted, "deleted: " + ", ".join(counts))
+
+
 def print_answer(answer: Answer) -> None:
-    """Print an answer, what became of its draft, why it is one, and what it cites."""
+    """Print an answer, how it differs from the draft, the reason, and what it cites."""
     none = "The model gives no answer." if answer.correction else "No answer in the knowledge base."
-    click.echo(answer.answer or none)
+    lines = [answer.answer or none]
     if answer.draft is not None and answer.changed:
-        click.echo(f"  - {one_line(answer.draft)}")
-        click.echo(f"  + {one_line(answer.answer) or '(no answer)'}")
+        lines.append(f"  - {one_line(answer.draft)}")
+        lines.append(f"  + {one_line(answer.answer) or '(no answer)'}")
     elif answer.draft is not None:
-        click.echo(f"  = {one_line(answer.draft)}")
-    click.echo(f"  why: {answer.reading.why}")
+        lines.append(f"  = {one_line(answer.draft)}")
+    lines.append(f"  why: {answer.reading.why}")
     cited = set(answer.citations)
-    for unit in answer.units:
-        click.echo(f"  unit: {unit.name} ({unit.why})")
-    for piece in answer.chunks:
-        if piece.label in cited:
-            click.echo(f"  {piece.label}: {one_line(piece.text)}  [{piece.source}]")
-    for path in answer.paths:
-        if path.label in cited:
-            click.echo(f"  {path.label}: {one_line(path.text)}")
+    lines += [f"  unit: {unit.name} ({unit.why})" for unit in answer.units]
+    lines += [
+        f"  {piece.label}: {one_line(piece.text)}  [{piece.source}]"
+        for piece in answer.chunks
+        if piece.label in cited
+    ]
+    lines += [
+        f"  {path.label}: {one_line(path.text)}" for path in answer.paths if path.label in cited
+    ]
+    print_result(answer, lines)
 
 
 def one_line(text: str, most: int = 160) -> str:
@@ -110,11 +163,9 @@ def one_line(text: str, most: int = 160) -> str:
 
 
 @contextmanager
-def progress(
-    quiet: bool, what: str, items: str = "records"
-) -> Iterator[Callable[[int], None] | None]:
-    """A moving bar on stderr once a second has passed, if somebody looks."""
-    if quiet or not sys.stderr.isatty():
+def progress(what: str, items: str = "records") -> Iterator[Callable[[int], None] | None]:
+    """A progress bar on stderr after one second, if stderr is a terminal."""
+    if is_quiet() or not sys.stderr.isatty():
         yield None
         return
     import time
@@ -133,13 +184,13 @@ def progress(
     task = bar.add_task(what, total=None)
     begin = time.monotonic() + 1
 
-    def seen(count: int) -> None:
+    def update(count: int) -> None:
         if not bar.live.is_started and time.monotonic() > begin:
             bar.start()
         bar.update(task, completed=count)
 
     try:
-        yield seen
+        yield update
     finally:
         if bar.live.is_started:
             bar.stop()

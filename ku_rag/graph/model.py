@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as File
+from typing import Any
 
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.store.connection import Connection
@@ -119,6 +120,17 @@ class Path:
     def then(self, step: Step) -> Path:
         """This path, one step longer."""
         return Path(self.start, (*self.steps, step))
+
+    def to_dict(self) -> dict[str, Any]:
+        """One item of what `ku graph paths --json` prints."""
+        return {
+            "ids": [entity.unit for entity in self.entities],
+            "entities": [entity.name for entity in self.entities],
+            "relations": [step.relation for step in self.steps],
+            "information": [step.information or None for step in self.steps],
+            "conditions": [step.condition or None for step in self.steps],
+            "text": self.text,
+        }
 
 
 @dataclass(frozen=True, slots=True)

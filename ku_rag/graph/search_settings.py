@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ku_rag.encoders.base import Encoder
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed
 from ku_rag.graph.agent_search import explore
+from ku_rag.graph.embedded_agents import EmbeddedAgents, Sight
 from ku_rag.graph.mllm_agents import WORKERS, AgentPrompts, ModelAgents
 from ku_rag.graph.mllm_calls import Outcome, Question, ask
 from ku_rag.graph.model import Entity, Graph, Path
@@ -53,7 +55,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class GraphAnswer:
     """An answer, and what led to it.
 
     Args:
@@ -108,7 +110,7 @@ def answer(
     captioner: str = "",
     workers: int = WORKERS,
     prompts: AgentPrompts | None = None,
-) -> Answered:
+) -> GraphAnswer:
     """Answer a question as one of the six settings has it (eq. 2 to 4, 11).
 
     Args:
@@ -161,7 +163,7 @@ def answer(
     words = outcome.reply.text.strip() if outcome.reply else ""
     last = max((entry.round for entry in trace), default=0)
     trace.append(Entry(last, "answer", query.question, words, outcome.note(words)))
-    return Answered(
+    return GraphAnswer(
         setting=setting,
         answer=words,
         failed=outcome.problem,
@@ -169,6 +171,50 @@ def answer(
         summary=summary,
         found=found,
         trace=tuple(trace),
+    )
+
+
+def answer_without_model(
+    graph: Graph,
+    query: Query,
+    encoder: Encoder,
+    *,
+    sight: Sight,
+    topic: Entity | None = None,
+    most_paths: int = MOST_PATHS,
+    max_rounds: int = 6,
+    depth_first: bool = False,
+) -> GraphAnswer:
+    """Find paths by the embedded agents; there is no answer in words.
+
+    Args:
+        graph: the graph, in one state.
+        query: what is asked.
+        encoder: for texts.
+        sight: finds the entities that pictures show.
+        topic: where the search starts; None asks the agents.
+        most_paths: no more are found.
+        max_rounds: see `explore`.
+        depth_first: see `explore`.
+    """
+    agents = EmbeddedAgents(graph, encoder, most=most_paths, sight=sight)
+    found = explore(
+        graph,
+        query,
+        agents,
+        topic=topic,
+        max_paths=most_paths,
+        max_rounds=max_rounds,
+        depth_first=depth_first,
+    )
+    return GraphAnswer(
+        setting="embedded",
+        answer="",
+        failed="",
+        perception=query.perception,
+        summary=Summary(found.best(most_paths)),
+        found=found,
+        trace=found.trace,
     )
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ku_rag.errors import Refused
+from ku_rag.errors import BadInput, Refused
 from ku_rag.indexes.index_kinds import KINDS, KindName
 from ku_rag.indexes.recall_measurement import RECALL, sample_rows
 from ku_rag.indexes.segment import Segment
 from ku_rag.indexes.segment_builder import build_and_measure
 from ku_rag.indexes.vector_index import BASE_MIN, VectorIndex
+from ku_rag.store.database import Database
 
 _TIMED = 20
 
@@ -48,7 +49,7 @@ class TuningResult:
     tried: tuple[KindMeasurement, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku tune --json` prints."""
+        """One of the two items that `ku tune --json` prints."""
         return {
             "kind": self.kind,
             "recall": self.recall,
@@ -64,6 +65,51 @@ class TuningResult:
                 for one in self.tried
             ],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The kinds of index that were chosen for pictures and for chunks."""
+
+    image: Tuned
+    chunk: Tuned
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape that `ku tune --json` prints."""
+        return {"image": self.image.to_dict(), "chunk": self.chunk.to_dict()}
+
+
+def tune_all(
+    database: Database, images: VectorIndex, chunks: VectorIndex, *, recall: float, kind: str | None
+) -> Tuning:
+    """Tune the indexes of pictures and chunks, and keep the choice; the caller may write.
+
+    Args:
+        database: remembers the choice.
+        images: index of pictures.
+        chunks: index of chunks.
+        recall: the recall@10 to be reached, above 0 up to 1.
+        kind: only this kind.
+
+    Raises:
+        BadInput: there is no such kind, or the recall is out of range.
+        Refused: the kind that was named finds less.
+    """
+    if isinstance(recall, bool) or not isinstance(recall, int | float) or not 0 < recall <= 1:
+        raise BadInput(f"recall is {recall!r}: expected a number above 0, up to 1")
+    chosen = next((one for one in KINDS if one == kind), None)
+    if kind is not None and chosen is None:
+        raise BadInput(f"kind is {kind!r}: expected {', '.join(KINDS)}")
+    found = []
+    for index in (images, chunks):
+        tuned, segment = tune(index, recall=recall, kind=chosen)
+        choices = database.meta("index") or {}
+        choice = {"kind": tuned.kind, "recall": recall, "count": index.count}
+        database.set_meta("index", {**choices, index.kind: choice})
+        if segment:
+            index.replace(segment)
+        found.append(tuned)
+    return Tuning(*found)
 
 
 def tune(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +23,9 @@ from ku_rag.ingest.seen_sources import Seen
 from ku_rag.settings import Settings
 from ku_rag.store.content_rows import Dropped, content_hash
 from ku_rag.store.database import Database
-from ku_rag.store.unit_records import hint
+from ku_rag.store.unit_records import hint, known_row, unit_row
 from ku_rag.text.tokens import name_key
-from ku_rag.types import Added, IngestReport, Record, Source, Unit
+from ku_rag.types import Added, Deleted, IngestReport, Record, Source, Unit
 
 
 class _TakeBack(Exception):
@@ -133,7 +134,7 @@ def update(
         NotFound: there is no such unit.
         BadInput: the new name is empty, or a picture cannot be read.
     """
-    row = unit_row(database, unit_id)
+    row = known_row(database.connection, unit_id)
     if name is not None:
         arguments.name(name, "the name")
     uri = f"update:{unit_id}"
@@ -170,34 +171,31 @@ def update(
     )
 
 
-def delete(pipeline: Pipeline, database: Database, ids: Iterable[str]) -> Dropped:
+def delete(pipeline: Pipeline, database: Database, ids: Iterable[str]) -> Deleted:
     """Delete units by id, or sources by uri, in one transaction.
 
     Raises:
         NotFound: one of them does not exist; then nothing is deleted.
     """
-    units, sources = [], []
-    for one in dict.fromkeys(ids):
-        unit = database.connection.execute("SELECT row FROM units WHERE id = ?", (one,)).fetchone()
-        source = database.connection.execute(
-            "SELECT row FROM sources WHERE uri = ?", (one,)
-        ).fetchone()
-        if unit:
-            units.append(unit[0])
-        elif source:
-            sources.append(source[0])
-        else:
-            raise NotFound(
-                f"there is no unit or source {one!r}: {hint(database.connection, one)}, "
-                "`ku show ID` the sources of one; nothing was deleted"
-            )
     dropped = Dropped()
     with pipeline.storing.change() as connection:
+        units, sources = {}, []
+        for one in dict.fromkeys(ids):
+            if (unit := unit_row(connection, one)) is not None:
+                units[one] = unit
+            elif source := connection.execute(
+                "SELECT row FROM sources WHERE uri = ?", (one,)
+            ).fetchone():
+                sources.append(source[0])
+            else:
+                raise NotFound(
+                    f"there is no unit or source {one!r}: {hint(connection, one)}, "
+                    "`ku show ID` the sources of one; nothing was deleted"
+                )
         delete_sources(connection, sources, pipeline.storing.inverted, dropped)
-        gone = set(dropped.units)
-        left = [u for u in units if _id_of(database, u) not in gone]
+        left = [row for unit_id, row in units.items() if unit_id not in dropped.units]
         delete_units(connection, left, pipeline.storing.inverted, dropped)
-    return dropped
+    return dropped.result()
 
 
 def sync(
@@ -222,8 +220,12 @@ def sync(
         progress: told how far it is.
 
     Raises:
+        BadInput: it is a file.
         Refused: it would delete too much and `yes` was not given; nothing was changed.
     """
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is a file: sync takes a folder; use `ku ingest` for a file")
+    started = time.monotonic()
     there = folder.is_dir() and any(folder.iterdir())
     if not there and not yes:
         state = "empty" if folder.is_dir() else "not there"
@@ -249,6 +251,7 @@ def sync(
     except _TakeBack:
         pass
     report.units_deleted = dropped.units
+    report.seconds = time.monotonic() - started
     return report
 
 
@@ -267,18 +270,6 @@ def _sync(
     with pipeline.storing.change() as connection:
         delete_sources(connection, gone, pipeline.storing.inverted, dropped)
     return report
-
-
-def unit_row(database: Database, unit_id: str) -> int:
-    """The row of a unit.
-
-    Raises:
-        NotFound: there is no such unit.
-    """
-    found = database.connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
-    if not found:
-        raise NotFound(f"there is no unit {unit_id!r}: {hint(database.connection, unit_id)}")
-    return int(found[0])
 
 
 def _candidate(
@@ -326,11 +317,6 @@ def _new_id(database: Database, name: str) -> str:
         for candidate in (base, *(f"{base}-{n}" for n in range(2, len(taken) + 3)))
         if candidate not in taken
     )
-
-
-def _id_of(database: Database, row: int) -> str | None:
-    found = database.connection.execute("SELECT id FROM units WHERE row = ?", (row,)).fetchone()
-    return found and str(found[0])
 
 
 def _gone(database: Database, folder: Path, heading_level: int | None, *, there: bool) -> list[int]:

@@ -121,6 +121,7 @@ class Pipeline:
             progress: told how far it is.
             keep_files: False writes no picture files: for a change that will be taken back.
         """
+        started = time.monotonic()
         report = IngestReport()
         stated: list[int] = []
         before: Callable[[], None] | None = None
@@ -149,6 +150,7 @@ class Pipeline:
                     "declare the target)",
                 )
             )
+        report.seconds = time.monotonic() - started
         return report
 
     def put(self, prepared: Prepared, *, origin: str) -> IngestReport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
+from ku_rag import arguments
 from ku_rag.arguments import regular_file
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.ingest.image_decoding import LONGEST
 from ku_rag.ingest.readers.decoding import PartialSource
-from ku_rag.pictures import open_picture, probe
+from ku_rag.pictures import check_all_differ, open_picture, probe
 from ku_rag.store.content_rows import content_hash
 from ku_rag.types import IngestReport, Quarantined, Record, Relation, Unit
 
@@ -64,6 +65,44 @@ class Given:
 
     texts: Vectors | None = None
     images: Vectors | None = None
+
+
+def ready_made(
+    units: Sequence[Unit], vectors: Mapping[str, Vectors] | None, encoder: Encoder
+) -> list[Given]:
+    """Share ready-made vectors out among the units that they belong to.
+
+    Args:
+        units: what is added.
+        vectors: "texts" and/or "images", float32[number of all of them, dim], unit by unit.
+        encoder: of the base.
+
+    Raises:
+        BadInput: vectors do not fit, or two pictures of one unit are the same.
+    """
+    if vectors is None:
+        return [Given()] * len(units)
+    texts = [len(unit.texts) for unit in units]
+    images = [len(unit.images) for unit in units]
+    found = arguments.ready_vectors(
+        vectors,
+        expected={
+            "texts": (sum(texts), side(encoder, "chunk").dim),
+            "images": (sum(images), side(encoder, "image").dim),
+        },
+    )
+    if found["images"] is not None:
+        for unit in units:
+            check_all_differ(unit.images)
+    parts = _parts(found["texts"], texts), _parts(found["images"], images)
+    return [Given(*given) for given in zip(*parts, strict=True)]
+
+
+def _parts(vectors: Vectors | None, sizes: Sequence[int]) -> list[Vectors | None]:
+    """The vectors cut into parts of these sizes."""
+    if vectors is None:
+        return [None] * len(sizes)
+    return list(np.split(vectors, np.cumsum(sizes)[:-1]))
 
 
 @dataclass(slots=True)

@@ -7,13 +7,16 @@ take less at once, or more. The switch is one transaction.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
+from typing import Any
 
 from PIL.Image import Image
 
+from ku_rag import manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput
@@ -45,6 +48,20 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
+class Reindexed:
+    """The encoder that a base was brought over to, and what one run encoded in how many seconds."""
+
+    encoder: str
+    chunks: int
+    images: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape that `ku reindex --json` prints."""
+        return {**asdict(self), "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True, slots=True)
 class Reindexing:
     """One base on its way to another encoder.
 
@@ -53,6 +70,7 @@ class Reindexing:
         layout: where the pictures are.
         old: what vectors are made with so far; never loaded.
         new: what they will be made with.
+        spec: the name of the new encoder; None for an object.
         max_tokens: longest chunk in the new encoder's tokens.
         writing: gives the writer lock, for as long as it is held open.
     """
@@ -61,20 +79,21 @@ class Reindexing:
     layout: Layout
     old: Encoder
     new: Encoder
+    spec: str | None
     max_tokens: int
     writing: Callable[[], AbstractContextManager[object]]
 
-    def run(self, record: Callable[[], None], progress: Progress | None = None) -> Encoded:
+    def run(self, progress: Progress | None = None) -> Reindexed:
         """Encode what is missing, then switch.
 
         Args:
-            record: writes down the new encoder; called inside the transaction that switches.
-            progress: told how far it is.
+            progress: called with the number of chunks and images encoded so far.
 
         Raises:
             BadInput: pictures cannot be read any more; nothing was switched.
             Locked: another process is writing.
         """
+        started = time.monotonic()
         rows = self._rows()
         done = Encoded()
         while True:
@@ -85,8 +104,10 @@ class Reindexing:
                 # Others may have written since; what they brought is encoded first.
                 if not self._lacks(connection, rows):
                     self._switch(connection, rows)
-                    record()
-                    return done
+                    manifest.set_encoder(self.database, self.spec, self.new, self.max_tokens)
+                    break
+        seconds = time.monotonic() - started
+        return Reindexed(self.new.fingerprint, done.chunks, done.images, seconds)
 
     @property
     def _changing(self) -> list[Kind]:

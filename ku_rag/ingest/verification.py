@@ -1,8 +1,9 @@
-"""Is a knowledge base what it should be? Everything that follows from something is made again."""
+"""Verification: checksums are compared, and everything derived is derived again and compared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ku_rag.indexes import inverted
@@ -15,22 +16,37 @@ from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind
 
 
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was found: one sentence for each problem, and the number of rows of each kind."""
+
+    problems: tuple[str, ...]
+    counts: Mapping[str, int]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape that `ku verify --json` prints."""
+        problems, counts = list(self.problems), dict(self.counts)
+        return {"ok": self.ok, "problems": problems, "counts": counts}
+
+
 def verify(
     database: Database,
     layout: Layout,
     encoders: Mapping[Kind, int],
     indexes: Sequence[VectorIndex],
-) -> dict[str, Any]:
-    """Check every row, picture, list and cache; whatever is wrong, it ends with a report.
+) -> Verification:
+    """Check every row, picture, list and index file; no damage stops the check.
 
     Args:
         database: the store.
         layout: where the pictures are.
         encoders: rows of the encoders that every chunk and every image needs a vector of.
-        indexes: the caches.
-
-    Returns:
-        "ok", "problems" (one sentence each) and "counts".
+        indexes: of the vectors.
     """
     connection = database.connection
     problems = list(integrity.problems(database, layout, encoders))
@@ -41,7 +57,7 @@ def verify(
         problems += guarded("a cache", _of_cache(index))
     counts: dict[str, int] = {}
     problems += guarded("the tables", _count(database, counts))
-    return {"ok": not problems, "problems": problems, "counts": counts}
+    return Verification(tuple(problems), counts)
 
 
 def _of_cache(index: VectorIndex) -> Iterator[str]:

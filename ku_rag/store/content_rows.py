@@ -9,13 +9,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ku_rag.store import relations, vectors
 from ku_rag.store.connection import Connection
 from ku_rag.store.database import checksum
 from ku_rag.store.sql import SLICE, as_json, batched, fields, marks, next_row
 from ku_rag.text.tokens import indexed
+from ku_rag.types import Deleted
 
 
 @dataclass(slots=True)
@@ -27,14 +27,11 @@ class Dropped:
     images: list[str] = field(default_factory=list)
     relations: list[int] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, list[Any]]:
-        """The shape that `ku delete --json` prints."""
-        return {
-            "units": self.units,
-            "chunks": self.chunks,
-            "images": self.images,
-            "relations": self.relations,
-        }
+    def result(self) -> Deleted:
+        """All of it, for the caller of the deletion."""
+        return Deleted(
+            tuple(self.units), tuple(self.chunks), tuple(self.images), tuple(self.relations)
+        )
 
 
 def content_hash(data: str | bytes) -> str:

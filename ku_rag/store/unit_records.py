@@ -1,96 +1,215 @@
-"""Reading units back as records, and counting what there is."""
+"""Units as they are stored: records, texts, pictures and counts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 from PIL.Image import Image
 
 from ku_rag import pictures
 from ku_rag.errors import NotFound
 from ku_rag.store.connection import Connection
-from ku_rag.store.database import check, snapshot
+from ku_rag.store.database import check
 from ku_rag.store.layout import Layout
 from ku_rag.text.tokens import name_key
+from ku_rag.types import Relation
+
+Result = TypeVar("Result")
 
 _TABLES = ("units", "chunks", "images", "sources", "entities", "relations")
 
 
-def counts(connection: Connection) -> dict[str, int]:
-    """Number of rows of each kind."""
-    with snapshot(connection):
+@dataclass(frozen=True, slots=True)
+class UnitSummary:
+    """A unit without its contents.
+
+    Args:
+        id: its identity.
+        name: what people call it.
+        kind: entity, event, rule, topic …
+        aliases: further names.
+        metadata: what else was declared, as JSON values.
+        match: whether its names are looked up in other units' texts.
+        counts: numbers of "chunks", "named_in" (chunks of others that name it), "images" and
+            "relations".
+    """
+
+    id: str
+    name: str
+    kind: str
+    aliases: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    match: bool
+    counts: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """One item of what `ku list --json` prints."""
         return {
-            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in _TABLES
+            "id": self.id,
+            "name": self.name,
+            "kind": self.kind,
+            "aliases": list(self.aliases),
+            "metadata": dict(self.metadata),
+            "match": self.match,
+            "counts": dict(self.counts),
         }
 
 
-def units(
-    connection: Connection, *, kind: str | None = None, limit: int | None = None
-) -> Iterator[dict[str, Any]]:
-    """Units as records with counts, in the order of their ids.
+@dataclass(frozen=True, slots=True)
+class StoredSource:
+    """A source by its uri, and how it came: "ingest", "add", "join" or "update"."""
+
+    uri: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A chunk of another unit that names this one: its row, its source's uri, its text."""
+
+    chunk: int
+    source: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRecord(UnitSummary):
+    """A unit with its contents.
 
     Args:
-        connection: the store.
-        kind: only this kind.
-        limit: most units.
+        images: paths of its pictures in the store.
+        texts: of its own sources, as they were given.
+        relations: that start at it.
+        sources: where its contents came from.
+        named_in: chunks of other units that name it.
     """
-    with snapshot(connection):
-        rows = connection.execute(
-            "SELECT row FROM units WHERE (?1 IS NULL OR kind = ?1) ORDER BY id LIMIT ?2",
-            (kind, -1 if limit is None else limit),
-        ).fetchall()
-        # All at once: a generator would keep the state open for as long as its reader likes.
-        return iter([_record(connection, row) for (row,) in rows])
+
+    images: tuple[str, ...]
+    texts: tuple[str, ...]
+    relations: tuple[Relation, ...]
+    sources: tuple[StoredSource, ...]
+    named_in: tuple[Mention, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape that `ku show --json` prints."""
+        return {
+            **UnitSummary.to_dict(self),
+            "images": list(self.images),
+            "texts": list(self.texts),
+            "relations": [one.to_dict() for one in self.relations],
+            "sources": [asdict(one) for one in self.sources],
+            "named_in": [asdict(one) for one in self.named_in],
+        }
 
 
-def unit(connection: Connection, layout: Layout, unit_id: str) -> dict[str, Any]:
-    """One unit as a record, with its images, texts, relations, sources and what else lists.
+def counts(connection: Connection) -> dict[str, int]:
+    """Number of rows of each kind."""
+    return {
+        table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        for table in _TABLES
+    }
+
+
+def unit_row(connection: Connection, unit_id: str) -> int | None:
+    """The row of a unit, or None."""
+    found = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
+    return found and int(found[0])
+
+
+def known_row(connection: Connection, unit_id: str) -> int:
+    """The row of a unit.
 
     Raises:
         NotFound: there is no such unit.
     """
-    with snapshot(connection):
-        return _unit(connection, layout, unit_id)
-
-
-def _unit(connection: Connection, layout: Layout, unit_id: str) -> dict[str, Any]:
-    found = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
-    if not found:
+    if (row := unit_row(connection, unit_id)) is None:
         raise NotFound(f"there is no unit {unit_id!r}: {hint(connection, unit_id)}")
-    (row,) = found
-    sources = connection.execute(
-        "SELECT uri, origin FROM sources WHERE unit = ? ORDER BY row", (row,)
-    ).fetchall()
-    images = connection.execute(
-        "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "
-        "WHERE l.unit = ? ORDER BY i.row",
-        (row,),
-    )
-    named = connection.execute(
-        "SELECT c.row, s.uri, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
-        "JOIN sources s ON s.row = c.source WHERE l.unit = ? AND NOT l.owned ORDER BY c.row",
-        (row,),
-    )
-    return {
-        **_record(connection, row),
-        "images": [str(layout.image(file)) for (file,) in images],
-        "texts": texts_of(connection, row),
-        "relations": _relations(connection, row),
-        "sources": [{"uri": uri, "origin": origin} for uri, origin in sources],
-        "named_in": [{"chunk": chunk, "source": uri, "text": text} for chunk, uri, text in named],
-    }
+    return row
 
 
-def _record(connection: Connection, row: int) -> dict[str, Any]:
+def fields_of(connection: Connection, row: int) -> tuple[str, str, str, str, str, int]:
+    """The id, name, kind, aliases, metadata (both as JSON) and match of a unit.
+
+    Raises:
+        Corrupt: the row fails its checksum.
+    """
     *fields, stored = connection.execute(
         "SELECT id, name, kind, aliases, metadata, match, checksum FROM units WHERE row = ?",
         (row,),
     ).fetchone()
     check(stored, *fields, what=f"the row of unit {fields[0]!r}")
     unit_id, name, kind, aliases, metadata, match = fields
+    return unit_id, name, kind, aliases, metadata, match
+
+
+def list_units(
+    connection: Connection, *, kind: str | None = None, limit: int | None = None
+) -> list[UnitSummary]:
+    """Units with counts, in the order of their ids.
+
+    Args:
+        connection: to one state of the store.
+        kind: only this kind.
+        limit: most units.
+
+    Raises:
+        Corrupt: a row fails its checksum.
+    """
+    rows = connection.execute(
+        "SELECT row FROM units WHERE (?1 IS NULL OR kind = ?1) ORDER BY id LIMIT ?2",
+        (kind, -1 if limit is None else limit),
+    ).fetchall()
+    return [_unit(connection, row, UnitSummary) for (row,) in rows]
+
+
+def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecord:
+    """One unit with its images, texts, relations, sources and the chunks that name it.
+
+    Args:
+        connection: to one state of the store.
+        layout: paths of the pictures.
+        unit_id: the unit.
+
+    Raises:
+        NotFound: there is no such unit.
+        Corrupt: a row fails its checksum.
+    """
+    row = known_row(connection, unit_id)
+    sources = connection.execute(
+        "SELECT uri, origin FROM sources WHERE unit = ? ORDER BY row", (row,)
+    )
+    images = connection.execute(
+        "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "
+        "WHERE l.unit = ? ORDER BY i.row",
+        (row,),
+    )
+    mentions = connection.execute(
+        "SELECT c.row, s.uri, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
+        "JOIN sources s ON s.row = c.source WHERE l.unit = ? AND NOT l.owned ORDER BY c.row",
+        (row,),
+    )
+    return _unit(
+        connection,
+        row,
+        UnitRecord,
+        images=tuple(str(layout.image(file)) for (file,) in images),
+        texts=tuple(texts_of(connection, row)),
+        relations=tuple(Relation(*found) for found in _relations(connection, row)),
+        sources=tuple(StoredSource(*found) for found in sources),
+        named_in=tuple(Mention(*found) for found in mentions),
+    )
+
+
+def _unit(
+    connection: Connection,
+    row: int,
+    make: Callable[..., Result],
+    **contents: Any,  # noqa: ANN401 - passed on to `make`
+) -> Result:
+    unit_id, name, kind, aliases, metadata, match = fields_of(connection, row)
     owned, named, images = connection.execute(
         "SELECT (SELECT count(*) FROM unit_chunks WHERE unit = ?1 AND owned), "
         "(SELECT count(*) FROM unit_chunks WHERE unit = ?1 AND NOT owned), "
@@ -98,15 +217,16 @@ def _record(connection: Connection, row: int) -> dict[str, Any]:
         (row,),
     ).fetchone()
     relations = len(_relations(connection, row))
-    return {
-        "id": unit_id,
-        "name": name,
-        "kind": kind,
-        "aliases": json.loads(aliases),
-        "metadata": json.loads(metadata),
-        "match": bool(match),
-        "counts": {"chunks": owned, "named_in": named, "images": images, "relations": relations},
-    }
+    return make(
+        id=unit_id,
+        name=name,
+        kind=kind,
+        aliases=tuple(json.loads(aliases)),
+        metadata=json.loads(metadata),
+        match=bool(match),
+        counts={"chunks": owned, "named_in": named, "images": images, "relations": relations},
+        **contents,
+    )
 
 
 def texts_of(connection: Connection, unit: int) -> list[str]:
@@ -132,25 +252,19 @@ def _texts(connection: Connection, source: int) -> list[str]:
     return list(texts.values())
 
 
-def _relations(connection: Connection, row: int) -> list[dict[str, Any]]:
-    stated = connection.execute(
-        "SELECT r.relation, r.target, r.information, r.condition, r.row, r.source, r.target_kind, "
-        "r.checksum FROM relations r "
+def _relations(connection: Connection, row: int) -> list[tuple[Any, ...]]:
+    """The fields of each relation that starts at a unit: those of `Relation`, in its order."""
+    rows = connection.execute(
+        "SELECT r.row, r.checksum, r.source, r.relation, r.target, r.target_kind, r.information, "
+        "r.condition FROM relations r "
         "JOIN entities e ON e.row = r.head WHERE e.unit = ? ORDER BY r.row",
         (row,),
-    ).fetchall()
-    for relation, target, information, condition, number, source, kind, stored in stated:
-        fields = (source, relation, target, kind, information, condition)
+    )
+    found = []
+    for number, stored, *fields in rows:
         check(stored, *fields, what=f"relation {number}")
-    return [
-        {
-            "relation": relation,
-            "target": target,
-            **({"information": information} if information is not None else {}),
-            **({"condition": condition} if condition is not None else {}),
-        }
-        for relation, target, information, condition, *_ in stated
-    ]
+        found.append(tuple(fields[1:]))
+    return found
 
 
 def picture(connection: Connection, layout: Layout, row: int, longest: int | None = None) -> Image:

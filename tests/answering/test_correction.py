@@ -50,7 +50,7 @@ def at_once(answer, citations=(), reason="So it says."):
 
 def ask(kb, mllm, question=QUESTION, *, image=None, k=3, passage=None, report=None, **more):
     return pipeline.ask(
-        kb._retrieval(),
+        kb._session.retrieval(),
         image=image,
         question=question,
         k_units=3,

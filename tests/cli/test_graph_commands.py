@@ -91,7 +91,7 @@ def test_add_show_and_delete_an_entity(ku, tmp_path):
 def test_captions_by_people_and_by_machines_are_shown_apart(kb):
     said = {"caption": "A wolf.", "caption by gpt": "A dog.", "videos": ["/v.mp4"], "stars": 5}
     kb.add(Unit("Zinogre", id="z", metadata=said))
-    shown = kb.graph_show("z")
+    shown = kb.graph.show("z")
     assert shown["caption"] == "A wolf."
     assert shown["machine_captions"] == {"gpt": "A dog."}
     assert shown["videos"] == ["/v.mp4"]
@@ -114,33 +114,33 @@ def test_show_prints_one_thing_a_line(zinogre):
 
 
 def test_a_relation_is_added_once_and_its_ends_may_be_new(kb):
-    first = kb.graph_add(relation=("A", "meets", "B"), condition="at night")
+    first = kb.graph.add_relation("A", "meets", "B", condition="at night")
     assert first == {"head": "A", "relation": "meets", "tail": "B", "added": True}
-    assert not kb.graph_add(relation=("A", "meets", "B"), condition="at night")["added"]
-    assert kb.graph_add(relation=("A", "meets", "B"))["added"]
-    assert kb.graph_add(relation=("A", "is", "A"))["added"]
-    assert kb.graph_add(relation=("B", "meets", "A"))["added"]
-    assert kb.graph_show("A")["counts"] == {"out": 3, "in": 2}
-    assert [one["tail"]["id"] for one in kb.graph_show("A")["out"]] == ["B", "B", "A"]
-    assert kb.verify()["problems"] == []
+    assert not kb.graph.add_relation("A", "meets", "B", condition="at night").added
+    assert kb.graph.add_relation("A", "meets", "B").added
+    assert kb.graph.add_relation("A", "is", "A").added
+    assert kb.graph.add_relation("B", "meets", "A").added
+    assert kb.graph.show("A").counts == {"out": 3, "in": 2}
+    assert [one["tail"]["id"] for one in kb.graph.show("A").to_dict()["out"]] == ["B", "B", "A"]
+    assert kb.verify().problems == ()
 
 
 def test_deleting_a_relation_leaves_its_ends_and_the_others(kb, tmp_path):
     records = [{"head": "A", "relation": "meets", "tail": tail} for tail in ("B", "C", "C")]
-    kb.graph_import(write_records(tmp_path / "g.jsonl", records))
-    kb.graph_add(relation=("A", "sees", "C"))
-    kb.graph_add(relation=("Z", "sees", "A"))
-    assert len(kb.graph_delete(relation=("A", "meets", "C"))["relations"]) == 1
-    assert len(kb.graph_delete(relation=("A", "sees", "C"))["relations"]) == 1
-    assert [one["tail"]["name"] for one in kb.graph_show("A")["out"]] == ["B"]
-    assert kb.graph_show("A")["counts"]["in"] == 1
+    kb.graph.import_file(write_records(tmp_path / "g.jsonl", records))
+    kb.graph.add_relation("A", "sees", "C")
+    kb.graph.add_relation("Z", "sees", "A")
+    assert len(kb.graph.delete(relation=("A", "meets", "C")).to_dict()["relations"]) == 1
+    assert len(kb.graph.delete(relation=("A", "sees", "C")).to_dict()["relations"]) == 1
+    assert [one["tail"]["name"] for one in kb.graph.show("A").to_dict()["out"]] == ["B"]
+    assert kb.graph.show("A").counts["in"] == 1
     with pytest.raises(NotFound, match="no relation A —sees→ C is stated"):
-        kb.graph_delete(relation=("A", "sees", "C"))
-    assert len(kb.graph_delete("B")["relations"]) == 1
-    assert kb.graph_show("A")["out"] == []
-    assert kb.verify()["problems"] == []
-    kb.graph_import(tmp_path / "g.jsonl")
-    assert kb.graph_show("A")["counts"] == {"out": 2, "in": 1}
+        kb.graph.delete(relation=("A", "sees", "C"))
+    assert len(kb.graph.delete("B").to_dict()["relations"]) == 1
+    assert kb.graph.show("A").to_dict()["out"] == []
+    assert kb.verify().problems == ()
+    kb.graph.import_file(tmp_path / "g.jsonl")
+    assert kb.graph.show("A").counts == {"out": 2, "in": 1}
 
 
 def test_only_the_relation_of_a_condition_is_deleted(zinogre):
@@ -155,22 +155,22 @@ def test_only_the_relation_of_a_condition_is_deleted(zinogre):
 
 
 def test_names_of_a_relation_that_is_deleted_are_cleaned(kb):
-    kb.graph_add(relation=("A\tB", "looks  at", " C"))
-    assert len(kb.graph_delete(relation=(" A  B", "looks\nat", "C "))["relations"]) == 1
+    kb.graph.add_relation("A\tB", "looks  at", " C")
+    assert len(kb.graph.delete(relation=(" A  B", "looks\nat", "C ")).to_dict()["relations"]) == 1
     with pytest.raises(BadInput, match="the tail is empty"):
-        kb.graph_delete(relation=("A B", "looks at", " "))
+        kb.graph.delete(relation=("A B", "looks at", " "))
 
 
 def test_a_condition_that_is_empty_deletes_nothing(kb):
-    kb.graph_add(relation=("A", "meets", "B"))
-    kb.graph_add(relation=("A", "meets", "B"), condition="at night")
+    kb.graph.add_relation("A", "meets", "B")
+    kb.graph.add_relation("A", "meets", "B", condition="at night")
     with pytest.raises(NotFound, match="no relation A —meets→ B with the condition '' is stated"):
-        kb.graph_delete(relation=("A", "meets", "B"), condition="")
+        kb.graph.delete(relation=("A", "meets", "B"), condition="")
     with pytest.raises(BadInput, match="condition is 5: expected a text"):
-        kb.graph_delete(relation=("A", "meets", "B"), condition=5)
+        kb.graph.delete(relation=("A", "meets", "B"), condition=5)
     with pytest.raises(BadInput, match="condition belongs to a relation"):
-        kb.graph_delete("A", condition="")
-    assert kb.graph_show("A")["counts"]["out"] == 2
+        kb.graph.delete("A", condition="")
+    assert kb.graph.show("A").counts["out"] == 2
 
 
 def test_of_several_tails_only_the_one_that_was_written_is_deleted(kb):
@@ -179,12 +179,12 @@ def test_of_several_tails_only_the_one_that_was_written_is_deleted(kb):
     seen = tuple(Relation("sees", one) for one in ("star", "paper"))
     kb.add(Unit("Ann", id="ann", relations=seen))
     with pytest.raises(BadInput, match="2 entities are called 'sun': name one by its id"):
-        kb.graph_delete(relation=("Ann", "sees", "sun"))
+        kb.graph.delete(relation=("Ann", "sees", "sun"))
     kb.add(Unit("Ann", id="ann", relations=(*seen, Relation("sees", "sun"))))
-    assert len(kb.graph_delete(relation=("Ann", "sees", "sun"))["relations"]) == 1
-    assert len(kb.graph_delete(relation=("Ann", "sees", "SUN"))["relations"]) == 1
-    assert [one["tail"]["id"] for one in kb.graph_show("ann")["out"]] == ["star"]
-    assert kb.verify()["problems"] == []
+    assert len(kb.graph.delete(relation=("Ann", "sees", "sun")).to_dict()["relations"]) == 1
+    assert len(kb.graph.delete(relation=("Ann", "sees", "SUN")).to_dict()["relations"]) == 1
+    assert [one["tail"]["id"] for one in kb.graph.show("ann").to_dict()["out"]] == ["star"]
+    assert kb.verify().problems == ()
 
 
 def test_what_others_say_of_an_entity_is_kept_and_said_to_be(ku, tmp_path):
@@ -201,9 +201,9 @@ def test_a_mere_name_of_several_kinds_is_told_by_its_kind(kb):
     ends = [Relation("at", "Bath", target_kind=kind) for kind in ("city", "room")]
     kb.add(Unit("Ann", id="ann", relations=tuple(ends)))
     with pytest.raises(BadInput, match=r"'Bath \(city\)', 'Bath \(room\)'"):
-        kb.graph_show("Bath")
-    assert kb.graph_show("Bath (room)")["kind"] == "room"
-    assert [one["text"] for one in kb.graph_paths("ann", "Bath (city)")] == ["Ann —at→ Bath"]
+        kb.graph.show("Bath")
+    assert kb.graph.show("Bath (room)").to_dict()["kind"] == "room"
+    assert [one["text"] for one in kb.graph.paths("ann", "Bath (city)")] == ["Ann —at→ Bath"]
 
 
 def baths(kb, *kinds):
@@ -213,56 +213,59 @@ def baths(kb, *kinds):
 
 
 def met(kb):
-    tails = [one["tail"] for one in kb.graph_show("ann")["out"]]
+    tails = [one["tail"] for one in kb.graph.show("ann").to_dict()["out"]]
     return [(one["id"], one["name"], one["kind"]) for one in tails]
 
 
 def test_a_mere_name_that_is_told_by_its_kind_becomes_a_unit_of_its_name(kb):
     baths(kb, "city", "tub")
-    city = kb.graph_add(relation=("Bath (city)", "in", "England"))
+    city = kb.graph.add_relation("Bath (city)", "in", "England")
     # "Bath" as its id would be what the relation to the tub aims at.
     assert city["head"] == "Bath (city)"
     assert met(kb) == [("Bath (city)", "Bath", "city"), (None, "Bath", "tub")]
-    assert kb.graph_add("Bath (tub)", caption="A tub.")["id"] == "Bath (tub)"
+    assert kb.graph.add_entity("Bath (tub)", caption="A tub.").id == "Bath (tub)"
     assert met(kb) == [("Bath (city)", "Bath", "city"), ("Bath (tub)", "Bath", "tub")]
-    kb.graph_add(relation=("Bath (city)", "near", "Bristol"))
-    kb.graph_add("bath (tub)", texts=("It is full.",))
-    assert [unit["id"] for unit in kb.list()] == ["Bath (city)", "Bath (tub)", "ann"]
-    shown = kb.graph_show("Bath (tub)")
+    kb.graph.add_relation("Bath (city)", "near", "Bristol")
+    kb.graph.add_entity("bath (tub)", texts=("It is full.",))
+    assert [unit.id for unit in kb.list()] == ["Bath (city)", "Bath (tub)", "ann"]
+    shown = kb.graph.show("Bath (tub)").to_dict()
     assert (shown["name"], shown["kind"], shown["text"]) == ("Bath", "tub", "It is full.")
-    assert [one["relation"] for one in kb.graph_show("Bath (city)")["out"]] == ["in", "near"]
-    assert kb.verify()["problems"] == []
+    assert [one["relation"] for one in kb.graph.show("Bath (city)").to_dict()["out"]] == [
+        "in",
+        "near",
+    ]
+    assert kb.verify().problems == ()
 
 
 def test_a_mere_name_that_nobody_shares_is_the_id_of_its_unit(kb):
     baths(kb, "city")
-    assert kb.graph_add("Bath (city)", kind="city")["id"] == "Bath"
-    assert kb.graph_add("Bath (city)", caption="A city.")["action"] == "joined"
+    assert kb.graph.add_entity("Bath (city)", kind="city").id == "Bath"
+    assert kb.graph.add_entity("Bath (city)", caption="A city.").action == "joined"
     assert met(kb) == [("Bath", "Bath", "city")]
-    assert [unit["id"] for unit in kb.list()] == ["Bath", "ann"]
+    assert [unit.id for unit in kb.list()] == ["Bath", "ann"]
 
 
 def test_a_relation_of_a_mere_name_to_itself(kb):
     baths(kb, "city", "tub")
-    added = kb.graph_add(relation=("Bath (tub)", "is in", "Bath (tub)"))
+    added = kb.graph.add_relation("Bath (tub)", "is in", "Bath (tub)")
     assert (added["head"], added["tail"]) == ("Bath (tub)", "Bath (tub)")
-    assert kb.graph_show("Bath (tub)")["counts"] == {"out": 1, "in": 2}
+    assert kb.graph.show("Bath (tub)").counts == {"out": 1, "in": 2}
 
 
 def test_an_id_for_a_mere_name_is_taken(kb):
     baths(kb, "city")
-    assert kb.graph_add("Bath (city)", id="b1")["id"] == "b1"
+    assert kb.graph.add_entity("Bath (city)", id="b1").id == "b1"
     assert met(kb) == [("b1", "Bath", "city")]
 
 
 def test_of_several_spellings_the_one_that_is_given_is_meant(kb):
     for name, of in (("Sun", "star"), ("SUN", "paper")):
         kb.add(Unit(name, id=of))
-    kb.graph_add(relation=("SUN", "reports on", "Sun"))
-    assert kb.graph_show("Sun")["id"] == "star"
-    assert [one["head"]["id"] for one in kb.graph_show("star")["in"]] == ["paper"]
+    kb.graph.add_relation("SUN", "reports on", "Sun")
+    assert kb.graph.show("Sun").to_dict()["id"] == "star"
+    assert [one["head"]["id"] for one in kb.graph.show("star").to_dict()["in"]] == ["paper"]
     with pytest.raises(BadInput, match="2 entities are called 'sun'"):
-        kb.graph_show("sun")
+        kb.graph.show("sun")
 
 
 def test_loops_are_the_paths_from_an_entity_to_itself(zinogre):
@@ -276,27 +279,27 @@ def test_loops_are_the_paths_from_an_entity_to_itself(zinogre):
 
 def test_an_entity_joins_the_unit_of_its_name_unless_it_has_an_id(kb):
     kb.add(Unit("France", id="fr", kind="country"))
-    assert kb.graph_add("france", caption="A flag.")["action"] == "joined"
-    assert kb.graph_show("France")["caption"] == "A flag."
-    assert kb.graph_show("France")["kind"] == "country"
-    assert kb.show("fr")["match"]
-    assert kb.graph_add("Hexagon", unit="France")["id"] == "fr"
-    assert kb.show("fr")["aliases"] == ["Hexagon", "france"]
-    assert kb.show("fr")["metadata"] == {"caption": "A flag."}
-    assert kb.graph_add("France", id="fr2")["action"] == "added"
-    assert not kb.show("fr2")["match"]
+    assert kb.graph.add_entity("france", caption="A flag.").action == "joined"
+    assert kb.graph.show("France").to_dict()["caption"] == "A flag."
+    assert kb.graph.show("France").to_dict()["kind"] == "country"
+    assert kb.show("fr").to_dict()["match"]
+    assert kb.graph.add_entity("Hexagon", unit="France").id == "fr"
+    assert kb.show("fr").to_dict()["aliases"] == ["Hexagon", "france"]
+    assert kb.show("fr").to_dict()["metadata"] == {"caption": "A flag."}
+    assert kb.graph.add_entity("France", id="fr2").action == "added"
+    assert not kb.show("fr2").to_dict()["match"]
     with pytest.raises(BadInput, match="2 entities are called 'France': name one by its id: 'fr'"):
-        kb.graph_add("France")
+        kb.graph.add_entity("France")
     with pytest.raises(NotFound, match="there is no unit 'Atlantis'"):
-        kb.graph_add("Atlantis", unit="Atlantis")
+        kb.graph.add_entity("Atlantis", unit="Atlantis")
 
 
 def test_a_name_that_relations_wait_for_becomes_a_unit_when_it_is_added(kb):
-    kb.graph_add(relation=("A", "meets", "B"))
-    kb.graph_add("B", kind="person")
-    (met,) = kb.graph_show("A")["out"]
+    kb.graph.add_relation("A", "meets", "B")
+    kb.graph.add_entity("B", kind="person")
+    (met,) = kb.graph.show("A").to_dict()["out"]
     assert met["tail"] == {"id": "B", "name": "B", "kind": "person"}
-    assert kb.verify()["problems"] == []
+    assert kb.verify().problems == ()
 
 
 def test_the_shortest_paths_come_first(zinogre):
@@ -341,7 +344,7 @@ def test_every_path_is_found_and_none_twice(kb):
                 yield from walks(path + b, left - 1)
 
     expected = [w for n in range(1, 5) for w in walks("A", n) if w[-1] == "E"]
-    found = kb.graph_paths("a", "e", most=10_000, longest=4)
+    found = kb.graph.paths("a", "e", most=10_000, longest=4)
     assert sorted("".join(one["entities"]) for one in found) == sorted(expected)
     lengths = [len(one["relations"]) for one in found]
     assert lengths == sorted(lengths)
@@ -355,7 +358,9 @@ def test_export_and_import_through_the_commands(zinogre, tmp_path):
         KnowledgeBase.open(tmp_path / "kb") as one,
         KnowledgeBase.open(tmp_path / "kb2") as two,
     ):
-        assert one.graph_show("Charged")["out"] == two.graph_show("Charged")["out"]
+        assert (
+            one.graph.show("Charged").to_dict()["out"] == two.graph.show("Charged").to_dict()["out"]
+        )
     assert zinogre("graph", "export", "out.csv").code == 1
 
 
@@ -378,17 +383,17 @@ def test_what_does_not_fit_together_is_malformed_usage(ku, arguments):
 def test_the_methods_refuse_what_the_commands_do(kb):
     for wrong in ({}, {"name": "A", "relation": ("A", "b", "C")}):
         with pytest.raises(BadInput, match="give one of them"):
-            kb.graph_add(**wrong)
+            kb.graph.add_entity(**wrong)
         with pytest.raises(BadInput, match="give one of them"):
-            kb.graph_delete(**wrong)
+            kb.graph.delete(**wrong)
     with pytest.raises(BadInput, match="the relation is empty"):
-        kb.graph_add(relation=("A", " ", "C"))
+        kb.graph.add_relation("A", " ", "C")
     with pytest.raises(NotFound, match="there is no entity 'A'"):
-        kb.graph_delete("A")
+        kb.graph.delete("A")
     with pytest.raises(BadInput, match="condition belongs to a relation"):
-        kb.graph_add("A", condition="at night")
+        kb.graph.add_entity("A", condition="at night")
     with pytest.raises(BadInput, match="caption belongs to an entity"):
-        kb.graph_add(relation=("A", "b", "C"), caption="A letter.")
+        kb.graph.add_relation("A", "b", "C", caption="A letter.")
 
 
 class Odd:
@@ -429,17 +434,17 @@ class Odd:
 )
 def test_what_is_no_name_is_refused_in_one_sentence(kb, given, said):
     with pytest.raises(BadInput, match=said):
-        kb.graph_add(**given)
+        kb.graph.add_entity(**given)
     assert list(kb.list()) == []
 
 
 def test_arrays_of_texts_are_taken(kb, tmp_path):
     pictures = np.array([str(picture(tmp_path / "a.png", 1))])
-    kb.graph_add("A", texts=np.array(["x", "y"]), aliases=np.array(["B"]), images=pictures)
-    kb.graph_add(relation=np.array(["A", "to", "C"]))
-    shown = kb.graph_show("B")
+    kb.graph.add_entity("A", texts=np.array(["x", "y"]), aliases=np.array(["B"]), images=pictures)
+    kb.graph.add_relation(*np.array(["A", "to", "C"]).tolist())
+    shown = kb.graph.show("B")
     assert (shown["text"], len(shown["images"]), len(shown["out"])) == ("x\n\ny", 1, 1)
-    assert kb.verify()["problems"] == []
+    assert kb.verify().problems == ()
 
 
 @pytest.mark.parametrize(
@@ -457,25 +462,25 @@ def test_arrays_of_texts_are_taken(kb, tmp_path):
     ],
 )
 def test_a_search_refuses_what_is_of_another_kind(kb, given, said):
-    kb.graph_add(relation=("A", "to", "B"))
+    kb.graph.add_relation("A", "to", "B")
     with pytest.raises(BadInput, match=said):
-        kb.graph_search("What follows on A?", **given)
-    assert kb.graph_search("What follows on A?", images=[Image.new("RGB", (32, 32))])["paths"]
+        kb.graph.search("What follows on A?", **given)
+    assert kb.graph.search("What follows on A?", images=[Image.new("RGB", (32, 32))])["paths"]
 
 
 def test_who_counts_can_be_called(kb, tmp_path):
     write_records(tmp_path / "g.jsonl", [{"head": "A", "relation": "to", "tail": "B"}])
     with pytest.raises(BadInput, match="progress is 'x': expected a function, or None"):
-        kb.graph_import(tmp_path / "g.jsonl", progress="x")
+        kb.graph.import_file(tmp_path / "g.jsonl", progress="x")
     with pytest.raises(BadInput, match="progress is 5: expected a function, or None"):
-        kb.graph_caption(progress=5)
+        kb.graph.caption(progress=5)
     assert list(kb.list()) == []
 
 
 def test_names_are_cleaned_as_in_files(kb):
-    kb.graph_add(" Zin\n ogre ", aliases=("", " Thunder\tWolf"), kind=" monster ")
-    kb.graph_add(relation=("Zin ogre", "bites ", "Rath\x07ian"))
-    shown = kb.graph_show("Zin ogre")
+    kb.graph.add_entity(" Zin\n ogre ", aliases=("", " Thunder\tWolf"), kind=" monster ")
+    kb.graph.add_relation("Zin ogre", "bites ", "Rath\x07ian")
+    shown = kb.graph.show("Zin ogre")
     assert (shown["id"], shown["kind"], shown["aliases"]) == (
         "Zin ogre",
         "monster",
@@ -487,16 +492,16 @@ def test_names_are_cleaned_as_in_files(kb):
 
 
 def test_what_is_added_later_adds_to_what_was_added(kb, tmp_path):
-    kb.graph_add("Zinogre", kind="monster", texts=("It howls.",))
-    kb.graph_add("Zinogre", topic=True, caption="A dog.", aliases=("Wolf",))
-    kb.graph_add("Wolf", caption="A wolf.", texts=("It jumps.",))
-    shown = kb.graph_show("Zinogre")
+    kb.graph.add_entity("Zinogre", kind="monster", texts=("It howls.",))
+    kb.graph.add_entity("Zinogre", topic=True, caption="A dog.", aliases=("Wolf",))
+    kb.graph.add_entity("Wolf", caption="A wolf.", texts=("It jumps.",))
+    shown = kb.graph.show("Zinogre")
     assert (shown["kind"], shown["topic"], shown["caption"]) == ("monster", True, "A wolf.")
     assert (shown["aliases"], shown["text"]) == (["Wolf"], "It howls.\n\nIt jumps.")
-    assert kb.show("Zinogre")["match"]
+    assert kb.show("Zinogre").to_dict()["match"]
     (tmp_path / "broken.png").write_bytes(b"no picture")
     with pytest.raises(BadInput, match="no readable picture"):
-        kb.graph_add("New", images=(tmp_path / "broken.png",))
+        kb.graph.add_entity("New", images=(tmp_path / "broken.png",))
     with pytest.raises(NotFound):
-        kb.graph_show("New")
-    assert kb.verify()["problems"] == []
+        kb.graph.show("New")
+    assert kb.verify().problems == ()

@@ -182,7 +182,7 @@ def read(folder: Path, log: Log, number: int, seed: int, *, stale: bool = False)
 
 
 def _listed(kb: KnowledgeBase, _: Path, __: random.Random) -> list[int]:
-    return _whole([unit["id"] for unit in kb.list()], 2)
+    return _whole([unit.id for unit in kb.list()], 2)
 
 
 def _searched(kb: KnowledgeBase, _: Path, __: random.Random) -> list[int]:
@@ -203,7 +203,7 @@ def _asked(kb: KnowledgeBase, _: Path, rng: random.Random) -> None:
 def _looked_up(kb: KnowledgeBase, folder: Path, rng: random.Random) -> None:
     """By picture: those that stay are found; those of pairs may come and go meanwhile."""
     name = rng.choice(list(WEIGHTS))
-    found = kb.search(image=folder / f"{name}.png", k=3)["units"]
+    found = kb.search(image=folder / f"{name}.png", k=3).to_dict()["units"]
     assert found[0]["id"] == name.lower(), (name, found)
     files = sorted(folder.glob("pair*.png"))
     if files:

@@ -111,7 +111,7 @@ def test_readers_that_stay_behind_are_noticed(tmp_path):
 def test_pictures_stay_for_as_long_as_a_reader_may_look_at_them(tmp_path):
     base = prepare(tmp_path)
     with KnowledgeBase.open(base, read_only=True) as reader, KnowledgeBase.open(base) as writer:
-        (image,) = map(Path, reader.show("anvil")["images"])
+        (image,) = map(Path, reader.show("anvil").to_dict()["images"])
         writer._database.connection.execute("PRAGMA busy_timeout = 100")
         with snapshot(reader._database.connection):
             assert reader.show("anvil")
@@ -122,4 +122,4 @@ def test_pictures_stay_for_as_long_as_a_reader_may_look_at_them(tmp_path):
             assert found["units"][0]["id"] == "anvil"
         writer.compact()
         assert not image.exists()
-        assert reader.search(text="anvil")["units"] == []
+        assert reader.search(text="anvil").to_dict()["units"] == []

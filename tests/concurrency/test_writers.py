@@ -76,8 +76,8 @@ def add(base, name, wait_s):
 
 def ids(base):
     with KnowledgeBase.open(base / "kb") as kb:
-        assert kb.verify()["problems"] == []
-        return [unit["id"] for unit in kb.list()]
+        assert kb.verify().problems == ()
+        return [unit.id for unit in kb.list()]
 
 
 def test_a_second_writer_waits_then_fails_and_names_the_first(base):
@@ -121,6 +121,6 @@ def test_the_lock_of_a_killed_process_is_taken_over(base):
 def test_readers_do_not_wait_for_a_writer(base):
     with holder(base), KnowledgeBase.open(base / "kb", lock_wait_s=30.0) as kb:
         begun = time.monotonic()
-        assert kb.search(text="anvil")["units"][0]["id"] == "anvil"
+        assert kb.search(text="anvil").units[0].id == "anvil"
         assert kb.query(None, "Is the anvil heavy?").chunks
         assert time.monotonic() - begun < 10

@@ -142,7 +142,7 @@ def ask_all(folder: Path, picture: Path) -> tuple[dict[str, Any], bool, list[str
     logger.addHandler(heard)
     try:
         with KnowledgeBase.open(folder) as kb:
-            return answers(kb, picture, folder), kb.verify()["ok"], heard.said
+            return answers(kb, picture, folder), kb.verify().ok, heard.said
     finally:
         logger.removeHandler(heard)
 

@@ -195,7 +195,7 @@ def _dumps(copies: Path, made_with: list[Hashed]) -> list[dict[str, Any]]:
 
 
 def _whole(base: KnowledgeBase) -> None:
-    problems = base.verify()["problems"]
+    problems = base.verify().problems
     assert not problems, problems
 
 

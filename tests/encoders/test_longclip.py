@@ -270,7 +270,7 @@ def test_official_sizes_load_by_path_and_serve(tmp_path, shape, name, dim):
         report = kb.ingest(source)
         assert (report.units_added, report.images_added, report.chunks_added) == (1, 1, 1)
         answer = kb.query(photo, "What does it give?").to_dict()
-        assert kb.stats()["encoder"].endswith(f":{dim}")
+        assert kb.stats().encoder.endswith(f":{dim}")
     assert [found["id"] for found in answer["units"]] == ["lamp"]
     assert answer["chunks"][0]["text"] == "It gives light."
     path.unlink()

@@ -108,9 +108,11 @@ def test_a_base_finds_by_meaning_with_sentences_for_texts(tmp_path):
     with ku_rag.KnowledgeBase.open(tmp_path / "kb", create=True, encoder=spec) as kb:
         report = kb.ingest(source)
         assert (report.chunks_added, report.images_added) == (2, 2)
-        assert kb.search(text="Which doctor cured the sick?")["chunks"][0]["unit_ids"] == ["a"]
-        assert kb.search(image=tmp_path / "units" / "b.png")["units"][0]["id"] == "b"
-        fingerprint = kb.stats()["encoder"]
+        assert kb.search(text="Which doctor cured the sick?").to_dict()["chunks"][0][
+            "unit_ids"
+        ] == ["a"]
+        assert kb.search(image=tmp_path / "units" / "b.png").units[0].id == "b"
+        fingerprint = kb.stats().encoder
     assert fingerprint.startswith("sentence:")
     assert " + embedded:" in fingerprint
     loaded = ku_rag.load_encoder(spec, device="cpu")

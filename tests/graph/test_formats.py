@@ -104,7 +104,7 @@ def monsters(tmp_path):
 
 
 def test_lines_in_any_order_make_entities_and_relations(kb, tmp_path):
-    report = kb.graph_import(write_records(tmp_path / "g.jsonl", ZINOGRE))
+    report = kb.graph.import_file(write_records(tmp_path / "g.jsonl", ZINOGRE))
     assert report.to_dict() | {"seconds": 0} == {
         "units_added": 2,
         "units_updated": 0,
@@ -137,39 +137,39 @@ def test_lines_in_any_order_make_entities_and_relations(kb, tmp_path):
         (phase, "continues", phase, "phase", 0, None, None),
         (phase, "ends", "Zinogre", "monster", 0, None, None),
     ]
-    assert kb.verify()["problems"] == []
+    assert kb.verify().problems == ()
 
 
 def test_the_same_file_again_changes_nothing_and_a_changed_one_replaces(kb, tmp_path):
     path = write_records(tmp_path / "g.jsonl", ZINOGRE)
-    kb.graph_import(path)
+    kb.graph.import_file(path)
     before = dump(kb)
-    again = kb.graph_import(path)
+    again = kb.graph.import_file(path)
     assert (again.units_unchanged, again.units_updated, again.relations_added) == (2, 0, 0)
     assert dump(kb) == before
     write_records(path, [one for one in ZINOGRE if one.get("entity") != "Charged Phase"][:1])
-    kb.graph_import(path)
+    kb.graph.import_file(path)
     assert triples(kb) == [("Zinogre", "phase of", "Charged Phase")]
     assert list(dump(kb)[0]) == ["Zinogre"]
-    assert kb.verify()["problems"] == []
+    assert kb.verify().problems == ()
 
 
 def test_what_a_file_drops_stays_where_another_says_it(kb, tmp_path):
     first = write_records(tmp_path / "a.jsonl", [{"entity": "Bite"}, {"entity": "Slam"}])
     write_records(tmp_path / "b.jsonl", [{"head": "Bite", "relation": "leads to", "tail": "Slam"}])
-    kb.graph_import(first)
-    kb.graph_import(tmp_path / "b.jsonl")
+    kb.graph.import_file(first)
+    kb.graph.import_file(tmp_path / "b.jsonl")
     write_records(first, [{"entity": "Slam", "kind": "attack"}])
-    assert kb.graph_import(first).units_deleted == []
+    assert kb.graph.import_file(first).units_deleted == []
     assert triples(kb) == [("Bite", "leads to", "Slam")]
     write_records(tmp_path / "b.jsonl", [{"entity": "Other"}])
-    assert kb.graph_import(tmp_path / "b.jsonl").units_deleted == ["Bite"]
-    assert kb.verify()["problems"] == []
+    assert kb.graph.import_file(tmp_path / "b.jsonl").units_deleted == ["Bite"]
+    assert kb.verify().problems == ()
 
 
 def test_a_broken_line_is_left_out_with_its_number_and_deletes_nothing(kb, tmp_path):
     path = write_records(tmp_path / "g.jsonl", ZINOGRE)
-    kb.graph_import(path)
+    kb.graph.import_file(path)
     before = dump(kb)[0].keys()
     lines = [
         '{"entity": "Zinogre"',
@@ -182,7 +182,7 @@ def test_a_broken_line_is_left_out_with_its_number_and_deletes_nothing(kb, tmp_p
         '{"head": "New", "relation": "x", "tail": "New"}',
     ]
     path.write_bytes(b"\n".join([*(line.encode() for line in lines), b'{"entity": "\xff"}']))
-    report = kb.graph_import(path)
+    report = kb.graph.import_file(path)
     assert [one.item for one in report.quarantined] == [
         f"{path}:{n}" for n in (1, 2, 3, 4, 5, 6, 7, 9)
     ]
@@ -214,7 +214,7 @@ def test_lines_are_read_alike_however_they_end_and_whatever_lies_beside_them(kb,
     ):
         path = tmp_path / f"{number}.jsonl"
         path.write_bytes(text.encode())
-        report = kb.graph_import(path)
+        report = kb.graph.import_file(path)
         broken = [f"{path}:3", f"{path}:4"] if "X" in text else []
         assert [one.item for one in report.quarantined] == broken
         assert triples(kb) == [("Ä", "to", one["tail"]) for one in said] * (number + 1)
@@ -227,7 +227,7 @@ def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(kb, tmp_path, 
     monkeypatch.setattr(jsonl, "_MOST_BYTES", 200)
     long = [{"entity": "L", "text": "x" * n} for n in (100, 300, 900, 500)]
     path = write_records(tmp_path / "g.jsonl", [*long, {"entity": "last"}, *long[1:2]])
-    report = kb.graph_import(path)
+    report = kb.graph.import_file(path)
     assert [one.item.rpartition(":")[2] for one in report.quarantined] == ["2", "3", "4", "6"]
     assert all("the line is longer than" in one.reason for one in report.quarantined)
     assert sorted(dump(kb)[0]) == ["L", "last"]
@@ -236,7 +236,7 @@ def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(kb, tmp_path, 
 def test_names_that_mean_several_are_refused_and_ids_are_not(kb, tmp_path):
     bites = [{"entity": "Bite", "id": f"{of}>Bite"} for of in ("Zinogre", "Rathian")]
     stated = [{"head": "Zinogre>Bite", "relation": "then", "tail": tail} for tail in ("Bite", "X")]
-    report = kb.graph_import(write_records(tmp_path / "g.jsonl", bites + stated))
+    report = kb.graph.import_file(write_records(tmp_path / "g.jsonl", bites + stated))
     (problem,) = report.quarantined
     assert problem.item == f"{tmp_path / 'g.jsonl'}: Zinogre>Bite —then→ Bite"
     assert problem.reason == (
@@ -250,13 +250,13 @@ def test_a_name_that_several_units_of_the_base_bear_is_refused_as_well(kb, tmp_p
         kb.add(Unit("Sun", id=f"sun-{of}", kind=of, aliases=("Day Star",)))
     stated = [{"head": "Earth", "relation": "circles", "tail": "Sun"}]
     stated += [{"head": "Day Star", "relation": "lights", "tail": "Earth"}]
-    report = kb.graph_import(write_records(tmp_path / "g.jsonl", stated))
+    report = kb.graph.import_file(write_records(tmp_path / "g.jsonl", stated))
     assert [one.reason for one in report.quarantined] == [
         "several entities are called 'Day Star': name the one that is meant by its id",
         "several entities are called 'Sun': name the one that is meant by its id",
     ]
     stated[0]["tail"], stated[1]["head"] = "sun-film", "sun-star"
-    kb.graph_import(write_records(tmp_path / "g.jsonl", stated))
+    kb.graph.import_file(write_records(tmp_path / "g.jsonl", stated))
     assert triples(kb) == [("Earth", "circles", "sun-film"), ("sun-star", "lights", "Earth")]
 
 
@@ -269,11 +269,11 @@ def test_another_spelling_in_a_file_means_the_entity_of_the_file(kb, tmp_path, k
         {"head": "Rathian", "relation": "fears", "tail": "thunder wolf"},
     ]
     file = write_records(tmp_path / "g.jsonl", records[::order])
-    kb.graph_import(file)
+    kb.graph.import_file(file)
     assert triples(kb) == [("Rathian", "fears", "Zinogre"), ("Zinogre", "bites", "Rathian")]
-    again = kb.graph_import(file)
+    again = kb.graph.import_file(file)
     assert (again.units_updated, again.units_unchanged) == (0, 2)
-    assert kb.verify()["problems"] == []
+    assert kb.verify().problems == ()
 
 
 def test_videos_of_the_metadata_are_not_read(kb, tmp_path):
@@ -283,17 +283,17 @@ def test_videos_of_the_metadata_are_not_read(kb, tmp_path):
         {"entity": "A", "metadata": {"videos": [str(outside)]}},
         {"entity": "B", "metadata": {"videos": 5}},
     ]
-    report = kb.graph_import(write_records(tmp_path / "in" / "a.jsonl", lines))
-    assert kb.graph_show("A")["images"] == []
+    report = kb.graph.import_file(write_records(tmp_path / "in" / "a.jsonl", lines))
+    assert kb.graph.show("A").to_dict()["images"] == []
     (left,) = report.quarantined
     assert "expected a list of texts" in left.reason
-    assert kb.graph_show("B")["videos"] == []
+    assert kb.graph.show("B").to_dict()["videos"] == []
 
 
 def test_a_pipe_is_no_graph(kb, tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(BadInput, match="pipe"):
-        kb.graph_import(tmp_path / "pipe.jsonl")
+        kb.graph.import_file(tmp_path / "pipe.jsonl")
 
 
 @pytest.mark.parametrize("encoding", ["shift_jis", "foo", "hex", "idna"])
@@ -301,7 +301,7 @@ def test_xml_of_an_encoding_that_nobody_reads(kb, tmp_path, encoding):
     file = tmp_path / "a.graphml"
     file.write_text(f'<?xml version="1.0" encoding="{encoding}"?><graphml/>')
     with pytest.raises(BadInput, match="is no XML"):
-        kb.graph_import(file)
+        kb.graph.import_file(file)
 
 
 def test_a_folder_of_somebody_else_is_not_replaced(kb, tmp_path):
@@ -310,17 +310,17 @@ def test_a_folder_of_somebody_else_is_not_replaced(kb, tmp_path):
     own.parent.mkdir()
     own.write_text("mine")
     with pytest.raises(Refused, match="there already"):
-        kb.graph_export(tmp_path / "a.jsonl")
+        kb.graph.export(tmp_path / "a.jsonl")
     assert own.read_text() == "mine"
 
 
 def test_names_of_signs_alone_are_told_apart(kb, tmp_path):
     lines = [{"entity": "!!!", "id": "s0"}, {"head": "s0", "relation": "sign", "tail": "-"}]
-    kb.graph_import(write_records(tmp_path / "a.jsonl", lines))
-    assert kb.graph_show("!!!")["id"] == "s0"
-    assert kb.graph_show("-")["name"] == "-"
+    kb.graph.import_file(write_records(tmp_path / "a.jsonl", lines))
+    assert kb.graph.show("!!!").to_dict()["id"] == "s0"
+    assert kb.graph.show("-").to_dict()["name"] == "-"
     with pytest.raises(NotFound, match=r"no entity '\+'"):
-        kb.graph_show("+")
+        kb.graph.show("+")
 
 
 def test_an_alias_in_the_file_is_meant_after_names(kb, tmp_path):
@@ -330,15 +330,15 @@ def test_an_alias_in_the_file_is_meant_after_names(kb, tmp_path):
         {"head": "Bell", "relation": "polishes", "tail": "Star Taker"},
         {"head": "Bell", "relation": "winds", "tail": "Clock"},
     ]
-    kb.graph_import(write_records(tmp_path / "a.jsonl", lines))
-    texts = [path["text"] for path in kb.graph_paths("Bell")]
+    kb.graph.import_file(write_records(tmp_path / "a.jsonl", lines))
+    texts = [path["text"] for path in kb.graph.paths("Bell")]
     assert texts == ["Bell —polishes→ Astrolabe", "Bell —winds→ Clock"]
 
 
 def test_a_field_that_no_relation_has_is_said_once(kb, tmp_path):
     said = {"head": "Shop", "relation": "sells", "conditon": "in August"}
     lines = [said | {"tail": "Mug"}, said | {"tail": "Cup"}]
-    report = kb.graph_import(write_records(tmp_path / "a.jsonl", lines))
+    report = kb.graph.import_file(write_records(tmp_path / "a.jsonl", lines))
     assert report.relations_added == 2
     (left,) = report.quarantined
     assert left.item.endswith(":1")
@@ -347,15 +347,15 @@ def test_a_field_that_no_relation_has_is_said_once(kb, tmp_path):
 
 def test_an_entity_that_is_described_twice_is_kept_as_it_was_first(kb, tmp_path):
     records = [{"entity": "Bite", "kind": "attack"}, {"entity": "Bite", "kind": "snack"}]
-    report = kb.graph_import(write_records(tmp_path / "g.jsonl", records))
+    report = kb.graph.import_file(write_records(tmp_path / "g.jsonl", records))
     assert [one.item for one in report.quarantined] == [f"{tmp_path / 'g.jsonl'}:2"]
-    assert kb.show("Bite")["kind"] == "attack"
+    assert kb.show("Bite").to_dict()["kind"] == "attack"
 
 
 def test_relations_said_twice_are_one_and_those_that_differ_are_all_kept(kb, tmp_path):
     said = {"head": "A", "relation": "meets", "tail": "B"}
     records = [said, said, said | {"condition": "at night"}, said | {"relation": "sees"}]
-    kb.graph_import(write_records(tmp_path / "g.jsonl", records))
+    kb.graph.import_file(write_records(tmp_path / "g.jsonl", records))
     assert [(one[1], one[6]) for one in dump(kb)[1]] == [
         ("meets", None),
         ("meets", "at night"),
@@ -370,12 +370,12 @@ def test_control_characters_and_line_breaks_are_no_part_of_a_name(kb, tmp_path):
         {"entity": "Broken", "text": "a\0b"},
         {"entity": "x" * 1001},
     ]
-    report = kb.graph_import(write_records(tmp_path / "g.jsonl", records))
+    report = kb.graph.import_file(write_records(tmp_path / "g.jsonl", records))
     assert triples(kb) == [("Fire Ball", "is a", "Sp ell")]
-    assert kb.show("Fire Ball")["aliases"] == ["Fire Orb"]
-    assert kb.show("Fire Ball")["kind"] == "at tack"
+    assert kb.show("Fire Ball").to_dict()["aliases"] == ["Fire Orb"]
+    assert kb.show("Fire Ball").to_dict()["kind"] == "at tack"
     assert any("1,001 characters" in one.reason for one in report.quarantined)
-    assert kb.verify()["problems"] == []
+    assert kb.verify().problems == ()
 
 
 def test_pictures_must_be_there_and_inside_the_folder(kb, tmp_path):
@@ -385,29 +385,29 @@ def test_pictures_must_be_there_and_inside_the_folder(kb, tmp_path):
     shown = ["a.png", "none.png", "../outside.png", str(tmp_path / "outside.png"), "link.png"]
     shown += ["http://example.org/a.png"]
     records = [{"entity": "A", "images": shown, "videos": ["none.mp4", "../../x.mp4"]}]
-    report = kb.graph_import(write_records(tmp_path / "in" / "g.jsonl", records))
+    report = kb.graph.import_file(write_records(tmp_path / "in" / "g.jsonl", records))
     assert len(report.quarantined) == 7
     assert all("the rest of the entity is kept" in one.reason for one in report.quarantined)
     assert report.images_added == 1
-    assert kb.show("A")["metadata"] == {}
+    assert kb.show("A").to_dict()["metadata"] == {}
 
 
 def test_a_picture_that_is_lost_later_stays_in_the_base(kb, tmp_path):
     picture(tmp_path / "a.png", 1)
     path = write_records(tmp_path / "g.jsonl", [{"entity": "A", "images": ["a.png"]}])
-    kb.graph_import(path)
+    kb.graph.import_file(path)
     (tmp_path / "a.png").unlink()
-    assert len(kb.graph_import(path).quarantined) == 1
-    assert len(kb.show("A")["images"]) == 1
+    assert len(kb.graph.import_file(path).quarantined) == 1
+    assert len(kb.show("A").to_dict()["images"]) == 1
 
 
 def test_keyframes_are_pictures_and_videos_are_named(kb, tmp_path):
     picture(tmp_path / "frame.png", 1)
     (tmp_path / "bite.mp4").write_bytes(b"frames")
     records = [{"entity": "Bite", "videos": ["bite.mp4"], "keyframes": ["frame.png"]}]
-    kb.graph_import(write_records(tmp_path / "g.jsonl", records))
-    assert kb.show("Bite")["metadata"] == {"videos": [str(tmp_path / "bite.mp4")]}
-    assert len(kb.show("Bite")["images"]) == 1
+    kb.graph.import_file(write_records(tmp_path / "g.jsonl", records))
+    assert kb.show("Bite").to_dict()["metadata"] == {"videos": [str(tmp_path / "bite.mp4")]}
+    assert len(kb.show("Bite").to_dict()["images"]) == 1
 
 
 def test_an_entity_is_the_unit_that_it_is_said_to_be(kb, tmp_path):
@@ -423,7 +423,7 @@ def test_an_entity_is_the_unit_that_it_is_said_to_be(kb, tmp_path):
         {"head": "f1", "relation": "of", "tail": "w1"},
     ]
     path = write_records(tmp_path / "g.jsonl", records)
-    report = kb.graph_import(path)
+    report = kb.graph.import_file(path)
     assert [one.item.rpartition("#")[2] for one in report.quarantined] == ["Tooth", "Claw"]
     known = kb.show("w1")
     assert (known["kind"], known["match"], known["metadata"]) == (
@@ -432,9 +432,9 @@ def test_an_entity_is_the_unit_that_it_is_said_to_be(kb, tmp_path):
         {"caption": "A wolf."},
     )
     assert triples(kb) == [("Claw", "of", "w1"), ("f1", "of", "w1"), ("w1", "has", "Claw")]
-    again = kb.graph_import(path)
+    again = kb.graph.import_file(path)
     assert (again.units_updated, again.relations_added) == (0, 0)
-    assert kb.verify()["problems"] == []
+    assert kb.verify().problems == ()
 
 
 def test_a_star_of_100_000_neighbours(kb, tmp_path):
@@ -442,42 +442,42 @@ def test_a_star_of_100_000_neighbours(kb, tmp_path):
     with path.open("w") as file:
         for n in range(100_000):
             file.write(f'{{"head": "Sun", "relation": "lights", "tail": "Planet {n}"}}\n')
-    report = kb.graph_import(path)
+    report = kb.graph.import_file(path)
     assert (report.units_added, report.relations_added, report.only_named) == (1, 100_000, 100_000)
-    shown = kb.graph_show("Sun", most=2)
+    shown = kb.graph.show("Sun", most=2)
     assert shown["counts"] == {"out": 100_000, "in": 0}
     assert [one["tail"]["name"] for one in shown["out"]] == ["Planet 0", "Planet 1"]
-    (path_to,) = kb.graph_paths("Sun", "Planet 99999")
+    (path_to,) = kb.graph.paths("Sun", "Planet 99999")
     assert path_to["text"] == "Sun —lights→ Planet 99999"
     # A few more are added to many, as they are.
     write_records(tmp_path / "b.jsonl", [{"head": "Sun", "relation": "warms", "tail": "Planet 5"}])
-    assert kb.graph_import(tmp_path / "b.jsonl").relations_added == 1
-    assert kb.graph_show("Planet 5")["counts"] == {"out": 0, "in": 2}
+    assert kb.graph.import_file(tmp_path / "b.jsonl").relations_added == 1
+    assert kb.graph.show("Planet 5").counts == {"out": 0, "in": 2}
 
 
 def test_indexes_that_are_built_anew_are_what_they_were(kb, tmp_path, monkeypatch):
     monkeypatch.setattr(relations, "_REBUILT", 1)
     monkeypatch.setattr(relations, "_SLICE", 2)
-    kb.graph_import(write_records(tmp_path / "g.jsonl", ZINOGRE))
+    kb.graph.import_file(write_records(tmp_path / "g.jsonl", ZINOGRE))
     made = expected()
     indexes = "SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name"
     stored = kb._database.connection.execute(indexes).fetchall()
     assert stored == made.execute(indexes).fetchall()
     made.close()
     assert len(triples(kb)) == 5
-    assert kb.verify()["problems"] == []
+    assert kb.verify().problems == ()
 
 
 def test_who_reads_meanwhile_reads_on(kb, tmp_path, monkeypatch):
     monkeypatch.setattr(relations, "_REBUILT", 1)
-    kb.graph_import(write_records(tmp_path / "a.jsonl", ZINOGRE[:1]))
+    kb.graph.import_file(write_records(tmp_path / "a.jsonl", ZINOGRE[:1]))
     with KnowledgeBase.open(kb.path, read_only=True) as reader:
-        before = reader.graph_show("Zinogre")
+        before = reader.graph.show("Zinogre")
         with snapshot(reader._database.connection):
-            assert reader.graph_show("Zinogre") == before
-            kb.graph_import(write_records(tmp_path / "b.jsonl", [*ZINOGRE, *ZINOGRE[:1]]))
-            assert reader.graph_show("Zinogre") == before
-        assert reader.graph_show("Zinogre") == kb.graph_show("Zinogre") != before
+            assert reader.graph.show("Zinogre") == before
+            kb.graph.import_file(write_records(tmp_path / "b.jsonl", [*ZINOGRE, *ZINOGRE[:1]]))
+            assert reader.graph.show("Zinogre") == before
+        assert reader.graph.show("Zinogre") == kb.graph.show("Zinogre") != before
 
 
 def test_the_benchmark_runs_at_its_smallest():
@@ -491,13 +491,13 @@ def test_the_benchmark_runs_at_its_smallest():
 
 def test_what_is_no_graph_is_refused(kb, tmp_path):
     with pytest.raises(NotFound, match="is not there"):
-        kb.graph_import(tmp_path / "none.jsonl")
+        kb.graph.import_file(tmp_path / "none.jsonl")
     (tmp_path / "graph.dot").write_text("a -> b")
     with pytest.raises(BadInput, match=r"read by nobody: expected \.jsonl, \.graphml or a folder"):
-        kb.graph_import(tmp_path / "graph.dot")
+        kb.graph.import_file(tmp_path / "graph.dot")
     (tmp_path / "empty.jsonl").write_text("\n\n")
     with pytest.raises(BadInput, match="neither an entity nor a relation"):
-        kb.graph_import(tmp_path / "empty.jsonl")
+        kb.graph.import_file(tmp_path / "empty.jsonl")
 
 
 def test_paths_that_lead_nowhere_are_refused_in_one_sentence(kb, tmp_path):
@@ -506,14 +506,14 @@ def test_paths_that_lead_nowhere_are_refused_in_one_sentence(kb, tmp_path):
     loop.symlink_to(loop.name)
     for path in (loop, long, loop / "g.jsonl"):
         with pytest.raises(BadInput, match=r"cannot be read \(.+\): expected \.jsonl"):
-            kb.graph_import(path)
+            kb.graph.import_file(path)
         with pytest.raises(ReadOnly, match=r"cannot be written \(.+\): make room"):
-            kb.graph_export(path)
+            kb.graph.export(path)
     assert loop.is_symlink()
     (tmp_path / "dangling.jsonl").symlink_to("none.jsonl")
     for path in (tmp_path / "dangling.jsonl", tmp_path / "l.txt" / "g.jsonl"):
         with pytest.raises(NotFound, match="is not there"):
-            kb.graph_import(path)
+            kb.graph.import_file(path)
 
 
 # ---- GraphML -----------------------------------------------------------------------------------
@@ -526,8 +526,8 @@ def test_what_networkx_writes(kb, tmp_path):
     drawn.add_edge("Zinogre", "Bite", label="likes")
     drawn.add_edge("Bite", "Bite")
     networkx.write_graphml(drawn, tmp_path / "g.graphml")
-    kb.graph_import(tmp_path / "g.graphml")
-    assert kb.show("Zinogre")["metadata"] == {"topic": True, "stars": "5"}
+    kb.graph.import_file(tmp_path / "g.graphml")
+    assert kb.show("Zinogre").to_dict()["metadata"] == {"topic": True, "stars": "5"}
     assert triples(kb) == [
         ("Bite", "related to", "Bite"),
         ("Zinogre", "attack of", "Bite"),
@@ -543,17 +543,17 @@ def test_edges_of_a_node_that_is_left_out_are_left_out_and_ports_are_no_nodes(kb
         '<node id="c"><port name="p"><data key="k">plug</data></port></node>'
         '<edge source="b" target="c"/><edge source="a" target="c"/></graph></graphml>'
     )
-    report = kb.graph_import(tmp_path / "g.graphml")
+    report = kb.graph.import_file(tmp_path / "g.graphml")
     twice, lost = (one.reason for one in report.quarantined)
     assert "described more than once" in twice
     assert lost == "there is no node 'b', or it was left out: every edge joins two nodes"
     assert triples(kb) == [("one", "related to", "c")]
-    assert kb.show("c")["kind"] == "entity"
+    assert kb.show("c").to_dict()["kind"] == "entity"
 
 
 def test_lines_without_direction_hold_both_ways(kb, tmp_path):
     networkx.write_graphml(networkx.path_graph(["A", "B"]), tmp_path / "g.graphml")
-    kb.graph_import(tmp_path / "g.graphml")
+    kb.graph.import_file(tmp_path / "g.graphml")
     assert triples(kb) == [("A", "related to", "B"), ("B", "related to", "A")]
 
 
@@ -563,7 +563,7 @@ def test_directions_are_truths_of_xml(kb, tmp_path):
         '<edge source="a" target="b" directed="1"/><edge source="b" target="c" directed="true"/>'
         '<edge source="c" target="a" directed="0"/></graph></graphml>'
     )
-    kb.graph_import(tmp_path / "g.graphml")
+    kb.graph.import_file(tmp_path / "g.graphml")
     ends = [head + tail for head, _, tail in triples(kb)]
     assert sorted(ends) == ["ab", "ac", "bc", "ca"]
 
@@ -586,10 +586,10 @@ def test_what_yed_and_gephi_write(kb, tmp_path):
         '<edge source="n0" target="n9"/></graph></graphml>',
         encoding="utf-8",
     )
-    report = kb.graph_import(tmp_path / "yed.graphml")
+    report = kb.graph.import_file(tmp_path / "yed.graphml")
     assert triples(kb) == [("Lamp & Co", "holds", "Bulb")]
-    assert kb.show("Lamp & Co")["texts"] == ["a thing"]
-    assert kb.show("Bulb")["texts"] == ["round"]
+    assert kb.show("Lamp & Co").to_dict()["texts"] == ["a thing"]
+    assert kb.show("Bulb").to_dict()["texts"] == ["round"]
     assert [one.reason for one in report.quarantined] == [
         "there is no node 'n9', or it was left out: every edge joins two nodes"
     ]
@@ -603,9 +603,9 @@ def test_what_yed_and_gephi_write(kb, tmp_path):
         '<edge id="0" source="0" target="1"><data key="edgelabel">beside</data></edge>'
         "</graph></graphml>"
     )
-    kb.graph_import(tmp_path / "gephi.graphml")
+    kb.graph.import_file(tmp_path / "gephi.graphml")
     assert ("Cup", "beside", "Cup (1)") in triples(kb)
-    assert kb.show("Cup")["metadata"] == {}
+    assert kb.show("Cup").to_dict()["metadata"] == {}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
@@ -618,17 +618,17 @@ def test_entities_of_xml_are_refused_before_they_are_read(kb, tmp_path, encoding
     )
     (tmp_path / "g.graphml").write_bytes(text.encode(encoding))
     with pytest.raises(BadInput, match="has a document type"):
-        kb.graph_import(tmp_path / "g.graphml")
+        kb.graph.import_file(tmp_path / "g.graphml")
     (tmp_path / "g.graphml").write_text("<graphml><graph>")
     with pytest.raises(BadInput, match=r"g\.graphml is no XML \(no element found"):
-        kb.graph_import(tmp_path / "g.graphml")
+        kb.graph.import_file(tmp_path / "g.graphml")
 
 
 # ---- workbooks ---------------------------------------------------------------------------------
 
 
 def test_the_published_layout(kb, monsters):
-    report = kb.graph_import(monsters)
+    report = kb.graph.import_file(monsters)
     assert report.quarantined == []
     units, stated = dump(kb)
     assert list(units) == [
@@ -655,17 +655,17 @@ def test_the_published_layout(kb, monsters):
         ("Zinogre>Bite", "continues", "Zinogre>Slam", "entity", 1, None, None),
         ("Zinogre>Bite", "hurts", "Rathian", "entity", 0, None, None),
     ]
-    assert kb.verify()["problems"] == []
-    again = kb.graph_import(monsters)
+    assert kb.verify().problems == ()
+    again = kb.graph.import_file(monsters)
     assert (again.units_unchanged, again.units_updated, again.relations_added) == (6, 0, 0)
 
 
 def test_a_sub_graph_that_is_gone_takes_its_entities_along(kb, monsters, tmp_path):
-    kb.graph_import(monsters)
+    kb.graph.import_file(monsters)
     (monsters / "Rathian").rename(tmp_path / "elsewhere")
-    assert sorted(kb.graph_import(monsters).units_deleted) == ["Rathian", "Rathian>Bite"]
+    assert sorted(kb.graph.import_file(monsters).units_deleted) == ["Rathian", "Rathian>Bite"]
     assert ("Zinogre>Bite", "hurts", "Zinogre>Rathian") in triples(kb)
-    assert kb.verify()["problems"] == []
+    assert kb.verify().problems == ()
 
 
 def test_columns_without_titles_that_are_known_are_told_by_place(kb, monsters):
@@ -674,7 +674,7 @@ def test_columns_without_titles_that_are_known_are_told_by_place(kb, monsters):
         ("Entity 1", "Link", "Info", "If", "Entity 2"),
         ("Rathian", "attack of", "quick", "at night", "Bite"),
     )
-    kb.graph_import(monsters)
+    kb.graph.import_file(monsters)
     stated = [one for one in dump(kb)[1] if one[0] == "Rathian"]
     assert stated == [("Rathian", "attack of", "Rathian>Bite", "entity", 0, "quick", "at night")]
 
@@ -682,7 +682,7 @@ def test_columns_without_titles_that_are_known_are_told_by_place(kb, monsters):
 def test_missing_columns_are_named_with_what_is_there(kb, monsters):
     workbook(monsters / "Rathian" / "Relations.xlsx", ("Head", "Verb"), ("Rathian", "attack of"))
     workbook(monsters / "Zinogre" / "Node.xlsx", ("Titel", "Bild"), ("Zinogre", None))
-    report = kb.graph_import(monsters)
+    report = kb.graph.import_file(monsters)
     reasons = {Path(one.item).parent.name: one.reason for one in report.quarantined}
     assert reasons["Rathian"] == (
         "no column is called Relation (or Predicate) and Tail (or Target, To); there are 'Head', "
@@ -704,7 +704,7 @@ def test_media_of_workbooks_must_be_there_and_inside(kb, monsters, tmp_path):
         ("Bite", "none.png; ..\\..\\secret.png", None),
         ("Claw", "..", None),
     )
-    report = kb.graph_import(monsters)
+    report = kb.graph.import_file(monsters)
     assert len(report.quarantined) == 5
     assert report.images_added == 3
 
@@ -719,7 +719,7 @@ def test_workbooks_that_are_damaged_or_traps(kb, monsters):
     with zipfile.ZipFile(book, "w") as packed:
         for name, data in parts.items():
             packed.writestr(name, data)
-    report = kb.graph_import(monsters)
+    report = kb.graph.import_file(monsters)
     assert [one.reason for one in report.quarantined] == [
         "Relations.xlsx is no workbook that can be read (File is not a zip file): save it as .xlsx "
         "again",
@@ -753,7 +753,7 @@ def test_relations_of_workbooks_know_aliases_and_other_spellings(kb, monsters):
         *(("bite", "to", tail) for tail in tails),
         ("Bite", "to", "Water Element"),
     )
-    report = kb.graph_import(monsters)
+    report = kb.graph.import_file(monsters)
     assert [one.reason for one in report.quarantined] == [
         f"several entities here are called {name!r}: name one by its id"
         for name in ("CRUSH", "Hit")
@@ -775,16 +775,16 @@ def test_what_is_called_as_its_folder_is_no_topic_unless_it_was(kb, tmp_path):
     kb.add(Unit("entities", id="e", match=False))
     kb.add(Unit("Zinogre", id="z", metadata={"topic": True}))
     kb.add(Unit("Zinogre", id="z>z", match=False))
-    kb.graph_export(tmp_path / "books")
+    kb.graph.export(tmp_path / "books")
     with KnowledgeBase.open(tmp_path / "kb2", create=True) as other:
-        assert other.graph_import(tmp_path / "books").quarantined == []
+        assert other.graph.import_file(tmp_path / "books").quarantined == []
         assert dump(other) == dump(kb)
 
 
 def test_a_folder_without_workbooks_is_refused(kb, tmp_path):
     (tmp_path / "mmkg" / "Zinogre").mkdir(parents=True)
     with pytest.raises(BadInput, match=r"holds no Node\.xlsx and no Relations\.xlsx"):
-        kb.graph_import(tmp_path / "mmkg")
+        kb.graph.import_file(tmp_path / "mmkg")
 
 
 # ---- out and in again --------------------------------------------------------------------------
@@ -823,14 +823,14 @@ def awkward(kb: KnowledgeBase, folder: Path) -> None:
 @pytest.mark.parametrize("name", ["g.jsonl", "g.graphml", "books"])
 def test_what_goes_out_comes_back_the_same(kb, tmp_path, name):
     awkward(kb, tmp_path / "shown")
-    given = kb.graph_export(tmp_path / "out" / name)
+    given = kb.graph.export(tmp_path / "out" / name)
     assert given == {"entities": 5, "relations": 7, "images": 3, "left_out": []}
     with KnowledgeBase.open(tmp_path / "kb2", create=True) as other:
-        report = other.graph_import(tmp_path / "out" / name)
+        report = other.graph.import_file(tmp_path / "out" / name)
         assert report.quarantined == []
         assert dump(other) == dump(kb)
-        assert other.verify()["problems"] == []
-        other.graph_export(tmp_path / "again" / name)
+        assert other.verify().problems == ()
+        other.graph.export(tmp_path / "again" / name)
         files = [one for one in (tmp_path / "out").rglob("*") if one.is_file()]
         assert files
         for one in files:
@@ -841,10 +841,10 @@ def test_what_goes_out_comes_back_the_same(kb, tmp_path, name):
 
 @pytest.mark.parametrize("name", ["g.jsonl", "g.graphml", "books"])
 def test_the_published_layout_through_every_format(kb, monsters, tmp_path, name):
-    kb.graph_import(monsters)
-    kb.graph_export(tmp_path / name)
+    kb.graph.import_file(monsters)
+    kb.graph.export(tmp_path / name)
     with KnowledgeBase.open(tmp_path / "kb2", create=True) as other:
-        assert other.graph_import(tmp_path / name).quarantined == []
+        assert other.graph.import_file(tmp_path / name).quarantined == []
         assert dump(other) == dump(kb)
 
 
@@ -852,23 +852,23 @@ def test_an_export_is_whole_or_not_there(kb, tmp_path):
     awkward(kb, tmp_path / "shown")
     kb.add(Unit("Long", id="long", texts=("word " * 10_000,)))
     with pytest.raises(BadInput, match=r"a cell holds 32,767: export as \.jsonl"):
-        kb.graph_export(tmp_path / "out" / "books")
+        kb.graph.export(tmp_path / "out" / "books")
     assert list((tmp_path / "out").iterdir()) == []
     with pytest.raises(BadInput, match=r"expected a name that ends in \.jsonl or \.graphml"):
-        kb.graph_export(tmp_path / "g.csv")
-    kb.graph_export(tmp_path / "out" / "g.jsonl")
+        kb.graph.export(tmp_path / "g.csv")
+    kb.graph.export(tmp_path / "out" / "g.jsonl")
     first = json.loads((tmp_path / "out" / "g.jsonl").read_text().splitlines()[0])
     assert first["id"] == "bite"
     kb.delete(["odd>id"])
-    kb.graph_export(tmp_path / "out" / "g.jsonl")
+    kb.graph.export(tmp_path / "out" / "g.jsonl")
     assert len(list((tmp_path / "out" / "g.jsonl.pictures").iterdir())) == 1
 
 
 def test_pictures_that_are_lost_are_said_to_be(kb, tmp_path):
     kb.add(Unit("A", id="a", images=(picture(tmp_path / "a.png", 1),)))
-    stored = Path(kb.show("a")["images"][0])
+    stored = Path(kb.show("a").to_dict()["images"][0])
     stored.unlink()
-    given = kb.graph_export(tmp_path / "g.jsonl")
+    given = kb.graph.export(tmp_path / "g.jsonl")
     assert given["left_out"] == [
         {"item": str(stored), "reason": "it cannot be read (No such file or directory)"}
     ]

@@ -61,28 +61,28 @@ def plays(request):
 
 def test_without_a_model_the_embedded_agents_search(folder):
     with KnowledgeBase.open(folder, read_only=True) as kb:
-        found = kb.graph_search(POISONS)
+        found = kb.graph.search(POISONS)
         assert found["setting"] == "embedded"
         assert found["found"]["topic"] == "Rathian"
         assert FLIP in found["paths"]
-        assert len(kb.graph_search(POISONS, most=1)["paths"]) == 1
+        assert len(kb.graph.search(POISONS, most=1).to_dict()["paths"]) == 1
         assert found["usage"]["calls"] == 0
         agents = [entry["agent"] for entry in found["trace"]]
         assert agents[:2] == ["topic", "validation"]
-        told = kb.graph_search("Which attack continues it?", topic="Triple Rush")
+        told = kb.graph.search("Which attack continues it?", topic="Triple Rush")
         assert told["found"]["topic"] == "Triple Rush"
 
 
 def test_a_picture_says_where_to_start(folder, tmp_path):
     with KnowledgeBase.open(folder, read_only=True) as kb:
-        found = kb.graph_search("Which attack of this poisons?", images=[tmp_path / "rathian.png"])
+        found = kb.graph.search("Which attack of this poisons?", images=[tmp_path / "rathian.png"])
     assert found["found"]["topic"] == "Rathian"
     assert FLIP in found["paths"]
 
 
 def test_nothing_is_found_where_nothing_is_named(folder):
     with KnowledgeBase.open(folder, read_only=True) as kb:
-        found = kb.graph_search("Which attack follows?")
+        found = kb.graph.search("Which attack follows?")
     assert (found["paths"], found["found"]["topic"]) == ([], None)
     assert "no topic entity" in found["found"]["stopped"]
 
@@ -90,15 +90,15 @@ def test_nothing_is_found_where_nothing_is_named(folder):
 def test_a_model_plays_the_agents_and_answers(folder):
     mllm = ScriptedMLLM(plays)
     with KnowledgeBase.open(folder, read_only=True, mllm=mllm) as kb:
-        found = kb.graph_search(QUESTION)
+        found = kb.graph.search(QUESTION)
         assert (found["setting"], found["answer"]) == ("unaided-online", "Bite")
         assert found["paths"] == [BITE]
         assert found["usage"]["calls"] == len(mllm.requests) > 4
         before = len(mllm.requests)
-        assert kb.graph_search(QUESTION, setting="embedded")["answer"] == ""
+        assert kb.graph.search(QUESTION, setting="embedded").to_dict()["answer"] == ""
         assert len(mllm.requests) == before
-        assert kb.graph_search(QUESTION, perception="It runs.")["setting"] == "perceptive"
-        plain = kb.graph_search(QUESTION, setting="vanilla")
+        assert kb.graph.search(QUESTION, perception="It runs.").to_dict()["setting"] == "perceptive"
+        plain = kb.graph.search(QUESTION, setting="vanilla")
         assert (plain["paths"], plain["found"]) == ([], None)
 
 
@@ -114,25 +114,29 @@ def test_a_model_plays_the_agents_and_answers(folder):
 )
 def test_what_cannot_be_searched(folder, asked, error, message):
     with KnowledgeBase.open(folder, read_only=True) as kb, pytest.raises(error, match=message):
-        kb.graph_search(**asked)
+        kb.graph.search(**asked)
 
 
 def test_captions_are_made_once_and_kept_apart(folder, tmp_path):
     mllm = ScriptedMLLM(lambda _: "A wyvern.", model="m-1")
     with KnowledgeBase.open(folder, mllm=mllm) as kb:
-        report = kb.graph_caption()
+        report = kb.graph.caption()
         assert (report.units_updated, report.quarantined) == (1, [])
-        assert kb.graph_caption().units_updated == 0
+        assert kb.graph.caption().units_updated == 0
         assert len(mllm.requests) == 1
         kb.update("Rathian", texts=["Queen of the land."])
-        shown = kb.graph_show("Rathian")
+        shown = kb.graph.show("Rathian")
         assert "A wyvern." in json.dumps(shown)
-        (uri,) = [s["uri"] for s in kb.show("Rathian")["sources"] if s["uri"].startswith("caption")]
-        assert kb.verify()["problems"] == []
+        (uri,) = [
+            s["uri"]
+            for s in kb.show("Rathian").to_dict()["sources"]
+            if s["uri"].startswith("caption")
+        ]
+        assert kb.verify().problems == ()
         kb.delete(uri)
-        assert "A wyvern." not in json.dumps(kb.graph_show("Rathian"))
+        assert "A wyvern." not in json.dumps(kb.graph.show("Rathian"))
     with KnowledgeBase.open(folder) as kb, pytest.raises(NotFound, match="no model"):
-        kb.graph_caption()
+        kb.graph.caption()
 
 
 def test_a_topic_that_is_in_no_relation_is_searched_and_captioned(tmp_path):
@@ -141,10 +145,10 @@ def test_a_topic_that_is_in_no_relation_is_searched_and_captioned(tmp_path):
         shown = (picture(tmp_path / "kirin.png", 3),)
         kb.add(Unit("Kirin", id="Kirin", kind="monster", images=shown, metadata={"topic": True}))
         kb.add(Unit("Bazelgeuse", id="Bazelgeuse", kind="monster", metadata={"topic": True}))
-        assert kb.graph_caption().units_updated == 1
-        found = kb.graph_search("What is Kirin?", setting="embedded")
+        assert kb.graph.caption().units_updated == 1
+        found = kb.graph.search("What is Kirin?", setting="embedded")
         assert found["paths"] == ["Kirin"]
-        assert "A wyvern." in json.dumps(kb.graph_show("Kirin"))
+        assert "A wyvern." in json.dumps(kb.graph.show("Kirin"))
 
 
 def test_from_the_shell(ku, folder):
@@ -169,9 +173,9 @@ def test_an_entity_is_drawn(ku, folder, tmp_path):
     assert ku("graph", "show", "Rathian", "--svg", "rathian.txt", "--kb", folder).code == 2
     with KnowledgeBase.open(folder, read_only=True) as kb:
         with pytest.raises(BadInput, match=r"\.svg"):
-            kb.graph_draw("Rathian", tmp_path / "rathian.txt")
+            kb.graph.draw("Rathian", tmp_path / "rathian.txt")
         with pytest.raises(NotFound, match="Nobody"):
-            kb.graph_draw("Nobody", tmp_path / "nobody.svg")
+            kb.graph.draw("Nobody", tmp_path / "nobody.svg")
     assert not (tmp_path / "nobody.svg").exists()
 
 
@@ -181,10 +185,10 @@ def test_a_unit_whose_last_text_goes_stays_while_relations_start_there(tmp_path)
         tmp_path / "b.jsonl", [{"id": "Rathian", "name": "Rathian", "text": "Old."}]
     )
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        kb.graph_import(bare)
+        kb.graph.import_file(bare)
         kb.ingest(told)
-        (uri,) = [s["uri"] for s in kb.show("Rathian")["sources"] if "b.jsonl" in s["uri"]]
-        assert kb.delete(uri)["units"] == []
-        assert [one["relation"] for one in kb.show("Rathian")["relations"]] == ["attack of"]
-        kb.graph_delete(relation=("Rathian", "attack of", "Triple Rush"))
-        assert kb.verify()["problems"] == []
+        (uri,) = [s.uri for s in kb.show("Rathian").sources if "b.jsonl" in s.uri]
+        assert kb.delete(uri).to_dict()["units"] == []
+        assert [one.relation for one in kb.show("Rathian").relations] == ["attack of"]
+        kb.graph.delete(relation=("Rathian", "attack of", "Triple Rush"))
+        assert kb.verify().problems == ()

@@ -594,7 +594,7 @@ def every(graph):
 def test_captions_are_made_once_and_kept(kb, graph):
     mllm = ScriptedMLLM(Script())
     before = kb.show("Rathian>Triple Rush")
-    with kb._write() as pipeline:
+    with kb._session.write() as pipeline:
         report = pipeline.run(caption(graph, mllm, every(graph), model="m-3"))
     assert (report.units_updated, report.quarantined) == (1, [])
     (request,) = mllm.requests
@@ -613,13 +613,13 @@ def test_captions_are_made_once_and_kept(kb, graph):
         k: v for k, v in before.items() if k not in changed
     }
     assert after["sources"][-1]["uri"] == "caption:m-3#Rathian>Triple Rush"
-    assert kb.verify()["ok"]
+    assert kb.verify().ok
 
     assert list(caption(graph, mllm, every(graph), model="m-3")) == []
     assert len(mllm.requests) == 1
     kb.delete("caption:m-3#Rathian>Triple Rush")
-    assert kb.show("Rathian>Triple Rush")["metadata"] == before["metadata"]
-    assert kb.show("Rathian>Triple Rush")["name"] == "Triple Rush"
+    assert kb.show("Rathian>Triple Rush").metadata == before["metadata"]
+    assert kb.show("Rathian>Triple Rush").name == "Triple Rush"
 
 
 def shown_units(kb, tmp_path, count):
@@ -661,7 +661,7 @@ def test_captioning_keeps_what_was_made_when_the_budget_ends(kb, tmp_path):
             return super().describe(request, text)
 
     agents = caption(graph, ScriptedMLLM(Spending()), graph.topics(9), model="m", workers=1)
-    with kb._write() as pipeline:
+    with kb._session.write() as pipeline:
         report = pipeline.run(agents)
     assert report.units_updated == 2
     (quarantined,) = report.quarantined

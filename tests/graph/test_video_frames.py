@@ -28,25 +28,25 @@ def graph(tmp_path):
 @pytest.mark.parametrize("images", ["copy", "link"])
 def test_frames_of_a_video_are_pictures_of_the_entity(tmp_path, graph, images):
     with KnowledgeBase.open(tmp_path / "kb", create=True, images=images) as kb:
-        report = kb.graph_import(graph)
+        report = kb.graph.import_file(graph)
         assert (report.images_added, report.quarantined) == (6, [])
-        shown = kb.graph_show("Triple Rush")
+        shown = kb.graph.show("Triple Rush")
         assert len(shown["images"]) == 6
         assert shown["videos"] == [str(tmp_path / "data" / "rush.mp4")]
-        again = kb.graph_import(graph)
+        again = kb.graph.import_file(graph)
         assert (again.units_unchanged, again.images_added) == (1, 0)
-        assert kb.verify()["problems"] == []
+        assert kb.verify().problems == ()
         found = kb.search(image=shown["images"][0])
         assert found["units"][0]["name"] == "Triple Rush"
 
 
 def test_a_video_that_is_none_is_said_and_the_entity_kept(tmp_path, graph):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        kb.graph_import(graph)
+        kb.graph.import_file(graph)
         (tmp_path / "data" / "rush.mp4").write_bytes(b"no video")
-        report = kb.graph_import(graph)
+        report = kb.graph.import_file(graph)
         assert "rush.mp4" in report.quarantined[0].reason
-        assert len(kb.graph_show("Triple Rush")["images"]) == 6
+        assert len(kb.graph.show("Triple Rush").to_dict()["images"]) == 6
 
 
 def test_given_keyframes_go_before_those_that_are_taken(tmp_path, graph):
@@ -59,7 +59,7 @@ def test_given_keyframes_go_before_those_that_are_taken(tmp_path, graph):
         ],
     )
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        assert kb.graph_import(graph).images_added == 1
+        assert kb.graph.import_file(graph).images_added == 1
 
 
 def test_without_the_extra_the_rest_is_taken_in(tmp_path, graph, monkeypatch):
@@ -70,6 +70,6 @@ def test_without_the_extra_the_rest_is_taken_in(tmp_path, graph, monkeypatch):
 
     monkeypatch.setattr(keyframes, "extra", missing)
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        report = kb.graph_import(graph)
+        report = kb.graph.import_file(graph)
         assert "video" in report.quarantined[0].reason
         assert (report.units_added, report.relations_added) == (1, 1)

@@ -12,7 +12,7 @@ from tests.conftest import everywhere, lists, picture, write_records
 
 
 def counts(kb):
-    return kb.stats()["counts"]
+    return kb.stats().counts
 
 
 def folder_of(tmp_path, **texts):
@@ -40,7 +40,7 @@ def test_ingesting_a_folder_twice_adds_nothing_the_second_time(kb, tmp_path):
         "quarantined": [],
     }
     assert counts(kb) == before
-    assert kb.verify()["ok"]
+    assert kb.verify().ok
 
 
 def test_a_changed_file_replaces_its_own_content_only(kb, tmp_path):
@@ -50,7 +50,7 @@ def test_a_changed_file_replaces_its_own_content_only(kb, tmp_path):
     (folder / "Lamp" / "about.txt").write_text("A lamp gives warm light.", encoding="utf-8")
     report = kb.ingest(folder)
     assert (report.units_updated, report.chunks_added, report.images_added) == (1, 1, 0)
-    assert kb.show("Lamp")["texts"] == ["A lamp gives warm light.", "It hangs."]
+    assert kb.show("Lamp").to_dict()["texts"] == ["A lamp gives warm light.", "It hangs."]
 
 
 def test_a_metadata_change_alone_lands(kb, tmp_path):
@@ -60,7 +60,7 @@ def test_a_metadata_change_alone_lands(kb, tmp_path):
     write_records(path, [{**record, "metadata": {"year": 1921}}])
     report = kb.ingest(path)
     assert (report.units_updated, report.chunks_added) == (1, 0)
-    assert kb.show("lamp")["metadata"] == {"year": 1921}
+    assert kb.show("lamp").metadata == {"year": 1921}
 
 
 def test_two_sources_of_one_unit_add_up(kb, tmp_path):
@@ -123,9 +123,9 @@ def test_shared_text_goes_when_the_last_unit_that_lists_it_goes(kb, tmp_path):
     file.write_text("Alpha and Beta meet.\n\n# Alpha\nOne.\n\n# Beta\nTwo.\n", encoding="utf-8")
     kb.ingest(file)
     assert counts(kb)["chunks"] == 3
-    kb.delete(["alpha" if "alpha" in {u["id"] for u in kb.list()} else "Alpha"])
+    kb.delete(["alpha" if "alpha" in {u.id for u in kb.list()} else "Alpha"])
     assert counts(kb)["chunks"] == 2
-    (left,) = [u["id"] for u in kb.list()]
+    (left,) = [u.id for u in kb.list()]
     kb.delete([left])
     assert counts(kb) == dict.fromkeys(counts(kb), 0)
 
@@ -159,7 +159,7 @@ def test_a_name_joins_the_unit_that_bears_it_and_deleting_the_source_undoes_it(k
     assert unit["texts"] == ["It shines.", "It is bright."]
     (source,) = [s["uri"] for s in unit["sources"] if s["origin"] == "join"]
     kb.delete([source])
-    assert kb.show("lamp")["texts"] == ["It shines."]
+    assert kb.show("lamp").to_dict()["texts"] == ["It shines."]
 
 
 def test_a_picture_joins_the_unit_whose_picture_it_is(kb, tmp_path):
@@ -168,7 +168,7 @@ def test_a_picture_joins_the_unit_whose_picture_it_is(kb, tmp_path):
     joined = kb.add(Unit("Thing of brass", images=(picture(tmp_path / "b.png", 7, (192, 128)),)))
     assert (joined.id, joined.action) == ("lamp", "joined")
     assert "picture has cosine" in joined.why
-    assert kb.show("lamp")["aliases"] == ["Thing of brass"]
+    assert kb.show("lamp").to_dict()["aliases"] == ["Thing of brass"]
     other = kb.add(Unit("Chair", images=(picture(tmp_path / "c.png", 8),)))
     assert (other.id, other.action, other.matched) == ("chair", "added", None)
     assert "joining needs" in other.why
@@ -191,11 +191,11 @@ def test_update_replaces_what_is_named_and_keeps_the_rest(kb, tmp_path):
     assert unit["counts"]["images"] == 1
     assert lists(kb)["Lamp"] == [("It burns.", 1), ("The Lamp stands by the Torch.", 0)]
     assert kb.ingest(folder).units_unchanged == 2
-    assert kb.show("Lamp")["texts"] == ["It burns."]
+    assert kb.show("Lamp").to_dict()["texts"] == ["It burns."]
     kb.update("Lamp", images=[])
-    assert kb.show("Lamp")["counts"]["images"] == 0
-    assert kb.show("Lamp")["texts"] == ["It burns."]
-    assert kb.verify()["ok"]
+    assert kb.show("Lamp").counts["images"] == 0
+    assert kb.show("Lamp").to_dict()["texts"] == ["It burns."]
+    assert kb.verify().ok
 
 
 def test_updating_a_unit_that_is_not_there_or_without_a_name_fails(kb):
@@ -218,9 +218,9 @@ def test_sync_adds_replaces_and_deletes_below_its_folder_only(kb, tmp_path):
     done = kb.sync(folder)
     for report in (planned, done):
         assert (report.units_added, report.units_updated, report.units_deleted) == (1, 1, ["Chair"])
-    assert [u["id"] for u in kb.list()] == ["Lamp", "Stool", "Table", "bell"]
-    assert kb.show("Table")["texts"] == ["Pine."]
-    assert kb.verify()["ok"]
+    assert [u.id for u in kb.list()] == ["Lamp", "Stool", "Table", "bell"]
+    assert kb.show("Table").to_dict()["texts"] == ["Pine."]
+    assert kb.verify().ok
 
 
 def test_sync_keeps_what_is_broken_on_disk(kb, tmp_path):
@@ -230,7 +230,7 @@ def test_sync_keeps_what_is_broken_on_disk(kb, tmp_path):
     report = kb.sync(folder)
     assert [q.item for q in report.quarantined] == [str(folder / "Lamp" / "photo.png")]
     assert report.units_deleted == []
-    assert kb.show("Lamp")["counts"]["images"] == 1
+    assert kb.show("Lamp").counts["images"] == 1
 
 
 def test_sync_keeps_what_is_broken_whatever_its_name_ends_in(kb, tmp_path):
@@ -245,7 +245,7 @@ def test_sync_keeps_what_is_broken_whatever_its_name_ends_in(kb, tmp_path):
     report = kb.sync(folder)
     assert [q.item for q in report.quarantined] == [str(folder / "Chair:1"), str(file)]
     assert report.units_deleted == []
-    assert kb.show("Genesis 1:2")["texts"] == ["Void.", "Let there be light."]
+    assert kb.show("Genesis 1:2").to_dict()["texts"] == ["Void.", "Let there be light."]
 
 
 def test_a_knowledge_base_below_the_folder_is_passed_over(tmp_path):
@@ -254,7 +254,7 @@ def test_a_knowledge_base_below_the_folder_is_passed_over(tmp_path):
         kb.ingest(folder)
         again = kb.ingest(folder)
         assert (again.units_added, again.units_unchanged, again.quarantined) == (0, 1, [])
-        assert [unit["id"] for unit in kb.list()] == ["Lamp"]
+        assert [unit.id for unit in kb.list()] == ["Lamp"]
         with pytest.raises(BadInput, match="is a knowledge base itself"):
             kb.ingest(kb.path)
 
@@ -282,15 +282,15 @@ def test_a_stored_picture_stays_while_its_file_is_broken(kb, tmp_path, damage):
     assert report.units_unchanged == 1
     unit = kb.show("lamp")
     assert (unit["texts"], unit["counts"]["images"]) == (["Warm light."], 2)
-    assert kb.verify()["problems"] == []
+    assert kb.verify().problems == ()
     broken.write_bytes(whole)
     kb.ingest(path)
-    assert kb.show("lamp")["counts"]["images"] == 2
+    assert kb.show("lamp").counts["images"] == 2
     broken.unlink()
     kb.ingest(path)
     write_records(path, [{**record, "images": ["o.png"]}])
     assert kb.ingest(path).quarantined == []
-    assert kb.show("lamp")["counts"]["images"] == 1
+    assert kb.show("lamp").counts["images"] == 1
 
 
 def test_a_picture_of_a_document_stays_while_its_file_is_missing(kb, tmp_path):
@@ -300,7 +300,7 @@ def test_a_picture_of_a_document_stays_while_its_file_is_missing(kb, tmp_path):
     kb.ingest(file)
     shown.unlink()
     assert [q.item for q in kb.ingest(file).quarantined] == [f"{file}:3"]
-    assert kb.show("Lamp")["counts"]["images"] == 1
+    assert kb.show("Lamp").counts["images"] == 1
 
 
 @pytest.mark.parametrize("state", ["absent", "empty", "most of it gone"])
@@ -344,7 +344,7 @@ def test_a_name_that_several_bear_is_no_target_unless_one_is_spelt_so(kb):
             "SELECT r.target, e.name, u.id FROM relations r LEFT JOIN entities e ON e.row = r.tail "
             "LEFT JOIN units u ON u.row = e.unit ORDER BY r.row"
         )
-        assert kb.verify()["problems"] == []
+        assert kb.verify().problems == ()
         return [(target, unit) for target, _, unit in rows]
 
     kb.add(Unit("Sun", id="star"))
@@ -366,12 +366,12 @@ def test_a_relation_deleted_with_its_target_comes_back_with_the_next_ingest(kb, 
     path = write_records(tmp_path / "u.jsonl", [*records, {"id": "q", "name": "Q1"}])
     kb.ingest(path)
     kb.delete(["q"])
-    assert [r["target"] for r in kb.show("p")["relations"]] == ["p"]
-    assert kb.verify()["problems"] == []
+    assert [r.target for r in kb.show("p").relations] == ["p"]
+    assert kb.verify().problems == ()
     assert [value for _, value in everywhere(kb) if value in ("q", "Q1", "q1")] == []
     report = kb.ingest(path)
     assert (report.units_added, report.units_updated, report.chunks_added) == (1, 1, 0)
-    assert [r["target"] for r in kb.show("p")["relations"]] == ["q", "p"]
+    assert [r.target for r in kb.show("p").relations] == ["q", "p"]
     assert kb.ingest(path).units_unchanged == 2
 
 
@@ -413,7 +413,7 @@ def test_ready_made_vectors_are_stored_as_given(kb):
     vector = np.zeros((1, 512), np.float32)
     vector[0, 3] = 1.0
     kb.add(Unit("Lamp", id="lamp", texts=("One chunk, as it is.",)), vectors={"texts": vector})
-    rows, cosines = kb._chunks.search(vector, 1)
+    rows, cosines = kb._session.encoding.chunks.search(vector, 1)
     assert (rows.shape, cosines[0, 0]) == ((1, 1), 1.0)
     with pytest.raises(BadInput, match=r"shape \(2, 512\)"):
         kb.add(

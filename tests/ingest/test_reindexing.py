@@ -68,8 +68,8 @@ def test_a_base_brought_over_is_what_a_new_one_would_be(tmp_path):
         fill(kb, tmp_path / "data")
         done = kb.reindex(Small())
         assert (done["encoder"], done["images"]) == ("small:4", 70)
-        assert done["chunks"] == kb.stats()["counts"]["chunks"] > 140
-        assert kb.verify()["problems"] == []
+        assert done["chunks"] == kb.stats().counts["chunks"] > 140
+        assert kb.verify().problems == ()
         brought = lists(kb)
     with KnowledgeBase.open(tmp_path / "new", create=True, encoder=Small()) as kb:
         kb.ingest(tmp_path / "data" / "units.jsonl")
@@ -77,7 +77,7 @@ def test_a_base_brought_over_is_what_a_new_one_would_be(tmp_path):
     with KnowledgeBase.open(tmp_path / "old", encoder=Small()) as kb:
         again = kb.ingest(tmp_path / "data" / "units.jsonl")
         assert (again.units_unchanged, again.chunks_added) == (70, 0)
-        assert kb.search(image=tmp_path / "data" / "7.png")["units"][0]["id"] == "u7"
+        assert kb.search(image=tmp_path / "data" / "7.png").units[0].id == "u7"
     with pytest.raises(Mismatch, match="was made with encoder small:4"):
         KnowledgeBase.open(tmp_path / "old")
 
@@ -89,7 +89,7 @@ def test_a_base_goes_there_and_back_again(tmp_path):
         kb.reindex(Small())
         kb.reindex("embedded")
         assert lists(kb) == before
-        assert kb.verify()["ok"]
+        assert kb.verify().ok
         assert rows.keys() == dict(everywhere(kb)).keys()
         assert kb.query(tmp_path / "data" / "3.png", "What is its number?").units[0].id == "u3"
 
@@ -100,9 +100,9 @@ def test_a_run_that_was_stopped_goes_on_and_the_old_encoder_serves_meanwhile(tmp
         every = Small()
         with pytest.raises(KeyboardInterrupt):
             kb.reindex(Small(fail_after=200))
-        assert kb.stats()["encoder"].startswith("embedded")
-        assert kb.search(text="Thing3")["units"][0]["id"] == "u3"
-        assert kb.verify()["ok"]
+        assert kb.stats().encoder.startswith("embedded")
+        assert kb.search(text="Thing3").units[0].id == "u3"
+        assert kb.verify().ok
         rest = Small()
         done = kb.reindex(rest)
         texts = {text for text in rest.encoded if isinstance(text, str)}
@@ -110,7 +110,7 @@ def test_a_run_that_was_stopped_goes_on_and_the_old_encoder_serves_meanwhile(tmp
             other.ingest(tmp_path / "data" / "units.jsonl")
         assert 0 < len(texts) < sum(isinstance(text, str) for text in every.encoded)
         assert done["images"] == 130
-        assert kb.verify()["ok"]
+        assert kb.verify().ok
 
 
 def test_what_is_written_and_deleted_during_a_stop_is_heeded(tmp_path):
@@ -125,7 +125,7 @@ def test_what_is_written_and_deleted_during_a_stop_is_heeded(tmp_path):
             "SELECT 1 FROM shadows h LEFT JOIN sources s ON s.row = h.source WHERE s.row IS NULL"
         ).fetchall()
         kb.reindex(Small())
-        assert kb.verify()["problems"] == []
+        assert kb.verify().problems == ()
         assert {text for text, owned in lists(kb)["u1"] if owned} == {
             "Entirely new words about it."
         }
@@ -142,7 +142,7 @@ def test_another_goal_forgets_the_first(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             kb.reindex(Small(fail_after=200))
         kb.reindex(Other())
-        assert kb.verify()["ok"]
+        assert kb.verify().ok
         assert not [value for _, value in everywhere(kb) if value == "small:4"]
 
 
@@ -152,8 +152,8 @@ def test_pictures_that_are_gone_keep_the_old_encoder(tmp_path):
         (tmp_path / "data" / "2.png").unlink()
         with pytest.raises(BadInput, match=r"cannot be read any more, the first: .*2\.png"):
             kb.reindex(Small())
-        assert kb.stats()["encoder"].startswith("embedded")
-        assert kb.search(text="Thing3")["units"][0]["id"] == "u3"
+        assert kb.stats().encoder.startswith("embedded")
+        assert kb.search(text="Thing3").units[0].id == "u3"
 
 
 def test_an_object_that_was_open_meanwhile_says_so(tmp_path):
@@ -184,7 +184,7 @@ def test_only_the_side_that_changes_is_encoded(tmp_path):
         small = Small()
         done = kb.reindex(Paired(small, ku_rag.load_encoder("embedded")))
         assert (done["images"], all(isinstance(one, str) for one in small.encoded)) == (0, True)
-        assert kb.verify()["ok"]
+        assert kb.verify().ok
         assert kb.query(tmp_path / "data" / "3.png", "What is its number?").units[0].id == "u3"
 
 

@@ -18,7 +18,7 @@ from tests.conftest import picture
 
 
 def found(kb, text):
-    return [chunk["text"] for chunk in kb.search(text=text, k=5)["chunks"]][:1]
+    return [chunk.text for chunk in kb.search(text=text, k=5).chunks][:1]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_the_join_threshold_is_measured_on_the_bases_own_vectors(kb, tmp_path):
     for n in range(3):
         kb.add(Unit(f"U{n}", id=str(n), images=(picture(tmp_path / f"{n}.png", n),)))
     fingerprint = kb.encoder.fingerprint
-    index = kb._images
+    index = kb._session.encoding.images
     assert (
         unit_resolution.measure(kb._database, index, "image", fingerprint)
         == unit_resolution._UNMEASURED
@@ -245,11 +245,11 @@ def test_pictures_can_be_left_where_they_are(tmp_path):
     shown = picture(tmp_path / "photos" / "Lamp" / "a.png", 3)
     with KnowledgeBase.open(tmp_path / "kb", create=True, images="link") as kb:
         kb.ingest(tmp_path / "photos")
-        assert kb.show("Lamp")["images"] == [str(shown)]
+        assert kb.show("Lamp").to_dict()["images"] == [str(shown)]
         assert not [f for f in (kb.path / "images").rglob("*") if f.is_file()]
         kb.compact()
         assert shown.exists()
-        assert kb.verify()["ok"]
+        assert kb.verify().ok
         assert kb.query(shown, "What is this?").units[0].id == "Lamp"
 
 

@@ -43,7 +43,9 @@ def filled(kb, tmp_path):
 
 
 def found(kb):
-    report = verification.verify(kb._database, kb._layout, kb._encoder_rows, (kb._images,))
+    report = verification.verify(
+        kb._database, kb._layout, kb._session.encoding.rows, (kb._session.encoding.images,)
+    )
     assert report["ok"] == (not report["problems"])
     return report["problems"]
 
@@ -164,7 +166,7 @@ def test_another_writer_that_does_not_let_go_is_named_in_one_sentence(filled):
         filled.delete(["a"])
     assert raised.value.exit_code == 5
     other.close()
-    assert filled.delete(["a"])["units"] == ["a"]
+    assert filled.delete(["a"]).to_dict()["units"] == ["a"]
 
 
 def test_a_full_disk_is_one_sentence_and_loses_nothing(filled, tmp_path):

@@ -42,7 +42,7 @@ def test_an_older_schema_that_is_only_read_says_what_to_do(file, monkeypatch):
     with pytest.raises(Mismatch, match="older schema"):
         KnowledgeBase.open(file.parent, encoder=Hashed(), read_only=True)
     with KnowledgeBase.open(file.parent, encoder=Hashed()) as kb:
-        assert kb.verify()["problems"] == []
+        assert kb.verify().problems == ()
 
 
 def test_a_step_that_fails_leaves_the_base_as_it_was(file, monkeypatch):
@@ -57,4 +57,4 @@ def test_a_step_that_fails_leaves_the_base_as_it_was(file, monkeypatch):
         assert connection.execute("SELECT name, sql FROM sqlite_master").fetchall() == before
         assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA,)
     with KnowledgeBase.open(file.parent, encoder=Hashed()) as kb:
-        assert kb.verify()["problems"] == []
+        assert kb.verify().problems == ()

@@ -200,8 +200,8 @@ def test_without_its_first_page_a_base_comes_back(first, whole, tmp_path):
 
 def test_what_was_deleted_stays_deleted(whole, tmp_path):
     with KnowledgeBase.open(damage(whole, tmp_path / "kb").parent, encoder=Hashed()) as kb:
-        kb.delete([unit["id"] for unit in kb.list() if unit["id"] > "u3"])
-        left = {text for unit in kb.list() for text in kb.show(unit["id"])["texts"]}
+        kb.delete([unit.id for unit in kb.list() if unit["id"] > "u3"])
+        left = {text for unit in kb.list() for text in kb.show(unit["id"]).texts}
     with Pages(tmp_path / "kb" / "ku.sqlite") as pages:
         assert pages._free
     KnowledgeBase.salvage(tmp_path / "kb", tmp_path / "saved")
@@ -243,7 +243,7 @@ def test_units_keep_their_ids_when_their_rows_are_lost(whole, tmp_path):
         assert report.quarantined == []
         found = {unit["id"]: without_places(kb.show(unit["id"])) for unit in kb.list()}
         assert found == expected
-        assert kb.verify()["problems"] == []
+        assert kb.verify().problems == ()
 
 
 def test_what_lost_its_source_keeps_its_unit(whole, tmp_path):
@@ -255,11 +255,13 @@ def test_what_lost_its_source_keeps_its_unit(whole, tmp_path):
     done = KnowledgeBase.salvage(tmp_path / "kb", tmp_path / "saved")
     assert done["salvaged"]["sources"]["lost"]
     with KnowledgeBase.open(whole, encoder=Hashed()) as kb:
-        expected = {unit["id"]: kb.show(unit["id"])["texts"] for unit in kb.list()}
+        expected = {unit["id"]: kb.show(unit["id"]).to_dict()["texts"] for unit in kb.list()}
     with KnowledgeBase.open(tmp_path / "new", create=True, encoder=Hashed()) as kb:
         kb.import_(tmp_path / "saved")
-        assert {unit["id"]: kb.show(unit["id"])["texts"] for unit in kb.list()} == expected
-        assert kb.verify()["problems"] == []
+        assert {
+            unit["id"]: kb.show(unit["id"]).to_dict()["texts"] for unit in kb.list()
+        } == expected
+        assert kb.verify().problems == ()
         kb.ingest(whole.parent / "units.jsonl")
         mended = {unit["id"]: without_places(kb.show(unit["id"])) for unit in kb.list()}
     shutil.copytree(whole, tmp_path / "other")
@@ -280,7 +282,7 @@ def test_without_its_manifest_a_base_is_known_by_its_vectors(whole, tmp_path):
     assert manifest["encoder"]["fingerprint"] == Hashed.fingerprint
     with KnowledgeBase.open(tmp_path / "new", create=True, encoder=Hashed()) as kb:
         assert kb.import_(tmp_path / "saved").quarantined == []
-        assert kb.verify()["problems"] == []
+        assert kb.verify().problems == ()
 
 
 def test_the_command_says_what_is_lost(whole, tmp_path, monkeypatch, capsys):

@@ -53,17 +53,17 @@ def test_a_snapshot_is_the_base(base, tmp_path):
         assert rows(kb) == rows(base)
         assert kb.settings.k_chunks == 5
     with KnowledgeBase.open(tmp_path / "copy", encoder=Hashed()) as kb:
-        assert kb.verify()["problems"] == []
-        assert [unit["id"] for unit in kb.list()] == [unit["id"] for unit in base.list()]
+        assert kb.verify().problems == ()
+        assert [unit.id for unit in kb.list()] == [unit.id for unit in base.list()]
         question = "When was the Green Lighthouse built?"
         assert kb.query(None, question).answer == base.query(None, question).answer
-        assert all(Path(image).is_relative_to(kb.path) for image in kb.show("rock")["images"])
+        assert all(Path(image).is_relative_to(kb.path) for image in kb.show("rock").images)
         kb.add(Unit("New", id="new", texts=["Only in the copy."]))
         kb.delete("can")
         kb.compact()
-        assert kb.verify()["problems"] == []
-    assert "can" in {unit["id"] for unit in base.list()}
-    assert base.verify()["problems"] == []
+        assert kb.verify().problems == ()
+    assert "can" in {unit.id for unit in base.list()}
+    assert base.verify().problems == ()
 
 
 def test_a_snapshot_holds_no_text_that_was_deleted(base, tmp_path):
@@ -84,10 +84,10 @@ def test_pictures_are_linked_on_request(base, tmp_path):
     assert done["pictures"] == 2
     for path in (tmp_path / "copy" / "images").glob("*/*"):
         assert path.samefile(base.path / path.relative_to(tmp_path / "copy"))
-    base.delete([unit["id"] for unit in base.list()])
+    base.delete([unit.id for unit in base.list()])
     base.compact()
     with KnowledgeBase.open(tmp_path / "copy", encoder=Hashed()) as kb:
-        assert kb.verify()["problems"] == []
+        assert kb.verify().problems == ()
 
 
 def test_a_folder_that_holds_something_is_refused(base, tmp_path):
@@ -105,7 +105,7 @@ def test_a_folder_that_holds_something_is_refused(base, tmp_path):
 
 
 def test_a_picture_that_is_missing_or_damaged_is_named(base, tmp_path):
-    tower, rock = base.show("rock")["images"]
+    tower, rock = base.show("rock").to_dict()["images"]
     os.unlink(rock)
     Path(tower).write_bytes(b"something else")
     done = base.snapshot(tmp_path / "copy")
@@ -165,7 +165,7 @@ def test_snapshots_are_whole_while_others_add_delete_and_compact(base, tmp_path,
             done = base.snapshot(tmp_path / f"copy{n}")
             assert done["left_out"] == []
             with KnowledgeBase.open(tmp_path / f"copy{n}", encoder=Hashed()) as kb:
-                assert kb.verify()["problems"] == []
+                assert kb.verify().problems == ()
     finally:
         process.kill()
         process.communicate()
@@ -191,7 +191,7 @@ def test_a_snapshot_that_is_killed_leaves_no_base(base, tmp_path):
         process.communicate()
         if (tmp_path / "copy").exists():
             with KnowledgeBase.open(tmp_path / "copy", encoder=Hashed()) as kb:
-                assert kb.verify()["problems"] == []
+                assert kb.verify().problems == ()
             break
     else:
         base.snapshot(tmp_path / "copy")
@@ -212,4 +212,4 @@ def test_the_command_copies_a_base(tmp_path, monkeypatch, capsys):
     assert ended.value.code == 1
     assert "holds other files" in capsys.readouterr().err
     with KnowledgeBase.open(tmp_path / "copy") as kb:
-        assert kb.show("a")["texts"] == ["Alpha leads."]
+        assert kb.show("a").to_dict()["texts"] == ["Alpha leads."]

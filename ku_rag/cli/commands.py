@@ -1,0 +1,92 @@
+"""All commands, and how their errors are reported."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+import click
+
+import ku_rag
+from ku_rag import arguments
+from ku_rag.cli import graph, ingest, inspect, maintenance, models, query, transfer
+from ku_rag.cli.output import say
+from ku_rag.errors import KuError
+
+_COMMANDS = (
+    ingest.init,
+    ingest.ingest,
+    ingest.sync,
+    ingest.add,
+    ingest.update,
+    ingest.delete,
+    query.query,
+    query.search,
+    inspect.list_units,
+    inspect.show,
+    inspect.stats,
+    inspect.doctor,
+    inspect.demo,
+    models.models,
+    maintenance.verify,
+    maintenance.compact,
+    maintenance.tune,
+    maintenance.reindex,
+    transfer.export,
+    transfer.import_,
+    transfer.snapshot,
+    graph.graph,
+)
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    # A backspace alone on its line keeps click from filling the lines below it.
+    help="Answer questions about pictures from a private knowledge base.\n\n"
+    "\b\nBegin with:  ku demo\n"
+    "or:          ku ingest FOLDER\n"
+    '             ku query picture.jpg "Which country does it come from?"',
+)
+@click.version_option(ku_rag.__version__, prog_name="ku")
+def cli() -> None:
+    """Run a command; see `ku --help`."""
+
+
+for _command in _COMMANDS:
+    cli.add_command(_command)
+
+
+def run() -> int:
+    """Run the command of `sys.argv`; an error is printed as one sentence.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        BrokenPipeError: nobody reads the output.
+        KeyboardInterrupt: the user stopped it.
+    """
+    try:
+        for given in sys.argv[1:]:
+            arguments.text(given, "the argument")
+        arguments.text(os.environ.get("KU_KB", ""), "KU_KB")
+        # Without standalone mode click returns what a command exits with.
+        return int(cli(prog_name="ku", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue().rstrip("\n"))
+        return error.exit_code
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except KuError as error:
+        say(f"error: {error}")
+        return error.exit_code
+    except SystemExit:  # by click, and in this mode only where nobody reads the output
+        raise BrokenPipeError from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        say(f"error: {error.strerror}: {error.filename}" if error.filename else f"error: {error}")
+        return 1

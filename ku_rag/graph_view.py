@@ -1,0 +1,436 @@
+"""`GraphView`: everything that a user does with the graph of a knowledge base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL.Image import Image
+
+from ku_rag import arguments, pictures
+from ku_rag.answering import evidence_retrieval
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.graph.model import Entity, Graph
+from ku_rag.graph.model import Path as GraphPath
+from ku_rag.session import Session
+from ku_rag.store.connection import Connection
+from ku_rag.types import Deleted, IngestReport, Relation
+
+# A question is answered sooner without the imports that only other methods need.
+if TYPE_CHECKING:
+    from ku_rag.graph.entity_export import Given
+    from ku_rag.graph.entity_view import EntityView
+    from ku_rag.graph.graph_records import GraphReport
+    from ku_rag.graph.search_settings import GraphAnswer
+    from ku_rag.ingest.graph_changes import EntityAdded, RelationAdded
+    from ku_rag.ingest.pipeline import Progress
+
+Statement = tuple[str, str, str]
+"""Head, relation and tail; head and tail are ids or names of entities."""
+
+_MOST = 1_000_000
+_LONGEST = 20
+_MOST_PATHS = 100
+_MOST_ROUNDS = 20
+_SEEN = 3
+"""A search may start from this many of the units that a picture matches."""
+
+
+class GraphView:
+    """The graph of a knowledge base, reached as `KnowledgeBase.graph`.
+
+    An entity is named by its id, its name or an alias. Methods raise `NotFound` for a name that
+    no entity has, and `BadInput` for a name that several have, beside what `KnowledgeBase` says.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    # ---- changes -------------------------------------------------------------------------------
+
+    def add_entity(
+        self,
+        name: str,
+        *,
+        id: str | None = None,
+        kind: str | None = None,
+        topic: bool = False,
+        caption: str = "",
+        texts: Sequence[str] = (),
+        images: Sequence[str | Path] = (),
+        aliases: Sequence[str] = (),
+        unit: str | None = None,
+    ) -> EntityAdded:
+        """Add an entity, or add to what was added of it before.
+
+        Without an id an entity joins the unit that has its name, if there is one. A name with its
+        kind, `Bath (city)`, that relations have named before becomes a unit of that name and kind.
+
+        Args:
+            name: of the entity.
+            id: its identity; by default its name.
+            kind: monster, attack …
+            topic: whether a question may be about it as a whole.
+            caption: of its pictures, by people.
+            texts: what else is known.
+            images: picture files.
+            aliases: further names.
+            unit: id or name of the unit that it is.
+
+        Raises:
+            NotFound: there is no such unit, or a picture does not exist.
+            BadInput: a picture is broken.
+        """
+        from ku_rag.graph.graph_records import clean, named
+        from ku_rag.ingest import graph_changes
+
+        name = named(arguments.text(name, "the name"), "the name")
+        id = None if id is None else named(arguments.text(id, "the id"), "the id")
+        shown = arguments.paths(images, "images")
+        described = graph_changes.EntityInput(
+            name,
+            id=id,
+            kind=clean(arguments.optional_text(kind, "the kind") or ""),
+            topic=arguments.flag(topic, "topic"),
+            caption=arguments.text(caption, "the caption"),
+            texts=arguments.texts(texts, "texts"),
+            images=shown,
+            aliases=tuple(filter(None, map(clean, arguments.texts(aliases, "aliases")))),
+            unit=arguments.optional_text(unit, "the unit"),
+        )
+        pictures.check_files(shown)
+        with self._session.write() as writer:
+            return graph_changes.add_entity(writer, *self._graph(), described)
+
+    def add_relation(
+        self,
+        head: str,
+        relation: str,
+        tail: str,
+        *,
+        information: str | None = None,
+        condition: str | None = None,
+    ) -> RelationAdded:
+        """Add a relation between two entities.
+
+        A head that is new is added as an entity. A tail may be a name that no entity has.
+
+        Args:
+            head: where it starts.
+            relation: the word for it, such as "borders".
+            tail: where it ends.
+            information: more about the relation.
+            condition: when it holds.
+        """
+        from ku_rag.ingest import graph_changes
+
+        head, relation, tail = _statement((head, relation, tail))
+        stated = Relation(relation, tail, information=information, condition=condition)
+        with self._session.write() as writer:
+            return graph_changes.add_relation(writer, *self._graph(), stated, head)
+
+    def delete(
+        self,
+        name: str | None = None,
+        *,
+        relation: Statement | None = None,
+        condition: str | None = None,
+    ) -> Deleted:
+        """Delete an entity with all that only it brought and every relation of it, or a relation.
+
+        What a file states comes back when the file is imported again.
+
+        Args:
+            name: the entity.
+            relation: (head, relation, tail) instead: every relation that is stated so. Where
+                several entities have the name of the tail, only those with exactly this text.
+            condition: of the relation: only those that hold under it.
+
+        Raises:
+            NotFound: there is no such entity or relation.
+            BadInput: neither or both were given.
+        """
+        from ku_rag.ingest import graph_changes
+
+        if (name is None) == (relation is None):
+            raise BadInput("expected the name of an entity, or a relation: give one of them")
+        condition = arguments.optional_text(condition, "condition")
+        if name is not None:
+            if condition is not None:
+                raise BadInput("condition belongs to a relation: leave it out")
+            entity = arguments.text(name, "the name")
+            with self._session.write() as writer:
+                return graph_changes.delete_entity(writer, *self._graph(), entity)
+        head, word, tail = _statement(relation)
+        with self._session.write() as writer:
+            return graph_changes.delete_relation(
+                writer, *self._graph(), head, word, tail, condition
+            )
+
+    def caption(
+        self, names: Sequence[str] = (), *, progress: Progress | None = None
+    ) -> IngestReport:
+        """Have the base's model caption the pictures of entities, once each.
+
+        Captions by a model are stored apart from those that people wrote.
+
+        Args:
+            names: entities; none means all that have pictures.
+            progress: called with the number of captions so far.
+
+        Raises:
+            NotFound: the base has no model.
+        """
+        from ku_rag.graph import captioning
+
+        arguments.check_callable(progress, "progress")
+        chosen, session = arguments.texts(names, "names"), self._session
+        mllm = session.models.mllm
+        if mllm is None:
+            raise NotFound("there is no model to caption with: name one with --mllm")
+        with session.write() as writer:
+            graph, _ = self._graph()
+            entities = [graph.one(name) for name in chosen] or graph.with_pictures(_MOST)
+            model = session.settings.mllm or "model"
+            made = captioning.caption(graph, mllm, entities, model=model)
+            return writer.run(made, progress=progress)
+
+    # ---- questions -----------------------------------------------------------------------------
+
+    def show(self, name: str, *, most: int = 100) -> EntityView:
+        """What is known of an entity, and its relations in both directions.
+
+        Args:
+            name: the entity.
+            most: relations listed in each direction, 0 to 1,000,000; "counts" has the number of
+                all.
+        """
+        from ku_rag.graph import entity_view
+
+        given = arguments.text(name, "the name")
+        arguments.count(most, "most", least=0, most=_MOST)
+        with self._session.read():
+            graph, connection = self._graph()
+            return entity_view.show(connection, graph, graph.one(given), most=most)
+
+    def paths(
+        self, start: str, end: str | None = None, *, most: int = 10, longest: int = 4
+    ) -> list[GraphPath]:
+        """The shortest paths between two entities, or all from one, shortest first.
+
+        Args:
+            start: the entity where they begin.
+            end: where they end; None for anywhere.
+            most: number of paths, 1 to 1,000,000.
+            longest: relations of a path, 1 to 20.
+        """
+        from ku_rag.graph import shortest_paths
+
+        first = arguments.text(start, "the start")
+        last = arguments.optional_text(end, "the end")
+        arguments.count(most, "most", least=1, most=_MOST)
+        arguments.count(longest, "longest", least=1, most=_LONGEST)
+        with self._session.read():
+            graph, connection = self._graph()
+            return shortest_paths.shortest(
+                connection,
+                graph,
+                graph.one(first),
+                None if last is None else graph.one(last),
+                most=most,
+                longest=longest,
+            )
+
+    def search(
+        self,
+        question: str,
+        *,
+        images: Sequence[str | Path | Image] = (),
+        topic: str | None = None,
+        hints: str = "",
+        perception: str = "",
+        setting: str | None = None,
+        most: int = 5,
+        rounds: int = 6,
+        depth_first: bool = False,
+    ) -> GraphAnswer:
+        """Find the paths that answer a question, and the answer if the base has a model (MH-MMKG).
+
+        A model perceives, selects the topic, expands, validates and answers. Without one the
+        embedded agents search, and there is no answer in words.
+
+        Args:
+            question: a sentence.
+            images: pictures that it is about, files or RGB.
+            topic: the entity to start from; None selects it.
+            hints: what pictures do not show, such as a state.
+            perception: what the pictures show, in the words of people.
+            setting: what the model is given, as in table 2 of MH-MMKG: "vanilla", "vanilla+",
+                "perceptive", "unaided-offline" or "unaided-online"; by default "perceptive" where
+                there is a perception, else "unaided-online". "embedded" asks no model.
+            most: paths, 1 to 100.
+            rounds: relations of a path, 0 to 20.
+            depth_first: follow each path to its end before the next.
+
+        Raises:
+            NotFound: a picture does not exist.
+            BadInput: the question is empty, or the setting does not fit.
+            ModelFailed, BudgetSpent: a model did not reply before anything was found.
+        """
+        from ku_rag.graph import search_settings
+        from ku_rag.graph.search_types import Query
+
+        query = Query(
+            question=arguments.text(question, "the question"),
+            pictures=tuple(map(_picture, arguments.several(images, "images"))),
+            hints=arguments.text(hints, "the hints"),
+            perception=arguments.text(perception, "the perception"),
+        )
+        if not query.question.strip():
+            raise BadInput('the question is empty: ask something, such as "What follows?"')
+        start = arguments.optional_text(topic, "the topic")
+        setting = arguments.optional_text(setting, "the setting")
+        session = self._session
+        mllm = None if setting == "embedded" else session.models.mllm
+        arguments.count(most, "most", least=1, most=_MOST_PATHS)
+        arguments.count(rounds, "rounds", least=0, most=_MOST_ROUNDS)
+        arguments.flag(depth_first, "depth_first")
+        with session.use():
+            if mllm is not None:
+                graph, _ = self._graph()
+                return search_settings.answer(
+                    graph,
+                    query,
+                    setting or ("perceptive" if query.perception else "unaided-online"),
+                    mllm,
+                    topic=None if start is None else graph.one(start),
+                    captioner=session.settings.mllm or "",
+                    most_paths=most,
+                    max_rounds=rounds,
+                    depth_first=depth_first,
+                )
+            if setting not in (None, "embedded"):
+                raise BadInput(
+                    f"the setting {setting} asks a model, and there is none: name one with "
+                    "--mllm, or leave the setting out to have the embedded agents search"
+                )
+            if query.pictures:
+                session.encoding.images.refresh()
+            with session.read():
+                graph, _ = self._graph()
+                return search_settings.answer_without_model(
+                    graph,
+                    query,
+                    session.encoding.encoder,
+                    sight=self._seen,
+                    topic=None if start is None else graph.one(start),
+                    most_paths=most,
+                    max_rounds=rounds,
+                    depth_first=depth_first,
+                )
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    def import_file(self, path: str | Path, *, progress: Progress | None = None) -> GraphReport:
+        """Take in a graph: JSON lines, GraphML, or a folder of workbooks; see docs/graph.md.
+
+        What the same file said before is replaced. A file that could not be read completely
+        deletes nothing. Of a video that is named without keyframes, ten frames are taken.
+
+        Args:
+            path: the file or folder.
+            progress: called with the number of entities and relations read, then of units read.
+
+        Raises:
+            NotFound: the path does not exist.
+            BadInput: no reader knows this kind of file, it is damaged, or there is nothing in it.
+            MissingExtra: it holds workbooks, and openpyxl is not installed.
+        """
+        from ku_rag.ingest import graph_import
+
+        session, source = self._session, arguments.path(path, "the graph")
+        # Linked pictures stay where they are, so keyframes must stay too.
+        frames = session.layout.root / "frames" if session.settings.images == "link" else None
+        with session.write() as writer:
+            return graph_import.import_graph(
+                writer, session.database, source, frames=frames, progress=progress
+            )
+
+    def export(self, path: str | Path) -> Given:
+        """Write the graph, every unit an entity, so that `import_file` makes the same of it.
+
+        Args:
+            path: a file that ends in .jsonl or .graphml, beside which a folder of its pictures is
+                made; or, without an ending, a new folder of workbooks.
+
+        Raises:
+            BadInput: the ending is another, or a text is too long for a cell.
+            Refused: the folder holds something, or that of pictures exists without the file, or
+                it is inside the knowledge base.
+            ReadOnly: it cannot be written.
+            MissingExtra: it is to be workbooks, and openpyxl is not installed.
+        """
+        from ku_rag.graph import entity_export
+
+        target = arguments.path(path, "the graph").absolute()
+        with self._session.use() as database:
+            return entity_export.write(database.connection, self._session.layout, target)
+
+    def draw(self, name: str, svg: str | Path, *, hops: int = 1, most: int = 60) -> Path:
+        """Draw an entity and its surroundings; returns the file that was written.
+
+        Args:
+            name: the entity.
+            svg: the file, which ends in .svg.
+            hops: relations, in either direction, from it to the farthest entity: 1 or 2.
+            most: entities that are drawn, up to 200; the picture says how many were left out.
+
+        Raises:
+            BadInput: the file cannot be written.
+        """
+        from ku_rag.graph.drawing import draw
+
+        file, given = arguments.output_file(svg, "the svg"), arguments.text(name, "the name")
+        with self._session.read():
+            graph, _ = self._graph()
+            drawn = draw(graph, graph.one(given), hops=hops, most=most)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(drawn, encoding="utf-8")
+        return file
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _graph(self) -> tuple[Graph, Connection]:
+        connection = self._session.database.connection
+        return Graph(connection, self._session.layout), connection
+
+    def _seen(self, images: Sequence[Image]) -> list[Entity]:
+        """The entities among the units that pictures match, best first."""
+        base, (graph, _) = self._session.retrieval(), self._graph()
+        found = [evidence_retrieval.matched(base, image, "", _SEEN) for image in images]
+        return graph.of_units([one.unit for matched in found for one in matched.rows])
+
+
+def _picture(image: str | Path | Image) -> Image:
+    given = pictures.given(image)
+    if given is None:
+        raise arguments.wrong(image, "a picture", "a file or an RGB picture")
+    return pictures.load_picture(given) if isinstance(given, Path) else given
+
+
+def _statement(relation: object) -> Statement:
+    """The head, the word and the tail of a relation, cleaned.
+
+    Raises:
+        BadInput: it is something else.
+    """
+    from ku_rag.graph.graph_records import named
+
+    if isinstance(relation, Set):
+        raise BadInput("relation is a set, which has no order: expected (head, relation, tail)")
+    given = arguments.texts(relation, "relation")
+    if len(given) != 3:
+        raise BadInput(f"relation has {len(given)} parts: expected (head, relation, tail)")
+    head, word, tail = given
+    return named(head, "the head"), named(word, "the relation"), named(tail, "the tail")

@@ -1,0 +1,643 @@
+"""`KnowledgeBase`: everything that a user does with a knowledge base, except with its graph."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL.Image import Image
+
+from ku_rag import arguments, pictures
+from ku_rag.answering import pipeline
+from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.errors import BadInput
+from ku_rag.graph_view import GraphView
+from ku_rag.mllm.base import MLLM
+from ku_rag.models import load_named
+from ku_rag.regions.base import Segmenter
+from ku_rag.session import Session
+from ku_rag.settings import Settings
+from ku_rag.store import compaction, unit_records
+from ku_rag.store.database import Database
+from ku_rag.store.layout import Layout
+from ku_rag.store.schema import SCHEMA
+from ku_rag.store.unit_records import UnitRecord, UnitSummary
+from ku_rag.types import Added, Answer, Compacted, Deleted, IngestReport, SearchResult, Stats, Unit
+
+# A question is answered sooner without the imports that only other methods need.
+if TYPE_CHECKING:
+    from ku_rag.indexes.tuning import Tuning
+    from ku_rag.ingest.pipeline import Progress
+    from ku_rag.ingest.reindexing import Reindexed
+    from ku_rag.ingest.verification import Verification
+    from ku_rag.transfer.parquet_export import Exported
+    from ku_rag.transfer.snapshot import Snapshot
+
+_MOST_ROWS = 2**63 - 1
+_MOST_FOUND = 100_000
+
+
+class KnowledgeBase:
+    """A folder that holds knowledge units and answers questions from them.
+
+    `KnowledgeBase.open` makes one; it is a context manager. Any number of processes may read a
+    knowledge base while one writes to it. One object may be used by many threads: each read sees
+    one state of the base, and writes wait for each other.
+
+    Every method raises `Closed` after `close`, `Corrupt` where a row fails its checksum, and
+    `BadInput` where an argument is not what its description says. Every method that writes raises
+    `ReadOnly` where the base cannot be written to, `Locked` while another process writes, and
+    `Mismatch` if another process has changed the encoder.
+
+    Attributes:
+        graph: the entities and relations; see `GraphView`.
+        settings: how the base works.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.settings: Settings = session.settings
+        self.graph = GraphView(session)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path = "kb",
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        as_made: bool = False,
+        encoder: str | Encoder | None = None,
+        segmenter: str | Segmenter | None = None,
+        mllm: str | MLLM | None = None,
+        **options: object,
+    ) -> Self:
+        """Open a knowledge base.
+
+        Args:
+            path: its folder.
+            create: make it if it does not exist.
+            read_only: never write.
+            as_made: use the encoder that the base was made with, whatever the settings name, and
+                load it only when something is encoded; `reindex` and `export` need no more.
+            encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol; by
+                default the one that the base was made with.
+            segmenter: see `ku_rag.load_segmenter`, or an object with the `Segmenter` protocol.
+            mllm: the multimodal model that answers, by the name that its endpoint knows, or an
+                object with the `MLLM` protocol; by default the one that the settings name, if any.
+            **options: further settings, see `ku_rag.settings.Settings`.
+
+        Raises:
+            NotFound: there is no knowledge base, or no encoder of that name.
+            Mismatch: the base was made with another encoder or has another schema, or the folder
+                holds something else.
+            ReadOnly: it cannot be written to, and `read_only` was not given.
+        """
+        return cls(
+            Session.open(
+                path,
+                create=create,
+                read_only=read_only,
+                as_made=as_made,
+                encoder=encoder,
+                segmenter=segmenter,
+                mllm=mllm,
+                options=options,
+            )
+        )
+
+    def close(self) -> None:
+        """Close the knowledge base; it cannot be used afterwards."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._session.layout.root
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder that makes vectors."""
+        return self._session.encoding.encoder
+
+    @property
+    def segmenter(self) -> Segmenter:
+        """The segmenter that proposes regions of a picture; made at its first use."""
+        return self._session.models.segmenter
+
+    # ---- questions -----------------------------------------------------------------------------
+
+    def query(
+        self,
+        image: str | Path | Image | None,
+        question: str,
+        *,
+        k: int | None = None,
+        passage: str | Path | None = None,
+        report: str | Path | None = None,
+        kcc: bool = True,
+        units: bool = True,
+        graph: bool = True,
+    ) -> Answer:
+        """Answer a question about a picture.
+
+        Args:
+            image: a picture file or an RGB picture; None asks without one.
+            question: a sentence.
+            k: most chunks of evidence, 1 to 100,000.
+            passage: PNG file to write the multimodal passage to; further pages get a number.
+            report: HTML file that shows how the question was answered.
+            kcc: False asks a multimodal model once, question and evidence together, instead of
+                correcting its draft (KU-RAG, section 4.5, "w/o KCC").
+            units: False searches texts alone, by the question and the model's caption of the
+                picture ("w/o KU").
+            graph: False leaves out the graph's paths from the matched units.
+
+        Raises:
+            NotFound: the picture does not exist.
+            BadInput: the picture cannot be read, the question is empty, or a page cannot be
+                written.
+            ModelFailed, BudgetSpent: the multimodal model did not answer.
+        """
+        session, given = self._session, pictures.given(image)
+        k_chunks = session.settings.k_chunks if k is None else _most(k)
+        prompts = session.settings.prompts
+        with session.use():
+            if given is not None:
+                session.encoding.images.refresh()
+            return pipeline.ask(
+                session.retrieval(),
+                image=given,
+                question=arguments.text(question, "the question"),
+                k_units=session.settings.k_units,
+                k_chunks=k_chunks,
+                passage=arguments.optional_output(passage, "the passage", spare=given),
+                report=arguments.optional_output(report, "the report"),
+                mllm=session.models.mllm,
+                kcc=kcc,
+                with_units=units,
+                with_paths=graph,
+                prompts=self.path / prompts if prompts else None,
+            )
+
+    def search(
+        self,
+        *,
+        image: str | Path | Image | None = None,
+        text: str = "",
+        vector: NDArray[np.float32] | None = None,
+        k: int = 10,
+    ) -> SearchResult:
+        """Find units and chunks for a picture, a text, or both; or chunks for a vector.
+
+        Args:
+            image: a picture file or an RGB picture.
+            text: words to look for.
+            vector: float32[dim] of length 1: finds the nearest chunks, without picture and text.
+            k: most units, and most chunks, 1 to 100,000.
+
+        Raises:
+            NotFound: the picture does not exist.
+            BadInput: none was given, or the picture or the vector cannot be read.
+        """
+        session, picture = self._session, pictures.given(image)
+        encoding = session.encoding
+        index = encoding.chunks if picture is None else encoding.images
+        words, most = arguments.text(text, "the text"), _most(k)
+        query = None
+        if vector is not None:
+            if image is not None or text:
+                raise BadInput("a vector is searched for by itself: leave out picture and text")
+            shape = {"vector": (1, encoding.chunks.dim)}
+            query = arguments.ready_vectors({"vector": [vector]}, expected=shape)["vector"]
+        with session.use():
+            # Before the state to be searched is chosen: index files may be of a later one by then.
+            index.refresh()
+            with session.read():
+                return pipeline.find(
+                    session.retrieval(), image=picture, text=words, vector=query, k=most
+                )
+
+    # ---- contents ------------------------------------------------------------------------------
+
+    def list(
+        self, *, kind: str | None = None, limit: int | None = None
+    ) -> builtins.list[UnitSummary]:
+        """Units with counts, ordered by id.
+
+        Args:
+            kind: only units of this kind.
+            limit: most units, from 0 on; None for all.
+        """
+        arguments.optional_text(kind, "kind")
+        if limit is not None:
+            arguments.count(limit, "limit", least=0, most=_MOST_ROWS)
+        with self._session.read() as database:
+            return unit_records.list_units(database.connection, kind=kind, limit=limit)
+
+    def show(self, unit_id: str) -> UnitRecord:
+        """One unit with its pictures, texts, relations and sources.
+
+        Raises:
+            NotFound: there is no such unit.
+        """
+        given = arguments.text(unit_id, "the id")
+        with self._session.read() as database:
+            return unit_records.read_unit(database.connection, self._session.layout, given)
+
+    def stats(self) -> Stats:
+        """The size of the base, and the models that it was made with."""
+        session = self._session
+        with session.read() as database:
+            return Stats(
+                counts=unit_records.counts(database.connection),
+                bytes=session.layout.bytes(),
+                encoder=session.encoding.encoder.fingerprint,
+                segmenter=session.segmenter_fingerprint(),
+                indexes=tuple(index.describe() for index in session.encoding.indexes),
+                schema=SCHEMA,
+            )
+
+    # ---- changes -------------------------------------------------------------------------------
+
+    def ingest(self, path: str | Path, *, progress: Progress | None = None) -> IngestReport:
+        """Take in a folder, a JSONL, CSV or TSV file, or a Markdown or text file.
+
+        What is stored unchanged is skipped. What changed replaces what came from the same source
+        before. Another source that describes the same unit adds to it.
+
+        Args:
+            path: the folder or file.
+            progress: called with the number of records read so far.
+
+        Raises:
+            NotFound: the path does not exist.
+            BadInput: no reader knows this kind of file.
+        """
+        from ku_rag.ingest.readers import folder
+
+        source = arguments.path(path, "the source").resolve()
+        arguments.check_callable(progress, "progress")
+        with self._session.write() as writer:
+            return writer.run(
+                folder.read(source, heading_level=self._heading_level), progress=progress
+            )
+
+    def sync(
+        self,
+        path: str | Path,
+        *,
+        yes: bool = False,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> IngestReport:
+        """Make the base hold what a folder holds now: add, replace, delete.
+
+        Only what came from below the folder is touched.
+
+        Args:
+            path: the folder.
+            yes: go on when it is absent or empty, or when over half of it would be deleted.
+            dry_run: only report what would happen.
+            progress: called with the number of records read so far.
+
+        Raises:
+            BadInput: it is a file.
+            Refused: see `yes`.
+        """
+        from ku_rag.ingest import changes
+
+        folder = arguments.path(path, "the folder").resolve()
+        arguments.check_callable(progress, "progress")
+        with self._session.write() as writer:
+            return changes.sync(
+                writer,
+                self._session.database,
+                folder,
+                heading_level=self._heading_level,
+                yes=yes,
+                dry_run=dry_run,
+                progress=progress,
+            )
+
+    def add(self, unit: Unit, *, vectors: Mapping[str, Vectors] | None = None) -> Added:
+        """Add a unit; without an id it joins the unit that it matches, if there is one.
+
+        Args:
+            unit: what to add.
+            vectors: ready-made vectors of length 1, "texts" float32[number of texts, dim] (each
+                text is then one chunk) and/or "images" float32[number of images, dim].
+
+        Raises:
+            NotFound: a picture does not exist.
+            BadInput: the unit has no name, a picture is broken, or vectors do not fit.
+        """
+        from ku_rag.ingest import changes, preparation
+
+        session = self._session
+        chosen = _units((unit,))
+        given = preparation.ready_made(chosen, vectors, session.encoding.encoder)
+        with session.write() as writer:
+            return changes.add(
+                writer,
+                session.database,
+                unit,
+                encoder=session.encoding.encoder,
+                images=session.encoding.images,
+                chunks=session.encoding.chunks,
+                settings=session.settings,
+                given=given[0],
+            )
+
+    def add_many(
+        self,
+        units: Iterable[Unit],
+        *,
+        vectors: Mapping[str, Vectors] | None = None,
+        progress: Progress | None = None,
+    ) -> IngestReport:
+        """Add units that have ids, many in one commit: the fastest way in for a program.
+
+        Args:
+            units: what to add; all are held in memory, so pass some ten thousands at a time.
+            vectors: ready-made vectors as in `add`, of all texts and/or all images, unit by unit.
+            progress: called with the number of units read so far.
+
+        Raises:
+            NotFound: a picture does not exist.
+            BadInput: a unit has no name or no id, a picture is broken, or vectors do not fit.
+        """
+        from ku_rag.ingest import changes, preparation
+
+        session = self._session
+        chosen = _units(arguments.several(units, "units"))
+        arguments.check_callable(progress, "progress")
+        given = preparation.ready_made(chosen, vectors, session.encoding.encoder)
+        with session.write() as writer:
+            return changes.add_many(writer, zip(chosen, given, strict=True), progress=progress)
+
+    def update(
+        self,
+        unit_id: str,
+        *,
+        name: str | None = None,
+        kind: str | None = None,
+        aliases: Sequence[str] | None = None,
+        images: Sequence[str | Path] | None = None,
+        texts: Sequence[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Added:
+        """Replace the given fields of a unit; None leaves a field as it is.
+
+        Raises:
+            NotFound: there is no such unit, or a picture does not exist.
+            BadInput: the name is empty, or a picture is broken.
+        """
+        from ku_rag.ingest import changes
+
+        shown = None if images is None else arguments.paths(images, "images")
+        pictures.check_files(shown or ())
+        fields: dict[str, Any] = {
+            "name": arguments.optional_text(name, "name"),
+            "kind": arguments.optional_text(kind, "kind"),
+            "aliases": None if aliases is None else arguments.texts(aliases, "aliases"),
+            "images": shown,
+            "texts": None if texts is None else arguments.texts(texts, "texts"),
+            "metadata": None if metadata is None else arguments.json_object(metadata, "metadata"),
+        }
+        given = arguments.text(unit_id, "the id")
+        with self._session.write() as writer:
+            return changes.update(writer, self._session.database, given, **fields)
+
+    def delete(self, ids: str | Iterable[str]) -> Deleted:
+        """Delete units by id, or single sources by uri, with everything that only they brought.
+
+        Args:
+            ids: units or sources; one text is one of them.
+
+        Raises:
+            NotFound: one of them does not exist; then nothing is deleted.
+        """
+        from ku_rag.ingest import changes
+
+        chosen = arguments.texts((ids,) if isinstance(ids, str) else ids, "ids")
+        with self._session.write() as writer:
+            return changes.delete(writer, self._session.database, chosen)
+
+    # ---- maintenance ---------------------------------------------------------------------------
+
+    def verify(self) -> Verification:
+        """Check every row, picture, list and index file."""
+        from ku_rag.ingest import verification
+
+        session = self._session
+        with session.use() as database:
+            encoding = session.encoding
+            return verification.verify(database, session.layout, encoding.rows, encoding.indexes)
+
+    def compact(self) -> Compacted:
+        """Free the space of what was deleted, and erase its content from disk.
+
+        Raises:
+            Locked: another process is writing, or is reading an older state.
+        """
+        session = self._session
+        with session.write():
+            before = session.layout.bytes()
+            for index in session.encoding.indexes:
+                index.compact()
+            compaction.compact(session.database, session.layout)
+            return Compacted(before, session.layout.bytes())
+
+    def tune(self, *, recall: float = 0.99, kind: str | None = None) -> Tuning:
+        """Choose the index of pictures and of texts by measuring them on the base's own vectors.
+
+        Every kind of index is built and asked for the neighbours of some of the vectors. The
+        fastest that finds enough of them is kept, and is used from then on.
+
+        Args:
+            recall: recall@10 against exact search that must be reached, above 0 up to 1.
+            kind: only this kind: "flat", "rabitq", "ivf-sq8" or "ivf-rabitq".
+
+        Raises:
+            Refused: the kind that was named finds less.
+        """
+        from ku_rag.indexes import tuning
+
+        session = self._session
+        with session.write():
+            images, chunks = session.encoding.indexes
+            return tuning.tune_all(session.database, images, chunks, recall=recall, kind=kind)
+
+    def reindex(self, encoder: str | Encoder, *, progress: Progress | None = None) -> Reindexed:
+        """Change the encoder: encode everything anew, then switch in one transaction.
+
+        Until then the old encoder serves; its weights are not needed. A call that was stopped goes
+        on where it was. Other processes that have the base open must open it again.
+
+        Args:
+            encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol.
+            progress: called with the number of chunks and images encoded so far.
+
+        Raises:
+            NotFound: there is no such encoder, or its weights are not installed.
+            BadInput: stored pictures cannot be read.
+        """
+        from ku_rag.ingest import reindexing
+
+        session, spec = self._session, None
+        arguments.implementation(encoder, "encoder", "encode_texts", optional=False)
+        arguments.check_callable(progress, "progress")
+        with session.use() as database:
+            session.check_writable()
+            if isinstance(encoder, str):
+                encoder, spec = load_named(encoder, session.settings)
+            work = reindexing.Reindexing(
+                database,
+                session.layout,
+                old=session.encoding.encoder,
+                new=encoder,
+                spec=spec,
+                max_tokens=min(
+                    session.settings.max_tokens or encoder.max_tokens, encoder.max_tokens
+                ),
+                writing=session.hold_lock,
+            )
+            done = work.run(progress)
+            for index in session.encoding.indexes:
+                index.remove_files()
+            session.use_encoder(encoder)
+            with session.write():  # writes the index files
+                return done
+
+    # ---- moving --------------------------------------------------------------------------------
+
+    def export(self, folder: str | Path) -> Exported:
+        """Write one state of the base as Parquet files and pictures; see docs/transfer.md.
+
+        Args:
+            folder: new, empty, or an earlier export, which is replaced when all is written.
+
+        Raises:
+            Refused: the folder holds something else.
+            ReadOnly: it cannot be written.
+            MissingExtra: pyarrow is not installed.
+        """
+        from ku_rag.transfer import parquet_export
+
+        target = arguments.path(folder, "the folder of the export")
+        with self._session.use() as database:
+            return parquet_export.export(
+                database, self._session.layout, target, max_tokens=self.settings.max_tokens
+            )
+
+    def import_(self, folder: str | Path, *, progress: Progress | None = None) -> IngestReport:
+        """Take in an export, or Parquet files written by others; see docs/transfer.md.
+
+        What is stored unchanged is skipped. Vectors made by the encoder of this base are taken
+        over; others are made anew.
+
+        Args:
+            folder: of the export.
+            progress: called with the number of units read so far.
+
+        Raises:
+            NotFound: there is no export.
+            BadInput: a table cannot be read, or has vectors of another length.
+            Mismatch: it has a later format.
+            MissingExtra: pyarrow is not installed.
+        """
+        from ku_rag.transfer import parquet_reader
+        from ku_rag.transfer.parquet_import import Importing
+
+        arguments.check_callable(progress, "progress")
+        found = parquet_reader.find(arguments.path(folder, "the folder of the export"))
+        session = self._session
+        with session.write() as writer:
+            encoding = session.encoding
+            return Importing(
+                found, writer, session.database, encoding.encoder, encoding.rows, session.settings
+            ).run(progress)
+
+    def snapshot(self, folder: str | Path, *, link: bool = False) -> Snapshot:
+        """Copy the whole base as it is at one moment, while others read and write.
+
+        Args:
+            folder: new or empty; it appears when everything is copied, and opens as a base.
+            link: link the pictures instead of copying them.
+
+        Raises:
+            Refused: the folder holds something.
+            ReadOnly: it cannot be written.
+        """
+        from ku_rag.transfer import snapshot
+
+        target = arguments.path(folder, "the folder of the snapshot")
+        with self._session.use() as database:
+            return snapshot.take(database, self._session.layout, target, link=link)
+
+    @staticmethod
+    def salvage(path: str | Path, folder: str | Path) -> dict[str, Any]:
+        """Write every readable row of a damaged base, for `import_` into a new one.
+
+        The base is not opened, and nothing of it is changed. Nobody should write to it meanwhile.
+
+        Args:
+            path: folder of the damaged base.
+            folder: of the export: new, empty, or an earlier export.
+
+        Raises:
+            NotFound: there is no database, or it is empty.
+            Refused: the folder holds something else.
+            ReadOnly: it cannot be written.
+            MissingExtra: pyarrow is not installed.
+        """
+        from ku_rag.transfer import salvage
+
+        layout = Layout(arguments.path(path, "the knowledge base").absolute())
+        return salvage.salvage(layout, arguments.path(folder, "the folder of the export"))
+
+    @property
+    def _database(self) -> Database:
+        return self._session.database
+
+    @property
+    def _layout(self) -> Layout:
+        return self._session.layout
+
+    @property
+    def _heading_level(self) -> int | None:
+        return self.settings.heading_level or None
+
+
+def _most(k: object) -> int:
+    return arguments.count(k, "k", least=1, most=_MOST_FOUND)
+
+
+def _units(given: Iterable[object]) -> builtins.list[Unit]:
+    """Units to add, checked with their pictures."""
+    units = []
+    for unit in given:
+        if not isinstance(unit, Unit):
+            raise arguments.wrong(unit, "the unit", 'a Unit, such as Unit("Lamp")')
+        if unit.id is not None:
+            arguments.identity(unit.id, "the id")
+        pictures.check_files(unit.images)
+        units.append(unit)
+    return units
