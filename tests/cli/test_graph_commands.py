@@ -91,7 +91,7 @@ def test_add_show_and_delete_an_entity(ku, tmp_path):
 def test_captions_by_people_and_by_machines_are_shown_apart(kb):
     said = {"caption": "A wolf.", "caption by gpt": "A dog.", "videos": ["/v.mp4"], "stars": 5}
     kb.add(Unit("Zinogre", id="z", metadata=said))
-    shown = kb.graph.show("z")
+    shown = kb.graph.show("z").to_dict()
     assert shown["caption"] == "A wolf."
     assert shown["machine_captions"] == {"gpt": "A dog."}
     assert shown["videos"] == ["/v.mp4"]
@@ -203,7 +203,7 @@ def test_a_mere_name_of_several_kinds_is_told_by_its_kind(kb):
     with pytest.raises(BadInput, match=r"'Bath \(city\)', 'Bath \(room\)'"):
         kb.graph.show("Bath")
     assert kb.graph.show("Bath (room)").to_dict()["kind"] == "room"
-    assert [one["text"] for one in kb.graph.paths("ann", "Bath (city)")] == ["Ann —at→ Bath"]
+    assert [one.text for one in kb.graph.paths("ann", "Bath (city)")] == ["Ann —at→ Bath"]
 
 
 def baths(kb, *kinds):
@@ -442,7 +442,7 @@ def test_arrays_of_texts_are_taken(kb, tmp_path):
     pictures = np.array([str(picture(tmp_path / "a.png", 1))])
     kb.graph.add_entity("A", texts=np.array(["x", "y"]), aliases=np.array(["B"]), images=pictures)
     kb.graph.add_relation(*np.array(["A", "to", "C"]).tolist())
-    shown = kb.graph.show("B")
+    shown = kb.graph.show("B").to_dict()
     assert (shown["text"], len(shown["images"]), len(shown["out"])) == ("x\n\ny", 1, 1)
     assert kb.verify().problems == ()
 
@@ -480,7 +480,7 @@ def test_who_counts_can_be_called(kb, tmp_path):
 def test_names_are_cleaned_as_in_files(kb):
     kb.graph.add_entity(" Zin\n ogre ", aliases=("", " Thunder\tWolf"), kind=" monster ")
     kb.graph.add_relation("Zin ogre", "bites ", "Rath\x07ian")
-    shown = kb.graph.show("Zin ogre")
+    shown = kb.graph.show("Zin ogre").to_dict()
     assert (shown["id"], shown["kind"], shown["aliases"]) == (
         "Zin ogre",
         "monster",
@@ -495,7 +495,7 @@ def test_what_is_added_later_adds_to_what_was_added(kb, tmp_path):
     kb.graph.add_entity("Zinogre", kind="monster", texts=("It howls.",))
     kb.graph.add_entity("Zinogre", topic=True, caption="A dog.", aliases=("Wolf",))
     kb.graph.add_entity("Wolf", caption="A wolf.", texts=("It jumps.",))
-    shown = kb.graph.show("Zinogre")
+    shown = kb.graph.show("Zinogre").to_dict()
     assert (shown["kind"], shown["topic"], shown["caption"]) == ("monster", True, "A wolf.")
     assert (shown["aliases"], shown["text"]) == (["Wolf"], "It howls.\n\nIt jumps.")
     assert kb.show("Zinogre").to_dict()["match"]

@@ -186,7 +186,7 @@ def _listed(kb: KnowledgeBase, _: Path, __: random.Random) -> list[int]:
 
 
 def _searched(kb: KnowledgeBase, _: Path, __: random.Random) -> list[int]:
-    found = kb.search(text="What weighs how many kg", k=1000)
+    found = kb.search(text="What weighs how many kg", k=1000).to_dict()
     texts = [chunk["text"] for chunk in found["chunks"]]
     fixed = sorted(text for text in texts if not _PAIR.search(text))
     expected = sorted(f"The {name} weighs {weight}." for name, weight in WEIGHTS.items())
@@ -213,7 +213,7 @@ def _looked_up(kb: KnowledgeBase, folder: Path, rng: random.Random) -> None:
 def _shown(kb: KnowledgeBase, _: Path, rng: random.Random) -> None:
     """A unit with all that belongs to it, or none."""
     name, weight = rng.choice(list(WEIGHTS.items()))
-    unit = kb.show(name.lower())
+    unit = kb.show(name.lower()).to_dict()
     assert unit["texts"] == [f"The {name} weighs {weight}."], unit
     assert all(Path(image).is_file() for image in unit["images"])
 

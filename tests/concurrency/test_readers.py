@@ -118,7 +118,7 @@ def test_pictures_stay_for_as_long_as_a_reader_may_look_at_them(tmp_path):
             writer.delete("anvil")
             with pytest.raises(Locked, match="pictures in images/"):
                 writer.compact()
-            found = reader.search(image=image)
+            found = reader.search(image=image).to_dict()
             assert found["units"][0]["id"] == "anvil"
         writer.compact()
         assert not image.exists()

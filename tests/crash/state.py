@@ -113,7 +113,7 @@ def public(kb: KnowledgeBase) -> dict[str, Any]:
 
 
 def _shown(kb: KnowledgeBase, unit_id: str) -> dict[str, Any]:
-    unit = kb.show(unit_id)
+    unit = kb.show(unit_id).to_dict()
     unit["images"] = sorted(Path(image).name for image in unit["images"])
     unit["named_in"] = sorted([one["source"], one["text"]] for one in unit["named_in"])
     unit["texts"].sort()

@@ -39,10 +39,10 @@ def dump(kb: KnowledgeBase):
     execute = kb._database.connection.execute
     units = {}
     for unit in kb.list():
-        known = kb.show(unit["id"])
+        known = kb.show(unit.id).to_dict()
         images = sorted(Path(one).name for one in known["images"])
         fields = ("name", "kind", "aliases", "metadata", "match", "texts")
-        units[unit["id"]] = {key: known[key] for key in fields} | {"images": images}
+        units[unit.id] = {key: known[key] for key in fields} | {"images": images}
     relations = execute(
         "SELECT h.id, r.relation, coalesce(u.id, t.name), t.kind, u.id IS NULL, r.information, "
         "r.condition FROM relations r JOIN entities e ON e.row = r.head "
@@ -331,7 +331,7 @@ def test_an_alias_in_the_file_is_meant_after_names(kb, tmp_path):
         {"head": "Bell", "relation": "winds", "tail": "Clock"},
     ]
     kb.graph.import_file(write_records(tmp_path / "a.jsonl", lines))
-    texts = [path["text"] for path in kb.graph.paths("Bell")]
+    texts = [path.text for path in kb.graph.paths("Bell")]
     assert texts == ["Bell —polishes→ Astrolabe", "Bell —winds→ Clock"]
 
 
@@ -425,7 +425,7 @@ def test_an_entity_is_the_unit_that_it_is_said_to_be(kb, tmp_path):
     path = write_records(tmp_path / "g.jsonl", records)
     report = kb.graph.import_file(path)
     assert [one.item.rpartition("#")[2] for one in report.quarantined] == ["Tooth", "Claw"]
-    known = kb.show("w1")
+    known = kb.show("w1").to_dict()
     assert (known["kind"], known["match"], known["metadata"]) == (
         "animal",
         True,
@@ -444,7 +444,7 @@ def test_a_star_of_100_000_neighbours(kb, tmp_path):
             file.write(f'{{"head": "Sun", "relation": "lights", "tail": "Planet {n}"}}\n')
     report = kb.graph.import_file(path)
     assert (report.units_added, report.relations_added, report.only_named) == (1, 100_000, 100_000)
-    shown = kb.graph.show("Sun", most=2)
+    shown = kb.graph.show("Sun", most=2).to_dict()
     assert shown["counts"] == {"out": 100_000, "in": 0}
     assert [one["tail"]["name"] for one in shown["out"]] == ["Planet 0", "Planet 1"]
     (path_to,) = kb.graph.paths("Sun", "Planet 99999")
@@ -472,7 +472,7 @@ def test_who_reads_meanwhile_reads_on(kb, tmp_path, monkeypatch):
     monkeypatch.setattr(relations, "_REBUILT", 1)
     kb.graph.import_file(write_records(tmp_path / "a.jsonl", ZINOGRE[:1]))
     with KnowledgeBase.open(kb.path, read_only=True) as reader:
-        before = reader.graph.show("Zinogre")
+        before = reader.graph.show("Zinogre").to_dict()
         with snapshot(reader._database.connection):
             assert reader.graph.show("Zinogre") == before
             kb.graph.import_file(write_records(tmp_path / "b.jsonl", [*ZINOGRE, *ZINOGRE[:1]]))
@@ -823,7 +823,7 @@ def awkward(kb: KnowledgeBase, folder: Path) -> None:
 @pytest.mark.parametrize("name", ["g.jsonl", "g.graphml", "books"])
 def test_what_goes_out_comes_back_the_same(kb, tmp_path, name):
     awkward(kb, tmp_path / "shown")
-    given = kb.graph.export(tmp_path / "out" / name)
+    given = kb.graph.export(tmp_path / "out" / name).to_dict()
     assert given == {"entities": 5, "relations": 7, "images": 3, "left_out": []}
     with KnowledgeBase.open(tmp_path / "kb2", create=True) as other:
         report = other.graph.import_file(tmp_path / "out" / name)
@@ -868,7 +868,7 @@ def test_pictures_that_are_lost_are_said_to_be(kb, tmp_path):
     kb.add(Unit("A", id="a", images=(picture(tmp_path / "a.png", 1),)))
     stored = Path(kb.show("a").to_dict()["images"][0])
     stored.unlink()
-    given = kb.graph.export(tmp_path / "g.jsonl")
+    given = kb.graph.export(tmp_path / "g.jsonl").to_dict()
     assert given["left_out"] == [
         {"item": str(stored), "reason": "it cannot be read (No such file or directory)"}
     ]

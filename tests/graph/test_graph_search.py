@@ -61,7 +61,7 @@ def plays(request):
 
 def test_without_a_model_the_embedded_agents_search(folder):
     with KnowledgeBase.open(folder, read_only=True) as kb:
-        found = kb.graph.search(POISONS)
+        found = kb.graph.search(POISONS).to_dict()
         assert found["setting"] == "embedded"
         assert found["found"]["topic"] == "Rathian"
         assert FLIP in found["paths"]
@@ -69,20 +69,20 @@ def test_without_a_model_the_embedded_agents_search(folder):
         assert found["usage"]["calls"] == 0
         agents = [entry["agent"] for entry in found["trace"]]
         assert agents[:2] == ["topic", "validation"]
-        told = kb.graph.search("Which attack continues it?", topic="Triple Rush")
+        told = kb.graph.search("Which attack continues it?", topic="Triple Rush").to_dict()
         assert told["found"]["topic"] == "Triple Rush"
 
 
 def test_a_picture_says_where_to_start(folder, tmp_path):
     with KnowledgeBase.open(folder, read_only=True) as kb:
-        found = kb.graph.search("Which attack of this poisons?", images=[tmp_path / "rathian.png"])
+        found = kb.graph.search("Which attack of this poisons?", images=[tmp_path / "rathian.png"]).to_dict()
     assert found["found"]["topic"] == "Rathian"
     assert FLIP in found["paths"]
 
 
 def test_nothing_is_found_where_nothing_is_named(folder):
     with KnowledgeBase.open(folder, read_only=True) as kb:
-        found = kb.graph.search("Which attack follows?")
+        found = kb.graph.search("Which attack follows?").to_dict()
     assert (found["paths"], found["found"]["topic"]) == ([], None)
     assert "no topic entity" in found["found"]["stopped"]
 
@@ -90,7 +90,7 @@ def test_nothing_is_found_where_nothing_is_named(folder):
 def test_a_model_plays_the_agents_and_answers(folder):
     mllm = ScriptedMLLM(plays)
     with KnowledgeBase.open(folder, read_only=True, mllm=mllm) as kb:
-        found = kb.graph.search(QUESTION)
+        found = kb.graph.search(QUESTION).to_dict()
         assert (found["setting"], found["answer"]) == ("unaided-online", "Bite")
         assert found["paths"] == [BITE]
         assert found["usage"]["calls"] == len(mllm.requests) > 4
@@ -98,7 +98,7 @@ def test_a_model_plays_the_agents_and_answers(folder):
         assert kb.graph.search(QUESTION, setting="embedded").to_dict()["answer"] == ""
         assert len(mllm.requests) == before
         assert kb.graph.search(QUESTION, perception="It runs.").to_dict()["setting"] == "perceptive"
-        plain = kb.graph.search(QUESTION, setting="vanilla")
+        plain = kb.graph.search(QUESTION, setting="vanilla").to_dict()
         assert (plain["paths"], plain["found"]) == ([], None)
 
 
@@ -125,7 +125,7 @@ def test_captions_are_made_once_and_kept_apart(folder, tmp_path):
         assert kb.graph.caption().units_updated == 0
         assert len(mllm.requests) == 1
         kb.update("Rathian", texts=["Queen of the land."])
-        shown = kb.graph.show("Rathian")
+        shown = kb.graph.show("Rathian").to_dict()
         assert "A wyvern." in json.dumps(shown)
         (uri,) = [
             s["uri"]
@@ -146,7 +146,7 @@ def test_a_topic_that_is_in_no_relation_is_searched_and_captioned(tmp_path):
         kb.add(Unit("Kirin", id="Kirin", kind="monster", images=shown, metadata={"topic": True}))
         kb.add(Unit("Bazelgeuse", id="Bazelgeuse", kind="monster", metadata={"topic": True}))
         assert kb.graph.caption().units_updated == 1
-        found = kb.graph.search("What is Kirin?", setting="embedded")
+        found = kb.graph.search("What is Kirin?", setting="embedded").to_dict()
         assert found["paths"] == ["Kirin"]
         assert "A wyvern." in json.dumps(kb.graph.show("Kirin"))
 

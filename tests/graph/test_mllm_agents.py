@@ -593,7 +593,7 @@ def every(graph):
 
 def test_captions_are_made_once_and_kept(kb, graph):
     mllm = ScriptedMLLM(Script())
-    before = kb.show("Rathian>Triple Rush")
+    before = kb.show("Rathian>Triple Rush").to_dict()
     with kb._session.write() as pipeline:
         report = pipeline.run(caption(graph, mllm, every(graph), model="m-3"))
     assert (report.units_updated, report.quarantined) == (1, [])
@@ -607,7 +607,7 @@ def test_captions_are_made_once_and_kept(kb, graph):
     assert attributes.captions["m-1"] == "Running."
     assert attributes.caption == "Runs three times."
     assert len(attributes.images) == 2
-    after = kb.show("Rathian>Triple Rush")
+    after = kb.show("Rathian>Triple Rush").to_dict()
     changed = {"metadata", "sources"}
     assert {k: v for k, v in after.items() if k not in changed} == {
         k: v for k, v in before.items() if k not in changed

@@ -12,14 +12,14 @@ def ends(kb):
     """(head, relation, tail) of everything, by ids; of what is but a name the name."""
     assert kb.verify().problems == ()
     return [
-        (unit["id"], one["relation"], one["tail"]["id"] or f"~{one['tail']['name']}")
+        (unit.id, one["relation"], one["tail"]["id"] or f"~{one['tail']['name']}")
         for unit in kb.list()
-        for one in kb.graph.show(unit["id"]).to_dict()["out"]
+        for one in kb.graph.show(unit.id).to_dict()["out"]
     ]
 
 
 def names(kb, unit):
-    shown = kb.show(unit)
+    shown = kb.show(unit).to_dict()
     return {shown["name"], *shown["aliases"]}
 
 

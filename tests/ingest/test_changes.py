@@ -66,7 +66,7 @@ def test_a_metadata_change_alone_lands(kb, tmp_path):
 def test_two_sources_of_one_unit_add_up(kb, tmp_path):
     kb.ingest(write_records(tmp_path / "a.jsonl", [{"id": "x", "name": "Ex", "text": "One."}]))
     kb.ingest(write_records(tmp_path / "b.jsonl", [{"id": "x", "name": "Iks", "text": "Two."}]))
-    unit = kb.show("x")
+    unit = kb.show("x").to_dict()
     assert (unit["name"], unit["aliases"], unit["texts"]) == ("Ex", ["Iks"], ["One.", "Two."])
 
 
@@ -89,7 +89,7 @@ def test_deleting_a_unit_leaves_no_trace_of_it(kb, tmp_path):
     ]
     picture(tmp_path / "q.png", 1)
     kb.ingest(write_records(tmp_path / "u.jsonl", records))
-    deleted = kb.delete(["zyxw-1"])
+    deleted = kb.delete(["zyxw-1"]).to_dict()
     assert deleted["units"] == ["zyxw-1"]
     assert (len(deleted["chunks"]), len(deleted["images"]), len(deleted["relations"])) == (1, 1, 2)
     traces = ("zyxw-1", "xylotome")
@@ -155,7 +155,7 @@ def test_a_name_joins_the_unit_that_bears_it_and_deleting_the_source_undoes_it(k
     kb.add(Unit("Lamp", id="lamp", aliases=("Light",), texts=("It shines.",)))
     joined = kb.add(Unit("light", texts=("It is bright.",)))
     assert (joined.id, joined.action, joined.matched) == ("lamp", "joined", ("lamp", 1.0))
-    unit = kb.show("lamp")
+    unit = kb.show("lamp").to_dict()
     assert unit["texts"] == ["It shines.", "It is bright."]
     (source,) = [s["uri"] for s in unit["sources"] if s["origin"] == "join"]
     kb.delete([source])
@@ -185,7 +185,7 @@ def test_update_replaces_what_is_named_and_keeps_the_rest(kb, tmp_path):
     kb.ingest(folder)
     assert lists(kb)["Lamp"] == [("A lamp gives light.", 1), ("The Lamp stands by the Torch.", 0)]
     kb.update("Lamp", name="Torch", texts=["It burns."], metadata={"old": True})
-    unit = kb.show("Lamp")
+    unit = kb.show("Lamp").to_dict()
     assert (unit["name"], unit["aliases"], unit["texts"]) == ("Torch", [], ["It burns."])
     assert unit["metadata"] == {"old": True}
     assert unit["counts"]["images"] == 1
@@ -280,7 +280,7 @@ def test_a_stored_picture_stays_while_its_file_is_broken(kb, tmp_path, damage):
         report = kb.ingest(path)
         assert len(report.quarantined) == 1
     assert report.units_unchanged == 1
-    unit = kb.show("lamp")
+    unit = kb.show("lamp").to_dict()
     assert (unit["texts"], unit["counts"]["images"]) == (["Warm light."], 2)
     assert kb.verify().problems == ()
     broken.write_bytes(whole)
@@ -381,11 +381,11 @@ def test_what_an_update_replaced_stays_replaced_when_other_parts_of_its_source_c
     kb.update("lamp", texts=["It burns."], images=[])
     write_records(path, [{**record, "metadata": {"year": 1921}}])
     assert kb.ingest(path).units_updated == 1
-    unit = kb.show("lamp")
+    unit = kb.show("lamp").to_dict()
     assert (unit["texts"], unit["images"], unit["metadata"]) == (["It burns."], [], {"year": 1921})
     write_records(path, [{**record, "text": "Warm light."}])
     kb.ingest(path)
-    unit = kb.show("lamp")
+    unit = kb.show("lamp").to_dict()
     assert (unit["texts"], unit["images"]) == (["Warm light.", "It burns."], [])
 
 

@@ -66,7 +66,7 @@ def fill(kb, folder, units=70):
 def test_a_base_brought_over_is_what_a_new_one_would_be(tmp_path):
     with KnowledgeBase.open(tmp_path / "old", create=True) as kb:
         fill(kb, tmp_path / "data")
-        done = kb.reindex(Small())
+        done = kb.reindex(Small()).to_dict()
         assert (done["encoder"], done["images"]) == ("small:4", 70)
         assert done["chunks"] == kb.stats().counts["chunks"] > 140
         assert kb.verify().problems == ()
@@ -104,7 +104,7 @@ def test_a_run_that_was_stopped_goes_on_and_the_old_encoder_serves_meanwhile(tmp
         assert kb.search(text="Thing3").units[0].id == "u3"
         assert kb.verify().ok
         rest = Small()
-        done = kb.reindex(rest)
+        done = kb.reindex(rest).to_dict()
         texts = {text for text in rest.encoded if isinstance(text, str)}
         with KnowledgeBase.open(tmp_path / "all", create=True, encoder=every) as other:
             other.ingest(tmp_path / "data" / "units.jsonl")
@@ -182,7 +182,7 @@ def test_only_the_side_that_changes_is_encoded(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         fill(kb, tmp_path / "data", 5)
         small = Small()
-        done = kb.reindex(Paired(small, ku_rag.load_encoder("embedded")))
+        done = kb.reindex(Paired(small, ku_rag.load_encoder("embedded"))).to_dict()
         assert (done["images"], all(isinstance(one, str) for one in small.encoded)) == (0, True)
         assert kb.verify().ok
         assert kb.query(tmp_path / "data" / "3.png", "What is its number?").units[0].id == "u3"

@@ -68,11 +68,11 @@ def tables(folder: Path) -> dict[str, list[dict]]:
 def shown(kb: KnowledgeBase) -> dict[str, dict]:
     """All units as shown, without where the base lies and without numbers of rows."""
     return {
-        unit["id"]: {
-            **kb.show(unit["id"]),
-            "images": sorted(i.rpartition("/")[2] for i in kb.show(unit["id"]).images),
+        unit.id: {
+            **kb.show(unit.id).to_dict(),
+            "images": sorted(i.rpartition("/")[2] for i in kb.show(unit.id).images),
             "named_in": sorted(
-                (n["source"], n["text"]) for n in kb.show(unit["id"]).to_dict()["named_in"]
+                (n["source"], n["text"]) for n in kb.show(unit.id).to_dict()["named_in"]
             ),
         }
         for unit in kb.list()
@@ -85,7 +85,7 @@ def sorted_lists(kb: KnowledgeBase) -> dict[str, list[tuple[str, int]]]:
 
 def asked(kb: KnowledgeBase, question: str, image: Path | None = None) -> tuple:
     answer = kb.query(image, question)
-    found = kb.search(text=question, image=image)
+    found = kb.search(text=question, image=image).to_dict()
     return (
         answer.answer,
         [(unit.id, unit.score, unit.why) for unit in answer.units],
@@ -106,7 +106,7 @@ def edit(path: Path, change) -> None:
 
 
 def test_a_base_comes_back_as_it_was(base, tmp_path):
-    done = base.export(tmp_path / "out")
+    done = base.export(tmp_path / "out").to_dict()
     assert done["left_out"] == []
     assert done["counts"]["units"] == 6
     with opened(tmp_path / "new") as kb:
@@ -249,7 +249,7 @@ def test_what_is_imported_joins_what_is_there_as_at_ingest(base, tmp_path):
         kb.add(Unit("Else", id="else", texts=["Else is near Phoca."]))
         report = kb.import_(tmp_path / "out")
         assert report.units_added == 3
-        rock = kb.show("rock")
+        rock = kb.show("rock").to_dict()
         assert "The rock is old." in rock["texts"]
         assert set(base.show("rock").to_dict()["texts"]) < set(rock["texts"])
         assert [one.text for one in kb.show("seal").named_in] == ["Else is near Phoca."]
@@ -354,7 +354,7 @@ def test_a_picture_that_is_missing_or_damaged_is_named(base, tmp_path):
     rock, tower = (base.show("rock").to_dict()["images"][n] for n in (1, 0))
     os.unlink(rock)
     Path(tower).write_bytes(b"something else")
-    done = base.export(tmp_path / "out")
+    done = base.export(tmp_path / "out").to_dict()
     assert {one["reason"].rpartition(": ")[2] for one in done["left_out"]} == {
         "No such file or directory",
         "its content has changed",
@@ -479,7 +479,7 @@ def test_strange_values_are_left_out(tmp_path):
             "units: e",
             "chunks: z",
         ]
-        assert [(unit["id"], unit["metadata"]) for unit in kb.list()] == [("c", {"n": 1})]
+        assert [(unit.id, unit.metadata) for unit in kb.list()] == [("c", {"n": 1})]
 
 
 # ---- what others write -------------------------------------------------------------------------

@@ -200,8 +200,8 @@ def test_without_its_first_page_a_base_comes_back(first, whole, tmp_path):
 
 def test_what_was_deleted_stays_deleted(whole, tmp_path):
     with KnowledgeBase.open(damage(whole, tmp_path / "kb").parent, encoder=Hashed()) as kb:
-        kb.delete([unit.id for unit in kb.list() if unit["id"] > "u3"])
-        left = {text for unit in kb.list() for text in kb.show(unit["id"]).texts}
+        kb.delete([unit.id for unit in kb.list() if unit.id > "u3"])
+        left = {text for unit in kb.list() for text in kb.show(unit.id).texts}
     with Pages(tmp_path / "kb" / "ku.sqlite") as pages:
         assert pages._free
     KnowledgeBase.salvage(tmp_path / "kb", tmp_path / "saved")
@@ -237,11 +237,11 @@ def test_units_keep_their_ids_when_their_rows_are_lost(whole, tmp_path):
     lost = done["salvaged"]["units"]["lost"]
     assert lost
     with KnowledgeBase.open(whole, encoder=Hashed()) as kb:
-        expected = {unit["id"]: without_places(kb.show(unit["id"])) for unit in kb.list()}
+        expected = {unit.id: without_places(kb.show(unit.id)) for unit in kb.list()}
     with KnowledgeBase.open(tmp_path / "new", create=True, encoder=Hashed()) as kb:
         report = kb.import_(tmp_path / "saved")
         assert report.quarantined == []
-        found = {unit["id"]: without_places(kb.show(unit["id"])) for unit in kb.list()}
+        found = {unit.id: without_places(kb.show(unit.id)) for unit in kb.list()}
         assert found == expected
         assert kb.verify().problems == ()
 
@@ -255,19 +255,19 @@ def test_what_lost_its_source_keeps_its_unit(whole, tmp_path):
     done = KnowledgeBase.salvage(tmp_path / "kb", tmp_path / "saved")
     assert done["salvaged"]["sources"]["lost"]
     with KnowledgeBase.open(whole, encoder=Hashed()) as kb:
-        expected = {unit["id"]: kb.show(unit["id"]).to_dict()["texts"] for unit in kb.list()}
+        expected = {unit.id: kb.show(unit.id).to_dict()["texts"] for unit in kb.list()}
     with KnowledgeBase.open(tmp_path / "new", create=True, encoder=Hashed()) as kb:
         kb.import_(tmp_path / "saved")
         assert {
-            unit["id"]: kb.show(unit["id"]).to_dict()["texts"] for unit in kb.list()
+            unit.id: kb.show(unit.id).to_dict()["texts"] for unit in kb.list()
         } == expected
         assert kb.verify().problems == ()
         kb.ingest(whole.parent / "units.jsonl")
-        mended = {unit["id"]: without_places(kb.show(unit["id"])) for unit in kb.list()}
+        mended = {unit.id: without_places(kb.show(unit.id)) for unit in kb.list()}
     shutil.copytree(whole, tmp_path / "other")
     with KnowledgeBase.open(tmp_path / "other", encoder=Hashed()) as kb:
         kb.ingest(whole.parent / "units.jsonl")
-        expected = {unit["id"]: without_places(kb.show(unit["id"])) for unit in kb.list()}
+        expected = {unit.id: without_places(kb.show(unit.id)) for unit in kb.list()}
     lost = mended.pop("long"), expected.pop("long")  # added by hand: nothing tells of its source
     assert lost[0]["texts"] == lost[1]["texts"]
     assert mended == expected

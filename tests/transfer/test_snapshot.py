@@ -44,7 +44,7 @@ def rows(kb: KnowledgeBase) -> dict[str, list[tuple]]:
 
 def test_a_snapshot_is_the_base(base, tmp_path):
     (base.path / "ku.toml").write_text("k_chunks = 5\n")
-    done = base.snapshot(tmp_path / "copy")
+    done = base.snapshot(tmp_path / "copy").to_dict()
     assert (done["pictures"], done["left_out"]) == (2, [])
     assert done["bytes"] == sum(
         path.stat().st_size for path in (tmp_path / "copy").rglob("*") if path.is_file()
@@ -80,7 +80,7 @@ def test_a_snapshot_holds_no_text_that_was_deleted(base, tmp_path):
 
 
 def test_pictures_are_linked_on_request(base, tmp_path):
-    done = base.snapshot(tmp_path / "copy", link=True)
+    done = base.snapshot(tmp_path / "copy", link=True).to_dict()
     assert done["pictures"] == 2
     for path in (tmp_path / "copy" / "images").glob("*/*"):
         assert path.samefile(base.path / path.relative_to(tmp_path / "copy"))
@@ -108,7 +108,7 @@ def test_a_picture_that_is_missing_or_damaged_is_named(base, tmp_path):
     tower, rock = base.show("rock").to_dict()["images"]
     os.unlink(rock)
     Path(tower).write_bytes(b"something else")
-    done = base.snapshot(tmp_path / "copy")
+    done = base.snapshot(tmp_path / "copy").to_dict()
     assert done["pictures"] == 1
     assert {one["reason"].rpartition(": ")[2] for one in done["left_out"]} == {
         "No such file or directory",
@@ -162,7 +162,7 @@ def test_snapshots_are_whole_while_others_add_delete_and_compact(base, tmp_path,
     )
     try:
         for n in range(30 if long else 6):
-            done = base.snapshot(tmp_path / f"copy{n}")
+            done = base.snapshot(tmp_path / f"copy{n}").to_dict()
             assert done["left_out"] == []
             with KnowledgeBase.open(tmp_path / f"copy{n}", encoder=Hashed()) as kb:
                 assert kb.verify().problems == ()
