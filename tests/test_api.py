@@ -110,7 +110,7 @@ def test_one_id_is_no_list_of_letters(kb):
 )
 def test_update_takes_what_a_unit_takes(kb, fields):
     kb.add(Unit("Lamp", id="lamp", texts=("It shines.",)))
-    before = kb.show("lamp").to_dict()
+    before = kb.show("lamp")
     with pytest.raises(BadInput):
         kb.update("lamp", **fields)
     assert kb.show("lamp") == before

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from ku_rag import cli
+from ku_rag.cli import commands
 from ku_rag.store.connection import connect
 from tests.conftest import picture, write_records
 
@@ -254,7 +254,7 @@ def test_a_long_question_is_answered(ku, fruits):
 
 
 def test_every_command_has_help(ku):
-    for name, command in cli.cli.commands.items():
+    for name, command in commands.cli.commands.items():
         assert command.help, name
         for option in command.params:
             if option.param_type_name == "option":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ku_rag.cli import cli
+from ku_rag.cli.commands import cli
 from tests.golden.scenarios import SCENARIOS, Recorder
 
 GOLDEN = Path(__file__).with_name("golden.json")

@@ -75,7 +75,9 @@ def test_without_a_model_the_embedded_agents_search(folder):
 
 def test_a_picture_says_where_to_start(folder, tmp_path):
     with KnowledgeBase.open(folder, read_only=True) as kb:
-        found = kb.graph.search("Which attack of this poisons?", images=[tmp_path / "rathian.png"]).to_dict()
+        found = kb.graph.search(
+            "Which attack of this poisons?", images=[tmp_path / "rathian.png"]
+        ).to_dict()
     assert found["found"]["topic"] == "Rathian"
     assert FLIP in found["paths"]
 
@@ -134,7 +136,7 @@ def test_captions_are_made_once_and_kept_apart(folder, tmp_path):
         ]
         assert kb.verify().problems == ()
         kb.delete(uri)
-        assert "A wyvern." not in json.dumps(kb.graph.show("Rathian"))
+        assert "A wyvern." not in json.dumps(kb.graph.show("Rathian").to_dict())
     with KnowledgeBase.open(folder) as kb, pytest.raises(NotFound, match="no model"):
         kb.graph.caption()
 
@@ -148,7 +150,7 @@ def test_a_topic_that_is_in_no_relation_is_searched_and_captioned(tmp_path):
         assert kb.graph.caption().units_updated == 1
         found = kb.graph.search("What is Kirin?", setting="embedded").to_dict()
         assert found["paths"] == ["Kirin"]
-        assert "A wyvern." in json.dumps(kb.graph.show("Kirin"))
+        assert "A wyvern." in json.dumps(kb.graph.show("Kirin").to_dict())
 
 
 def test_from_the_shell(ku, folder):

@@ -96,7 +96,7 @@ def test_deleting_a_unit_leaves_no_trace_of_it(kb, tmp_path):
     tables = {table for table, text in everywhere(kb) for trace in traces if trace in text}
     # The keyword index keeps deleted words in its own segments until it is compacted.
     assert tables <= {"words_data"}
-    assert kb.verify() == {"ok": True, "problems": [], "counts": counts(kb)}
+    assert kb.verify().to_dict() == {"ok": True, "problems": [], "counts": counts(kb)}
     assert counts(kb) == {
         "units": 2, "chunks": 2, "images": 0, "sources": 2, "entities": 0, "relations": 0,
     }  # fmt: skip

@@ -258,9 +258,7 @@ def test_what_lost_its_source_keeps_its_unit(whole, tmp_path):
         expected = {unit.id: kb.show(unit.id).to_dict()["texts"] for unit in kb.list()}
     with KnowledgeBase.open(tmp_path / "new", create=True, encoder=Hashed()) as kb:
         kb.import_(tmp_path / "saved")
-        assert {
-            unit.id: kb.show(unit.id).to_dict()["texts"] for unit in kb.list()
-        } == expected
+        assert {unit.id: kb.show(unit.id).to_dict()["texts"] for unit in kb.list()} == expected
         assert kb.verify().problems == ()
         kb.ingest(whole.parent / "units.jsonl")
         mended = {unit.id: without_places(kb.show(unit.id)) for unit in kb.list()}
