@@ -71,8 +71,8 @@ class TuningResult:
 class Tuning:
     """The kinds of index that were chosen for pictures and for chunks."""
 
-    image: Tuned
-    chunk: Tuned
+    image: TuningResult
+    chunk: TuningResult
 
     def to_dict(self) -> dict[str, Any]:
         """The shape that `ku tune --json` prints."""
