@@ -1,4 +1,4 @@
-"""Videos that a graph names without keyframes: their frames become pictures of the entity."""
+"""Keyframes of the videos that a graph file names without keyframes of its own."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ku_rag.graph.keyframes import keyframes
 from ku_rag.graph.name_resolution import Entry
 from ku_rag.types import Quarantined
 
-_QUALITY = 95
+_JPEG_QUALITY = 95
 
 
 def with_keyframes(
     entries: Iterable[Entry | Quarantined], folder: Path
 ) -> Iterator[Entry | Quarantined]:
-    """Entries, those with videos and no pictures with frames of their videos.
+    """Yield entries; those with videos and no pictures get the keyframes of their videos.
 
-    A video that cannot be read is said, and leaves the pictures alone that are stored of it.
+    A video that cannot be read is reported, and the stored pictures of its entry stay.
 
     Args:
-        entries: as `Linked.entries` makes them.
-        folder: where frames are written to; it is made.
+        entries: as `Linked.entries` returns them.
+        folder: keyframes are written here; created if it does not exist.
     """
     for entry in entries:
         if isinstance(entry, Quarantined) or entry.images or not entry.videos:
@@ -43,7 +43,7 @@ def with_keyframes(
             stem = sha256(name.encode()).hexdigest()[:16]
             for frame in found.frames:
                 file = folder / f"{stem}-{frame.number}.jpg"
-                frame.picture.save(file, quality=_QUALITY)
+                frame.picture.save(file, quality=_JPEG_QUALITY)
                 images.append(file)
         yield from (Quarantined(entry.uri, problem) for problem in problems)
         yield entry._replace(images=tuple(images), partial=entry.partial or bool(problems))

@@ -89,26 +89,18 @@ def test_a_long_video_gives_ten_evenly_spread_frames(tmp_path, name, codec):
     assert found.missing == ""
 
 
-def test_named_frames_are_taken_by_time_or_number(tmp_path):
+def test_number_and_rate_of_frames(tmp_path):
     path = video(tmp_path / "a.mp4", 100, codec="libx264")
-    by_number = keyframes(path, numbers=[77, 3, 14, 3])
-    assert [one.number for one in by_number.frames] == [3, 14, 77]
-    assert seen(by_number) == [3, 14, 17]
-    by_time = keyframes(path, seconds=[3.87, 0.15, 0.7, 5.0])
-    assert [one.number for one in by_time.frames] == [3, 14, 77, 99]
-    assert seen(by_time) == [3, 14, 17, 19]
-    assert [one.seconds for one in by_time.frames] == pytest.approx([0.15, 0.7, 3.85, 4.95])
-    assert [one.number for one in keyframes(path, most=1).frames] == [50]
-    assert [one.number for one in keyframes(path, rate=0.5, most=3).frames] == [0, 40, 80]
+    assert [one.number for one in keyframes(path, max_frames=1).frames] == [50]
+    assert [one.number for one in keyframes(path, rate=0.5, max_frames=3).frames] == [0, 40, 80]
 
 
 def test_frames_of_uneven_length_are_found_by_what_is_shown(tmp_path):
     path = video(tmp_path / "a.mp4", 5, times=[0, 2, 30, 31, 60])
-    found = keyframes(path, seconds=[0.09, 1.0, 1.5, 2.9])
-    assert [one.number for one in found.frames] == [0, 1, 2, 3]
-    assert [one.seconds for one in found.frames] == pytest.approx([0, 0.1, 1.5, 1.55])
     # Half seconds 0.5 and 1.0 show the same frame, which is taken once.
-    assert [one.number for one in keyframes(path).frames] == [0, 1, 2, 3, 4]
+    found = keyframes(path)
+    assert [one.number for one in found.frames] == [0, 1, 2, 3, 4]
+    assert [one.seconds for one in found.frames] == pytest.approx([0, 0.1, 1.5, 1.55, 3.0])
 
 
 def test_one_frame_is_a_video(tmp_path):
@@ -124,13 +116,13 @@ def test_large_frames_are_scaled_and_small_ones_are_not(tmp_path):
     assert wide.frames[0].picture.size == (1024, 256)
     path = video(tmp_path / "high.mp4", 1, size=(48, 96))
     assert keyframes(path).frames[0].picture.size == (48, 96)
-    assert keyframes(path, longest=32).frames[0].picture.size == (16, 32)
+    assert keyframes(path, max_side=32).frames[0].picture.size == (16, 32)
 
 
 def test_pixels_become_square(tmp_path):
     path = video(tmp_path / "a.mkv", 1, aspect=2)
     assert keyframes(path).frames[0].picture.size == (128, 48)
-    assert keyframes(path, longest=64).frames[0].picture.size == (64, 24)
+    assert keyframes(path, max_side=64).frames[0].picture.size == (64, 24)
 
 
 @pytest.mark.parametrize(
@@ -139,10 +131,6 @@ def test_pixels_become_square(tmp_path):
         ((90,), (48, 64), (24, 60), (24, 4)),  # against the clock: left goes down
         ((-90,), (48, 64), (24, 4), (24, 60)),
         ((180,), (64, 48), (60, 24), (4, 24)),
-        ((0, True, False), (64, 48), (60, 24), (4, 24)),
-        ((0, False, True), (64, 48), (4, 24), (60, 24)),
-        ((90, True, False), (48, 64), (24, 60), (24, 4)),
-        ((90, False, True), (48, 64), (24, 4), (24, 60)),
     ],
 )
 def test_a_turned_camera_gives_upright_pictures(tmp_path, turn, size, red, blue):
@@ -182,10 +170,7 @@ def test_of_a_video_that_was_cut_off_the_rest_is_kept(tmp_path, name, codec):
     found = keyframes(cut(path))
     assert 2 <= len(found.frames) < 10
     assert 1 < found.seconds < 4.5
-    assert found.missing.endswith("copy it again if there is more of it")
-    late = keyframes(path, seconds=[0.5, 5.9])
-    assert [one.seconds for one in late.frames] == pytest.approx([0.5])
-    assert "1 of 2 frames could be taken" in late.missing
+    assert found.missing.endswith("copy it again")
 
 
 def test_a_damaged_part_is_passed_over_and_said(tmp_path):
@@ -198,15 +183,15 @@ def test_a_damaged_part_is_passed_over_and_said(tmp_path):
     path.write_bytes(data)
     found = keyframes(path)
     assert [one.number for one in found.frames] == [0, 10, 23, 30, 40, 50]
-    assert found.missing == "a part of it is damaged: copy it again if there is more of it"
+    assert found.missing == "a part of it is damaged: copy it again"
 
 
 def test_a_video_without_its_table_or_its_frames_is_refused(tmp_path):
     path = cut(video(tmp_path / "a.mp4", 60, draw=noisy))  # its table stands at the end
-    with pytest.raises(BadInput, match=r"a\.mp4 is no video .* it was cut off or damaged"):
+    with pytest.raises(BadInput, match=r"a\.mp4 is not a video .* it is truncated or damaged"):
         keyframes(path)
     path = video(tmp_path / "b.mkv", 60, draw=noisy)
-    with pytest.raises(BadInput, match=r"holds no frames|is no video"):
+    with pytest.raises(BadInput, match=r"holds no frames|is not a video"):
         keyframes(cut(path, 0.004))
 
 
@@ -221,7 +206,7 @@ def test_other_files_are_no_videos_and_lead_to_none(tmp_path, data):
     video(tmp_path / "other.mp4", 5)
     path = tmp_path / "a.mp4"
     path.write_bytes(data)
-    with pytest.raises(BadInput, match=r"is no video that can be read .* expected MP4, MOV"):
+    with pytest.raises(BadInput, match=r"is not a video that can be read .* expected MP4, MOV"):
         keyframes(path)
 
 
@@ -233,7 +218,7 @@ def test_sound_is_no_video(tmp_path):
         frame.rate = 16_000
         out.mux(stream.encode(frame))
         out.mux(stream.encode())
-    with pytest.raises(BadInput, match=r"no moving pictures \(it has audio\)"):
+    with pytest.raises(BadInput, match=r"no video stream \(it has audio\)"):
         keyframes(path)
 
 
@@ -270,34 +255,6 @@ def test_sizes_are_bounded_before_decoding(tmp_path):
     found = keyframes(later)
     assert [one.number for one in found.frames] == [0, 10]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
-
-
-# ---- what is asked -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"seconds": [9.0]}, r"lasts 1\.00 s: 9\.0 was asked for"),
-        ({"seconds": [0.5, 1.01]}, r"lasts 1\.00 s: 1\.01 was asked for"),
-        ({"numbers": [3, 20]}, r"has 20 frames, from 0 on: 20 was asked for"),
-        ({"seconds": [-1.0]}, r"seconds has -1\.0: expected a time"),
-        ({"seconds": [float("nan")]}, r"seconds has nan: expected a time"),
-        ({"seconds": ["1"]}, r"seconds has '1': expected a time"),
-        ({"numbers": [1.5]}, r"a frame's number is 1\.5: expected a whole number"),
-        ({"numbers": [-1]}, r"a frame's number is -1: expected a whole number"),
-        ({"numbers": []}, r"numbers names 0 frames: expected 1 to 100"),
-        ({"seconds": [1.0] * 101}, r"seconds names 101 frames: expected 1 to 100"),
-        ({"seconds": [0.5], "numbers": [1]}, r"both seconds and numbers are given"),
-        ({"most": 0}, r"most is 0: expected a whole number from 1"),
-        ({"longest": 0}, r"longest is 0: expected a whole number from 1"),
-        ({"rate": 0.0}, r"rate is 0\.0: expected frames a second"),
-    ],
-)
-def test_what_cannot_be_taken_is_refused(tmp_path, options, message):
-    path = video(tmp_path / "a.mp4", 20)
-    with pytest.raises(BadInput, match=message):
-        keyframes(path, **options)
 
 
 def test_without_pyav_the_message_says_what_to_install(tmp_path, monkeypatch):
