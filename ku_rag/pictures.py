@@ -1,7 +1,7 @@
-"""Opening pictures safely: sizes are read and bounded before anything is decoded.
+"""Load pictures safely: sizes are checked before pixels are decoded.
 
-Whatever the file holds (16-bit grey, CMYK, palettes, transparency, several frames, a turned
-camera), what comes out is one upright RGB picture, or one sentence on what is wrong.
+Every kind of file (16-bit grey, CMYK, palettes, transparency, several frames, EXIF orientation)
+gives one upright RGB picture, or an error.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PICTURE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".avif"}
     | {".ppm", ".pgm", ".pbm", ".pnm"}
 )
-"""Suffixes, in lower case, of the files that are taken for pictures."""
+"""Suffixes, in lower case, of picture files."""
 
 MAX_PIXELS = 64_000_000
 """Width times height of the largest picture that is decoded."""
 
-# Common formats that need no program outside Pillow; those first that it knows without searching.
+# Common formats that need no program outside Pillow; those that it detects without a search first.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF")
 _MAX_16_BIT = 65_535.0
 
@@ -48,23 +48,27 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 
-# Python before 3.14 keeps warning filters for the whole process, so one thread sets them at a time.
+# Before Python 3.14, warning filters belong to the process: one thread changes them at a time.
 _filters = threading.Lock()
 
 
 def open_picture(data: bytes, longest: int | None = None) -> Image.Image:
-    """Decode a picture to upright RGB: transparent parts white, of an animation the first frame.
+    """Decode a picture to upright RGB.
+
+    Transparent parts become white. Of an animation, the first frame is decoded.
 
     Args:
         data: the bytes of a picture file.
-        longest: pixels that the longer side should have at least; a larger picture is decoded
-            smaller, down to less than twice that, which saves time. None keeps the size.
+        longest: pixels that the longer side needs; a larger picture is decoded at a reduced size,
+            less than twice that. None keeps the size.
 
     Raises:
-        BadInput: it is empty, no picture, broken, or has more than `MAX_PIXELS` pixels.
+        BadInput: the file is empty, not a picture, damaged, or has more than `MAX_PIXELS` pixels.
     """
     image = _open(data)
-    try:
+    with _decoding(
+        f"the {image.format} picture is broken ({{}}): it may be truncated; save or copy it again"
+    ):
         if longest:
             image.draft(None, _shrunk(image.size, longest))
         image.load()
@@ -73,11 +77,6 @@ def open_picture(data: bytes, longest: int | None = None) -> Image.Image:
             picture = picture.reduce(factor)
         turn = _TURNS.get(_orientation(image))
         return picture if turn is None else picture.transpose(turn)
-    except Exception as error:  # decoders raise whatever they trip over
-        raise BadInput(
-            f"the {image.format} picture is broken ({_reason(error)}): it may have been cut off; "
-            "save or copy it again"
-        ) from error
 
 
 def load_picture(
@@ -87,14 +86,13 @@ def load_picture(
 
     Args:
         path: the file.
-        longest: pixels that the longer side should have at least.
-        digest: SHA-256 in hexadecimal of what it held when it was stored; None for any content.
+        longest: pixels that the longer side needs.
+        digest: hexadecimal SHA-256 of the stored content; None for any content.
 
     Raises:
-        Corrupt: it holds something else now.
+        Corrupt: the content has another SHA-256.
         NotFound: there is no such file.
-        BadInput: it cannot be read, is larger than `MAX_FILE_BYTES`, or is no picture that can be
-            decoded.
+        BadInput: it cannot be read or decoded, or is larger than `MAX_FILE_BYTES`.
     """
     try:
         data = arguments.regular_file(path, "a picture file").read_bytes()
@@ -112,28 +110,24 @@ def load_picture(
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """A picture in memory as RGB, transparent parts white.
+    """Convert a picture in memory to RGB; transparent parts become white.
 
     Raises:
-        BadInput: it is empty, too large, broken, or in a mode that no colours follow from.
+        BadInput: it is empty, too large, damaged, or in a mode without colours.
     """
     if not all(image.size):
         raise BadInput(f"the picture has {image.width} × {image.height} pixels: it is empty")
     _check(image.size)
-    try:
-        # Pillow turns alpha that is multiplied in into nothing but alpha that is not.
+    with _decoding(f"the picture, of mode {image.mode!r}, cannot be converted to RGB ({{}})"):
+        # Pillow converts premultiplied alpha to straight alpha only.
         return _rgb(image.convert("LA") if image.mode == "La" else image)
-    except Exception as error:  # decoders raise whatever they trip over
-        raise BadInput(
-            f"the picture, of mode {image.mode!r}, gives no RGB ({_reason(error)}): convert it"
-        ) from error
 
 
 def given(image: object) -> Path | Image.Image | None:
-    """A picture as a caller may hand it over: a path, a picture in memory, or None.
+    """Check a picture argument: a path, a picture in memory, or None.
 
     Raises:
-        BadInput: it is neither, or gives no RGB; see `to_rgb`.
+        BadInput: it is none of these, or cannot be converted; see `to_rgb`.
     """
     if image is None:
         return None
@@ -141,21 +135,21 @@ def given(image: object) -> Path | Image.Image | None:
 
 
 def check_files(images: Iterable[Path]) -> None:
-    """See that each is a file that can be read.
+    """Check that every path is a readable file.
 
     Raises:
-        NotFound: one is not there.
-        BadInput: one is a folder, pipe or device, or too large.
+        NotFound: a file does not exist.
+        BadInput: a path is a folder, pipe or device, or a file is too large.
     """
     for image in images:
         arguments.regular_file(image, "a picture file")
 
 
 def check_all_differ(images: Iterable[Path]) -> None:
-    """See that no two files have the same bytes: pictures are told apart by these.
+    """Check that no two files have the same content, which identifies a picture.
 
     Raises:
-        BadInput: two have.
+        BadInput: two files are equal.
     """
     first: dict[bytes, int] = {}
     for number, image in enumerate(images):
@@ -172,11 +166,11 @@ def probe(data: bytes) -> tuple[int, int, str]:
         (width, height, format): pixels of the upright picture, and a name such as "JPEG".
 
     Raises:
-        BadInput: it is empty, no picture, or has more than `MAX_PIXELS` pixels.
+        BadInput: the file is empty, not a picture, or has more than `MAX_PIXELS` pixels.
     """
     image = _open(data)
     width, height = image.size
-    # TIFF sizes are upright already.
+    # Pillow rotates TIFF itself.
     if image.format != "TIFF" and _orientation(image) in _SIDEWAYS:
         width, height = height, width
     kind = image.format or ""
@@ -184,14 +178,14 @@ def probe(data: bytes) -> tuple[int, int, str]:
 
 
 def locate_picture(folder: Path, given: str) -> Path:
-    """The picture that a record names, which must lie in the record's own folder.
+    """Resolve the path of a picture in a record, which must be in the record's folder.
 
     Args:
-        folder: resolved folder of the file that holds the record.
-        given: path as written there.
+        folder: resolved folder of the record's file.
+        given: the path in the record.
 
     Raises:
-        BadInput: it is an address, absolute, outside the folder (links followed), or not there.
+        BadInput: it is an address, absolute, outside the folder (links followed), or missing.
     """
     if "://" in given or given.startswith("data:"):
         raise BadInput(f"{_short(given)} is an address: nothing is fetched; give a local file")
@@ -203,7 +197,7 @@ def locate_picture(folder: Path, given: str) -> Path:
         inside = real.is_relative_to(folder)
         there = inside and real.is_file()
     except (OSError, ValueError, RuntimeError) as error:
-        raise BadInput(f"{_short(given)} is no path of a file ({_reason(error)})") from error
+        raise BadInput(f"{_short(given)} is not the path of a file ({_reason(error)})") from error
     if not inside:
         raise BadInput(f"{_short(given)} leads out of the record's folder: put the picture into it")
     if not there:
@@ -215,30 +209,40 @@ def locate_picture(folder: Path, given: str) -> Path:
 
 
 def _open(data: bytes) -> Image.Image:
-    """The picture with its header read and its size found bearable."""
+    """Read the header of a picture and check its size."""
     if not data:
         raise BadInput("the picture is empty (0 bytes): save or copy it again")
-    if size := _declared_size(data):
-        _check(size)
-    try:
-        with _quiet():
-            image = Image.open(io.BytesIO(data), formats=_FORMATS)
-    except UnidentifiedImageError as error:
-        raise BadInput(
-            f"the file is no readable picture (it starts with {data[:8]!r}): expected one of "
-            f"{', '.join(_FORMATS)}; convert it or save it again"
-        ) from error
-    except Image.DecompressionBombError as error:
-        raise BadInput(
-            f"the picture is far too large: at most {MAX_PIXELS:,} pixels are decoded; "
-            "scale it down"
-        ) from error
-    except Exception as error:  # parsers raise whatever they trip over
-        raise BadInput(
-            f"the picture's header is broken ({_reason(error)}): save or copy it again"
-        ) from error
+    with _decoding("the picture's header is broken ({}): save or copy it again"):
+        try:
+            with _without_warnings():
+                image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        except UnidentifiedImageError as error:
+            raise BadInput(
+                f"the file is not a readable picture (it starts with {data[:8]!r}): expected one "
+                f"of {', '.join(_FORMATS)}; convert it or save it again"
+            ) from error
+        except Image.DecompressionBombError as error:
+            raise BadInput(
+                f"the picture is too large: at most {MAX_PIXELS:,} pixels are decoded; scale it "
+                "down"
+            ) from error
     _check(image.size)
     return image
+
+
+@contextmanager
+def _decoding(message: str) -> Iterator[None]:
+    """Turn errors of decoders, which raise many kinds, into BadInput.
+
+    Args:
+        message: with one place for the reason.
+    """
+    try:
+        yield
+    except (BadInput, MemoryError):
+        raise
+    except Exception as error:
+        raise BadInput(message.format(_reason(error))) from error
 
 
 def _check(size: tuple[int, int]) -> None:
@@ -250,44 +254,22 @@ def _check(size: tuple[int, int]) -> None:
         )
 
 
-def _declared_size(data: bytes) -> tuple[int, int] | None:
-    """The size in a PNG or WebP header.
-
-    Pillow refuses a very large PNG without saying its size, and sets room for a whole WebP picture
-    aside before it knows whether it is wanted.
-    """
-    if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
-        return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
-    if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
-        return None
-    match data[12:16]:
-        case b"VP8X":
-            return 1 + _little(data[24:27]), 1 + _little(data[27:30])
-        case b"VP8L":
-            bits = _little(data[21:25])
-            return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-        case _:
-            return _little(data[26:28]) & 0x3FFF, _little(data[28:30]) & 0x3FFF
-
-
-def _little(data: bytes) -> int:
-    return int.from_bytes(data, "little")
-
-
 def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation, 1 to 8; 1 when there is none or it cannot be read."""
+    """Return the EXIF orientation, 1 to 8; 1 if there is none or it cannot be read."""
     try:
-        with _quiet():
+        with _without_warnings():
             # Not image.getexif(): for PNG that decodes the picture.
             found = Image.Image.getexif(image).get(_ORIENTATION, 1)
-    except Exception:  # a picture with broken EXIF data is still a picture
+    except MemoryError:
+        raise
+    except Exception:  # a picture with damaged EXIF data can be decoded
         return 1
     return found if isinstance(found, int) else 1
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Pillow's warnings to itself: what matters is raised."""
+def _without_warnings() -> Iterator[None]:
+    """Suppress Pillow's warnings."""
     with _filters, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -313,7 +295,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _to_8_bit(grey: NDArray[Any]) -> NDArray[np.uint8]:
-    """Scale grey values of more than 8 bits: integers of 16 bits, floats as far as they reach."""
+    """Scale grey values of more than 8 bits: integers of 16 bits, floats by their maximum."""
     values = np.nan_to_num(grey.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     top = float(values.max(initial=0.0))
     if grey.dtype.kind == "f":

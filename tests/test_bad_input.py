@@ -47,7 +47,7 @@ BROKEN_PICTURES = {
     "empty.jpg": (b"", "empty"),
     "cut.jpg": (jpeg()[:400], "broken"),
     "huge.png": (png_of(60_000, 60_000), "60,000"),
-    "text.png": (b"this is no picture", "no readable picture"),
+    "text.png": (b"this is no picture", "not a readable picture"),
 }
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from PIL import Image, ImageDraw
 
 from ku_rag.answering import fonts
+from ku_rag.pictures import to_rgb
 from ku_rag.text.tokens import is_cjk
 from ku_rag.types import Evidence, Match
 
@@ -205,9 +206,9 @@ def _fitting(word: str, size: int, bold: bool, room: float) -> int:
         else:
             high = middle - 1
     end = low
-    while end > 1 and end < len(word) and fonts.joins(word[end]):
+    while end > 1 and end < len(word) and fonts.is_attached(word[end]):
         end -= 1
-    return end if end > 1 or not fonts.joins(word[1:2]) else low
+    return end if end > 1 or not fonts.is_attached(word[1:2]) else low
 
 
 def _words(text: str) -> Iterator[str]:
@@ -336,15 +337,4 @@ def _picture(image: Image.Image) -> Image.Image:
     """The picture at 224 px width, or narrower where it would be too high, on white."""
     scale = min(PICTURE_WIDTH / image.width, PICTURE_HEIGHT / image.height)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    if image.has_transparency_data:
-        image = image.convert("RGBA").resize(size, Image.Resampling.LANCZOS)
-        paper = Image.new("RGBA", size, _PAPER)
-        return Image.alpha_composite(paper, image).convert("RGB")
-    return _eight_bit(image).convert("RGB").resize(size, Image.Resampling.LANCZOS)
-
-
-def _eight_bit(image: Image.Image) -> Image.Image:
-    """Sixteen-bit grey scaled to eight bits; Pillow's own conversion cuts it off at white."""
-    if image.mode.startswith("I;16"):
-        return image.convert("I").point(lambda value: value / 256).convert("L")
-    return image
+    return to_rgb(image).resize(size, Image.Resampling.LANCZOS)

@@ -1,7 +1,7 @@
 """Keyframes: a few evenly spread frames that represent a video (MH-MMKG, section 3.1).
 
-The packets are read once without decoding, for the times of the frames. Then the selected frames are
-decoded.
+The packets are read once without decoding, for the times of the frames. Then the selected frames
+are decoded.
 """
 
 from __future__ import annotations

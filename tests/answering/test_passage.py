@@ -170,7 +170,6 @@ def test_one_font_sets_latin_greek_and_cyrillic():
     text = "Zażółć gęślą jaźń, Größe, Việt Nam, Ελλάδα, Україна — “€5”…"
     assert [run.text for run in fonts.runs(text, 18)] == [text]
     assert fonts.missing_characters(text) == ""
-    assert fonts.font_for(text, 18).size == 18
 
 
 def test_missing_characters_are_named_and_drawn():
@@ -196,5 +195,5 @@ def test_a_line_in_two_scripts_uses_two_fonts(monkeypatch):
 def test_a_broken_font_file_has_no_characters(tmp_path, data):
     path = tmp_path / "broken.ttf"
     path.write_bytes(data)
-    assert fonts.coverage(path) == ()
-    assert fonts.coverage(tmp_path / "absent.ttf") == ()
+    assert fonts.characters(path) == frozenset()
+    assert fonts.characters(tmp_path / "absent.ttf") == frozenset()

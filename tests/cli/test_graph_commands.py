@@ -505,7 +505,7 @@ def test_what_is_added_later_adds_to_what_was_added(kb, tmp_path):
     assert (shown["aliases"], shown["text"]) == (["Wolf"], "It howls.\n\nIt jumps.")
     assert kb.show("Zinogre").to_dict()["match"]
     (tmp_path / "broken.png").write_bytes(b"no picture")
-    with pytest.raises(BadInput, match="no readable picture"):
+    with pytest.raises(BadInput, match="not a readable picture"):
         kb.graph.add_entity("New", images=(tmp_path / "broken.png",))
     with pytest.raises(NotFound):
         kb.graph.show("New")
