@@ -352,7 +352,7 @@ class KnowledgeBase:
 
         session = self._session
         chosen = _units((unit,))
-        given = preparation.ready_made(chosen, vectors, session.encoding.encoder)
+        given = preparation.split_vectors(chosen, vectors, session.encoding.encoder)
         with session.write() as writer:
             return changes.add(
                 writer,
@@ -362,7 +362,7 @@ class KnowledgeBase:
                 images=session.encoding.images,
                 chunks=session.encoding.chunks,
                 settings=session.settings,
-                given=given[0],
+                vectors=given[0],
             )
 
     def add_many(
@@ -388,7 +388,7 @@ class KnowledgeBase:
         session = self._session
         chosen = _units(arguments.several(units, "units"))
         arguments.check_callable(progress, "progress")
-        given = preparation.ready_made(chosen, vectors, session.encoding.encoder)
+        given = preparation.split_vectors(chosen, vectors, session.encoding.encoder)
         with session.write() as writer:
             return changes.add_many(writer, zip(chosen, given, strict=True), progress=progress)
 
@@ -438,7 +438,7 @@ class KnowledgeBase:
 
         chosen = arguments.texts((ids,) if isinstance(ids, str) else ids, "ids")
         with self._session.write() as writer:
-            return changes.delete(writer, self._session.database, chosen)
+            return changes.delete(writer, chosen)
 
     # ---- maintenance ---------------------------------------------------------------------------
 
@@ -563,17 +563,13 @@ class KnowledgeBase:
             Mismatch: it has a later format.
             MissingExtra: pyarrow is not installed.
         """
-        from ku_rag.transfer import parquet_reader
-        from ku_rag.transfer.parquet_import import Importing
+        from ku_rag.transfer.parquet_import import import_export
+        from ku_rag.transfer.parquet_reader import Export
 
         arguments.check_callable(progress, "progress")
-        found = parquet_reader.find(arguments.path(folder, "the folder of the export"))
-        session = self._session
-        with session.write() as writer:
-            encoding = session.encoding
-            return Importing(
-                found, writer, session.database, encoding.encoder, encoding.rows, session.settings
-            ).run(progress)
+        export = Export(arguments.path(folder, "the folder of the export"))
+        with self._session.write() as writer:
+            return import_export(export, writer, progress)
 
     def snapshot(self, folder: str | Path, *, link: bool = False) -> Snapshot:
         """Copy the whole base as it is at one moment, while others read and write.
@@ -593,10 +589,10 @@ class KnowledgeBase:
             return snapshot.take(database, self._session.layout, target, link=link)
 
     @staticmethod
-    def salvage(path: str | Path, folder: str | Path) -> dict[str, Any]:
+    def salvage(path: str | Path, folder: str | Path) -> Exported:
         """Write every readable row of a damaged base, for `import_` into a new one.
 
-        The base is not opened, and nothing of it is changed. Nobody should write to it meanwhile.
+        The base is opened for reading. Nobody should write to it meanwhile.
 
         Args:
             path: folder of the damaged base.
@@ -604,6 +600,7 @@ class KnowledgeBase:
 
         Raises:
             NotFound: there is no database, or it is empty.
+            Corrupt: the schema or the table of sources cannot be read.
             Refused: the folder holds something else.
             ReadOnly: it cannot be written.
             MissingExtra: pyarrow is not installed.

@@ -399,6 +399,21 @@ class IngestReport:
     seconds: float = 0.0
     units_deleted: list[str] | None = None
 
+    def __add__(self, other: IngestReport) -> IngestReport:
+        """Return the report of both."""
+        deleted = [*(self.units_deleted or ()), *(other.units_deleted or ())]
+        return IngestReport(
+            self.units_added + other.units_added,
+            self.units_updated + other.units_updated,
+            self.units_unchanged + other.units_unchanged,
+            self.chunks_added + other.chunks_added,
+            self.images_added + other.images_added,
+            self.relations_added + other.relations_added,
+            self.quarantined + other.quarantined,
+            self.seconds + other.seconds,
+            deleted if (self.units_deleted, other.units_deleted) != (None, None) else None,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `units_deleted` is there after a sync only."""
         shape: dict[str, Any] = {

@@ -26,7 +26,7 @@ def export(folder: Path, salvage: bool) -> None:
     if salvage:
         from ku_rag.knowledge_base import KnowledgeBase
 
-        done = KnowledgeBase.salvage(base_path(), folder)
+        done = KnowledgeBase.salvage(base_path(), folder).to_dict()
     else:
         with open_base(read_only=True, as_made=True) as base:
             done = base.export(folder).to_dict()
@@ -50,13 +50,13 @@ def import_(folder: Path, encoder: str | None) -> None:
     The knowledge base is made with the exported settings if it does not exist. Vectors made by its
     encoder are taken over; others are made anew. Importing the same thing twice changes nothing.
     """
-    from ku_rag.transfer import parquet_reader
+    from ku_rag.transfer.parquet_reader import Export
 
     if not folder.is_dir():
         raise NotFound(f"{folder} is not a folder: name one that `ku export` made")
     options: dict[str, Any] = {}
     if not base_exists():
-        options = {"create": True, **parquet_reader.find(folder).made_with(encoder)}
+        options = {"create": True, **Export(folder).made_with(encoder)}
     elif encoder is not None:
         options = {"encoder": encoder}
     with open_base(**options) as base, progress("importing", "units") as moved:

@@ -1,8 +1,8 @@
-"""Assembly (KU-RAG, section 3.2.2): what the sources of a unit say of it, together, is the unit.
+"""Assembly (KU-RAG, section 3.2.2): a unit is what its sources declare, merged.
 
-A unit has no truth of its own: its name, kind, aliases and metadata follow from the declarations of
-its sources, in an order that does not depend on when they came. So a source that goes takes with it
-what only it said, and joining is undone by deleting the source that joined.
+The name, kind, aliases and metadata of a unit follow from the declarations of its sources, in an
+order that does not depend on when they arrived. Deleting a source removes what only it declared;
+deleting the source that joined a unit undoes the joining.
 """
 
 from __future__ import annotations
@@ -10,28 +10,35 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.store import content_rows, relations
 from ku_rag.store.connection import Connection
 from ku_rag.text.tokens import name_key
-from ku_rag.types import Relation, Unit
+from ku_rag.types import Unit
 
 _ALIAS_FIELDS = ("aliases", "alias", "also_known_as", "synonyms")
-_FIRST_WORD = {"update": 0, "ingest": 1, "add": 1, "join": 2}
-"""Who is heard first: what an update named, then the unit's own sources, then what joined it."""
+_PRECEDENCE = {"update": 0, "ingest": 1, "add": 1, "join": 2}
+"""Order of declarations: updates, then the unit's own sources, then those that joined it."""
 
-# Made once: `json.dumps` with an option makes an encoder for every object.
+# `json.dumps` with an option makes an encoder at each call.
 _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What one source says of its unit; None where it says nothing.
+    """What one source declares of its unit; None where it declares nothing.
 
     Args:
-        replaces: whether aliases and metadata replace what others say (an update) or add to it.
+        name: Of the unit.
+        kind: Likewise.
+        aliases: Likewise.
+        metadata: Likewise.
+        match: Whether the names are looked up in the texts of other units.
+        relations: Digest of the relations that the source states.
+        replaces: Whether aliases and metadata replace those of other sources (an update) or are
+            added to them.
     """
 
     name: str | None = None
@@ -43,7 +50,7 @@ class Declaration:
     replaces: bool = False
 
     def to_json(self) -> str:
-        """The form that is stored and compared."""
+        """Return the form that is stored and compared."""
         return _encode(
             {
                 "name": self.name,
@@ -58,105 +65,132 @@ class Declaration:
 
     @classmethod
     def from_json(cls, text: str) -> Declaration:
-        """Read the stored form."""
+        """Read the stored form.
+
+        Raises:
+            ValueError, KeyError, TypeError: The text is something else.
+        """
         fields = json.loads(text)
         if fields["aliases"] is not None:
             fields["aliases"] = tuple(fields["aliases"])
         return cls(**fields)
 
     @classmethod
-    def from_unit(cls, unit: Unit, stated: Sequence[Relation]) -> Declaration:
-        """What a described unit declares; the relations stated of it are kept as a digest."""
+    def from_unit(cls, unit: Unit, stated: str = "") -> Declaration:
+        """Return the declaration of a described unit.
+
+        Args:
+            unit: As a reader or a caller describes it.
+            stated: `relations.digest` of the relations that the source states.
+        """
         return cls(
             name=unit.name,
             kind=unit.kind,
             aliases=unit.aliases,
             metadata=dict(unit.metadata),
             match=unit.match,
-            relations=relations.digest(relations.said(stated)),
+            relations=stated,
         )
 
+    @property
+    def describes_unit(self) -> bool:
+        """Whether anything but the name is declared."""
+        return bool(self.kind or self.aliases or self.metadata or self.relations)
 
-@dataclass(frozen=True, slots=True)
-class Born:
-    """A unit that is new, with sources that are new.
+
+class DeclaredSource(NamedTuple):
+    """A source row that is to be written.
 
     Args:
-        place: which record of its batch it is.
-        unit_id: its id.
-        origin: of its sources.
-        said: (uri, digest, declaration) of each source.
+        uri: Its place.
+        origin: "ingest", "add", "join" or "update".
+        digest: Of its content.
+        declared: What it declares of its unit; None for text that belongs to no unit.
     """
 
-    place: int
-    unit_id: str
+    uri: str
     origin: str
-    said: list[tuple[str, str, Declaration]]
+    digest: str
+    declared: Declaration | None
 
 
-def settle_new(
-    connection: Connection, born: Sequence[Born], inverted: InvertedIndex
-) -> list[tuple[int, list[int]]]:
-    """Write new units with their sources as `settle` would, all at once.
+class UnitRows(NamedTuple):
+    """Row of a unit, None for text that belongs to no unit, and rows of its sources."""
+
+    unit: int | None
+    sources: Sequence[int]
+
+
+def insert_units(
+    connection: Connection,
+    units: Mapping[str, Sequence[DeclaredSource]],
+    inverted: InvertedIndex,
+) -> list[UnitRows]:
+    """Insert new units with their sources, with a few statements for all of them.
+
+    Args:
+        connection: Inside a change.
+        units: Id and sources of each. Neither is stored.
+        inverted: The lists to update.
 
     Returns:
-        For each, the row of the unit and the rows of its sources.
+        The rows of each unit, in order.
     """
     merged = [
-        _merge(_heard((b.origin, uri, said) for uri, _, said in b.said), b.unit_id) for b in born
+        _merge(_ordered((s.origin, s.uri, s.declared) for s in sources if s.declared), unit_id)
+        for unit_id, sources in units.items()
     ]
     first = content_rows.add_units(
         connection,
         [
             (
-                one.unit_id,
-                of.name or one.unit_id,
-                of.kind or relations.ANY_KIND,
-                of.aliases or (),
-                _encode(of.metadata),
-                of.match,
+                unit_id,
+                one.name or unit_id,
+                one.kind or relations.ANY_KIND,
+                one.aliases or (),
+                _encode(one.metadata),
+                one.match,
             )
-            for one, of in zip(born, merged, strict=True)
+            for unit_id, one in zip(units, merged, strict=True)
         ],
     )
     source = content_rows.add_sources(
         connection,
         [
-            (uri, first + n, one.origin, digest, declared.to_json())
-            for n, one in enumerate(born)
-            for uri, digest, declared in one.said
+            (one.uri, row, one.origin, one.digest, one.declared.to_json())
+            for row, sources in enumerate(units.values(), first)
+            for one in sources
+            if one.declared
         ],
     )
-    keys = {first + n: _keys(of) for n, of in enumerate(merged)}
+    keys = {row: _keys(one) for row, one in enumerate(merged, first)}
     connection.executemany(
         "INSERT INTO names (key, unit) VALUES (?, ?)",
-        ((key, row) for row, of in keys.items() for key in sorted(of)),
+        ((key, row) for row, of_unit in keys.items() for key in sorted(of_unit)),
     )
-    inverted.introduce({first + n: keys[first + n] for n, of in enumerate(merged) if of.match})
-    relations.resolve_names(
-        connection, ids=[one.unit_id for one in born], keys=set().union(*keys.values())
-    )
-    settled = []
-    for n, one in enumerate(born):
-        settled.append((first + n, list(range(source, source + len(one.said)))))
-        source += len(one.said)
-    return settled
+    inverted.introduce({row: keys[row] for row, one in enumerate(merged, first) if one.match})
+    relations.resolve_names(connection, ids=list(units), keys=set().union(*keys.values()))
+    rows = []
+    for row, sources in enumerate(units.values(), first):
+        rows.append(UnitRows(row, range(source, source + len(sources))))
+        source += len(sources)
+    return rows
 
 
-def settle(connection: Connection, unit_id: str, inverted: InvertedIndex, *, row: int) -> None:
-    """Write a unit's row from its sources' declarations and let lists and relations follow.
+def update_unit(connection: Connection, unit_id: str, inverted: InvertedIndex, *, row: int) -> None:
+    """Write the row of a unit from the declarations of its sources; update lists and relations.
 
     Args:
-        connection: inside a change.
-        unit_id: the unit's id.
-        inverted: the lists to keep right.
-        row: its row.
+        connection: Inside a change.
+        unit_id: The unit's id.
+        inverted: The lists to update.
+        row: The unit's row.
     """
     before_name, before_kind, before_match = connection.execute(
         "SELECT name, kind, match FROM units WHERE row = ?", (row,)
     ).fetchone()
     before = {key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (row,))}
-    merged = _merge(_declared(connection, row), unit_id)
+    merged = _merge(_declarations(connection, row), unit_id)
     content_rows.put_unit(
         connection,
         unit_id=unit_id,
@@ -167,12 +201,16 @@ def settle(connection: Connection, unit_id: str, inverted: InvertedIndex, *, row
         match=merged.match,
     )
     after = _keys(merged)
-    if before != after:
-        _replace_names(connection, row, before, after)
-    looked_up = before if before_match else set()
-    look_up = after if merged.match else set()
-    if looked_up != look_up:
-        inverted.rename(row, before=looked_up, after=look_up)
+    connection.executemany(
+        "DELETE FROM names WHERE key = ? AND unit = ?", ((key, row) for key in before - after)
+    )
+    connection.executemany(
+        "INSERT INTO names (key, unit) VALUES (?, ?)",
+        ((key, row) for key in sorted(after - before)),
+    )
+    matched_before, matched = before if before_match else set(), after if merged.match else set()
+    if matched_before != matched:
+        inverted.rename(row, before=matched_before, after=matched)
     if before != after or (before_name, before_kind) != (merged.name, merged.kind):
         relations.rename_unit(
             connection, row, merged.name or unit_id, merged.kind or relations.ANY_KIND
@@ -181,11 +219,11 @@ def settle(connection: Connection, unit_id: str, inverted: InvertedIndex, *, row
 
 
 def differences(connection: Connection) -> Iterator[str]:
-    """Where units and relations are not what the declarations of their sources say."""
+    """Yield where units and relations differ from the declarations of their sources."""
     for row, unit_id, *stored in connection.execute(
         "SELECT row, id, name, kind, aliases, metadata, match FROM units"
     ):
-        merged = _merge(_declared(connection, row), unit_id)
+        merged = _merge(_declarations(connection, row), unit_id)
         expected = [
             merged.name or unit_id,
             merged.kind or relations.ANY_KIND,
@@ -206,28 +244,29 @@ def differences(connection: Connection) -> Iterator[str]:
             yield f"the relations stored of {uri} are not those that it states"
 
 
-def restate(connection: Connection, source: int) -> None:
-    """Let a source declare the relations that are left of it.
+def update_relation_digest(connection: Connection, source: int) -> None:
+    """Let a source declare the relations that are stored of it.
 
-    So it counts as changed at the next ingest, which brings back what was deleted with others.
+    The source then counts as changed at the next ingest, which restores relations that were deleted
+    with other units.
     """
     uri, unit, origin, digest, declared = connection.execute(
         "SELECT uri, unit, origin, hash, declared FROM sources WHERE row = ?", (source,)
     ).fetchone()
-    left = relations.stored_digest(connection, source)
+    stored = relations.stored_digest(connection, source)
     content_rows.put_source(
         connection,
         uri=uri,
         unit=unit,
         origin=origin,
         digest=digest,
-        declared=replace(Declaration.from_json(declared), relations=left).to_json(),
+        declared=replace(Declaration.from_json(declared), relations=stored).to_json(),
     )
 
 
-def _declared(connection: Connection, row: int) -> list[tuple[str, Declaration]]:
-    """(origin, declaration) of a unit's sources, in the order in which they are heard."""
-    return _heard(
+def _declarations(connection: Connection, row: int) -> list[tuple[str, Declaration]]:
+    """Return (origin, declaration) of a unit's sources, in order of precedence."""
+    return _ordered(
         (origin, uri, Declaration.from_json(declared))
         for origin, uri, declared in connection.execute(
             "SELECT origin, uri, declared FROM sources WHERE unit = ?", (row,)
@@ -235,73 +274,63 @@ def _declared(connection: Connection, row: int) -> list[tuple[str, Declaration]]
     )
 
 
-def _heard(said: Iterable[tuple[str, str, Declaration]]) -> list[tuple[str, Declaration]]:
-    """(origin, declaration) of (origin, uri, declaration), in the order in which they are heard."""
-    ordered = sorted(said, key=lambda source: (_FIRST_WORD[source[0]], source[1]))
-    return [(origin, declared) for origin, _, declared in ordered]
+def _ordered(declared: Iterable[tuple[str, str, Declaration]]) -> list[tuple[str, Declaration]]:
+    """Return (origin, declaration) of (origin, uri, declaration), in order of precedence."""
+    found = list(declared)
+    if len(found) > 1:
+        found.sort(key=lambda one: (_PRECEDENCE[one[0]], one[1]))
+    return [(origin, one) for origin, _, one in found]
 
 
 def _merge(declared: list[tuple[str, Declaration]], unit_id: str) -> Declaration:
-    """All declarations as one: first come first heard, aliases and metadata together."""
-    spoken = [one for _, one in declared]
-    if len(spoken) == 1:  # as below, for most units
-        (one,) = spoken
+    """Merge declarations: the first name and kind, all aliases and metadata."""
+    found = [one for _, one in declared]
+    if len(found) == 1:  # the common case, with the same result as below
+        (one,) = found
         name = unit_id if one.name is None else one.name
         aliases = tuple(a for a in dict.fromkeys(one.aliases or ()) if a != name)
         kind = relations.ANY_KIND if one.kind is None else one.kind
         return Declaration(name, kind, aliases, dict(one.metadata or {}), one.match)
-    name = next((one.name for one in spoken if one.name is not None), unit_id)
+    name = next((one.name for one in found if one.name is not None), unit_id)
     metadata: dict[str, Any] = {}
-    for one in reversed(_replacing(spoken, "metadata") or spoken):
+    for one in reversed(_replacing(found, "metadata") or found):
         metadata.update(one.metadata or {})
     return Declaration(
         name=name,
-        kind=next((one.kind for one in spoken if one.kind is not None), relations.ANY_KIND),
+        kind=next((one.kind for one in found if one.kind is not None), relations.ANY_KIND),
         aliases=tuple(a for a in _aliases(declared) if a != name),
         metadata=metadata,
-        match=all(one.match for one in spoken),
+        match=all(one.match for one in found),
     )
 
 
 def _aliases(declared: list[tuple[str, Declaration]]) -> dict[str, None]:
-    """Declared aliases, and the names that other sources give the unit.
+    """Return the declared aliases and the names that other sources give the unit.
 
-    Who renames a unit takes its old name away, but not the names of what joined it.
+    Renaming a unit removes its old name, but not the names of what joined it.
     """
-    spoken = [one for _, one in declared]
-    replacing = _replacing(spoken, "aliases")
-    aliases = {alias: None for one in replacing or spoken for alias in one.aliases or ()}
+    found = [one for _, one in declared]
+    replacing = _replacing(found, "aliases")
+    aliases = {alias: None for one in replacing or found for alias in one.aliases or ()}
     if not replacing:
-        renamed = bool(_replacing(spoken, "name"))
+        renamed = bool(_replacing(found, "name"))
         for origin, one in declared:
             if one.name and (origin == "join" or not renamed):
                 aliases[one.name] = None
     return aliases
 
 
-def _replacing(spoken: list[Declaration], field: str) -> list[Declaration]:
-    """The declaration that replaces what all others say of a field, if there is one."""
-    return [one for one in spoken if one.replaces and getattr(one, field) is not None][:1]
+def _replacing(declared: list[Declaration], field: str) -> list[Declaration]:
+    """Return the declaration that replaces all others of a field, if there is one."""
+    return [one for one in declared if one.replaces and getattr(one, field) is not None][:1]
 
 
 def _keys(merged: Declaration) -> set[str]:
-    names = [merged.name or "", *(merged.aliases or ()), *_named_in(merged.metadata or {})]
-    return {key for key in map(name_key, names) if key}
-
-
-def _named_in(metadata: Mapping[str, Any]) -> Iterable[str]:
+    """Return the keys of all names of a unit, aliases in its metadata included."""
+    names = [merged.name or "", *(merged.aliases or ())]
     for field in _ALIAS_FIELDS:
-        value = metadata.get(field)
-        for name in value if isinstance(value, list) else [value]:
-            if isinstance(name, str):
-                yield name
-
-
-def _replace_names(connection: Connection, row: int, before: set[str], after: set[str]) -> None:
-    connection.executemany(
-        "DELETE FROM names WHERE key = ? AND unit = ?", ((key, row) for key in before - after)
-    )
-    connection.executemany(
-        "INSERT INTO names (key, unit) VALUES (?, ?)",
-        ((key, row) for key in sorted(after - before)),
-    )
+        value = (merged.metadata or {}).get(field)
+        names += [
+            one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)
+        ]
+    return {key for key in map(name_key, names) if key}

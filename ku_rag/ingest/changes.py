@@ -1,34 +1,39 @@
-"""The changes that a user makes by name: add, update, delete, sync."""
+"""Changes by name: add, update, delete, sync."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ku_rag import arguments
-from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import unit_resolution
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.deletion import delete_sources, delete_units
-from ku_rag.ingest.pipeline import Pipeline, Progress
-from ku_rag.ingest.preparation import Given, Prepared, prepare
+from ku_rag.ingest.pipeline import Pipeline, Progress, Vector
+from ku_rag.ingest.preparation import PreparedRecord, ReadyVectors, prepare
 from ku_rag.ingest.readers.folder import read
-from ku_rag.ingest.seen_sources import Seen
+from ku_rag.ingest.seen_sources import SeenSources
+from ku_rag.ingest.unit_resolution import Candidate
 from ku_rag.settings import Settings
 from ku_rag.store.content_rows import Dropped, content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.unit_records import hint, known_row, unit_row
+from ku_rag.store.vectors import Kind
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Added, Deleted, IngestReport, Record, Source, Unit
 
 
-class _TakeBack(Exception):
+class _RollBack(Exception):
     """Ends a dry run: everything since its start is rolled back."""
 
 
@@ -41,30 +46,32 @@ def add(
     images: VectorIndex,
     chunks: VectorIndex,
     settings: Settings,
-    given: Given,
+    vectors: ReadyVectors,
 ) -> Added:
     """Add a unit, or join it to the unit that it matches when it brings no id.
 
     Raises:
-        BadInput: it has no name, or one of its pictures cannot be read.
+        BadInput: The id is blank, or a picture cannot be read.
     """
-    prepared = _prepared(unit, given)
-    broken = pipeline.encode([prepared])
-    if broken:
-        raise BadInput("; ".join(broken.values()))
+    record = pipeline.encode(_record(unit), "add", vectors)
+    (source,) = record.sources
     candidate, why = None, "a record with an id of its own never joins"
     if unit.id is None:
+        of_images = [picture.vector for picture in source.pictures if picture.vector is not None]
         candidate, why = _candidate(
-            prepared, database, encoder.fingerprint, images, chunks, settings
+            database,
+            unit.name,
+            ((images, "image", of_images), (chunks, "chunk", source.chunk_vectors)),
+            fingerprint=encoder.fingerprint,
+            threshold=settings.join_threshold,
         )
     unit_id = unit.id or _new_id(database, unit.name)
     if candidate:
         (unit_id,) = database.connection.execute(
             "SELECT id FROM units WHERE row = ?", (candidate.unit,)
         ).fetchone()
-        why = candidate.why
-    _name_source(prepared, unit_id)
-    report = pipeline.put(prepared, origin="join" if candidate else "add")
+        source.origin = "join"
+    report = pipeline.put(_identified(record, unit_id))
     return Added(
         id=unit_id,
         action="joined" if candidate else "added",
@@ -77,43 +84,40 @@ def add(
 
 def add_many(
     pipeline: Pipeline,
-    units: Iterable[tuple[Unit, Given]],
+    units: Iterable[tuple[Unit, ReadyVectors]],
     *,
     progress: Progress | None,
 ) -> IngestReport:
     """Add units that have ids, in batches.
 
     Raises:
-        BadInput: a unit has no name or no id, or one of its pictures cannot be read; the batches
-            before it are stored.
+        BadInput: A unit has no id, or one of its pictures cannot be read; the batches before it are
+            stored.
     """
-    return pipeline.run(map(_identified, units), origin="add", progress=progress)
+
+    def prepared(unit: Unit, vectors: ReadyVectors) -> PreparedRecord:
+        if unit.id is None:
+            raise BadInput(f"the unit {unit.name!r} has no id: many at once need one each")
+        record, unread = prepare(_record(unit), "add", vectors)
+        if unread:
+            raise BadInput(unread[0].reason)
+        return _identified(record, unit.id)
+
+    return pipeline.run((prepared(*one) for one in units), progress=progress)
 
 
-def _identified(one: tuple[Unit, Given]) -> Prepared:
-    unit, given = one
-    if unit.id is None:
-        raise BadInput(f"the unit {unit.name!r} has no id: many at once need one each")
-    prepared = _prepared(unit, given)
-    _name_source(prepared, unit.id)
-    return prepared
+def _record(unit: Unit) -> Record:
+    if unit.id is not None:
+        arguments.identity(unit.id, "the id")
+    return Record(unit, (Source("add:", unit.texts, unit.images),))
 
 
-def _prepared(unit: Unit, given: Given) -> Prepared:
-    if unit.id is not None and not unit.id.strip():
-        raise BadInput(f"the id {unit.id!r} is blank: give one, or leave it out to get one")
-    prepared = prepare(Record(unit, (Source("add:", unit.texts, unit.images),)))
-    prepared.given = given
-    return prepared
-
-
-def _name_source(prepared: Prepared, unit_id: str) -> None:
-    """What is added twice to a unit comes from the same source, and so changes nothing."""
-    assert prepared.unit is not None
-    source = prepared.sources[0]
-    if prepared.unit.id != unit_id:
-        prepared.unit = replace(prepared.unit, id=unit_id)
+def _identified(record: PreparedRecord, unit_id: str) -> PreparedRecord:
+    """Name the source by its content: adding the same content to a unit twice changes nothing."""
+    (source,) = record.sources
     source.uri = f"add:{unit_id}/{content_hash(source.digest)[:16]}"
+    record.unit = unit_id
+    return record
 
 
 def update(
@@ -128,38 +132,32 @@ def update(
     texts: Sequence[str] | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Added:
-    """Replace what is named of a unit; the rest stays.
+    """Replace the fields of a unit that are given; the others stay.
 
     Raises:
-        NotFound: there is no such unit.
-        BadInput: the new name is empty, or a picture cannot be read.
+        NotFound: There is no such unit.
+        BadInput: The new name is empty, or a picture cannot be read.
     """
-    row = known_row(database.connection, unit_id)
+    connection = database.connection
+    row = known_row(connection, unit_id)
     if name is not None:
         arguments.name(name, "the name")
     uri = f"update:{unit_id}"
-    stored = database.connection.execute(
-        "SELECT declared FROM sources WHERE uri = ?", (uri,)
-    ).fetchone()
+    stored = connection.execute("SELECT declared FROM sources WHERE uri = ?", (uri,)).fetchone()
     before = Declaration.from_json(stored[0]) if stored else Declaration(replaces=True)
-    declared = replace(
+    record = pipeline.encode(
+        Record(None, (Source(uri, tuple(texts or ()), tuple(images or ())),)), "update"
+    )
+    (source,) = record.sources
+    source.declared = replace(
         before,
         name=before.name if name is None else name,
         kind=before.kind if kind is None else kind,
         aliases=before.aliases if aliases is None else tuple(aliases),
         metadata=before.metadata if metadata is None else metadata,
     )
-    prepared = prepare(Record(None, (Source(uri, tuple(texts or ()), tuple(images or ())),)))
-    broken = pipeline.encode([prepared])
-    if broken:
-        raise BadInput("; ".join(broken.values()))
-    report = pipeline.storing.override(
-        prepared.sources[0],
-        unit_id=unit_id,
-        row=row,
-        declared=declared,
-        texts=texts is not None,
-        images=images is not None,
+    report = pipeline.writer.replace_content(
+        unit_id, row, source, texts=texts is not None, images=images is not None
     )
     return Added(
         id=unit_id,
@@ -171,30 +169,29 @@ def update(
     )
 
 
-def delete(pipeline: Pipeline, database: Database, ids: Iterable[str]) -> Deleted:
+def delete(pipeline: Pipeline, ids: Iterable[str]) -> Deleted:
     """Delete units by id, or sources by uri, in one transaction.
 
     Raises:
-        NotFound: one of them does not exist; then nothing is deleted.
+        NotFound: One of them does not exist; nothing is deleted.
     """
+    units, sources = {}, []
     dropped = Dropped()
-    with pipeline.storing.change() as connection:
-        units, sources = {}, []
+    with pipeline.writer.change() as connection:
         for one in dict.fromkeys(ids):
+            source = connection.execute("SELECT row FROM sources WHERE uri = ?", (one,)).fetchone()
             if (unit := unit_row(connection, one)) is not None:
                 units[one] = unit
-            elif source := connection.execute(
-                "SELECT row FROM sources WHERE uri = ?", (one,)
-            ).fetchone():
+            elif source:
                 sources.append(source[0])
             else:
                 raise NotFound(
                     f"there is no unit or source {one!r}: {hint(connection, one)}, "
                     "`ku show ID` the sources of one; nothing was deleted"
                 )
-        delete_sources(connection, sources, pipeline.storing.inverted, dropped)
+        delete_sources(connection, sources, pipeline.writer.inverted, dropped)
         left = [row for unit_id, row in units.items() if unit_id not in dropped.units]
-        delete_units(connection, left, pipeline.storing.inverted, dropped)
+        delete_units(connection, left, pipeline.writer.inverted, dropped)
     return dropped.result()
 
 
@@ -208,20 +205,20 @@ def sync(
     dry_run: bool,
     progress: Progress | None,
 ) -> IngestReport:
-    """Make the base's knowledge from a folder what the folder holds now.
+    """Make the knowledge that came from a folder what the folder holds now.
 
     Args:
-        pipeline: stores records.
-        database: the store.
-        folder: absolute; only sources below it are touched.
-        heading_level: see `ingest.readers.folder.read`.
-        yes: go on when the folder is absent or empty, or more than half would be deleted.
-        dry_run: say what would be done, and do nothing.
-        progress: told how far it is.
+        pipeline: Stores records.
+        database: The store.
+        folder: Absolute; only sources below it are changed.
+        heading_level: See `ingest.readers.folder.read`.
+        yes: Continue when the folder is absent or empty, or more than half would be deleted.
+        dry_run: Report what would be done and change nothing.
+        progress: Called with the number of records read so far.
 
     Raises:
-        BadInput: it is a file.
-        Refused: it would delete too much and `yes` was not given; nothing was changed.
+        BadInput: The folder is a file.
+        Refused: Too much would be deleted and `yes` was not given; nothing was changed.
     """
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is a file: sync takes a folder; use `ku ingest` for a file")
@@ -242,60 +239,48 @@ def sync(
         )
     dropped = Dropped()
     report = IngestReport()
-    try:
-        if dry_run:
-            with pipeline.storing.change():
-                report = _sync(pipeline, folder, heading_level, gone, dropped, there, progress)
-                raise _TakeBack
-        report = _sync(pipeline, folder, heading_level, gone, dropped, there, progress, files=True)
-    except _TakeBack:
-        pass
+
+    def change(*, write_files: bool) -> IngestReport:
+        items = read(folder, heading_level=heading_level) if there else iter(())
+        done = pipeline.run(items, progress=progress, write_files=write_files)
+        with pipeline.writer.change() as connection:
+            delete_sources(connection, gone, pipeline.writer.inverted, dropped)
+        return done
+
+    if dry_run:
+        with suppress(_RollBack), pipeline.writer.change():
+            report = change(write_files=False)
+            raise _RollBack
+    else:
+        report = change(write_files=True)
     report.units_deleted = dropped.units
     report.seconds = time.monotonic() - started
     return report
 
 
-def _sync(
-    pipeline: Pipeline,
-    folder: Path,
-    heading_level: int | None,
-    gone: Sequence[int],
-    dropped: Dropped,
-    there: bool,
-    progress: Progress | None,
-    files: bool = False,
-) -> IngestReport:
-    items = read(folder, heading_level=heading_level) if there else iter(())
-    report = pipeline.run(items, progress=progress, keep_files=files)
-    with pipeline.storing.change() as connection:
-        delete_sources(connection, gone, pipeline.storing.inverted, dropped)
-    return report
-
-
 def _candidate(
-    prepared: Prepared,
     database: Database,
+    name: str,
+    compared: Iterable[tuple[VectorIndex, Kind, Vectors | list[Vector] | None]],
+    *,
     fingerprint: str,
-    images: VectorIndex,
-    chunks: VectorIndex,
-    settings: Settings,
-) -> tuple[unit_resolution.Candidate | None, str]:
-    unit = prepared.unit
-    named = unit_resolution.by_name(database, unit.name) if unit else None
+    threshold: float,
+) -> tuple[Candidate | None, str]:
+    """Return the unit that a new one joins, if there is one, and why."""
+    named = unit_resolution.by_name(database, name)
     if named:
         return named, named.why
     reasons = ["no unit bears its name"]
-    for index, kind, vectors in (
-        (images, "image", prepared.picture_vectors()),
-        (chunks, "chunk", prepared.chunk_vectors()),
-    ):
+    for index, kind, found in compared:
+        if found is None or not len(found):
+            continue
         candidate, why = unit_resolution.by_vectors(
             database,
             index,
-            "image" if kind == "image" else "chunk",
-            vectors,
+            kind,
+            np.asarray(found),
             fingerprint=fingerprint,
-            threshold=settings.join_threshold,
+            threshold=threshold,
         )
         if candidate:
             return candidate, candidate.why
@@ -320,10 +305,10 @@ def _new_id(database: Database, name: str) -> str:
 
 
 def _gone(database: Database, folder: Path, heading_level: int | None, *, there: bool) -> list[int]:
-    with Seen(database) as seen:
+    with SeenSources(database) as seen:
         if there and _count_below(database, folder):
             for item in read(folder, heading_level=heading_level):
-                seen.note(item)
+                seen.add(item)
         return seen.missing_below(folder.as_posix())
 
 

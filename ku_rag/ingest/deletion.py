@@ -37,7 +37,7 @@ def delete_units(
         others = relations.sources_aiming_at(connection, unit)
         content_rows.drop_unit(connection, unit, dropped)
         for source in others:
-            assembly.restate(connection, source)
+            assembly.update_relation_digest(connection, source)
         relations.resolve_names(connection, ids=(), keys=keys)
         relations.resolve(connection, left)
 
@@ -79,7 +79,7 @@ def delete_sources(
         if gone:
             delete_units(connection, [unit], inverted, dropped, waiting=bare)
         else:
-            assembly.settle(connection, unit_id, inverted, row=unit)
+            assembly.update_unit(connection, unit_id, inverted, row=unit)
 
 
 def unstate(
@@ -105,4 +105,4 @@ def unstate(
         if uri.startswith(by_hand):
             delete_sources(connection, [source], inverted, dropped, bare=True)
         else:
-            assembly.restate(connection, source)
+            assembly.update_relation_digest(connection, source)

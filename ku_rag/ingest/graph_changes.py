@@ -13,7 +13,6 @@ from ku_rag.graph.model import CAPTION, TOPIC, Entity, Graph
 from ku_rag.ingest import deletion
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.pipeline import Pipeline
-from ku_rag.ingest.preparation import prepare
 from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import Dropped, content_hash
 from ku_rag.store.unit_records import known_row, unit_row
@@ -180,9 +179,9 @@ def delete_entity(pipeline: Pipeline, graph: Graph, connection: Connection, name
         rows = connection.execute("SELECT row FROM relations WHERE tail = ?", (entity.row,))
         return _delete_relations(pipeline, [row for (row,) in rows])
     dropped = Dropped()
-    with pipeline.storing.change():
+    with pipeline.writer.change():
         unit = known_row(connection, entity.unit)
-        deletion.delete_units(connection, [unit], pipeline.storing.inverted, dropped)
+        deletion.delete_units(connection, [unit], pipeline.writer.inverted, dropped)
     return dropped.result()
 
 
@@ -229,8 +228,8 @@ def delete_relation(
 
 def _delete_relations(pipeline: Pipeline, rows: Sequence[int]) -> Deleted:
     dropped = Dropped()
-    with pipeline.storing.change() as connection:
-        deletion.unstate(connection, rows, pipeline.storing.inverted, dropped, by_hand=_RELATION)
+    with pipeline.writer.change() as connection:
+        deletion.unstate(connection, rows, pipeline.writer.inverted, dropped, by_hand=_RELATION)
     return dropped.result()
 
 
@@ -272,10 +271,8 @@ def _put(pipeline: Pipeline, unit: Unit, source: Source) -> IngestReport:
     Raises:
         BadInput: a picture is broken.
     """
-    prepared = prepare(Record(unit, (source,)))
+    prepared = pipeline.encode(Record(unit, (source,)), "add")
     if source.uri.endswith("/"):
         (one,) = prepared.sources
         one.uri += content_hash(one.digest)[:16]
-    if broken := pipeline.encode([prepared]):
-        raise BadInput("; ".join(broken.values()))
-    return pipeline.put(prepared, origin="add")
+    return pipeline.put(prepared)

@@ -17,7 +17,7 @@ from ku_rag.graph.video_frames import with_keyframes
 from ku_rag.ingest import deletion
 from ku_rag.ingest.pipeline import Pipeline, Progress
 from ku_rag.ingest.readers.decoding import PartialSource
-from ku_rag.ingest.unit_writer import Bare
+from ku_rag.ingest.unit_writer import NewEntity
 from ku_rag.store.content_rows import Dropped
 from ku_rag.store.database import Database
 from ku_rag.types import IngestReport, Quarantined, Record, Relation, Source
@@ -46,7 +46,6 @@ def import_graph(
         MissingExtra: it holds workbooks, and openpyxl is not installed.
     """
     started = time.monotonic()
-    quick = IngestReport()
     with _folder(frames) as folder:
         with _paused_collection():
             parts = formats.read(path, progress)
@@ -54,10 +53,10 @@ def import_graph(
             linked = Linked(parts, lambda names: known_units(database.connection, names, within))
             deleted = _delete_unsaid(pipeline, database, path, parts, within, linked)
             bare, rest = split(with_keyframes(linked.entries(), folder), database.connection)
-            quick.quarantined += linked.problems
-            pipeline.storing.add_bare(
-                [Bare(one.unit, one.uri, one.relations) for one in bare], "ingest", quick
+            quick, _ = pipeline.writer.insert_entities(
+                [NewEntity(one.unit, one.uri, one.relations) for one in bare], "ingest"
             )
+            quick.quarantined += linked.problems
         done = pipeline.run(map(_record, rest), progress=progress)
     counted = [one.name for one in fields(IngestReport) if one.name != "units_deleted"]
     report = GraphReport(**{one: getattr(quick, one) + getattr(done, one) for one in counted})
@@ -96,8 +95,8 @@ def _delete_unsaid(
     }
     said = set(linked.uris()) if before else set()
     gone = [row for uri, row in before.items() if uri not in said]
-    with pipeline.storing.change() as connection:
-        deletion.delete_sources(connection, gone, pipeline.storing.inverted, dropped, bare=True)
+    with pipeline.writer.change() as connection:
+        deletion.delete_sources(connection, gone, pipeline.writer.inverted, dropped, bare=True)
     return dropped.units
 
 

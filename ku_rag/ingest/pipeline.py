@@ -1,42 +1,51 @@
-"""From records to rows: prepare, encode, commit, a batch of whole units at a time.
+"""From records to rows: prepare, encode and commit, a batch of whole units at a time.
 
-Nothing of a batch is visible before all of it is: its pictures are on disk and synced, then one
-transaction brings units, chunks, vectors, keyword rows, lists and relations together. A run that is
-stopped leaves what was committed, and the next run passes over it as unchanged.
+A batch becomes visible as a whole: its picture files are written and synced, then one transaction
+stores units, chunks, vectors, keyword rows, lists and relations together. An interrupted run keeps
+what was committed; the next run skips it as unchanged.
 
-While a batch is encoded, which is what takes long, its pictures are written, the one before it is
-committed and the next one is read.
+While a batch is encoded, its pictures are written, the batch before it is committed and the next
+one is read.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import Image
 
-from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
+from ku_rag.errors import BadInput
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import decoded
-from ku_rag.ingest.preparation import Picture, Prepared, PreparedSource, prepare
-from ku_rag.ingest.seen_sources import Seen
-from ku_rag.ingest.unit_writer import Storing, declaration, unit_row
+from ku_rag.ingest.preparation import (
+    Picture,
+    PreparedRecord,
+    PreparedSource,
+    ReadyVectors,
+    prepare,
+)
+from ku_rag.ingest.seen_sources import SeenSources
+from ku_rag.ingest.unit_writer import UnitWriter, write_pictures
 from ku_rag.settings import Settings
 from ku_rag.store import relations, vectors
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
+from ku_rag.store.unit_records import unit_row
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport, Quarantined, Record
 
 _SHARE = 32
-"""A batch takes this share of the memory: three are under way, each with what is made of it."""
+"""A batch takes this share of the memory: three are in progress, each with its vectors."""
 _BATCH_SECONDS = 2.0
 _BATCH_RECORDS = 2048
 
@@ -46,31 +55,39 @@ _USUAL_TOKENS = 256
 
 Vector = NDArray[np.float32]
 
-Item = Record | Prepared | Quarantined
-"""What a reader yields; what is prepared already may stand for a record."""
+Item = Record | PreparedRecord | Quarantined
+"""What a reader yields; a prepared record is stored as it is."""
 
 Progress = Callable[[int], None]
-"""Called with the number of records seen so far."""
+"""Called with the number of records read so far."""
+
+Commit = Callable[[], tuple[IngestReport, Sequence[int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """What of a batch has to be encoded, and the vectors that there are.
+class _Batch:
+    """Records to store, and what was left out or is unchanged beside them."""
+
+    records: list[PreparedRecord]
+    report: IngestReport
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """What of a batch has to be encoded, and the vectors that are known.
 
     Args:
-        batch: the records.
-        texts: chunks without a vector, by digest.
-        pictures: those without a vector.
-        of_texts: vectors of chunks, by digest.
-        of_pictures: vectors of pictures, by digest.
-        broken: what is wrong with pictures that cannot be decoded, by digest.
+        texts: Chunks without a vector, by digest.
+        pictures: Pictures without a vector.
+        text_vectors: Vectors of chunks, by digest.
+        picture_vectors: Vectors of pictures, by digest.
+        broken: Why pictures cannot be decoded, by digest.
     """
 
-    batch: Sequence[Prepared]
-    texts: dict[str, str]
+    texts: Mapping[str, str]
     pictures: Sequence[Picture]
-    of_texts: dict[str, Vector]
-    of_pictures: dict[str, Vector]
+    text_vectors: dict[str, Vector]
+    picture_vectors: dict[str, Vector]
     broken: dict[str, str] = field(default_factory=dict)
 
 
@@ -78,11 +95,11 @@ class Pipeline:
     """Stores records; the caller holds the writer lock.
 
     Args:
-        database: where rows go.
-        layout: where pictures go.
-        encoder: makes the vectors.
-        encoder_rows: its rows in the store, for chunks and for images.
-        settings: chunk length, copying or linking of pictures.
+        database: The store.
+        layout: Places of the picture files.
+        encoder: Makes the vectors.
+        encoder_rows: Its rows in the store, for chunks and for images.
+        settings: Chunk length, memory, copying or linking of pictures.
     """
 
     def __init__(
@@ -93,7 +110,7 @@ class Pipeline:
         encoder_rows: Mapping[Kind, int],
         settings: Settings,
     ) -> None:
-        self._storing = Storing(database, layout, encoder_rows, settings)
+        self.writer = UnitWriter(database, layout, encoder_rows, settings)
         self._database = database
         self._encoder = encoder
         self._encoder_rows = encoder_rows
@@ -101,9 +118,14 @@ class Pipeline:
         self._encoding = Lock()
 
     @property
-    def storing(self) -> Storing:
-        """What writes the rows."""
-        return self._storing
+    def encoder(self) -> Encoder:
+        """What makes the vectors."""
+        return self._encoder
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens of a chunk."""
+        return min(self._settings.max_tokens or self._encoder.max_tokens, self._encoder.max_tokens)
 
     def run(
         self,
@@ -111,66 +133,94 @@ class Pipeline:
         *,
         origin: str = "ingest",
         progress: Progress | None = None,
-        keep_files: bool = True,
+        write_files: bool = True,
+        check_targets: bool = True,
     ) -> IngestReport:
         """Store all records that a reader yields.
 
         Args:
-            items: records and what the reader had to leave out.
+            items: Records, and what the reader left out.
             origin: "ingest", "add", "join" or "update".
-            progress: told how far it is.
-            keep_files: False writes no picture files: for a change that will be taken back.
+            progress: Called with the number of items read so far.
+            write_files: False writes no picture files, for a change that is rolled back.
+            check_targets: Report relations whose target is unknown.
         """
         started = time.monotonic()
         report = IngestReport()
         stated: list[int] = []
-        before: Callable[[], None] | None = None
-        with Seen(self._database) as seen, ThreadPoolExecutor(2, "ku-ingest") as pool:
-            batches = self._batches(items, report, seen, progress)
+        commit: Commit | None = None
+        with SeenSources(self._database) as seen, ThreadPoolExecutor(2, "ku-ingest") as pool:
+            batches = self._batches(items, origin, seen, progress, write_files)
             while True:
-                batch: list[Prepared] | None = None
+                batch: _Batch | None = None
                 try:
                     batch = next(batches, None)
-                finally:  # also when reading is interrupted: what was begun is kept
-                    due, before = before, None
+                finally:  # a batch that was begun is committed, also when reading is interrupted
+                    due, commit = commit, None
                     if batch:
-                        before = self._begin(
-                            batch, pool, origin, report, stated, keep_files=keep_files
-                        )
+                        report += batch.report
+                        commit = self._begin(batch.records, pool, write_files)
                     if due:
-                        due()
+                        added, rows = due()
+                        report += added
+                        stated += rows
                 if batch is None:
                     break
-        for head, relation, target in relations.waiting(self._database.connection, stated):
-            report.quarantined.append(
+        if check_targets:
+            report.quarantined += [
                 Quarantined(
                     f"{head}: {relation} {target}",
                     f"no unit or entity is called {target!r}, or several are; the relation is kept "
                     "and will hold when one alone is: name its id (or give it a target_kind to "
                     "declare the target)",
                 )
-            )
+                for head, relation, target in relations.waiting(self._database.connection, stated)
+            ]
         report.seconds = time.monotonic() - started
         return report
 
-    def put(self, prepared: Prepared, *, origin: str) -> IngestReport:
-        """Store one prepared and encoded record."""
-        report = IngestReport()
-        if self._news(prepared):
-            self._storing.write_pictures(prepared.pictures())
-            self._storing.commit([prepared], origin, report, [])
-        return report
+    def put(self, record: PreparedRecord) -> IngestReport:
+        """Store one encoded record."""
+        self._remove_stored_sources(record, repair=True)
+        if not record.sources:
+            return IngestReport()
+        write_pictures(self.writer.picture_files(record.pictures()))
+        return self.writer.commit([record])[0]
+
+    def encode(
+        self, record: Record, origin: str, vectors: ReadyVectors | None = None
+    ) -> PreparedRecord:
+        """Prepare one record and encode its texts and pictures.
+
+        Args:
+            record: The record.
+            origin: "ingest", "add", "join" or "update".
+            vectors: Of the record's only source.
+
+        Raises:
+            BadInput: A picture cannot be read or decoded.
+        """
+        prepared, unread = prepare(record, origin, vectors)
+        if unread:
+            raise BadInput("; ".join(one.reason for one in unread))
+        plan = self._plan([prepared])
+        self._encode(plan)
+        if plan.broken:
+            raise BadInput("; ".join(plan.broken.values()))
+        self._assign([prepared], plan)
+        return prepared
 
     # ---- batches -------------------------------------------------------------------------------
 
     def _batches(
         self,
         items: Iterable[Item],
-        report: IngestReport,
-        seen: Seen,
+        origin: str,
+        seen: SeenSources,
         progress: Progress | None,
-    ) -> Iterator[list[Prepared]]:
-        batch: list[Prepared] = []
+        repair: bool,
+    ) -> Iterator[_Batch]:
+        batch = _Batch([], IngestReport())
         size = 0
         most = (self._settings.max_memory << 20) // _SHARE
         started = time.monotonic()
@@ -178,205 +228,205 @@ class Pipeline:
             if progress:
                 progress(count)
             if isinstance(item, Quarantined):
-                report.quarantined.append(item)
+                batch.report.quarantined.append(item)
                 continue
-            if isinstance(item, Prepared):
+            if isinstance(item, PreparedRecord):
                 prepared = item
             else:
-                record = seen.first_time(item, report)
+                record, repeated = seen.new_sources(item)
+                batch.report.quarantined += repeated
                 if not record.sources:
                     continue
-                prepared = prepare(record, report=report)
-            if not self._news(prepared):
-                report.units_unchanged += self._is_known(prepared)
+                prepared, unread = prepare(record, origin)
+                batch.report.quarantined += unread
+            self._remove_stored_sources(prepared, repair=repair)
+            if not prepared.sources:
+                batch.report.units_unchanged += self._is_stored(prepared.unit)
                 continue
-            batch.append(prepared)
+            batch.records.append(prepared)
             size += self._weight(prepared)
             late = time.monotonic() - started > _BATCH_SECONDS
-            if late or size > most or len(batch) >= _BATCH_RECORDS:
+            if late or size > most or len(batch.records) >= _BATCH_RECORDS:
                 yield batch
-                batch, size, started = [], 0, time.monotonic()
-        if batch:
-            yield batch
+                batch, size, started = _Batch([], IngestReport()), 0, time.monotonic()
+        yield batch
 
-    def _weight(self, prepared: Prepared) -> int:
+    def _weight(self, record: PreparedRecord) -> int:
         """About how many bytes a record and its vectors take."""
-        if prepared.given.texts is not None:
-            return prepared.size + prepared.given.texts.nbytes
-        letters = sum(len(text) for source in prepared.sources for text in source.texts)
         encoder = side(self._encoder, "chunk")
-        chunks = letters // (_LETTERS * min(encoder.max_tokens, _USUAL_TOKENS)) + 1
-        return prepared.size + chunks * 4 * encoder.dim
+        letters = chunks = 0
+        for source in record.sources:
+            letters += sum(map(len, source.texts))
+            if source.chunks is not None:
+                chunks += len(source.chunks)
+                letters += sum(len(text) for _, text in source.chunks)
+        chunks = chunks or letters // (_LETTERS * min(encoder.max_tokens, _USUAL_TOKENS)) + 1
+        return letters + 4 * chunks * encoder.dim + sum(len(p.data) for p in record.pictures())
 
-    def _news(self, prepared: Prepared) -> bool:
-        """Whether anything in a record is not stored yet exactly so; the rest of it is let go."""
-        prepared.sources = [s for s in prepared.sources if not self._is_stored(s, prepared)]
-        return bool(prepared.sources)
+    def _remove_stored_sources(self, record: PreparedRecord, *, repair: bool) -> None:
+        """Remove the sources of a record that are stored exactly so.
 
-    def _is_stored(self, source: PreparedSource, prepared: Prepared) -> bool:
-        """Whether a source is stored as it is; notes which parts of it are."""
+        Args:
+            record: The record.
+            repair: Write stored picture files of these sources again that are missing or damaged.
+        """
+        left = []
+        for source in record.sources:
+            if not self._compare(source, record.unit):
+                left.append(source)
+            elif repair and source.pictures:
+                self.writer.repair_pictures(source.pictures)
+        record.sources = left
+
+    def _compare(self, source: PreparedSource, unit: str | None) -> bool:
+        """Return whether a source is stored as it is; note which parts of it are."""
         stored = self._database.connection.execute(
-            "SELECT s.hash, s.declared, u.id FROM sources s LEFT JOIN units u ON u.row = s.unit "
-            "WHERE s.uri = ?",
+            "SELECT s.hash, s.declared, u.id, s.chunks FROM sources s "
+            "LEFT JOIN units u ON u.row = s.unit WHERE s.uri = ?",
             (source.uri,),
         ).fetchone()
         if stored is None:
             return False
-        digest, declared, owner = stored
-        source.known = True
-        if owner != (prepared.unit and prepared.unit.id):
+        digest, declared, owner, chunks = stored
+        source.is_known = True
+        if owner != unit:
             return False
-        if digest == source.digest and declared == declaration(prepared, source):
-            return True
+        # Chunks that are given may be others although the texts are the same: those of an update.
+        same_chunks = source.chunks is None or len(source.chunks) == chunks
         texts, _, pictures = digest.partition(":")
-        source.texts_stay = source.hashes[0] == texts
-        source.pictures_stay = source.hashes[1] == pictures
-        return False
+        source.keeps_texts = source.texts_hash == texts and same_chunks
+        source.keeps_pictures = source.pictures_hash == pictures
+        same = source.keeps_texts and source.keeps_pictures
+        return same and declared == (source.declared.to_json() if source.declared else "{}")
+
+    def _is_stored(self, unit: str | None) -> bool:
+        return unit is not None and unit_row(self._database.connection, unit) is not None
 
     # ---- encoding ------------------------------------------------------------------------------
 
     def _begin(
-        self,
-        batch: Sequence[Prepared],
-        pool: ThreadPoolExecutor,
-        origin: str,
-        report: IngestReport,
-        stated: list[int],
-        *,
-        keep_files: bool,
-    ) -> Callable[[], None]:
-        """Have a batch encoded and its pictures written; returns what waits for that and commits.
+        self, batch: Sequence[PreparedRecord], pool: ThreadPoolExecutor, write_files: bool
+    ) -> Commit:
+        """Have a batch encoded and its pictures written; return what waits for that and commits.
 
-        Two batches may be under way. The encoder is called by one thread at a time, in order.
+        Two batches may be in progress. One thread at a time calls the encoder, in order.
         """
         plan = self._plan(batch)
-        written: Future[None] | None = None
-        if keep_files:
-            pictures = [p for prepared in batch for p in prepared.pictures()]
-            written = pool.submit(self._storing.write_pictures, pictures)
-        made = pool.submit(self._make, plan)
+        pictures = (picture for record in batch for picture in record.pictures())
+        files = self.writer.picture_files(pictures) if write_files else []
+        written = pool.submit(write_pictures, files)
+        encoded = pool.submit(self._encode, plan)
 
-        def finish() -> None:
-            made.result()
-            sound = self._sound(batch, self._take(plan), report)
-            if written:
-                written.result()
-            if sound:
-                self._storing.commit(sound, origin, report, stated)
+        def commit() -> tuple[IngestReport, Sequence[int]]:
+            encoded.result()
+            records, report = self._without_broken(batch, plan.broken)
+            self._assign(records, plan)
+            written.result()
+            if not records:
+                return report, []
+            added, rows = self.writer.commit(records)
+            return report + added, rows
 
-        return finish
+        return commit
 
-    def _sound(
-        self, batch: Sequence[Prepared], broken: Mapping[str, str], report: IngestReport
-    ) -> list[Prepared]:
-        """An encoded batch without the pictures that turned out to be broken."""
+    def _without_broken(
+        self, batch: Sequence[PreparedRecord], broken: Mapping[str, str]
+    ) -> tuple[Sequence[PreparedRecord], IngestReport]:
+        """Return a batch without the pictures that cannot be decoded."""
+        report = IngestReport()
         if not broken:
-            return list(batch)
-        sound = []
-        for prepared in batch:
-            left_out = prepared.leave_out(broken)
-            report.quarantined += [Quarantined(str(p.path), broken[p.digest]) for p in left_out]
-            if not left_out or self._news(prepared):
-                sound.append(prepared)
+            return batch, report
+        records = []
+        for record in batch:
+            removed = record.remove_pictures(broken)
+            report.quarantined += [Quarantined(str(p.path), broken[p.digest]) for p in removed]
+            if removed:
+                self._remove_stored_sources(record, repair=False)
+            if record.sources:
+                records.append(record)
             else:
-                report.units_unchanged += self._is_known(prepared)
-        return sound
+                report.units_unchanged += self._is_stored(record.unit)
+        return records, report
 
-    def encode(self, batch: Sequence[Prepared]) -> dict[str, str]:
-        """Cut texts into chunks and give every chunk and picture that needs one a vector.
-
-        Returns:
-            What is wrong with pictures that cannot be decoded, by digest.
-        """
-        plan = self._plan(batch)
-        self._make(plan)
-        return self._take(plan)
-
-    def _plan(self, batch: Sequence[Prepared]) -> _Plan:
-        """Cut texts into chunks and look up what has a vector already."""
+    def _plan(self, batch: Sequence[PreparedRecord]) -> _Encoding:
+        """Cut texts into chunks and look up which chunks and pictures have a vector."""
         texts: dict[str, str] = {}
-        seen: dict[str, Vector] = {}
-        for prepared in batch:
-            given = prepared.given
-            if given.images is not None:
-                shown = dict.fromkeys(picture.digest for picture in prepared.pictures())
-                seen.update(zip(shown, given.images, strict=True))
-            for source in (s for s in prepared.sources if not s.texts_stay):
-                if given.texts is not None:
-                    source.chunks = list(enumerate(source.texts))
-                    source.chunk_vectors = given.texts
-                    continue
+        for source in (s for record in batch for s in record.sources if not s.keeps_texts):
+            if source.chunks is None:
                 source.chunks = [
-                    (n, c) for n, text in enumerate(source.texts) for c in self._cut(text)
+                    (n, part) for n, text in enumerate(source.texts) for part in self._cut(text)
                 ]
-                texts.update((content_hash(c), c) for _, c in source.chunks)
-        made: dict[str, Vector] = {}
-        left = {d: text for d, text in texts.items() if not self._reuse("chunk", d, made)}
-        pictures = {p.digest: p for prepared in batch for p in prepared.pictures()}
-        unknown = [
-            p for d, p in pictures.items() if d not in seen and not self._reuse("image", d, seen)
-        ]
-        return _Plan(batch, left, unknown, made, seen)
+            if source.chunk_vectors is None:
+                texts.update((content_hash(part), part) for _, part in source.chunks)
+        pictures = {
+            picture.digest: picture
+            for record in batch
+            for picture in record.pictures()
+            if picture.vector is None
+        }
+        text_vectors = self._stored("chunk", texts)
+        picture_vectors = self._stored("image", pictures)
+        return _Encoding(
+            {digest: text for digest, text in texts.items() if digest not in text_vectors},
+            [picture for digest, picture in pictures.items() if digest not in picture_vectors],
+            text_vectors,
+            picture_vectors,
+        )
 
-    def _make(self, plan: _Plan) -> None:
-        """Encode what a plan says; nothing here looks at the database."""
-        groups = decoded(plan.pictures, lambda picture: picture.decode_for(self._encoder))
+    def _encode(self, plan: _Encoding) -> None:
+        """Encode what a plan names; the database is not used."""
+        groups = decoded(plan.pictures, self._decode)
         # The first pictures are decoded while the batch before is still encoded.
         first = list(islice(groups, 1))
         with self._encoding:
             if plan.texts:
                 found = self._encoder.encode_texts(list(plan.texts.values()))
-                plan.of_texts.update(zip(plan.texts, found, strict=True))
-            for sound, unsound in chain(first, groups):
-                plan.broken.update((picture.digest, str(error)) for picture, error in unsound)
+                plan.text_vectors.update(zip(plan.texts, found, strict=True))
+            for sound, broken in chain(first, groups):
+                plan.broken.update((picture.digest, str(error)) for picture, error in broken)
                 if sound:
                     found = self._encoder.encode_images([image for _, image in sound])
                     digests = (picture.digest for picture, _ in sound)
-                    plan.of_pictures.update(zip(digests, found, strict=True))
+                    plan.picture_vectors.update(zip(digests, found, strict=True))
 
-    def _take(self, plan: _Plan) -> dict[str, str]:
-        """Hand the vectors to the records; returns what is wrong with pictures, by digest."""
-        for prepared in plan.batch:
-            for source in prepared.sources:
-                if source.chunk_vectors is None:
-                    rows = [plan.of_texts[content_hash(c)] for _, c in source.chunks]
-                    source.chunk_vectors = _stack(rows, side(self._encoder, "chunk").dim)
-            for picture in prepared.pictures():
-                picture.vector = plan.of_pictures.get(picture.digest)
-        return plan.broken
+    def _decode(self, picture: Picture) -> Image:
+        """Return a picture in the size that the encoder uses, if it has one."""
+        fit: Callable[[Image], Image] | None
+        fit = getattr(side(self._encoder, "image"), "fit", None)
+        image = picture.decode()
+        return fit(image) if fit else image
+
+    def _assign(self, batch: Sequence[PreparedRecord], plan: _Encoding) -> None:
+        """Give the vectors to chunks and pictures."""
+        dim = side(self._encoder, "chunk").dim
+        for record in batch:
+            for source in record.sources:
+                if source.chunk_vectors is None and not source.keeps_texts:
+                    digests = (content_hash(part) for _, part in source.chunks or ())
+                    found = [plan.text_vectors[digest] for digest in digests]
+                    source.chunk_vectors = (
+                        np.stack(found) if found else np.empty((0, dim), np.float32)
+                    )
+            for picture in record.pictures():
+                if picture.vector is None:
+                    picture.vector = plan.picture_vectors[picture.digest]
 
     def _cut(self, text: str) -> list[str]:
         if not text.strip():
             return []
-        limit = self._encoder.max_tokens
-        return chunk(
-            text,
-            count_tokens=self._encoder.count_tokens,
-            max_tokens=min(self._settings.max_tokens or limit, limit),
-        )
+        return chunk(text, count_tokens=self._encoder.count_tokens, max_tokens=self.max_tokens)
 
-    def _reuse(self, kind: Kind, digest: str, made: dict[str, Vector]) -> bool:
-        """Take the vector of the same content by the same encoder, if there is one."""
+    def _stored(self, kind: Kind, digests: Iterable[str]) -> dict[str, Vector]:
+        """Return the stored vectors of contents that this encoder has encoded, by digest."""
         table = {"chunk": "chunks", "image": "images"}[kind]
-        connection = self._database.connection
-        row = connection.execute(
-            f"SELECT row FROM {table} WHERE hash = ? LIMIT 1", (digest,)
-        ).fetchone()
-        if row is None:
-            return False
-        dim = side(self._encoder, kind).dim
-        _, found = vectors.gather(connection, kind, self._encoder_rows[kind], [row[0]], dim)
-        if not len(found):
-            return False
-        made[digest] = found[0]
-        return True
-
-    def _is_known(self, prepared: Prepared) -> bool:
-        return (
-            prepared.unit is not None
-            and unit_row(self._database.connection, prepared.unit.id or "") is not None
-        )
-
-
-def _stack(rows: Sequence[Vector], dim: int) -> Vectors:
-    return np.stack(rows) if rows else np.empty((0, dim), np.float32)
+        connection, dim = self._database.connection, side(self._encoder, kind).dim
+        found: dict[str, Vector] = {}
+        for digest in digests:
+            row = connection.execute(
+                f"SELECT row FROM {table} WHERE hash = ? LIMIT 1", (digest,)
+            ).fetchone()
+            if row:
+                _, stored = vectors.gather(connection, kind, self._encoder_rows[kind], row, dim)
+                if len(stored):
+                    found[digest] = stored[0]
+        return found

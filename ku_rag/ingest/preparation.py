@@ -1,31 +1,43 @@
-"""From a record to what can be compared and stored: hashed texts, hashed pictures."""
+"""From a record to hashed texts and pictures that can be compared with the store."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from ku_rag import arguments
-from ku_rag.arguments import regular_file
+from ku_rag.arguments import ready_vectors, regular_file
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, NotFound
+from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.image_decoding import LONGEST
 from ku_rag.ingest.readers.decoding import PartialSource
 from ku_rag.pictures import check_all_differ, open_picture, probe
+from ku_rag.store import relations
 from ku_rag.store.content_rows import content_hash
-from ku_rag.types import IngestReport, Quarantined, Record, Relation, Unit
+from ku_rag.types import Quarantined, Record, Relation, Unit
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Picture:
-    """A picture file: its bytes, what its header says, and its vector once it has one."""
+    """A picture file.
+
+    Args:
+        path: Where it was read.
+        data: Its bytes.
+        digest: SHA-256 of the bytes.
+        suffix: Of the file's name, with the dot.
+        width: Pixels of the upright picture.
+        height: Likewise.
+        vector: float32[dim], once encoded.
+        order: New pictures of one commit are stored in this order.
+    """
 
     path: Path
     data: bytes
@@ -34,57 +46,48 @@ class Picture:
     width: int
     height: int
     vector: NDArray[np.float32] | None = None
+    order: int = 0
 
     def decode(self) -> Image:
-        """The upright RGB picture.
+        """Return the upright RGB picture.
 
         Raises:
-            BadInput: it cannot be decoded.
+            BadInput: The picture cannot be decoded.
         """
         return open_picture(self.data, longest=LONGEST)
 
-    def decode_for(self, encoder: Encoder) -> Image:
-        """The picture in the size that an encoder looks at, if it says which.
-
-        Raises:
-            BadInput: it cannot be decoded.
-        """
-        fit: Callable[[Image], Image] | None = getattr(side(encoder, "image"), "fit", None)
-        image = self.decode()
-        return fit(image) if fit else image
-
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """Ready-made vectors of one record: then each text is one chunk, as it is.
+class ReadyVectors:
+    """Vectors that a caller made of one record. Each text is then one chunk.
 
     Args:
-        texts: float32[number of texts, dim], or None to encode.
-        images: float32[number of images, dim], or None to encode.
+        texts: float32[number of texts, dim]; None to encode the texts.
+        images: float32[number of images, dim]; None to encode the images.
     """
 
     texts: Vectors | None = None
     images: Vectors | None = None
 
 
-def ready_made(
+def split_vectors(
     units: Sequence[Unit], vectors: Mapping[str, Vectors] | None, encoder: Encoder
-) -> list[Given]:
-    """Share ready-made vectors out among the units that they belong to.
+) -> list[ReadyVectors]:
+    """Split the vectors of many units into those of each.
 
     Args:
-        units: what is added.
+        units: The units.
         vectors: "texts" and/or "images", float32[number of all of them, dim], unit by unit.
-        encoder: of the base.
+        encoder: Of the base.
 
     Raises:
-        BadInput: vectors do not fit, or two pictures of one unit are the same.
+        BadInput: The vectors do not fit, or two pictures of one unit are the same.
     """
     if vectors is None:
-        return [Given()] * len(units)
+        return [ReadyVectors()] * len(units)
     texts = [len(unit.texts) for unit in units]
     images = [len(unit.images) for unit in units]
-    found = arguments.ready_vectors(
+    found = ready_vectors(
         vectors,
         expected={
             "texts": (sum(texts), side(encoder, "chunk").dim),
@@ -94,12 +97,11 @@ def ready_made(
     if found["images"] is not None:
         for unit in units:
             check_all_differ(unit.images)
-    parts = _parts(found["texts"], texts), _parts(found["images"], images)
-    return [Given(*given) for given in zip(*parts, strict=True)]
+    parts = _split(found["texts"], texts), _split(found["images"], images)
+    return [ReadyVectors(*both) for both in zip(*parts, strict=True)]
 
 
-def _parts(vectors: Vectors | None, sizes: Sequence[int]) -> list[Vectors | None]:
-    """The vectors cut into parts of these sizes."""
+def _split(vectors: Vectors | None, sizes: Sequence[int]) -> list[Vectors | None]:
     if vectors is None:
         return [None] * len(sizes)
     return list(np.split(vectors, np.cumsum(sizes)[:-1]))
@@ -110,128 +112,157 @@ class PreparedSource:
     """One source, ready to be compared with the store, then encoded, then stored.
 
     Args:
-        uri: its place.
-        texts: its documents.
-        pictures: those that could be read.
-        relations: what it states of its unit.
-        partial: pictures of it could not be read: then those that are stored stay.
-        chunks: (number of the text that it is a part of, chunk).
-        chunk_vectors: float32[number of chunks, dim], once encoded.
-        known: something is stored of it.
-        texts_stay: the texts are stored already, or an update replaced just these.
-        pictures_stay: likewise.
+        uri: Its place.
+        origin: "ingest", "add", "join" or "update".
+        declared: What it declares of its unit; None for text that belongs to no unit.
+        texts: Its documents.
+        pictures: Those that could be read.
+        texts_hash: SHA-256 of the documents.
+        pictures_hash: SHA-256 of the pictures.
+        relations: The relations that it states.
+        partial: Pictures of it could not be read: those that are stored are kept.
+        chunks: (number of the document, text) each; None before the documents are cut.
+        chunk_vectors: float32[number of chunks, dim]; None before the chunks are encoded.
+        text_order: The texts of one commit are stored in this order.
+        relation_order: Likewise the relations.
+        is_known: Something is stored of the source.
+        keeps_texts: The stored texts are those of the source.
+        keeps_pictures: Likewise the pictures.
     """
 
     uri: str
-    texts: tuple[str, ...]
+    origin: str
+    declared: Declaration | None
+    texts: Sequence[str]
     pictures: list[Picture]
-    relations: tuple[Relation, ...] = ()
+    texts_hash: str
+    pictures_hash: str
+    relations: Sequence[Relation] = ()
     partial: bool = False
-    chunks: list[tuple[int, str]] = field(default_factory=list)
+    chunks: list[tuple[int, str]] | None = None
     chunk_vectors: Vectors | None = None
-    known: bool = False
-    texts_stay: bool = False
-    pictures_stay: bool = False
-
-    @property
-    def hashes(self) -> tuple[str, str]:
-        """SHA-256 of its texts and of its pictures."""
-        texts, pictures = hashlib.sha256(), hashlib.sha256()
-        for text in self.texts:
-            data = text.encode("utf-8", "surrogatepass")
-            texts.update(b"%d:" % len(data) + data)
-        for picture in self.pictures:
-            pictures.update(picture.digest.encode())
-        if self.partial:
-            pictures.update(b"and others")
-        return texts.hexdigest(), pictures.hexdigest()
+    text_order: int = 0
+    relation_order: int = 0
+    is_known: bool = False
+    keeps_texts: bool = False
+    keeps_pictures: bool = False
 
     @property
     def digest(self) -> str:
         """Both hashes, as they are stored and compared."""
-        return ":".join(self.hashes)
+        return ":".join(filter(None, (self.texts_hash, self.pictures_hash)))
+
+    def remove_pictures(self, digests: Container[str]) -> list[Picture]:
+        """Remove pictures that cannot be decoded and return them."""
+        removed = [picture for picture in self.pictures if picture.digest in digests]
+        if removed:
+            self.pictures = [p for p in self.pictures if p.digest not in digests]
+            self.partial = True
+            self.pictures_hash = hash_pictures((p.digest for p in self.pictures), partial=True)
+        return removed
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedRecord:
     """A record on its way into the store.
 
     Args:
-        unit: its declaration; None for shared text.
-        sources: what is left to be stored; one, where vectors are given.
-        given: its vectors, as far as they are there already.
+        unit: Id of the unit that the sources describe; None for text that belongs to no unit.
+        sources: What has to be stored.
     """
 
-    unit: Unit | None
+    unit: str | None
     sources: list[PreparedSource]
-    given: Given = Given()
 
     def pictures(self) -> Iterator[Picture]:
-        """The pictures of all sources, without those that stay as they are stored."""
+        """Yield the pictures of all sources, without those that are kept as they are stored."""
         for source in self.sources:
-            if not source.pictures_stay:
+            if not source.keeps_pictures:
                 yield from source.pictures
 
-    def leave_out(self, digests: Container[str]) -> list[Picture]:
-        """Take pictures out, and sources that had nothing else; returns the pictures."""
-        left_out = [picture for picture in self.pictures() if picture.digest in digests]
-        kept = []
+    def remove_pictures(self, digests: Container[str]) -> list[Picture]:
+        """Remove pictures, and sources that have nothing else; return the pictures."""
+        removed: list[Picture] = []
+        sources = []
         for source in self.sources:
-            sound = [picture for picture in source.pictures if picture.digest not in digests]
-            lost = len(sound) < len(source.pictures)
-            source.pictures, source.partial = sound, source.partial or lost
-            if sound or source.texts or not lost or _says(self.unit):
-                kept.append(source)
-        self.sources = kept
-        return left_out
-
-    def picture_vectors(self) -> Vectors:
-        """float32[number of pictures, dim]; encoded before."""
-        found = [p.vector for p in self.pictures() if p.vector is not None]
-        return np.stack(found) if found else np.empty((0, 0), np.float32)
-
-    def chunk_vectors(self) -> Vectors:
-        """float32[number of chunks, dim]; encoded before."""
-        found = [s.chunk_vectors for s in self.sources if s.chunk_vectors is not None]
-        return np.concatenate(found) if found else np.empty((0, 0), np.float32)
-
-    @property
-    def size(self) -> int:
-        """Bytes held."""
-        texts = sum(len(text) for source in self.sources for text in source.texts)
-        return texts + sum(len(picture.data) for picture in self.pictures())
+            gone = [] if source.keeps_pictures else source.remove_pictures(digests)
+            removed += gone
+            described = source.declared is not None and source.declared.describes_unit
+            if not gone or source.pictures or source.texts or described:
+                sources.append(source)
+        self.sources = sources
+        return removed
 
 
-def prepare(record: Record, *, report: IngestReport | None = None) -> Prepared:
-    """Read and hash what a record brings.
+def hash_texts(texts: Sequence[str]) -> str:
+    """Return the SHA-256 of documents, each with its length."""
+    found = hashlib.sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        found.update(b"%d:" % len(data) + data)
+    return found.hexdigest()
+
+
+def hash_pictures(digests: Iterator[str], *, partial: bool = False) -> str:
+    """Return the SHA-256 of picture digests; `partial` tells a part from a whole."""
+    found = hashlib.sha256()
+    for digest in digests:
+        found.update(digest.encode())
+    if partial:
+        found.update(b"and others")
+    return found.hexdigest()
+
+
+def prepare(
+    record: Record, origin: str, vectors: ReadyVectors | None = None
+) -> tuple[PreparedRecord, list[Quarantined]]:
+    """Read and hash what a record names.
 
     Args:
-        record: as a reader yields it.
-        report: where broken pictures are noted; without one they raise.
+        record: As a reader yields it.
+        origin: "ingest", "add", "join" or "update".
+        vectors: Of the record's only source.
 
-    Raises:
-        BadInput: a picture cannot be read, and there is no report.
+    Returns:
+        The record, and the pictures that cannot be read.
     """
+    unit = record.unit
     sources: list[PreparedSource] = []
+    broken: list[Quarantined] = []
     for source in record.sources:
         pictures = []
         for path in source.images:
             try:
                 pictures.append(_read_picture(path))
             except BadInput as error:
-                if report is None:
-                    raise
-                report.quarantined.append(Quarantined(str(path), str(error)))
-        if pictures or source.texts or not source.images or _says(record.unit):
-            stated = record.unit.relations if record.unit and not sources else ()
+                broken.append(Quarantined(str(path), str(error)))
+        stated = unit.relations if unit and not sources else ()
+        digest = relations.digest(relations.said(stated)) if stated else ""
+        declared = Declaration.from_unit(unit, digest) if unit else None
+        described = declared is not None and declared.describes_unit
+        if pictures or source.texts or not source.images or described:
             partial = isinstance(source, PartialSource) or len(pictures) < len(source.images)
-            sources.append(PreparedSource(source.uri, source.texts, pictures, stated, partial))
-    return Prepared(record.unit, sources)
-
-
-def _says(unit: Unit | None) -> bool:
-    """Whether anything is said of a unit beside its name: it is kept though pictures are lost."""
-    return unit is not None and bool(unit.kind or unit.aliases or unit.metadata or unit.relations)
+            sources.append(
+                PreparedSource(
+                    source.uri,
+                    origin,
+                    declared,
+                    source.texts,
+                    pictures,
+                    hash_texts(source.texts),
+                    hash_pictures((p.digest for p in pictures), partial=partial),
+                    stated,
+                    partial,
+                )
+            )
+    if vectors and sources:
+        if vectors.texts is not None:
+            sources[0].chunks = list(enumerate(sources[0].texts))
+            sources[0].chunk_vectors = vectors.texts
+        if vectors.images is not None:
+            for picture, vector in zip(sources[0].pictures, vectors.images, strict=False):
+                picture.vector = vector
+    return PreparedRecord(unit.id if unit else None, sources), broken
 
 
 def _read_picture(path: Path) -> Picture:
@@ -239,6 +270,15 @@ def _read_picture(path: Path) -> Picture:
         data = regular_file(path, "a picture file").read_bytes()
     except (OSError, NotFound) as error:
         raise BadInput(f"the picture cannot be read ({error}): check {path}") from error
+    return picture_of(path.absolute(), data)
+
+
+def picture_of(path: Path, data: bytes) -> Picture:
+    """Return a picture whose header has been read.
+
+    Raises:
+        BadInput: The file is no picture, or too large.
+    """
     width, height, kind = probe(data)
     suffix = path.suffix.lower() or f".{kind.lower()}"
-    return Picture(path.absolute(), data, content_hash(data), suffix, width, height)
+    return Picture(path, data, content_hash(data), suffix, width, height)

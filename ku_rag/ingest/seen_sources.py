@@ -1,21 +1,21 @@
-"""Which sources an ingest came across: on disk, because there may be more than memory holds."""
+"""The sources that an ingest has read, kept on disk: there may be more than fit into memory."""
 
 from __future__ import annotations
 
 import re
 
 from ku_rag.store.database import Database
-from ku_rag.types import IngestReport, Quarantined, Record
+from ku_rag.types import Quarantined, Record
 
 _LINE = re.compile(r":\d+$")
 _BOUNDARY = re.compile(r"[/#]|$")
 
 
-class Seen:
-    """The uris met so far; a context manager, gone at its end.
+class SeenSources:
+    """The uris read so far; a context manager that discards them at its end.
 
     Args:
-        database: whose temporary tables are used.
+        database: The store, whose temporary tables are used.
     """
 
     def __init__(self, database: Database) -> None:
@@ -23,36 +23,36 @@ class Seen:
         self._table = f"seen_{id(self)}"
         self._broken: set[str] = set()
 
-    def __enter__(self) -> Seen:
+    def __enter__(self) -> SeenSources:
         self._connection.execute(f"CREATE TEMP TABLE {self._table} (uri TEXT PRIMARY KEY)")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.execute(f"DROP TABLE temp.{self._table}")
 
-    def first_time(self, record: Record, report: IngestReport) -> Record:
-        """The record without the sources that were met before; those are reported."""
-        fresh = []
+    def new_sources(self, record: Record) -> tuple[Record, list[Quarantined]]:
+        """Return a record without the sources that were read before, and a report of these."""
+        new, repeated = [], []
         for source in record.sources:
             if self._add(source.uri):
-                fresh.append(source)
+                new.append(source)
                 continue
             name = record.unit.id if record.unit and record.unit.id else ""
-            report.quarantined.append(
+            repeated.append(
                 Quarantined(
                     source.uri,
                     f"id {name!r} stands more than once in {source.uri.removesuffix('#' + name)}: "
                     "the first is kept, give every record an id of its own",
                 )
             )
-        return Record(record.unit, tuple(fresh))
+        return Record(record.unit, tuple(new)), repeated
 
-    def note(self, item: Record | Quarantined) -> None:
-        """Remember what an item stands for.
+    def add(self, item: Record | Quarantined) -> None:
+        """Add the sources of an item.
 
-        A broken item vouches for its whole file, or for all below it if it is a folder: what cannot
-        be read now is not gone. Whether a number at its end is a line's or part of the name cannot
-        be told, so both are vouched for.
+        A broken item stands for its whole file, or for all files below it if it is a folder: what
+        cannot be read now has not been deleted. A number at its end may be that of a line or part
+        of the name, so both are taken for broken.
         """
         if isinstance(item, Quarantined):
             self._broken |= {item.item, _LINE.sub("", item.item)}
@@ -61,7 +61,7 @@ class Seen:
             self._add(source.uri)
 
     def missing_below(self, folder: str) -> list[int]:
-        """Rows of the stored sources below a folder that were not met and are not broken."""
+        """Return rows of stored sources below a folder that were not read and are not broken."""
         below = folder.rstrip("/") + "/"
         rows = self._connection.execute(
             "SELECT s.row, s.uri FROM sources s WHERE s.uri >= ? AND s.uri < ? "

@@ -16,7 +16,7 @@ from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind, places
 from ku_rag.text.tokens import indexed, terms
 
-_ROWS = {
+ROWS = {
     "unit": ("units", "id, name, kind, aliases, metadata, match"),
     "source": ("sources", "uri, unit, origin, hash, declared"),
     "chunk": ("chunks", "source, position, document, hash, text"),
@@ -138,7 +138,7 @@ def _sources(connection: Connection) -> Iterator[str]:
 
 
 def _checksums(connection: Connection) -> Iterator[str]:
-    for name, (table, columns) in _ROWS.items():
+    for name, (table, columns) in ROWS.items():
         for row, stored, *fields in connection.execute(
             f"SELECT row, checksum, {columns} FROM {table}"
         ):

@@ -22,7 +22,6 @@ from ku_rag.store.connection import Connection
 from ku_rag.store.database import Database, check, explained, snapshot
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.transfer import atomic_folder
-from ku_rag.transfer.parquet_writer import Row, file_sum, write_table
 from ku_rag.transfer.tables import (
     CHUNKS,
     ENTITIES,
@@ -35,7 +34,10 @@ from ku_rag.transfer.tables import (
     SOURCES,
     TABLES,
     UNITS,
+    Row,
+    file_checksum,
     parquet,
+    write_table,
 )
 from ku_rag.types import Quarantined
 
@@ -56,21 +58,25 @@ class Exported:
         pictures: how many files were copied.
         left_out: pictures that are missing or damaged, and rows of a damaged base.
         seconds: how long it took.
+        salvaged: of a damaged base, for each table the rows "saved", those "lost", and how many
+            "failed_checksum"; None of another.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     pictures: int = 0
     left_out: list[Quarantined] = field(default_factory=list)
     seconds: float = 0.0
+    salvaged: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The shape that `ku export --json` prints."""
-        return {
+        shape = {
             "counts": self.counts,
             "pictures": self.pictures,
             "left_out": [{"item": one.item, "reason": one.reason} for one in self.left_out],
             "seconds": round(self.seconds, 3),
         }
+        return shape if self.salvaged is None else {**shape, "salvaged": self.salvaged}
 
 
 def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int) -> Exported:
@@ -161,7 +167,7 @@ def write(
         "settings": dict(settings),
         "counts": done.counts,
         "pictures": done.pictures,
-        "sha256": {table.file: file_sum(folder / table.file) for table in TABLES},
+        "sha256": {table.file: file_checksum(folder / table.file) for table in TABLES},
     }
     text = json.dumps(manifest, ensure_ascii=False, indent=2)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")

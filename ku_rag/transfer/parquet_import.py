@@ -1,247 +1,361 @@
-"""An export into a base: whole units a transaction, encoded only where vectors do not fit.
+"""An import: the rows of an export as prepared records, which the ingest pipeline stores.
 
-A source seen before replaces its own content, another one about the same unit adds to it, as at
-ingest. What is stored already exactly so is passed over, so an import that was stopped goes on.
+A source that is stored replaces its own content; another source of the same unit adds to it. What
+is stored already exactly so is skipped, so that an interrupted import continues.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from pathlib import PurePath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ku_rag.arguments import regular_file
-from ku_rag.encoders.base import Encoder
+from ku_rag import arguments
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, KuError
-from ku_rag.ingest.chunking import chunk
-from ku_rag.ingest.image_decoding import decoded
+from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.pipeline import Pipeline, Progress
-from ku_rag.ingest.preparation import Picture
-from ku_rag.ingest.unit_writer import image_row, unit_row
-from ku_rag.pictures import locate_picture, probe
-from ku_rag.settings import Settings
-from ku_rag.store import content_rows
-from ku_rag.store.database import Database
+from ku_rag.ingest.preparation import (
+    Picture,
+    PreparedRecord,
+    PreparedSource,
+    hash_pictures,
+    hash_texts,
+    picture_of,
+)
+from ku_rag.pictures import locate_picture
+from ku_rag.store import relations
 from ku_rag.store.vectors import Kind
-from ku_rag.transfer.import_commit import Batch, Committing
-from ku_rag.transfer.import_units import INCOMPLETE, Gathering, Part
-from ku_rag.transfer.parquet_reader import Found, Halves, Listed
-from ku_rag.types import IngestReport
+from ku_rag.transfer.parquet_reader import Export, FoundRow, Vector
+from ku_rag.transfer.tables import CHUNKS, IMAGES, RELATIONS, SHOWINGS, SOURCES, UNITS
+from ku_rag.types import IngestReport, Quarantined, Relation, Unit
 
-_BATCH_UNITS = 4096
-_BATCH_BYTES = 32 << 20
+_ORIGINS = ("ingest", "add", "join", "update")
+_COMPUTED = "import-"
+"""Begins the hash of content that is not whole: the next ingest of its file restores it."""
+
+_Key = tuple[str | None, str | None]
+"""A unit and a source; without a source the first one of the unit."""
 
 
-class Importing:
-    """One import; the caller holds the writer lock.
+def import_export(
+    export: Export, pipeline: Pipeline, progress: Progress | None = None
+) -> IngestReport:
+    """Store everything in an export that is sound.
 
     Args:
-        found: the export.
-        pipeline: changes the base, and keeps its lists.
-        database: the store.
-        encoder: what the base is made with.
-        encoder_rows: its rows in the store.
-        settings: copying or linking of pictures.
+        export: The export.
+        pipeline: Stores the records.
+        progress: Called with the number of units read so far.
+
+    Raises:
+        BadInput: A table cannot be read, or has vectors of another length.
     """
+    records = _Records(export, pipeline)
+    return pipeline.run(records, progress=progress, check_targets=False)
 
-    def __init__(
-        self,
-        found: Found,
-        pipeline: Pipeline,
-        database: Database,
-        encoder: Encoder,
-        encoder_rows: Mapping[Kind, int],
-        settings: Settings,
-    ) -> None:
-        self._found = found
-        self._storing = pipeline.storing
-        self._committing = Committing(
-            pipeline.storing,
-            encoder_rows,
-            load_again=self._load_again,
-        )
-        self._database = database
-        self._encoder = encoder
-        self._limit = int(database.meta("max_tokens"))
-        self._fits = {kind: self._vectors_fit(kind, side(encoder, kind)) for kind in encoder_rows}
-        self._cut_fits = (
-            self._fits["chunk"] and found.manifest.get("max_tokens", self._limit) == self._limit
-        )
-        self._listed: dict[str, Listed] = {}
+
+@dataclass(slots=True)
+class _Content:
+    """What the tables hold of one source."""
+
+    chunks: list[tuple[int, str]] = field(default_factory=list)
+    vectors: list[Vector | None] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)
+    relations: list[Relation] = field(default_factory=list)
+
+    def documents(self) -> list[str]:
+        """Return the whole texts."""
+        texts: dict[int, str] = {}
+        for document, text in self.chunks:
+            texts[document] = texts.get(document, "") + text
+        return list(texts.values())
+
+
+class _Records:
+    """The records of an export, unit by unit. Everything but chunks is held in memory."""
+
+    def __init__(self, export: Export, pipeline: Pipeline) -> None:
+        self._export = export
+        self._encoder = pipeline.encoder
+        limit = export.manifest.get("max_tokens", pipeline.max_tokens)
+        self._takes_images = self._fits("image")
+        self._takes_chunks = self._fits("chunk") and limit == pipeline.max_tokens
+        self._loaded: WeakValueDictionary[str, Picture] = WeakValueDictionary()
         self._broken: set[str] = set()
-
-    def run(self, progress: Progress | None = None) -> IngestReport:
-        """Take in everything that is sound; `progress` is told the number of units seen.
-
-        Raises:
-            BadInput: a table cannot be read, or has vectors of another length.
-        """
-        started = time.monotonic()
-        report = IngestReport()
-        self._listed = {one.digest: one for one in self._found.pictures()}
-        for batch in self._batches(report, progress):
-            self._encode(batch)
-            self._storing.write_pictures(batch.pictures.values())
-            self._committing.commit(batch, report)
-        report.quarantined += self._found.left_out
-        report.seconds = time.monotonic() - started
-        return report
-
-    def _vectors_fit(self, kind: Kind, encoder: Encoder) -> bool:
-        """Whether the export's vectors of a kind were made by this encoder.
-
-        Who writes Parquet without a manifest vouches for it.
-        """
-        made, _ = self._found.encoder.get("sides", {}).get(kind, (None, 0))
-        return not self._found.manifest or made == encoder.fingerprint
-
-    # ---- batches -------------------------------------------------------------------------------
-
-    def _batches(self, report: IngestReport, progress: Progress | None) -> Iterator[Batch]:
-        batch = Batch()
-        for count, whole in enumerate(Gathering(self._found), 1):
-            if progress:
-                progress(count)
-            for part in whole.parts:
-                self._leave_out_missing(part, batch)
-            known = whole.unit is not None and self._unit_row(whole.unit) is not None
-            whole.parts = [p for p in whole.parts if not self._is_stored(p, whole.unit, batch)]
-            if not whole.parts:
-                report.units_unchanged += known
+        self._units = self._read_units()
+        self._sources: dict[str | None, dict[str, Mapping[str, Any]]] = {}
+        self._owners: dict[str, str | None] = {}
+        for row, _ in export.rows(SOURCES):
+            if row["uri"] in self._owners:
+                self._leave_out_repeated("sources", row["uri"])
                 continue
-            batch.wholes.append(whole)
-            batch.size += sum(len(text) for part in whole.parts for _, text in part.chunks)
-            batch.size += sum(2 * len(v) for p in whole.parts for v in p.vectors if v is not None)
-            if batch.size > _BATCH_BYTES or len(batch.wholes) >= _BATCH_UNITS:
-                yield batch
-                batch = Batch()
-        if batch.wholes:
-            yield batch
+            self._owners[row["uri"]] = row["unit"]
+            self._sources.setdefault(row["unit"], {})[row["uri"]] = row
+        self._files: dict[str, tuple[str | None, int, NDArray[np.float16] | None]] = {}
+        for row, vector in export.rows(IMAGES):
+            if row["hash"] in self._files:
+                self._leave_out_repeated("images", row["hash"])
+                continue
+            self._check_length(vector, "image")
+            halves = None if vector is None else vector.astype(np.float16)
+            self._files[row["hash"]] = row["file"], row.get("order") or 0, halves
+        self._images: dict[_Key, list[str]] = {}
+        for row, _ in export.rows(SHOWINGS):
+            self._images.setdefault(self._key(row), []).append(row["image"])
+        self._relations: dict[_Key, list[Relation]] = {}
+        for row, _ in export.rows(RELATIONS):
+            notes = (row.get(key) for key in ("target_kind", "information", "condition"))
+            try:
+                stated = Relation(row["relation"], row["target"], *notes)
+            except BadInput as error:
+                export.leave_out(f"relations: {row.get('source') or row.get('unit')}", str(error))
+            else:
+                self._relations.setdefault(self._key(row), []).append(stated)
+        named = [unit for unit in self._sources if unit is not None]
+        units = dict.fromkeys([*self._units, *named])
+        self._order: dict[str | None, int] = {unit: n for n, unit in enumerate([*units, None])}
+        for table, keys in (("showings", self._images), ("relations", self._relations)):
+            for unit, source in keys:
+                if unit not in self._order:
+                    self._leave_out_unknown(table, unit, source)
 
-    def _is_stored(self, part: Part, unit: str | None, batch: Batch) -> bool:
-        """Whether a part is stored as it is; notes those of which something is."""
-        stored = self._database.connection.execute(
-            "SELECT s.hash, s.declared, s.chunks, s.images, u.id FROM sources s "
-            "LEFT JOIN units u ON u.row = s.unit WHERE s.uri = ?",
-            (part.uri,),
-        ).fetchone()
-        if not stored:
-            return False
-        batch.known.add(part.uri)
-        if stored[:2] != (part.digest, part.declared) or stored[4] != unit:
-            return False
-        # A part that was taken in while content of it was lost may be whole now.
-        same_chunks = not self._is_cut(part) or stored[2] == len(part.chunks)
-        return same_chunks and int(stored[3]) == len(part.images)
+    def __iter__(self) -> Iterator[PreparedRecord | Quarantined]:
+        """Yield unit after unit, the texts that belong to no unit, and what was left out."""
+        by_unit = groupby(self._chunks(), key=lambda found: self._place(found[0]))
+        following = next(by_unit, None)
+        for unit, place in self._order.items():
+            chunks: Sequence[FoundRow] = ()
+            if following and following[0] == place:
+                chunks = list(following[1])
+                following = next(by_unit, None)
+            sources = self._prepare_unit(unit, chunks)
+            if unit is not None:
+                yield PreparedRecord(unit, sources)
+            else:
+                yield from (PreparedRecord(None, [source]) for source in sources)
+        yield from self._export.left_out
 
-    def _leave_out_missing(self, part: Part, batch: Batch) -> None:
-        """Keep of a source's pictures those that can be had; see that they are in the batch."""
-        there = [digest for digest in part.images if self._is_there(digest, batch)]
-        if len(there) < len(part.images):
-            part.pictures = INCOMPLETE
-        part.images = there
+    # ---- tables --------------------------------------------------------------------------------
 
-    def _is_there(self, digest: str, batch: Batch) -> bool:
-        if digest in self._broken:
-            return False
-        if digest in batch.pictures or self._image_row(digest) is not None:
-            return True
-        try:
-            picture = self._load(digest)
-        except KuError as error:
-            self._found.leave_out(f"images: {digest}", str(error))
-            self._broken.add(digest)
-            return False
-        batch.pictures[digest] = picture
-        batch.order[digest] = self._listed[digest].order
-        batch.size += len(picture.data)
-        return True
+    def _fits(self, kind: Kind) -> bool:
+        """Whether the vectors of the export were made by the encoder of the base.
 
-    def _load(self, digest: str) -> Picture:
-        """A picture of the export, if it is what it should be.
+        Without a manifest they are taken to be.
+        """
+        made, _ = self._export.encoder.get("sides", {}).get(kind, (None, 0))
+        return not self._export.manifest or made == side(self._encoder, kind).fingerprint
+
+    def _read_units(self) -> dict[str, Unit]:
+        units: dict[str, Unit] = {}
+        for row, _ in self._export.rows(UNITS):
+            try:
+                unit = Unit(
+                    name=row["name"],
+                    id=row["id"],
+                    kind=row.get("kind"),
+                    aliases=row.get("aliases") or (),
+                    metadata=_json(row.get("metadata") or "{}"),
+                    match=row.get("match") is not False,
+                )
+            except BadInput as error:
+                self._export.leave_out(f"units: {row['id']}", str(error))
+                continue
+            if row["id"] in units:
+                self._leave_out_repeated("units", row["id"])
+            else:
+                units[row["id"]] = unit
+        return units
+
+    def _leave_out_repeated(self, table: str, item: str) -> None:
+        reason = "it stands more than once in the table: the first is kept"
+        self._export.leave_out(f"{table}: {item}", reason)
+
+    def _leave_out_unknown(self, table: str, unit: str | None, source: str | None) -> None:
+        reason = f"the unit {unit!r} is in no other table"
+        self._export.leave_out(f"{table}: {source or unit or 'a row'}", reason)
+
+    def _key(self, row: Mapping[str, Any]) -> _Key:
+        """Return the unit and the source of a row; the unit remembers the source."""
+        source, unit = row.get("source"), row.get("unit")
+        if source:
+            unit = self._owners.setdefault(source, unit)
+            self._sources.setdefault(unit, {}).setdefault(source, {})
+        return unit, source
+
+    def _chunks(self) -> Iterator[FoundRow]:
+        """Yield the chunks of known units and sources, in the order of the units."""
+        for row, vector in self._export.rows(CHUNKS, self._place):
+            if self._place(row) < 0:
+                self._leave_out_unknown("chunks", row.get("unit"), row.get("source"))
+                continue
+            self._check_length(vector, "chunk")
+            yield row, vector
+
+    def _place(self, row: Mapping[str, Any]) -> int:
+        """Return the number of a row's unit; -1 for an unknown unit."""
+        source, unit = row.get("source"), row.get("unit")
+        if not source and unit is None:
+            return -1
+        return self._order.get(self._owners.get(source, unit) if source else unit, -1)
+
+    # ---- sources -------------------------------------------------------------------------------
+
+    def _prepare_unit(self, unit: str | None, chunks: Sequence[FoundRow]) -> list[PreparedSource]:
+        known = self._sources.get(unit, {})
+        own = f"import:{unit}"
+        contents = {uri: _Content() for uri in known}
+        if not contents and unit is not None:
+            contents[own] = _Content()
+        first = next(iter(contents), own)
+        for row, vector in chunks:
+            content = contents.setdefault(row.get("source") or first, _Content())
+            document = row.get("document")
+            number = len(content.chunks) if document is None else document
+            content.chunks.append((number, row["text"]))
+            content.vectors.append(vector)
+        sources = []
+        for uri, content in contents.items():
+            for key in ((unit, uri), *([(unit, None)] if uri == first else [])):
+                content.images += self._images.get(key, [])
+                content.relations += self._relations.get(key, [])
+            try:
+                sources.append(self._prepare(unit, uri, content, known.get(uri, {})))
+            except BadInput as error:
+                self._export.leave_out(f"sources: {uri}", str(error))
+        return sources
+
+    def _prepare(
+        self, unit: str | None, uri: str, content: _Content, row: Mapping[str, Any]
+    ) -> PreparedSource:
+        """Return a source as it is stored.
 
         Raises:
-            BadInput, NotFound: it is not.
+            BadInput: The row of the source holds what it may not.
         """
-        listed = self._listed.get(digest)
-        if listed is None or listed.file is None:
-            raise BadInput("the picture was not exported: add it to its unit again")
-        path = locate_picture(self._found.folder.resolve(), listed.file)
+        origin = row.get("origin") or "ingest"
+        if origin not in _ORIGINS:
+            raise BadInput(f"the origin is {origin!r}: expected one of {', '.join(_ORIGINS)}")
+        texts = content.documents()
+        pictures = [one for one in map(self._picture, content.images) if one is not None]
+        texts_hash, _, pictures_hash = (row.get("hash") or "").partition(":")
+        if not texts_hash or row.get("chunks") not in (None, len(content.chunks)):
+            texts_hash = _COMPUTED + hash_texts(texts)
+        expected = row.get("images")
+        lost = len(pictures) != (len(content.images) if expected is None else expected)
+        if lost or not row.get("hash"):
+            pictures_hash = _COMPUTED + hash_pictures(one.digest for one in pictures)
+        source = PreparedSource(
+            uri,
+            origin,
+            self._declaration(unit, content, row),
+            texts,
+            pictures,
+            texts_hash,
+            pictures_hash,
+            content.relations if unit is not None else (),
+            partial=lost,
+            text_order=row.get("text_order") or 0,
+            relation_order=row.get("relation_order") or 0,
+        )
+        has_vectors = any(vector is not None for vector in content.vectors)
+        if self._takes_chunks and (self._export.manifest or has_vectors):
+            source.texts = ()
+            source.chunks = content.chunks
+            found = [vector for vector in content.vectors if vector is not None]
+            if found and len(found) == len(content.chunks):
+                source.chunk_vectors = np.stack(found)
+        return source
+
+    def _declaration(
+        self, unit: str | None, content: _Content, row: Mapping[str, Any]
+    ) -> Declaration | None:
+        if unit is None:
+            return None
+        stated = relations.digest(relations.said(content.relations))
+        if row.get("declared"):
+            try:
+                found = replace(Declaration.from_json(row["declared"]), relations=stated)
+                Unit(
+                    name=unit if found.name is None else found.name,
+                    kind=found.kind,
+                    aliases=found.aliases or (),
+                    metadata=found.metadata or {},
+                    match=found.match,
+                )
+                arguments.flag(found.replaces, "replaces")
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                raise BadInput(f"what the source declares cannot be read: {error!r}") from error
+            return found
+        declares = unit in self._units and not any(
+            other.get("declared") for other in self._sources.get(unit, {}).values()
+        )
+        if declares:
+            return Declaration.from_unit(self._units[unit], stated)
+        return Declaration(relations=stated)
+
+    # ---- pictures ------------------------------------------------------------------------------
+
+    def _picture(self, digest: str) -> Picture | None:
+        """Return a picture; None for one that is missing or damaged, which is reported once."""
+        found = self._loaded.get(digest)
+        if found is not None or digest in self._broken:
+            return found
+        file, order, halves = self._files.get(digest, (None, 0, None))
         try:
-            data = regular_file(path, "a picture file").read_bytes()
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-        if content_rows.content_hash(data) != digest:
-            raise BadInput(f"{path} is not the picture that it should be: its content has changed")
-        width, height, kind = probe(data)
-        suffix = PurePath(listed.file).suffix.lower() or f".{kind.lower()}"
-        picture = Picture(path, data, digest, suffix, width, height)
-        if self._fits["image"] and listed.vector is not None:
-            self._check_length(listed.vector, "image")
-            picture.vector = listed.vector.astype(np.float32)
-        else:
-            picture.decode()  # what cannot be shown to an encoder is left out before it is counted
+            picture = self._load(digest, file)
+        except KuError as error:
+            self._export.leave_out(f"images: {digest}", str(error))
+            self._broken.add(digest)
+            return None
+        picture.order = order
+        if self._takes_images and halves is not None:
+            picture.vector = halves.astype(np.float32)
+        self._loaded[digest] = picture
         return picture
 
-    # ---- encoding ------------------------------------------------------------------------------
+    def _load(self, digest: str, file: str | None) -> Picture:
+        """Read a picture file.
 
-    def _encode(self, batch: Batch) -> None:
-        texts: dict[str, None] = {}
-        for part in batch.parts():
-            if not self._is_cut(part):
-                documents = enumerate(part.documents())
-                part.chunks = [(n, cut) for n, text in documents for cut in self._cut(text)]
-                part.vectors = [None] * len(part.chunks)
-            for (_, text), vector in zip(part.chunks, part.vectors, strict=True):
-                if vector is None:
-                    texts[text] = None
-                else:
-                    self._check_length(vector, "chunk")
-        made: dict[str, Halves] = {}
-        if texts:
-            found = self._encoder.encode_texts(list(texts))
-            made = dict(zip(texts, found.astype("<f2"), strict=True))
-        for part in batch.parts():
-            pairs = zip(part.chunks, part.vectors, strict=True)
-            part.vectors = [made[text] if v is None else v for (_, text), v in pairs]
-        blank = [picture for picture in batch.pictures.values() if picture.vector is None]
-        for sound, _ in decoded(blank, lambda picture: picture.decode_for(self._encoder)):
-            found = self._encoder.encode_images([image for _, image in sound])
-            for (picture, _), vector in zip(sound, found, strict=True):
-                picture.vector = vector
+        Raises:
+            BadInput, NotFound: It is missing, or its content has changed.
+        """
+        if not file:
+            raise BadInput("the picture was not exported: add it to its unit again")
+        path = locate_picture(self._export.folder.resolve(), file)
+        try:
+            data = arguments.regular_file(path, "a picture file").read_bytes()
+        except OSError as error:
+            raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+        picture = picture_of(path, data)
+        if picture.digest != digest:
+            raise BadInput(f"{path} is not the picture that it should be: its content has changed")
+        return picture
 
-    def _is_cut(self, part: Part) -> bool:
-        """Whether the chunks of a part are those that this base would have."""
-        given = any(vector is not None for vector in part.vectors)
-        return self._cut_fits and (bool(self._found.manifest) or given)
-
-    def _cut(self, text: str) -> list[str]:
-        if not text.strip():
-            return []
-        count = self._encoder.count_tokens
-        return chunk(text, count_tokens=count, max_tokens=self._limit)
-
-    def _check_length(self, vector: Halves, kind: Kind) -> None:
+    def _check_length(self, vector: Vector | None, kind: Kind) -> None:
+        takes = {"image": self._takes_images, "chunk": self._takes_chunks}[kind]
         dim = side(self._encoder, kind).dim
-        if len(vector) != dim:
+        if takes and vector is not None and len(vector) != dim:
             raise BadInput(
-                f"{self._found.folder} has vectors of {len(vector)} numbers for each {kind}, the "
+                f"{self._export.folder} has vectors of {len(vector)} numbers for each {kind}, the "
                 f"encoder of the knowledge base makes {dim}: leave the column out, so that they "
                 "are made anew"
             )
 
-    def _load_again(self, digest: str) -> Picture:
-        """A picture that the base had until another source was replaced in this batch."""
-        again = Batch(pictures={digest: self._load(digest)})
-        self._encode(again)
-        self._storing.write_pictures(again.pictures.values())
-        return again.pictures[digest]
 
-    def _unit_row(self, unit: str) -> int | None:
-        return unit_row(self._database.connection, unit)
+def _json(text: str) -> Mapping[str, Any]:
+    """Parse metadata.
 
-    def _image_row(self, digest: str) -> int | None:
-        return image_row(self._database.connection, digest)
+    Raises:
+        BadInput: It is no JSON.
+    """
+    try:
+        found: Mapping[str, Any] = arguments.STRICT_JSON.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"metadata is no JSON: {error}") from error
+    return found

@@ -1,105 +1,104 @@
-"""What an export, or Parquet written by somebody else, says: each row checked, none trusted.
+"""Reading an export, or Parquet of another program: sound rows, and a report of the others.
 
-A row that fails its sum, or holds what it may not, is noted and left out; the rest is read. Chunks
-are streamed, everything else is held.
+Chunks are streamed; a row that fails a checksum, a type or a hash is reported and left out.
 """
 
 from __future__ import annotations
 
-import json
+import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ku_rag import arguments
 from ku_rag.errors import BadInput, Mismatch, NotFound
-from ku_rag.transfer import row_checks
-from ku_rag.transfer.parquet_writer import file_sum
+from ku_rag.store.content_rows import content_hash
 from ku_rag.transfer.tables import (
-    CHUNKS,
     FORMAT,
-    IMAGES,
     MANIFEST,
     TABLES,
     UNITS,
     Table,
+    file_checksum,
     parquet,
-    row_sum,
+    row_checksum,
 )
 from ku_rag.types import Quarantined
 
 _ROWS = 8192
-_NEEDED: dict[str, tuple[str, ...]] = {
-    "units": ("id", "name"),
-    "sources": ("uri", "unit"),
-    "chunks": ("unit", "text"),
-    "images": ("hash", "file"),
-    "showings": ("source", "image"),
-    "relations": ("source", "relation", "target"),
-}
-"""What each table must hold at least; without `sources` a relation and a showing name the unit."""
-
 _UNIT_LENGTH = 0.01
 """How far from 1 the length of a vector in half precision may be."""
+_DIGEST = re.compile("[0-9a-f]{64}")
 
-Halves = NDArray[np.float16]
+_NEEDED = ("format", "sha256")
+_MANIFEST: Mapping[str, Any] = {
+    "format": int,
+    "sha256": {str: str},
+    "max_tokens": int,
+    "encoder": {"spec": str | None, "fingerprint": str, "sides": {str: [str, int]}},
+    "segmenter": {"spec": str | None},
+    "settings": {"max_tokens": int | None},
+}
+"""The types of what is read of a manifest; all but `_NEEDED` may be missing."""
 
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A picture as an export lists it: its file, if there is one, its order, its vector."""
-
-    digest: str
-    file: str | None
-    order: int
-    vector: Halves | None
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A chunk of an export, under the unit and the source that it is of.
-
-    Without a number every text is a document of its own.
-    """
-
-    unit: str | None
-    source: str | None
-    document: int | None
-    text: str
-    vector: Halves | None
+Vector = NDArray[np.float32]
+FoundRow = tuple[dict[str, Any], Vector | None]
+Place = Callable[[Mapping[str, Any]], int]
+"""The number of the unit that a row belongs to."""
 
 
-@dataclass(slots=True)
-class Found:
-    """An export that is being read.
+class Export:
+    """A folder of Parquet files.
 
     Args:
-        folder: where it lies.
-        manifest: its manifest; {} without one.
-        left_out: what is not sound, as it is met.
+        folder: Where it is.
+
+    Attributes:
+        folder: Likewise.
+        manifest: Its manifest; {} without one.
+        left_out: What is not sound, in the order in which it was read.
+
+    Raises:
+        NotFound: The folder holds no export.
+        BadInput: The manifest is damaged.
+        Mismatch: The export is of a later format.
     """
 
-    folder: Path
-    manifest: Mapping[str, Any]
-    left_out: list[Quarantined] = field(default_factory=list)
+    def __init__(self, folder: Path) -> None:
+        parquet()
+        self.folder = folder
+        self.left_out: list[Quarantined] = []
+        if not (folder / UNITS.file).is_file():
+            raise NotFound(
+                f"{folder} is no export: it has no {UNITS.file}; name the folder that `ku export` "
+                "made, or see docs/transfer.md"
+            )
+        self.manifest = _read_manifest(folder / MANIFEST)
+        for file, expected in self.manifest.get("sha256", {}).items():
+            if file not in {table.file for table in TABLES}:
+                continue
+            if not (folder / file).is_file():
+                self.leave_out(file, "it is not there, although the manifest names it")
+            elif file_checksum(folder / file) != expected:
+                self.leave_out(file, "it is not what was exported; what is sound of it was taken")
 
     @property
     def encoder(self) -> Mapping[str, Any]:
-        """What the manifest says of the encoder: "spec", "fingerprint", "sides"; or {}."""
+        """The encoder in the manifest: "spec", "fingerprint", "sides"; or {}."""
         return self.manifest.get("encoder") or {}
 
     def made_with(self, encoder: str | None = None) -> dict[str, Any]:
-        """What a new base is opened with to be as the exported one: settings by name.
+        """Return the settings with which a new base is opened to be as the exported one.
 
         Args:
-            encoder: its encoder; None takes the one that the export was made with.
+            encoder: Name of its encoder; None for the one of the export.
 
         Raises:
-            Mismatch: the export was made with an encoder object, which has no name.
+            Mismatch: The export was made with an encoder object, which has no name.
         """
         spec = encoder or self.encoder.get("spec")
         if not self.manifest:
@@ -117,75 +116,77 @@ class Found:
             made |= {"max_tokens": limit} if limit else {}
         return made
 
-    def has(self, table: Table) -> bool:
-        """Whether the table is there."""
-        return (self.folder / table.file).is_file()
+    def leave_out(self, item: str, reason: str) -> None:
+        """Report what is not sound."""
+        self.left_out.append(Quarantined(item, reason))
 
-    def rows(self, table: Table) -> Iterator[dict[str, Any]]:
-        """The sound rows of a table, without vectors; none of one that is not there."""
-        if self.has(table):
-            for batch in self._batches(table, self._columns(table)):
-                sound = self._sound(table)
-                yield from (row for row in batch.to_pylist() if sound(row))
-
-    def pictures(self) -> Iterator[Listed]:
-        """The pictures, with their vectors."""
-        for row, vector in self._with_vectors(IMAGES) if self.has(IMAGES) else ():
-            yield Listed(row["hash"], row["file"], row.get("order") or 0, vector)
-
-    def chunks(self, place: Callable[[str | None, str | None], int]) -> Iterator[Chunk]:
-        """The chunks with their vectors, in the order of their places.
-
-        They are streamed if the file has them in that order, and sorted in memory otherwise.
+    def rows(self, table: Table, place: Place | None = None) -> Iterator[FoundRow]:
+        """Yield the sound rows of a table, with vectors float32[dim]; none of a missing table.
 
         Args:
-            place: number of a chunk's unit, given the unit and the source that it names.
-        """
-        for row, vector in self._with_vectors(CHUNKS, place):
-            unit, source = row.get("unit"), row.get("source")
-            yield Chunk(unit, source, row.get("document"), row["text"], vector)
+            table: Which table.
+            place: The rows are yielded in the order of these numbers: streamed if the file has
+                that order, else sorted in memory.
 
-    def leave_out(self, item: str, reason: str) -> None:
-        """Note what is not sound."""
-        self.left_out.append(Quarantined(item, reason))
+        Raises:
+            BadInput: The file cannot be read, or a column is missing or of a wrong type.
+        """
+        if not (self.folder / table.file).is_file():
+            return
+        columns = self._columns(table)
+        batches = self._batches(table, columns)
+        if place and not self._is_ordered(table, columns, place):
+            batches = self._sorted(table, columns, place)
+        plain = [name for name in columns if name != "vector"]
+        has_checksum = {*table.columns, "checksum"} <= set(columns)
+        for batch in batches:
+            vectors, lengths = _vectors(batch, self.folder / table.file)
+            rows = self._listed(table, batch, plain)
+            for row, vector, length in zip(rows, vectors, lengths, strict=True):
+                if has_checksum and row_checksum(row[c] for c in table.columns) != row["checksum"]:
+                    self.leave_out(_name(table, row), "the row fails its checksum")
+                elif problem := _problem(row):
+                    self.leave_out(_name(table, row), problem)
+                else:
+                    yield row, self._sound_vector(table, row, vector, length)
 
     # ---- inside --------------------------------------------------------------------------------
 
-    def _with_vectors(
-        self, table: Table, place: Callable[[str | None, str | None], int] | None = None
-    ) -> Iterator[tuple[dict[str, Any], Halves | None]]:
-        columns = self._columns(table)
-        wanted = columns + ["vector"] * self._holds(table, "vector")
-        if place and not self._in_order(table, place):
-            batches = self._sorted(table, wanted, place)
-        else:
-            batches = self._batches(table, wanted)
-        sound = self._sound(table)
-        for batch in batches:
-            vectors = _vectors(batch, self.folder / table.file)
-            # A vector is tested and handed on as it is: as a list it would be slow.
-            listed = batch.select(columns).to_pylist()
-            for row, (vector, length) in zip(listed, vectors, strict=True):
-                if sound(row):
-                    yield row, self._vector(table, row, vector, length)
-
-    def _vector(
-        self, table: Table, row: dict[str, Any], vector: Halves | None, length: float
-    ) -> Halves | None:
+    def _sound_vector(
+        self, table: Table, row: dict[str, Any], vector: NDArray[np.float16] | None, length: float
+    ) -> Vector | None:
         if vector is None:
             return None
         stored = row.get("vector_checksum")
         if stored is not None and zlib.crc32(vector.tobytes()) != stored:
-            wrong = "fails its checksum"
+            self.leave_out(_name(table, row), "its vector fails its checksum; it was made anew")
         elif length == 0 or abs(length - 1) < _UNIT_LENGTH:
-            return vector
+            return vector.astype(np.float32)
         else:
-            wrong = f"has length {length:.4g}, expected 1"
-        self.leave_out(_name(table, row), f"its vector {wrong}; it was made anew")
+            reason = f"its vector has length {length:.4g}, expected 1; it was made anew"
+            self.leave_out(_name(table, row), reason)
         return None
 
+    def _columns(self, table: Table) -> list[str]:
+        pa, pq = parquet()
+        path = self.folder / table.file
+        try:
+            there = set(pq.read_schema(path).names)
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from error
+        wanted = [*table.columns, "checksum"]
+        wanted += ["vector", "vector_checksum"] if table.has_vectors else []
+        owner = [] if {"source", "unit"} & there or "unit" not in table.columns else ["unit"]
+        for name in (*table.required, *owner):
+            if name not in there:
+                raise BadInput(
+                    f"{path} has no column {name!r}, only {', '.join(sorted(there))}; "
+                    "docs/transfer.md says what is needed"
+                )
+        return [name for name in wanted if name in there]
+
     def _batches(self, table: Table, columns: list[str], *, quiet: bool = False) -> Iterator[Any]:
-        """Record batches of a file; a row group that cannot be read is noted and passed over."""
+        """Yield the batches of a file; a row group that cannot be read is reported and skipped."""
         pa, pq = parquet()
         path = self.folder / table.file
         try:
@@ -196,129 +197,110 @@ class Found:
                     except (OSError, pa.ArrowException) as error:
                         count = data.metadata.row_group(group).num_rows
                         if not quiet:
-                            self.leave_out(
-                                f"{table.file}: some of {count} rows",
-                                f"they are damaged: {error}",
-                            )
+                            item = f"{table.file}: some of {count} rows"
+                            self.leave_out(item, f"they are damaged: {error}")
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(path, error) from error
 
-    def _in_order(self, table: Table, place: Callable[[str | None, str | None], int]) -> bool:
+    def _listed(self, table: Table, batch: Any, columns: list[str]) -> list[dict[str, Any]]:  # noqa: ANN401
+        """Return the rows of a batch, with columns of the types that the table has."""
+        pa, _ = parquet()
+        types = table.types(1)
+        try:
+            arrays = [batch.column(name).cast(types[name]).to_pylist() for name in columns]
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise _unreadable(self.folder / table.file, error) from error
+        return [dict(zip(columns, values, strict=True)) for values in zip(*arrays, strict=True)]
+
+    def _is_ordered(self, table: Table, columns: list[str], place: Place) -> bool:
+        names = [name for name in columns if name in ("unit", "source")]
         last = -1
-        names = [name for name in ("unit", "source") if self._holds(table, name)]
         for batch in self._batches(table, names, quiet=True):
-            for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
-                here = place(*_unit_and_source(names, row))
+            for row in self._listed(table, batch, names):
+                here = place(row)
                 if here < last:
                     return False
                 last = here
         return True
 
-    def _sorted(
-        self, table: Table, columns: list[str], place: Callable[[str | None, str | None], int]
-    ) -> Iterator[Any]:
+    def _sorted(self, table: Table, columns: list[str], place: Place) -> Iterator[Any]:
         pa, _ = parquet()
         whole = pa.Table.from_batches(list(self._batches(table, columns)))
-        names = [name for name in ("unit", "source") if name in columns]
-        rows = zip(*(whole.column(name).to_pylist() for name in names), strict=True)
-        places = [place(*_unit_and_source(names, row)) for row in rows]
-        order = np.argsort(np.array(places), kind="stable")
+        names = [name for name in columns if name in ("unit", "source")]
+        order = np.argsort([place(row) for row in whole.select(names).to_pylist()], kind="stable")
         for start in range(0, len(order), _ROWS):
             yield from whole.take(order[start : start + _ROWS]).combine_chunks().to_batches()
 
-    def _columns(self, table: Table) -> list[str]:
-        """The columns of a table that are there, but for the vectors."""
-        there = self._names(table)
-        for name in _NEEDED[table.name]:
-            if name not in there and not (name == "source" and "unit" in there):
-                raise BadInput(
-                    f"{self.folder / table.file} has no column {name!r}, only "
-                    f"{', '.join(there)}; docs/transfer.md says what is needed"
-                )
-        return [name for name in table.columns if name in there and name != "vector"]
 
-    def _holds(self, table: Table, column: str) -> bool:
-        return column in self._names(table)
-
-    def _names(self, table: Table) -> list[str]:
-        pa, pq = parquet()
-        path = self.folder / table.file
-        try:
-            return list(pq.read_schema(path).names)
-        except (OSError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from error
-
-    def _sound(self, table: Table) -> Callable[[dict[str, Any]], bool]:
-        """What tells whether a row of a table is sound, and notes it if not."""
-        summed, check = table.summed, row_checks.CHECKS[table.name]
-        has_sum = set(self._names(table)) >= {*summed, "checksum"}
-
-        def is_sound(row: dict[str, Any]) -> bool:
-            if has_sum and row_sum(row[c] for c in summed) != row["checksum"]:
-                self.leave_out(_name(table, row), "the row fails its checksum")
-                return False
-            try:
-                check(row)
-            except BadInput as error:
-                self.leave_out(_name(table, row), str(error))
-                return False
-            return True
-
-        return is_sound
-
-
-def find(folder: Path) -> Found:
-    """Look at an export, or at Parquet files written by somebody else.
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """Return a manifest; {} where there is none.
 
     Raises:
-        NotFound: there is none.
-        BadInput: the manifest cannot be read.
-        Mismatch: it is of a later format.
+        BadInput: It is damaged.
+        Mismatch: It is of a later format.
     """
-    parquet()
-    if not (folder / UNITS.file).is_file():
-        raise NotFound(
-            f"{folder} is no export: it has no {UNITS.file}; name the folder that `ku export` "
-            "made, or see docs/transfer.md"
-        )
-    path = folder / MANIFEST
     if not path.exists():
-        return Found(folder, {})
+        return {}
     try:
-        manifest = json.loads(path.read_bytes())
-        version = manifest["format"]
-        sums = dict(manifest["sha256"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        manifest = arguments.STRICT_JSON.decode(path.read_text(encoding="utf-8"))
+        if not isinstance(manifest, dict):
+            raise ValueError("it holds no object")
+        for key, expected in _MANIFEST.items():
+            found = manifest.get(key)
+            if not _has_type(found, expected) and not (found is None and key not in _NEEDED):
+                raise ValueError(f"{key!r} is {found!r:.80}")
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(
-            f"{path} cannot be read ({error!r}): copy the export again; without that file its "
-            "tables are read as if others had written them"
+            f"{path} cannot be read ({str(error)[:200]}): copy the export again; without that "
+            "file its tables are read as if another program had written them"
         ) from error
-    if not isinstance(version, int) or version > FORMAT:
+    if manifest["format"] > FORMAT:
         raise Mismatch(
-            f"{folder} has format {version}, this version of ku-rag reads up to {FORMAT}: "
-            "install a newer ku-rag to import it"
+            f"{path.parent} has format {manifest['format']}, this version of ku-rag reads up to "
+            f"{FORMAT}: install a newer ku-rag to import it"
         )
-    found = Found(folder, manifest)
-    for table in TABLES:
-        path = folder / table.file
-        if table.file in sums and not path.is_file():
-            found.leave_out(table.file, "it is not there, although the manifest names it")
-        elif table.file in sums and file_sum(path) != sums[table.file]:
-            found.leave_out(
-                table.file, "it is not what was exported; what is sound of it was taken"
-            )
-    return found
+    return dict(manifest)
 
 
-def _unit_and_source(
-    names: Sequence[str], row: tuple[str | None, ...]
-) -> tuple[str | None, str | None]:
-    named = dict(zip(names, row, strict=True))
-    return named.get("unit"), named.get("source")
+def _has_type(value: object, expected: Any) -> bool:  # noqa: ANN401 - a type, or a structure of types
+    if isinstance(expected, dict):
+        return isinstance(value, dict) and all(
+            _has_type(inner, expected.get(str) or expected[key])
+            for key, inner in value.items()
+            if str in expected or key in expected
+        )
+    if isinstance(expected, list):
+        return (
+            isinstance(value, list)
+            and len(value) == len(expected)
+            and all(map(_has_type, value, expected))
+        )
+    return isinstance(value, expected)
 
 
-def _name(table: Table, row: dict[str, Any]) -> str:
-    """What a row is called in a report."""
+def _problem(row: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the names and hashes of a row."""
+    try:
+        for key in ("id", "uri", "unit", "source"):
+            if (value := row.get(key)) is not None or (key in ("id", "uri") and key in row):
+                arguments.identity(value, f"the {key}")
+        for key in ("document", "order", "text_order", "relation_order", "chunks", "images"):
+            arguments.count(row.get(key) or 0, key, least=0, most=1 << 62)
+        if "text" in row:
+            arguments.text(row["text"], "the text")
+            if row.get("hash") not in (None, content_hash(row["text"])):
+                return "the text is not what its hash says"
+        digest = row.get("image") if "image" in row else row.get("hash") if "file" in row else "0"
+        if digest != "0" and not _DIGEST.fullmatch(arguments.text(digest, "the hash")):
+            return f"the hash is {digest!r:.80}: expected 64 hexadecimal digits"
+        arguments.optional_text(row.get("file"), "the file")
+    except BadInput as error:
+        return str(error)
+    return None
+
+
+def _name(table: Table, row: Mapping[str, Any]) -> str:
+    """Return what a row is called in a report."""
     keys = ("id", "uri", "source", "hash", "unit", "name")
     return f"{table.name}: {next((row[k] for k in keys if row.get(k) is not None), 'a row')}"
 
@@ -326,10 +308,10 @@ def _name(table: Table, row: dict[str, Any]) -> str:
 def _vectors(
     batch: Any,  # noqa: ANN401 - a RecordBatch
     path: Path,
-) -> list[tuple[Halves | None, float]]:
-    """The vectors of a batch in half precision, and their lengths; None where there is none."""
+) -> tuple[list[NDArray[np.float16] | None], list[float]]:
+    """Return the vectors of a batch in half precision, None where there is none, and lengths."""
     if "vector" not in batch.schema.names:
-        return [(None, 0.0)] * batch.num_rows
+        return [None] * batch.num_rows, [0.0] * batch.num_rows
     column = batch.column("vector")
     there = np.asarray(column.is_valid())
     flat = column.flatten().to_numpy(zero_copy_only=False)
@@ -339,13 +321,11 @@ def _vectors(
             f"{path} holds vectors as {column.type}, or of several lengths: expected lists of "
             "float16 or float32, as many numbers in each as the encoder makes"
         )
-    if not count:
-        return [(None, 0.0)] * len(there)
-    halves = flat.astype("<f2").reshape(count, -1)
+    halves = flat.astype("<f2").reshape(count, -1 if count else 0)
     wide = halves.astype(np.float32)
-    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide)).tolist()
-    found = iter(zip(halves, lengths, strict=True))
-    return [next(found) if one else (None, 0.0) for one in there]
+    found = iter(zip(halves, np.sqrt(np.einsum("ij,ij->i", wide, wide)).tolist(), strict=True))
+    pairs = [next(found) if one else (None, 0.0) for one in there]
+    return [vector for vector, _ in pairs], [length for _, length in pairs]
 
 
 def _unreadable(path: Path, error: Exception) -> BadInput:

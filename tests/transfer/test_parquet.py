@@ -270,7 +270,7 @@ def test_an_export_is_one_state_while_others_write(tmp_path):
         f"kb = KnowledgeBase.open({str(folder)!r}, encoder=Hashed())\n"
         "print('ready', flush=True)\n"
         "for n in range(10_000):\n"
-        "    with kb._session.write() as pipeline, pipeline.change():\n"
+        "    with kb._session.write() as pipeline, pipeline.writer.change():\n"
         "        kb.add(Unit(f'Left{n}', id=f'left{n}', texts=[f'Number {n}.']))\n"
         "        kb.add(Unit(f'Right{n}', id=f'right{n}', texts=[f'Number {n}.']))\n"
     )
@@ -298,7 +298,7 @@ def test_an_export_that_is_killed_leaves_nothing_that_looks_finished(base, tmp_p
     code = (
         "import os\n"
         "from ku_rag import KnowledgeBase\n"
-        "from ku_rag.transfer import exporting\n"
+        "from ku_rag.transfer import parquet_export as exporting\n"
         "from tests.assets.schemas import Hashed\n"
         "whole = exporting.write_table\n"
         "def write_table(folder, table, rows, dim):\n"
@@ -550,6 +550,83 @@ def test_what_is_no_export_is_said(base, tmp_path):
         (tmp_path / "out" / "units.parquet").write_bytes(b"PAR1 is not enough PAR1")
         with pytest.raises(BadInput, match="cannot be read"):
             kb.import_(tmp_path / "out")
+
+
+def foreign(out: Path, **rows: list[dict]) -> Path:
+    out.mkdir(exist_ok=True)
+    for table, listed in rows.items():
+        pq.write_table(pa.Table.from_pylist(listed), out / f"{table}.parquet")
+    return out
+
+
+def test_what_stands_twice_is_left_out_and_named(tmp_path):
+    rock = picture(tmp_path / "out" / "rock.png", 1)
+    digest = atomic_folder.copy_file(rock, tmp_path / "copy.png")
+    out = foreign(
+        tmp_path / "out",
+        units=[{"id": "a", "name": "Alpha"}, {"id": "a", "name": "Again"}],
+        sources=[{"uri": "s", "unit": "a"}, {"uri": "s", "unit": "b"}],
+        images=[{"hash": digest, "file": "rock.png"}, {"hash": digest, "file": "other.png"}],
+        showings=[{"source": "s", "image": digest}, {"unit": "z", "image": digest}],
+        relations=[{"unit": "a", "relation": " ", "target": "b"}],
+    )
+    with opened(tmp_path / "new") as kb:
+        report = kb.import_(out)
+        assert sorted(one.item for one in report.quarantined) == [
+            f"images: {digest}",
+            "relations: a",
+            "showings: z",
+            "sources: s",
+            "units: a",
+        ]
+        assert [(unit.id, unit.name) for unit in kb.list()] == [("a", "Alpha")]
+        assert kb.stats().to_dict()["counts"]["images"] == 1
+        assert kb.verify().problems == ()
+
+
+def test_names_of_others_are_checked_as_everywhere(tmp_path):
+    units = [{"id": "a", "name": "x" * 3_000_000, "metadata": None}]
+    units += [{"id": "b", "name": "\u200b\u200d", "metadata": None}]
+    units += [{"id": "c", "name": "Gamma", "metadata": '{"k": 1, "k": 2}'}]
+    units += [{"id": "d", "name": "Delta", "metadata": "[" * 100_000}]
+    units += [{"id": "e", "name": "Epsilon", "metadata": "{}"}]
+    with opened(tmp_path / "new") as kb:
+        report = kb.import_(foreign(tmp_path / "out", units=units))
+        assert [one.item for one in report.quarantined] == [f"units: {n}" for n in "abcd"]
+        assert [unit.id for unit in kb.list()] == ["e"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"format": 1, "sha256": ' + "[" * 100_000,
+        "[]",
+        '{"format": 1}',
+        '{"format": "1", "sha256": {}}',
+        '{"format": 1, "sha256": []}',
+        '{"format": 1, "sha256": {"units.parquet": 5}}',
+        '{"format": 1, "sha256": {}, "encoder": 5}',
+        '{"format": 1, "sha256": {}, "encoder": {"sides": []}}',
+        '{"format": 1, "sha256": {}, "encoder": {"sides": {"chunk": null}}}',
+        '{"format": 1, "sha256": {}, "max_tokens": "many"}',
+        '{"format": 1, "sha256": {}, "segmenter": [1]}',
+        '{"format": 1, "format": 1, "sha256": {}}',
+    ],
+)
+def test_a_damaged_manifest_is_one_sentence(text, tmp_path, monkeypatch, capsys):
+    out = foreign(tmp_path / "out", units=[{"id": "a", "name": "Alpha"}])
+    (out / "manifest.json").write_text(text)
+    with opened(tmp_path / "new") as kb, pytest.raises(BadInput, match="cannot be read"):
+        kb.import_(out)
+
+
+def test_an_import_writes_damaged_pictures_again(base, tmp_path):
+    base.export(tmp_path / "out")
+    (stored, *_) = (Path(image) for image in base.show("rock").images)
+    stored.unlink()
+    assert base.import_(tmp_path / "out").units_unchanged == 6
+    assert base.verify().problems == ()
 
 
 # ---- the commands ------------------------------------------------------------------------------
