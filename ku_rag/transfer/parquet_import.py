@@ -122,7 +122,7 @@ class _Records:
         self._order: dict[str | None, int] = {unit: n for n, unit in enumerate([*units, None])}
         for table, keys in (("showings", self._images), ("relations", self._relations)):
             for unit, source in keys:
-                if unit not in self._order:
+                if unit not in self._order or (unit, source) == (None, None):
                     self._leave_out_unknown(table, unit, source)
 
     def __iter__(self) -> Iterator[PreparedRecord | Quarantined]:

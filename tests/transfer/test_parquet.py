@@ -567,7 +567,11 @@ def test_what_stands_twice_is_left_out_and_named(tmp_path):
         units=[{"id": "a", "name": "Alpha"}, {"id": "a", "name": "Again"}],
         sources=[{"uri": "s", "unit": "a"}, {"uri": "s", "unit": "b"}],
         images=[{"hash": digest, "file": "rock.png"}, {"hash": digest, "file": "other.png"}],
-        showings=[{"source": "s", "image": digest}, {"unit": "z", "image": digest}],
+        showings=[
+            {"unit": "a", "source": "s", "image": digest},
+            {"unit": "z", "source": None, "image": digest},
+            {"unit": None, "source": None, "image": digest},
+        ],
         relations=[{"unit": "a", "relation": " ", "target": "b"}],
     )
     with opened(tmp_path / "new") as kb:
@@ -575,6 +579,7 @@ def test_what_stands_twice_is_left_out_and_named(tmp_path):
         assert sorted(one.item for one in report.quarantined) == [
             f"images: {digest}",
             "relations: a",
+            "showings: a row",
             "showings: z",
             "sources: s",
             "units: a",
