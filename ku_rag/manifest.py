@@ -20,7 +20,7 @@ from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
 from ku_rag.store import vectors
 from ku_rag.store.connection import connect
-from ku_rag.store.database import Database
+from ku_rag.store.database import Database, explained
 from ku_rag.store.layout import Layout, sync_names, write_durably
 from ku_rag.store.lock import WriterLock
 from ku_rag.store.vectors import KINDS, Kind
@@ -90,7 +90,8 @@ def open_database(
             with holding(database.lock, layout):
                 _write_manifest(database, settings, spec, encoder, segmenter())
     try:
-        check(database, encoder, spec)
+        with explained(database.path):
+            check(database, encoder, spec)
     except BaseException:
         database.close()
         raise
@@ -133,7 +134,8 @@ def encoder_rows(database: Database, encoder: Encoder) -> dict[Kind, int]:
     Raises:
         Mismatch: there is none.
     """
-    return {kind: _encoder_row(database, side(encoder, kind)) for kind in KINDS}
+    with explained(database.path):
+        return {kind: _encoder_row(database, side(encoder, kind)) for kind in KINDS}
 
 
 def _encoder_row(database: Database, encoder: Encoder) -> int:
@@ -152,7 +154,7 @@ def made_with(path: Path) -> Mapping[str, Any] | None:
     try:
         with closing(connect(path, read_only=True)) as connection:
             row = connection.execute("SELECT value FROM meta WHERE key = 'encoder'").fetchone()
-    except (apsw.Error, ReadOnly):
+    except (apsw.Error, ReadOnly):  # opening the store reports what is wrong
         return None
     found: dict[str, Any] | None = row and json.loads(row[0])
     return found

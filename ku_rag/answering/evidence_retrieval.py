@@ -19,7 +19,7 @@ from ku_rag.retrieval.matching import UnitMatch, match
 from ku_rag.retrieval.search import Hit, search_all, search_units
 from ku_rag.store import unit_records
 from ku_rag.store.connection import Connection
-from ku_rag.store.database import Database, check
+from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.sql import as_json
 from ku_rag.types import Evidence, Match, PathEvidence, Region
@@ -189,15 +189,11 @@ def _evidence(base: Retrieval, hits: Sequence[Hit], ids: Mapping[int, str]) -> l
     connection = base.database.connection
     wanted = as_json(hit.chunk for hit in hits)
     rows = connection.execute(
-        "SELECT c.row, c.source, c.position, c.document, c.hash, c.text, c.checksum, s.uri "
-        "FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value "
+        "SELECT c.row, c.text, s.uri FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value "
         "CROSS JOIN sources s ON s.row = c.source",
         (wanted,),
     )
-    held = {}
-    for chunk, source, position, document, digest, text, stored, uri in rows:
-        check(stored, source, position, document, digest, text, what=f"chunk {chunk}")
-        held[chunk] = uri, text
+    held = {chunk: (uri, text) for chunk, text, uri in rows}
     listing = _listing(connection, wanted) if any(not hit.units for hit in hits) else {}
     found = []
     for number, hit in enumerate(hits, 1):

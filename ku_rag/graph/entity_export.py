@@ -17,7 +17,7 @@ from ku_rag.graph.graph_records import Statement
 from ku_rag.graph.model import CAPTION, TOPIC
 from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import content_hash
-from ku_rag.store.database import check, snapshot
+from ku_rag.store.database import snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import texts_of
 from ku_rag.types import Quarantined
@@ -152,11 +152,9 @@ def _entities(
         into: for an id the folder of its pictures, and what its records call that.
         given: is added to.
     """
-    for row, stored, *fields in connection.execute(
-        "SELECT row, checksum, id, name, kind, aliases, metadata, match FROM units ORDER BY id"
+    for row, of, name, kind, aliases, stated, match in connection.execute(
+        "SELECT row, id, name, kind, aliases, metadata, match FROM units ORDER BY id"
     ).fetchall():
-        check(stored, *fields, what=f"the row of unit {fields[0]!r}")
-        of, name, kind, aliases, stated, match = fields
         metadata = json.loads(stated)
         topic = metadata.get(TOPIC) is True
         caption = said if isinstance(said := metadata.get(CAPTION), str) else ""
@@ -211,14 +209,12 @@ def _pictures(
 
 def _statements(connection: Connection, given: Given) -> Iterator[Statement]:
     """Every relation, between ids; those that wait for their target name it."""
-    for row, head, tail, stored, *fields in connection.execute(
-        "SELECT r.row, h.id, t.id, r.checksum, r.source, r.relation, r.target, r.target_kind, "
-        "r.information, r.condition FROM relations r "
+    for head, tail, relation, target, kind, information, condition in connection.execute(
+        "SELECT h.id, t.id, r.relation, r.target, r.target_kind, r.information, r.condition "
+        "FROM relations r "
         "JOIN entities e ON e.row = r.head JOIN units h ON h.row = e.unit "
         "LEFT JOIN entities a ON a.row = r.tail LEFT JOIN units t ON t.row = a.unit "
         "ORDER BY h.id, r.row"
     ).fetchall():
-        check(stored, *fields, what=f"relation {row}")
-        _, relation, target, kind, information, condition = fields
         given.relations += 1
         yield head, relation, tail or target, information, condition, None if tail else kind

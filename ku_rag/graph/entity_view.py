@@ -10,7 +10,6 @@ from typing import Any
 from ku_rag.graph.graph_records import VIDEOS, is_texts
 from ku_rag.graph.model import CAPTION, MACHINE_CAPTION, TOPIC, Attributes, Entity, Graph
 from ku_rag.store.connection import Connection
-from ku_rag.store.database import check
 from ku_rag.store.unit_records import fields_of, known_row
 
 _ENDS = {"out": ("head", "tail"), "in": ("tail", "head")}
@@ -100,7 +99,7 @@ def show(connection: Connection, graph: Graph, entity: Entity, *, most: int) -> 
         most: relations listed in each direction.
 
     Raises:
-        Corrupt: a row fails its checksum.
+        Corrupt: the store is damaged.
     """
     aliases, metadata = (), {}
     if entity.unit is not None:
@@ -134,15 +133,13 @@ def _neighbours(
 ) -> tuple[Neighbour, ...]:
     here, there = _ENDS[way]
     listed = []
-    for row, stored, name, kind, unit, *fields in connection.execute(
-        "SELECT r.row, r.checksum, o.name, o.kind, u.id, r.source, r.relation, r.target, "
-        "r.target_kind, r.information, r.condition FROM relations r "
+    for name, kind, unit, relation, target, information, condition in connection.execute(
+        "SELECT o.name, o.kind, u.id, r.relation, r.target, r.information, r.condition "
+        "FROM relations r "
         f"LEFT JOIN entities o ON o.row = r.{there} LEFT JOIN units u ON u.row = o.unit "
         f"WHERE r.{here} = ? ORDER BY r.row LIMIT ?",
         (entity.row, most),
     ):
-        check(stored, *fields, what=f"relation {row}")
-        _, relation, target, _, information, condition = fields
         other = target if name is None else name
         listed.append(Neighbour(relation, other, unit, kind, information, condition))
     return tuple(listed)

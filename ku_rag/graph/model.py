@@ -14,7 +14,6 @@ from typing import Any
 
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.store.connection import Connection
-from ku_rag.store.database import check
 from ku_rag.store.layout import Layout
 from ku_rag.store.sql import as_json
 from ku_rag.store.unit_records import hint, texts_of
@@ -291,16 +290,13 @@ class Graph:
     ) -> Iterator[tuple[int, str, Entity, str, str]]:
         """The relations whose one end is an entity: row, relation, other end, notes."""
         rows = self._connection.execute(
-            "SELECT r.row, r.relation, r.information, r.condition, r.source, r.target, "
-            "r.target_kind, r.checksum, e.row, e.name, e.kind, u.id "
+            "SELECT r.row, r.relation, r.information, r.condition, e.row, e.name, e.kind, u.id "
             f"FROM relations r JOIN entities e ON e.row = r.{there} "
             "LEFT JOIN units u ON u.row = e.unit "
             f"WHERE r.{here} = ? ORDER BY r.row LIMIT ?",
             (entity.row, most),
         )
-        for row, relation, information, condition, source, target, kind, stored, *other in rows:
-            fields = (source, relation, target, kind, information, condition)
-            check(stored, *fields, what=f"relation {row}")
+        for row, relation, information, condition, *other in rows:
             yield row, relation, Entity(*other), information or "", condition or ""
 
     def captions(self, entities: Sequence[Entity]) -> dict[int, str]:

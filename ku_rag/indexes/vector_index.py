@@ -9,6 +9,7 @@ Small collections have no segment: their vectors are read from the store, which 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -76,6 +77,7 @@ class VectorIndex:
         self.dim = dim
         self._encoder = encoder
         self._spare = spare
+        self._lock = threading.RLock()  # of everything below
         self._files = IndexFiles(folder, f"{kind}-{encoder}")
         self._forget()
 
@@ -96,6 +98,10 @@ class VectorIndex:
         if among is not None and len(among) <= _GATHER_MOST:
             held, gathered = self.gather(among)
             return _top([nearest(queries, gathered, held, k)], k)
+        with self._lock:
+            return self._search(queries, k, among)
+
+    def _search(self, queries: Vectors, k: int, among: Rows | None) -> tuple[Rows, Vectors]:
         self.refresh()
         exact = [self._tail.search(queries, k, among)] if len(self._tail) else []
         proposed: list[Rows] = []
@@ -145,31 +151,35 @@ class VectorIndex:
     @property
     def count(self) -> int:
         """Number of vectors that a search sees."""
-        self.refresh()
-        return sum(segment.count for segment in self._segments) + len(self._tail)
+        with self._lock:
+            self.refresh()
+            return sum(segment.count for segment in self._segments) + len(self._tail)
 
     def describe(self) -> dict[str, Any]:
         """Kind, size, measured recall and state, for `stats`."""
-        count = self.count
-        largest = max(self._segments, key=lambda segment: segment.count, default=None)
-        return {
-            "name": self.kind,
-            "kind": largest.plan.kind if largest else "flat",
-            "recall": min((segment.plan.recall for segment in self._segments), default=1.0),
-            "count": count,
-            "segments": [
-                {"kind": segment.plan.kind, "count": segment.count} for segment in self._segments
-            ],
-            "tail": len(self._tail),
-            "tombstones": sum(len(segment.dropped) for segment in self._segments),
-        }
+        with self._lock:
+            count = self.count
+            largest = max(self._segments, key=lambda segment: segment.count, default=None)
+            return {
+                "name": self.kind,
+                "kind": largest.plan.kind if largest else "flat",
+                "recall": min((segment.plan.recall for segment in self._segments), default=1.0),
+                "count": count,
+                "segments": [
+                    {"kind": segment.plan.kind, "count": segment.count}
+                    for segment in self._segments
+                ],
+                "tail": len(self._tail),
+                "tombstones": sum(len(segment.dropped) for segment in self._segments),
+            }
 
     # ---- following the store -------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Catch up with every change that was committed since the last look."""
-        if self._follow():
-            self._take_in()
+        with self._lock:
+            if self._follow():
+                self._take_in()
 
     def _forget(self) -> None:
         """Know nothing: the next look opens the files."""
@@ -297,35 +307,39 @@ class VectorIndex:
 
     def keep(self) -> None:
         """Write what came to files if it is enough to be worth it; only the writer does this."""
-        if self._worth_writing():
-            self._follow()
-            self._fold()
-            self._write()
+        with self._lock:
+            if self._worth_writing():
+                self._follow()
+                self._fold()
+                self._write()
 
     def compact(self) -> None:
         """Write everything as one segment, or none if it is little; only the writer does this."""
-        self._follow()
-        rows = self.rows()
-        self._forget()
-        self._seq = _last_seq(self._database)
-        if len(rows) < BASE_MIN:
-            self._files.sweep(None)
-            self._seq = -1
-            return
-        self._segments = [self._build(rows)]
-        self._write()
+        with self._lock:
+            self._follow()
+            rows = self.rows()
+            self._forget()
+            self._seq = _last_seq(self._database)
+            if len(rows) < BASE_MIN:
+                self._files.sweep(None)
+                self._seq = -1
+                return
+            self._segments = [self._build(rows)]
+            self._write()
 
     def replace(self, segment: Segment) -> None:
         """Put one segment of all rows in the place of everything; only the writer does this."""
-        self._forget()
-        self._seq = _last_seq(self._database)
-        self._segments = [segment]
-        self._write()
+        with self._lock:
+            self._forget()
+            self._seq = _last_seq(self._database)
+            self._segments = [segment]
+            self._write()
 
     def remove_files(self) -> None:
         """Delete the files; the next look makes them anew."""
-        self._files.sweep(None)
-        self._forget()
+        with self._lock:
+            self._files.sweep(None)
+            self._forget()
 
     def problems(self) -> list[str]:
         """What the files say that cannot be, for `verify`."""

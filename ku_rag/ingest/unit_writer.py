@@ -162,7 +162,6 @@ class UnitWriter:
             What was added, and the rows of the new relations.
         """
         digest = f"{hash_texts(())}:{hash_pictures(iter(()))}"
-        pieces = relations.Framed()
         stated: list[Stated] = []
         with self.change() as connection:
             for start in range(0, len(entities), _ENTITIES):
@@ -173,9 +172,7 @@ class UnitWriter:
                             one.uri,
                             origin,
                             digest,
-                            Declaration.from_unit(
-                                one.unit, relations.digest(one.relations, pieces)
-                            ),
+                            Declaration.from_unit(one.unit, relations.digest(one.relations)),
                         )
                     ]
                     for one in some

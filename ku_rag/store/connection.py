@@ -25,7 +25,7 @@ _CHECKSUM_BYTES = 8
 _BUSY_MS = 10_000
 _POLL_S = 0.02
 _CACHE_KIB = 128 << 10  # the vectors of 100,000 chunks
-_LOG_BYTES = 64 << 20
+LOG_BYTES = 64 << 20
 """A commit that finds a longer write-ahead log copies it into the database."""
 _DAMAGED = {apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS}
 
@@ -104,6 +104,16 @@ def has_checksums(connection: Connection) -> bool:
     return page_bytes == _PAGE_BYTES and connection.reserve_bytes("main") == _CHECKSUM_BYTES
 
 
+def is_truncated(connection: Connection, path: Path) -> bool:
+    """Whether the file ends too early; SQLite fills a page that is cut off with zeros."""
+    with snapshot(connection):
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size > 0:
+            return False  # the missing pages may be there
+        return path.stat().st_size < int(pages) * _PAGE_BYTES
+
+
 @contextmanager
 def snapshot(connection: Connection) -> Iterator[None]:
     """Read one state of the database, whatever is committed meanwhile."""
@@ -152,7 +162,7 @@ def not_a_base(path: Path, reason: str) -> Mismatch:
 
 def _explain(error: apsw.Error, path: Path) -> Exception:
     if getattr(error, "extendedresult", 0) in _DAMAGED:
-        return _damaged(
+        return damaged(
             path,
             "a page fails its checksum: it is damaged, or a program other than ku-rag wrote it",
         )
@@ -173,13 +183,14 @@ def _explain(error: apsw.Error, path: Path) -> Exception:
                 f"{_BUSY_MS // 1000} s: nothing was changed; wait for it, and do it again"
             )
         case apsw.CorruptError():
-            return _damaged(path, str(error))
+            return damaged(path, str(error))
         case apsw.NotADBError():
             return not_a_base(path, str(error))
     return error
 
 
-def _damaged(path: Path, reason: str) -> Corrupt:
+def damaged(path: Path, reason: str) -> Corrupt:
+    """The error for a database file that is damaged."""
     return Corrupt(
         f"{path} is damaged ({reason}): nothing was changed; run `ku verify` for the extent, then "
         "restore it from a copy, or save what is sound with `ku export --salvage DIR` and import "
@@ -201,7 +212,7 @@ def _configure(connection: Connection) -> Connection:
         "foreign_keys = ON",
         "temp_store = FILE",
         f"cache_size = -{_CACHE_KIB}",
-        f"wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}",
+        f"wal_autocheckpoint = {LOG_BYTES // _PAGE_BYTES}",
     ):
         connection.execute(f"PRAGMA {pragma}")
     return connection

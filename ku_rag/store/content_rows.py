@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from ku_rag.store import relations, vectors
 from ku_rag.store.connection import Connection
-from ku_rag.store.database import checksum
-from ku_rag.store.sql import SLICE, as_json, batched, fields, marks, next_row
+from ku_rag.store.sql import as_json, batched, marks, next_row
 from ku_rag.text.tokens import indexed
 from ku_rag.types import Deleted
 
@@ -52,13 +51,12 @@ def put_source(
     declared: str,
 ) -> int:
     """Write a source's row, new or changed, and return its number."""
-    stored = checksum(uri, unit, origin, digest, declared)
     (row,) = connection.execute(
-        "INSERT INTO sources (uri, unit, origin, hash, declared, checksum) "
-        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (uri) DO UPDATE SET unit = excluded.unit, "
-        "origin = excluded.origin, hash = excluded.hash, declared = excluded.declared, "
-        "checksum = excluded.checksum RETURNING row",
-        (uri, unit, origin, digest, declared, stored),
+        "INSERT INTO sources (uri, unit, origin, hash, declared) "
+        "VALUES (?, ?, ?, ?, ?) ON CONFLICT (uri) DO UPDATE SET unit = excluded.unit, "
+        "origin = excluded.origin, hash = excluded.hash, declared = excluded.declared "
+        "RETURNING row",
+        (uri, unit, origin, digest, declared),
     ).fetchone()
     return int(row)
 
@@ -69,9 +67,8 @@ def add_sources(
     """Write sources that are new: (uri, unit, origin, digest, declared); returns the first row."""
     first = next_row(connection, "sources")
     connection.executemany(
-        "INSERT INTO sources (row, uri, unit, origin, hash, declared, checksum) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        ((row, *said, checksum(*said)) for row, said in enumerate(sources, first)),
+        "INSERT INTO sources (row, uri, unit, origin, hash, declared) VALUES (?, ?, ?, ?, ?, ?)",
+        ((row, *said) for row, said in enumerate(sources, first)),
     )
     return first
 
@@ -152,41 +149,30 @@ def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, str]:
     """
     first = next_row(connection, "chunks")
     flat = [
-        (of.source, of.unit, position, document, text)
+        (of.source, position, document, text)
         for of in texts
         for position, (document, text) in enumerate(of.chunks)
     ]
-    for start in range(0, len(flat), SLICE):
-        some = flat[start : start + SLICE]
-        at = first + start
-        digests = [content_hash(text) for *_, text in some]
-        connection.execute(
-            "INSERT INTO chunks (row, source, position, document, hash, text, checksum) "
-            f"SELECT key + ?, {fields(6)} FROM json_each(?)",
-            (
-                at,
-                as_json(
-                    (source, position, document, digest, text,
-                     checksum(source, position, document, digest, text))
-                    for (source, _, position, document, text), digest
-                    in zip(some, digests, strict=True)
-                ),
-            ),
-        )  # fmt: skip
-        connection.execute(
-            "INSERT INTO words (rowid, terms) SELECT key + ?, value FROM json_each(?)",
-            (at, as_json(indexed(text) for *_, text in some)),
-        )
-        owned = [(unit, at + n) for n, (_, unit, *_) in enumerate(some) if unit is not None]
-        connection.execute(
-            f"INSERT INTO unit_chunks SELECT {fields(2)}, 1 FROM json_each(?)",
-            (as_json(owned),),
-        )
-    connection.execute(
-        "UPDATE sources SET chunks = chunks + n.more FROM (SELECT json_extract(value, '$[0]') "
-        "AS source, json_extract(value, '$[1]') AS more FROM json_each(?)) n "
-        "WHERE sources.row = n.source",
-        (as_json((of.source, len(of.chunks)) for of in texts),),
+    connection.executemany(
+        "INSERT INTO chunks (row, source, position, document, hash, text) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            (row, source, position, document, content_hash(text), text)
+            for row, (source, position, document, text) in enumerate(flat, first)
+        ),
+    )
+    connection.executemany(
+        "INSERT INTO words (rowid, terms) VALUES (?, ?)",
+        ((row, indexed(text)) for row, (*_, text) in enumerate(flat, first)),
+    )
+    owners = (of.unit for of in texts for _ in of.chunks)
+    connection.executemany(
+        "INSERT INTO unit_chunks (unit, chunk, owned) VALUES (?, ?, 1)",
+        ((unit, row) for row, unit in enumerate(owners, first) if unit is not None),
+    )
+    connection.executemany(
+        "UPDATE sources SET chunks = chunks + ? WHERE row = ?",
+        ((len(of.chunks), of.source) for of in texts),
     )
     return {first + n: text for n, (*_, text) in enumerate(flat)}
 
@@ -222,9 +208,9 @@ def add_image(
     if found:
         return int(found[0])
     (row,) = connection.execute(
-        "INSERT INTO images (hash, file, width, height, bytes, checksum) "
-        "VALUES (?, ?, ?, ?, ?, ?) RETURNING row",
-        (digest, file, width, height, size, checksum(digest, file, width, height, size)),
+        "INSERT INTO images (hash, file, width, height, bytes) VALUES (?, ?, ?, ?, ?) "
+        "RETURNING row",
+        (digest, file, width, height, size),
     ).fetchone()
     return int(row)
 
@@ -283,14 +269,12 @@ def put_unit(
     match: bool,
 ) -> int:
     """Write a unit's row, new or changed, and return its number."""
-    listed = as_json(aliases)
-    said = (unit_id, name, kind, listed, metadata, int(match))
     (row,) = connection.execute(
-        "INSERT INTO units (id, name, kind, aliases, metadata, match, checksum) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name, "
+        "INSERT INTO units (id, name, kind, aliases, metadata, match) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name, "
         "kind = excluded.kind, aliases = excluded.aliases, metadata = excluded.metadata, "
-        "match = excluded.match, checksum = excluded.checksum RETURNING row",
-        (*said, checksum(*said)),
+        "match = excluded.match RETURNING row",
+        (unit_id, name, kind, as_json(aliases), metadata, int(match)),
     ).fetchone()
     return int(row)
 
@@ -305,14 +289,13 @@ def add_units(
         The row of the first; the others follow.
     """
     first = next_row(connection, "units")
-    said = (
-        (unit_id, name, kind, as_json(aliases), metadata, int(match))
-        for unit_id, name, kind, aliases, metadata, match in units
-    )
     connection.executemany(
-        "INSERT INTO units (row, id, name, kind, aliases, metadata, match, checksum) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        ((row, *one, checksum(*one)) for row, one in enumerate(said, first)),
+        "INSERT INTO units (row, id, name, kind, aliases, metadata, match) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            (row, unit_id, name, kind, as_json(aliases), metadata, int(match))
+            for row, (unit_id, name, kind, aliases, metadata, match) in enumerate(units, first)
+        ),
     )
     return first
 

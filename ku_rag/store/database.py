@@ -21,8 +21,10 @@ from ku_rag.store.connection import (
     APPLICATION_ID,
     Connection,
     connect,
+    damaged,
     explained,
     has_checksums,
+    is_truncated,
     not_a_base,
     prepare_file,
     roll_back,
@@ -30,7 +32,7 @@ from ku_rag.store.connection import (
 )
 from ku_rag.store.lock import WriterLock
 
-__all__ = ["Database", "check", "checksum", "explained", "framed", "snapshot"]
+__all__ = ["Database", "checksum", "explained", "framed", "snapshot"]
 
 _LOCK_WAIT_S = 10.0
 
@@ -42,7 +44,7 @@ class Database:
 
     Args:
         path: the file.
-        create: make it if it is missing.
+        create: make it if it is missing; the caller holds the writer lock.
         read_only: open for reading; a folder that cannot be written to is opened immutable.
         lock_wait_s: seconds to wait for another process that writes.
 
@@ -132,6 +134,8 @@ class Database:
                 f"{self.path.parent} was made by an earlier version of ku-rag: "
                 "ingest its sources again with this version, into a new knowledge base"
             )
+        elif is_truncated(connection, self.path):
+            raise damaged(self.path, "it ends too early")
         if self.read_only:
             if schema.check_schema(connection) < schema.SCHEMA:
                 raise Mismatch(
@@ -240,20 +244,6 @@ def framed(field: str | bytes | int | None) -> bytes:
     """A field as `checksum` takes it in."""
     data = field if isinstance(field, bytes) else str(field).encode()
     return len(data).to_bytes(8, "little") + data
-
-
-def check(stored: int, *fields: str | bytes | int | None, what: str) -> None:
-    """Compare a stored checksum with its fields.
-
-    Raises:
-        Corrupt: they differ.
-    """
-    if checksum(*fields) != stored:
-        raise Corrupt(
-            f"{what} fails its checksum: the file was damaged after it was written; "
-            "run `ku verify` for the extent, and ingest its source again; "
-            "`ku export --salvage DIR` saves what is sound"
-        )
 
 
 def _close(connections: weakref.WeakSet[Connection], process: int) -> None:

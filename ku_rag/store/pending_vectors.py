@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.store.connection import Connection
-from ku_rag.store.database import check, checksum
 from ku_rag.store.vectors import places
 
 _STATE = "s.hash || ':' || s.chunks"
@@ -61,22 +60,16 @@ def put(connection: Connection, encoder: int, source: int, state: str, shadow: S
     cut = json.dumps(shadow.cut)
     blob = shadow.vectors.astype(_HALF).tobytes()
     connection.execute(
-        "REPLACE INTO shadows VALUES (?, ?, ?, ?, ?, ?)",
-        (encoder, source, state, cut, blob, checksum(encoder, source, state, cut, blob)),
+        "REPLACE INTO shadows VALUES (?, ?, ?, ?, ?)", (encoder, source, state, cut, blob)
     )
 
 
 def get(connection: Connection, encoder: int, source: int, dim: int) -> Shadow:
-    """The shadow of a source.
-
-    Raises:
-        Corrupt: it fails its checksum.
-    """
-    state, cut, blob, stored = connection.execute(
-        "SELECT state, cut, vectors, checksum FROM shadows WHERE encoder = ? AND source = ?",
+    """The shadow of a source."""
+    cut, blob = connection.execute(
+        "SELECT cut, vectors FROM shadows WHERE encoder = ? AND source = ?",
         (encoder, source),
     ).fetchone()
-    check(stored, encoder, source, state, cut, blob, what=f"the new vectors of source {source}")
     vectors = np.frombuffer(blob, _HALF).reshape(-1, dim).astype(np.float32)
     return Shadow(tuple((document, length) for document, length in json.loads(cut)), vectors)
 

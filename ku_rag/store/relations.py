@@ -12,11 +12,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import NamedTuple
 
 from ku_rag.store.connection import Connection
-from ku_rag.store.database import checksum, framed
 from ku_rag.store.sql import SLICE, as_json, fields, next_row
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation
@@ -29,19 +27,10 @@ _Meant = tuple[str, str | None]
 
 _REBUILT = 20_000
 """From so many new relations on, if there are fewer old ones, indexes are sooner built anew."""
-_REMEMBERED = 1 << 18
-"""So many different fields are kept as bytes."""
-_SLICE = 1 << 14
-"""So many relations go into one statement: between two of them the thread waits for its turn."""
-
-
 ANY_KIND = "entity"
 """The kind of what nobody says more of."""
 
-_COLUMNS = (
-    "source, head, relation, target, target_kind, information, condition, target_key, tail, "
-    "checksum"
-)
+_COLUMNS = "source, head, relation, target, target_kind, information, condition, target_key, tail"
 
 
 class Stated(NamedTuple):
@@ -78,33 +67,11 @@ def add_many(connection: Connection, stated: Sequence[Stated]) -> range:
     count = sum(len(of.relations) for of in stated)
     first = next_row(connection, "relations")
     with _indexing(connection, count):
-        rows: list[tuple[object, ...]] = []
-        at = first
-        for row in _rows(stated, heads, ends):
-            rows.append(row)
-            if len(rows) == _SLICE:
-                _insert(connection, at, rows)
-                at += _SLICE
-                rows = []
-        _insert(connection, at, rows)
+        connection.executemany(
+            f"INSERT INTO relations (row, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            ((row, *one) for row, one in enumerate(_rows(stated, heads, ends), first)),
+        )
     return range(first, first + count)
-
-
-def _insert(connection: Connection, first: int, rows: Sequence[tuple[object, ...]]) -> None:
-    connection.execute(
-        f"INSERT INTO relations (row, {_COLUMNS}) SELECT key + ?, {fields(10)} FROM json_each(?)",
-        (first, as_json(rows)),
-    )
-
-
-class Framed(dict[str | None, bytes]):
-    """Fields as `checksum` takes them in; most come again and again."""
-
-    def __missing__(self, field: str | None) -> bytes:
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        made = self[field] = framed(field)
-        return made
 
 
 def _rows(
@@ -113,17 +80,9 @@ def _rows(
     ends: Mapping[_Meant, tuple[str, int | None]],
 ) -> Iterator[tuple[object, ...]]:
     """The rows of relations, in the order of `_COLUMNS`."""
-    pieces = Framed()
-    join, crc32 = b"".join, zlib.crc32
     for source, unit, relations in stated:
-        head = heads[unit] if relations else None
-        start = checksum(source)
         for word, target, kind, more, when in relations:
-            # As `checksum` of the source and all of these.
-            said = pieces[word], pieces[target], pieces[kind], pieces[more], pieces[when]
-            key, tail = ends[target, kind]
-            stored = crc32(join(said), start)
-            yield source, head, word, target, kind, more, when, key, tail, stored
+            yield source, heads[unit], word, target, kind, more, when, *ends[target, kind]
 
 
 @contextmanager
@@ -148,16 +107,10 @@ def _count(connection: Connection) -> int:
     return int(count)
 
 
-def digest(stated: Iterable[Said], pieces: Framed | None = None) -> str:
-    """Changes when one of these relations does; "" for none.
-
-    Args:
-        stated: relations.
-        pieces: kept from one call to the next where there are many.
-    """
-    known = Framed() if pieces is None else pieces
-    joined = b"".join(map(known.__getitem__, chain.from_iterable(stated)))
-    return str(zlib.crc32(joined)) if joined else ""
+def digest(stated: Iterable[Said]) -> str:
+    """A string that changes when one of these relations does; "" for none."""
+    listed = list(stated)
+    return str(zlib.crc32(as_json(listed).encode())) if listed else ""
 
 
 def stored_digest(connection: Connection, source: int) -> str:

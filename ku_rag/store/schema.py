@@ -20,8 +20,7 @@ STEPS: tuple[str, ...] = (
         kind TEXT NOT NULL,
         aliases TEXT NOT NULL,          -- JSON list
         metadata TEXT NOT NULL,         -- JSON object
-        match INTEGER NOT NULL,         -- whether its names are looked up in texts
-        checksum INTEGER NOT NULL
+        match INTEGER NOT NULL         -- whether its names are looked up in texts
     );
     CREATE INDEX units_kind ON units(kind);
 
@@ -41,8 +40,7 @@ STEPS: tuple[str, ...] = (
         hash TEXT NOT NULL,                   -- of its texts, a colon, of its pictures
         declared TEXT NOT NULL,               -- JSON: what it says of the unit
         chunks INTEGER NOT NULL DEFAULT 0,    -- how many it has, counted as they come and go
-        images INTEGER NOT NULL DEFAULT 0,    -- how many it shows, likewise
-        checksum INTEGER NOT NULL             -- of uri to declared
+        images INTEGER NOT NULL DEFAULT 0    -- how many it shows, likewise
     );
     CREATE INDEX sources_unit ON sources(unit);
 
@@ -53,7 +51,6 @@ STEPS: tuple[str, ...] = (
         document INTEGER NOT NULL,            -- which of the source's texts it is a part of
         hash TEXT NOT NULL,
         text TEXT NOT NULL,
-        checksum INTEGER NOT NULL,
         UNIQUE (source, position)
     );
     CREATE INDEX chunks_hash ON chunks(hash);
@@ -73,8 +70,7 @@ STEPS: tuple[str, ...] = (
         file TEXT NOT NULL,                   -- below images/, or absolute when linked in place
         width INTEGER NOT NULL,
         height INTEGER NOT NULL,
-        bytes INTEGER NOT NULL,
-        checksum INTEGER NOT NULL
+        bytes INTEGER NOT NULL
     );
     -- Key columns first: SQLite 3.40's integrity check takes others for NULL.
     CREATE TABLE unit_images (
@@ -92,12 +88,10 @@ STEPS: tuple[str, ...] = (
         fingerprint TEXT NOT NULL UNIQUE,
         dim INTEGER NOT NULL
     );
-    -- Found by one number: 2^62 for chunks, 0 for images; plus 2^40 * encoder; plus the row of the
-    -- chunk or image.
+    -- row: 2^62 for chunks, 0 for images; plus 2^40 * encoder; plus the row of the chunk or image.
     CREATE TABLE vectors (
         row INTEGER PRIMARY KEY,
         vector BLOB NOT NULL,                 -- little-endian float16[dim]
-        checksum INTEGER NOT NULL,            -- of kind, item, encoder and vector
         kind TEXT AS (iif(row >> 62, 'chunk', 'image')),
         encoder INTEGER AS ((row >> 40) & 0x3FFFFF),
         item INTEGER AS (row & 0xFFFFFFFFFF)
@@ -109,7 +103,6 @@ STEPS: tuple[str, ...] = (
         state TEXT NOT NULL,                  -- of the source then: its hash, a colon, its chunks
         cut TEXT NOT NULL,                    -- JSON: [document, characters] of each new chunk
         vectors BLOB NOT NULL,                -- little-endian float16[chunks, dim]
-        checksum INTEGER NOT NULL,            -- of encoder to vectors
         PRIMARY KEY (encoder, source)
     ) WITHOUT ROWID;
     CREATE INDEX shadows_source ON shadows(source);
@@ -142,8 +135,7 @@ STEPS: tuple[str, ...] = (
         target_kind TEXT,
         tail INTEGER REFERENCES entities(row),-- NULL: nobody bears that name yet
         information TEXT,
-        condition TEXT,
-        checksum INTEGER NOT NULL
+        condition TEXT
     );
     CREATE INDEX relations_source ON relations(source);
     CREATE INDEX relations_head ON relations(head);

@@ -12,7 +12,6 @@ from PIL.Image import Image
 from ku_rag import pictures
 from ku_rag.errors import NotFound
 from ku_rag.store.connection import Connection
-from ku_rag.store.database import check
 from ku_rag.store.layout import Layout
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation
@@ -131,18 +130,11 @@ def known_row(connection: Connection, unit_id: str) -> int:
 
 
 def fields_of(connection: Connection, row: int) -> tuple[str, str, str, str, str, int]:
-    """The id, name, kind, aliases, metadata (both as JSON) and match of a unit.
-
-    Raises:
-        Corrupt: the row fails its checksum.
-    """
-    *fields, stored = connection.execute(
-        "SELECT id, name, kind, aliases, metadata, match, checksum FROM units WHERE row = ?",
-        (row,),
+    """The id, name, kind, aliases, metadata (both as JSON) and match of a unit."""
+    found: tuple[str, str, str, str, str, int] = connection.execute(
+        "SELECT id, name, kind, aliases, metadata, match FROM units WHERE row = ?", (row,)
     ).fetchone()
-    check(stored, *fields, what=f"the row of unit {fields[0]!r}")
-    unit_id, name, kind, aliases, metadata, match = fields
-    return unit_id, name, kind, aliases, metadata, match
+    return found
 
 
 def list_units(
@@ -154,9 +146,6 @@ def list_units(
         connection: to one state of the store.
         kind: only this kind.
         limit: most units.
-
-    Raises:
-        Corrupt: a row fails its checksum.
     """
     rows = connection.execute(
         "SELECT row FROM units WHERE (?1 IS NULL OR kind = ?1) ORDER BY id LIMIT ?2",
@@ -230,11 +219,7 @@ def _unit(
 
 
 def texts_of(connection: Connection, unit: int) -> list[str]:
-    """The texts of a unit's own sources, as they were given.
-
-    Raises:
-        Corrupt: a chunk fails its checksum.
-    """
+    """The texts of a unit's own sources, as they were given."""
     sources = connection.execute("SELECT row FROM sources WHERE unit = ? ORDER BY row", (unit,))
     return [text for (source,) in sources.fetchall() for text in _texts(connection, source)]
 
@@ -242,28 +227,20 @@ def texts_of(connection: Connection, unit: int) -> list[str]:
 def _texts(connection: Connection, source: int) -> list[str]:
     """A source's texts as they were given: their chunks put together again."""
     texts: dict[int, str] = {}
-    for row, position, document, digest, text, stored in connection.execute(
-        "SELECT row, position, document, hash, text, checksum FROM chunks "
-        "WHERE source = ? ORDER BY position",
-        (source,),
+    for document, text in connection.execute(
+        "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (source,)
     ):
-        check(stored, source, position, document, digest, text, what=f"chunk {row}")
         texts[document] = texts.get(document, "") + text
     return list(texts.values())
 
 
 def _relations(connection: Connection, row: int) -> list[tuple[Any, ...]]:
     """The fields of each relation that starts at a unit: those of `Relation`, in its order."""
-    rows = connection.execute(
-        "SELECT r.row, r.checksum, r.source, r.relation, r.target, r.target_kind, r.information, "
-        "r.condition FROM relations r "
+    found: list[tuple[Any, ...]] = connection.execute(
+        "SELECT r.relation, r.target, r.target_kind, r.information, r.condition FROM relations r "
         "JOIN entities e ON e.row = r.head WHERE e.unit = ? ORDER BY r.row",
         (row,),
-    )
-    found = []
-    for number, stored, *fields in rows:
-        check(stored, *fields, what=f"relation {number}")
-        found.append(tuple(fields[1:]))
+    ).fetchall()
     return found
 
 
@@ -272,13 +249,11 @@ def picture(connection: Connection, layout: Layout, row: int, longest: int | Non
 
     Raises:
         NotFound, BadInput: it cannot be read.
-        Corrupt: it, or its row, is not what was stored.
+        Corrupt: it is not what was stored.
     """
-    *fields, stored = connection.execute(
-        "SELECT hash, file, width, height, bytes, checksum FROM images WHERE row = ?", (row,)
+    digest, file = connection.execute(
+        "SELECT hash, file FROM images WHERE row = ?", (row,)
     ).fetchone()
-    check(stored, *fields, what=f"the row of picture {row}")
-    digest, file, *_ = fields
     return pictures.load_picture(layout.image(file), longest, digest=digest)
 
 

@@ -1,31 +1,25 @@
-"""Vectors in the store: the truth that every cache is checked against."""
+"""Vectors in the store, which all search indexes are derived from."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Literal
 
+import apsw
 import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.errors import BadInput
 from ku_rag.store.connection import Connection
-from ku_rag.store.database import check
-from ku_rag.store.sql import SLICE, as_json, batched, marks
 
 Kind = Literal["chunk", "image"]
 KINDS: tuple[Kind, ...] = ("chunk", "image")
 Vectors = NDArray[np.float32]
-Found = tuple[list[int], list[bytes]]
 
-_NOTED = "INSERT INTO changes (kind, encoder, item, op) SELECT ?, ?, value, ? FROM json_each(?)"
-_SELECT = (
-    "SELECT v.item, v.vector, v.checksum FROM json_each(?) r CROSS JOIN vectors v WHERE v.row "
+_NOTED = (
+    "INSERT INTO changes (kind, encoder, item, op) SELECT ?, ?, value, ? FROM carray(?) "
+    "ORDER BY value"
 )
-_FEW = 64
-"""So many vectors are sooner read one by one than it is found out which follow each other."""
 _HALF = np.dtype("<f2")
 _ITEM_BITS = 40
 _KIND_BIT = 62
@@ -67,7 +61,7 @@ def put(
     items: Sequence[int],
     vectors: Vectors,
 ) -> None:
-    """Store float32[n, dim] as half precision, one row an item, and note it for the caches.
+    """Store float32[n, dim] in half precision, one row an item, and record it for the indexes.
 
     Args:
         connection: inside a change.
@@ -77,44 +71,42 @@ def put(
         vectors: float32[len(items), dim].
 
     Raises:
-        BadInput: some of the numbers are none, or infinite.
+        BadInput: they hold NaN or infinity.
     """
+    if not len(items):
+        return
     if not np.isfinite(vectors).all():
         raise BadInput(
             "the encoder made vectors that hold no numbers (NaN or infinite): nothing was stored; "
             "its weights are damaged, or do not belong to it"
         )
+    halves = memoryview(vectors.astype(_HALF).tobytes())
     size = 2 * vectors.shape[1]
-    for start in range(0, len(items), SLICE):
-        some = items[start : start + SLICE]
-        blob = vectors[start : start + SLICE].astype(_HALF).tobytes()
-        sums = (
-            (item, _checksum(kind, encoder, item, blob[at : at + size]))
-            for item, at in zip(some, range(0, len(blob), size), strict=True)
-        )
-        connection.execute(
-            "INSERT INTO vectors (row, vector, checksum) "
-            "SELECT ? + json_extract(value, '$[0]'), substr(?, 1 + key * ?, ?), "
-            "json_extract(value, '$[1]') FROM json_each(?)",
-            (place(kind, encoder), blob, size, size, as_json(sums)),
-        )
-    connection.execute(_NOTED, (kind, encoder, "put", as_json(items)))
+    first = place(kind, encoder)
+    connection.executemany(
+        "INSERT INTO vectors (row, vector) VALUES (?, ?)",
+        (
+            (first + item, halves[at : at + size])
+            for item, at in zip(items, range(0, len(halves), size), strict=True)
+        ),
+    )
+    connection.execute(_NOTED, (kind, encoder, "put", array_of(items)))
 
 
 def drop(connection: Connection, kind: Kind, items: Sequence[int]) -> None:
-    """Delete the vectors of items for every encoder, and note it for the caches."""
+    """Delete the vectors of items for every encoder, and record it for the indexes."""
+    if not items:
+        return
     for (encoder,) in connection.execute("SELECT row FROM encoders").fetchall():
-        dropped: list[int] = []
-        for some in batched(items):
-            dropped += (
-                item
-                for (item,) in connection.execute(
-                    f"DELETE FROM vectors WHERE row IN ({marks(some)}) RETURNING item",
-                    [place(kind, encoder, item) for item in some],
-                )
+        dropped = [
+            item
+            for (item,) in connection.execute(
+                "DELETE FROM vectors WHERE row IN (SELECT ? + value FROM carray(?)) RETURNING item",
+                (place(kind, encoder), array_of(items)),
             )
+        ]
         if dropped:
-            connection.execute(_NOTED, (kind, encoder, "drop", as_json(dropped)))
+            connection.execute(_NOTED, (kind, encoder, "drop", array_of(dropped)))
 
 
 def items_of(connection: Connection, kind: Kind, encoder: int, most: int = -1) -> NDArray[np.int64]:
@@ -142,81 +134,21 @@ def gather(
 ) -> tuple[NDArray[np.int64], Vectors]:
     """The vectors of some items, as far as they have one: rows int64[n] ascending, float32[n, dim].
 
-    Items that follow each other, as those of one unit mostly do, are read in one go.
-
     Raises:
-        Corrupt: a vector fails its checksum.
+        apsw.Error: a page of the file is damaged.
     """
-    lone, runs = _runs(np.asarray(items, np.int64) + place(kind, encoder))
-    rows: list[tuple[int, bytes, int]] = []
-    if lone:
-        rows += connection.execute(f"{_SELECT} = r.value", (str(lone),))
-    if runs:
-        ends = "json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')"
-        rows += connection.execute(f"{_SELECT} BETWEEN {ends}", (str(runs),))
-        if lone:
-            rows.sort()
-    return _stack(_checked(rows, kind, encoder), dim)
+    wanted = np.unique(np.asarray(items, np.int64))
+    if not len(wanted):
+        return wanted, np.empty((0, dim), np.float32)
+    rows = connection.execute(
+        "SELECT r.value, v.vector FROM carray(?) r CROSS JOIN vectors v ON v.row = ? + r.value",
+        (apsw.carray(wanted), place(kind, encoder)),
+    ).fetchall()
+    halves = np.frombuffer(b"".join(blob for _, blob in rows), _HALF)
+    found = np.fromiter((item for item, _ in rows), np.int64, len(rows))
+    return found, halves.reshape(len(rows), dim).astype(np.float32)
 
 
-def _runs(wanted: NDArray[np.int64]) -> tuple[list[int], list[list[int]]]:
-    """Numbers that stand alone, ascending; and first and last of those that follow each other."""
-    if len(wanted) <= _FEW:
-        return sorted(set(wanted.tolist())), []
-    wanted.sort()
-    starts = np.ones(len(wanted), np.bool_)
-    np.greater(wanted[1:] - wanted[:-1], 1, out=starts[1:])
-    ends = np.ones(len(wanted), np.bool_)
-    ends[:-1] = starts[1:]
-    alone = starts & ends
-    runs = np.stack([wanted[starts > alone], wanted[ends > alone]], axis=1)
-    return wanted[alone].tolist(), runs.tolist()
-
-
-def _checked(rows: Iterable[tuple[int, bytes, int]], kind: Kind, encoder: int) -> Found:
-    """Rows with their vectors, each tested; this loop is most of what a search costs."""
-    items, blobs = [], []
-    crc32, size = zlib.crc32, -1
-    before = after = b""
-    for item, blob, stored in rows:
-        try:
-            if len(blob) != size:
-                size = len(blob)
-                before, after = _framing(kind, encoder, size)
-            digits = b"%d" % item
-            framed = before + _LENGTHS[len(digits)] + digits + after
-            sound = crc32(blob, crc32(framed)) == stored
-        except TypeError:  # no number, no bytes: damaged
-            sound = False
-        if not sound:
-            check(stored, kind, item, encoder, blob, what=f"the vector of {kind} {item}")
-        items.append(item)
-        blobs.append(blob)
-    return items, blobs
-
-
-def _checksum(kind: Kind, encoder: int, item: int, blob: bytes) -> int:
-    """`checksum(kind, item, encoder, blob)`, some times faster."""
-    before, after = _framing(kind, encoder, len(blob))
-    digits = b"%d" % item
-    return zlib.crc32(blob, zlib.crc32(before + _LENGTHS[len(digits)] + digits + after))
-
-
-@lru_cache(maxsize=64)
-def _framing(kind: Kind, encoder: int, length: int) -> tuple[bytes, bytes]:
-    """What stands before and behind the number of an item in what is summed up."""
-    named, made = kind.encode(), str(encoder).encode()
-    return _length(len(named)) + named, _length(len(made)) + made + _length(length)
-
-
-def _length(number: int) -> bytes:
-    return number.to_bytes(8, "little")
-
-
-_LENGTHS = tuple(map(_length, range(24)))
-
-
-def _stack(found: Found, dim: int) -> tuple[NDArray[np.int64], Vectors]:
-    items, blobs = found
-    halves = np.frombuffer(b"".join(blobs), _HALF)
-    return np.array(items, np.int64), halves.reshape(len(items), dim).astype(np.float32)
+def array_of(rows: Sequence[int]) -> apsw.CArrayBinding:
+    """Row numbers as a parameter for `carray(?)`; there must be at least one."""
+    return apsw.carray(np.asarray(rows, np.int64))

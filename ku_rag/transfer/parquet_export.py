@@ -19,7 +19,7 @@ import ku_rag
 from ku_rag.errors import Corrupt
 from ku_rag.store import vectors
 from ku_rag.store.connection import Connection
-from ku_rag.store.database import Database, check, explained, snapshot
+from ku_rag.store.database import Database, explained, snapshot
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.transfer import atomic_folder
 from ku_rag.transfer.tables import (
@@ -213,24 +213,20 @@ def _copy_pictures(
 
 
 def _units(connection: Connection) -> Iterator[Row]:
-    for *fields, stored in connection.execute(
-        "SELECT id, name, kind, aliases, metadata, match, checksum FROM units ORDER BY row"
+    for unit, name, kind, aliases, metadata, match in connection.execute(
+        "SELECT id, name, kind, aliases, metadata, match FROM units ORDER BY row"
     ):
-        check(stored, *fields, what=f"the row of unit {fields[0]!r}")
-        unit, name, kind, aliases, metadata, match = fields
         yield unit, name, kind, json.loads(aliases), metadata, bool(match)
 
 
 def _sources(connection: Connection) -> Iterator[Row]:
     for which in _IN_ORDER:
-        for unit, row, uri, *said, stored, chunks, images, texts, stated in connection.execute(
-            "SELECT u.id, s.unit, s.uri, s.origin, s.hash, s.declared, s.checksum, s.chunks, "
-            "s.images, t.place, r.place FROM sources s LEFT JOIN units u ON u.row = s.unit "
+        yield from connection.execute(
+            "SELECT s.uri, u.id, s.origin, s.hash, s.declared, s.chunks, s.images, t.place, "
+            "r.place FROM sources s LEFT JOIN units u ON u.row = s.unit "
             f"LEFT JOIN {_ORDER.format('chunks')} t ON t.source = s.row "
             f"LEFT JOIN {_ORDER.format('relations')} r ON r.source = s.row WHERE {which}"
-        ):
-            check(stored, uri, row, *said, what=f"the source {uri}")
-            yield uri, unit, *said, chunks, images, texts, stated
+        )
 
 
 def _chunks(
@@ -238,24 +234,15 @@ def _chunks(
 ) -> Iterator[Row]:
     encoder, dim = encoders.get("chunk", (None, 0))
     for which in _IN_ORDER:
-        for (
-            unit, uri, row, source, position, document, digest, text, stored, blob, of_blob
-        ) in connection.execute(
-            "SELECT u.id, s.uri, c.row, c.source, c.position, c.document, c.hash, c.text, "
-            "c.checksum, v.vector, v.checksum FROM sources s CROSS JOIN chunks c "
+        for *fields, blob in connection.execute(
+            "SELECT u.id, s.uri, c.position, c.document, c.hash, c.text, v.vector "
+            "FROM sources s CROSS JOIN chunks c "
             "ON c.source = s.row LEFT JOIN units u ON u.row = s.unit LEFT JOIN vectors v "
             "ON v.row = ? + c.row "
             f"WHERE {which}, c.position",
             (encoder and vectors.place("chunk", encoder),),
-        ):  # fmt: skip
-            check(stored, source, position, document, digest, text, what=f"chunk {row}")
-            fields = (unit, uri, position, document, digest, text)
-            if not dim:
-                yield fields
-                continue
-            if blob is not None:
-                check(of_blob, "chunk", row, encoder, blob, what=f"the vector of chunk {row}")
-            yield *fields, blob
+        ):
+            yield (*fields, blob) if dim else tuple(fields)
 
 
 def _images(
@@ -264,21 +251,14 @@ def _images(
     files: Mapping[str, str],
 ) -> Iterator[Row]:
     encoder, dim = encoders.get("image", (None, 0))
-    for place, row, *fields, stored, blob, of_blob in connection.execute(
-        "SELECT row_number() OVER (ORDER BY i.row), i.row, i.hash, i.file, i.width, i.height, "
-        "i.bytes, i.checksum, v.vector, v.checksum FROM images i LEFT JOIN vectors v "
+    for place, digest, *rest, blob in connection.execute(
+        "SELECT row_number() OVER (ORDER BY i.row), i.hash, i.width, i.height, i.bytes, v.vector "
+        "FROM images i LEFT JOIN vectors v "
         "ON v.row = ? + i.row ORDER BY i.hash",
         (encoder and vectors.place("image", encoder),),
     ):
-        check(stored, *fields, what=f"the row of picture {fields[0]}")
-        digest, _, *rest = fields
         out = (digest, files.get(digest), *rest, place)
-        if not dim:
-            yield out
-            continue
-        if blob is not None:
-            check(of_blob, "image", row, encoder, blob, what=f"the vector of image {row}")
-        yield *out, blob
+        yield (*out, blob) if dim else out
 
 
 def _showings(connection: Connection) -> Iterator[Row]:
@@ -293,17 +273,16 @@ def _showings(connection: Connection) -> Iterator[Row]:
 def _relations(connection: Connection) -> Iterator[Row]:
     for which in _IN_ORDER:
         before, position = None, 0
-        for unit, uri, row, source, *fields, tail, tail_unit, stored in connection.execute(
-            "SELECT u.id, s.uri, r.row, r.source, r.relation, r.target, r.target_kind, "
-            "r.information, r.condition, t.name, tu.id, r.checksum FROM sources s "
+        for unit, uri, *fields in connection.execute(
+            "SELECT u.id, s.uri, r.relation, r.target, r.target_kind, "
+            "r.information, r.condition, t.name, tu.id FROM sources s "
             "CROSS JOIN relations r ON r.source = s.row LEFT JOIN units u ON u.row = s.unit "
             "LEFT JOIN entities t ON t.row = r.tail LEFT JOIN units tu ON tu.row = t.unit "
             f"WHERE {which}, r.row"
         ):
-            check(stored, source, *fields, what=f"relation {row}")
             position = position + 1 if uri == before else 0
             before = uri
-            yield unit, uri, position, *fields, tail, tail_unit
+            yield unit, uri, position, *fields
 
 
 def _entities(connection: Connection) -> Iterator[Row]:

@@ -16,9 +16,9 @@ import apsw
 
 from ku_rag.errors import Corrupt, NotFound
 from ku_rag.ingest.assembly import Declaration
-from ku_rag.store import integrity, schema
+from ku_rag.store import schema
 from ku_rag.store.connection import Connection, connect
-from ku_rag.store.database import checksum
+from ku_rag.store.content_rows import content_hash
 from ku_rag.store.layout import Layout
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.store.vectors import KINDS, place
@@ -43,7 +43,7 @@ class _Copy:
 
     Args:
         lost: Ranges of row numbers that cannot be read (first, last).
-        failed: Number of rows that fail their own checksum.
+        failed: Number of rows that are not what was stored, by their hash.
     """
 
     lost: list[tuple[int, int]] = field(default_factory=list)
@@ -120,11 +120,10 @@ def _copy(path: Path, work: Connection) -> dict[str, _Copy]:
             for row in damaged.execute("SELECT key, value FROM meta"):
                 work.execute("REPLACE INTO meta VALUES (?, ?)", row)
         copies = {table: _copy_table(damaged, work, table) for table in _TABLES}
-        for table, columns in integrity.ROWS.values():
-            rows = work.execute(f"SELECT row, checksum, {columns} FROM {table}").fetchall()
-            failed = [(row,) for row, stored, *fields in rows if checksum(*fields) != stored]
-            work.executemany(f"DELETE FROM {table} WHERE row = ?", failed)
-            copies[table].failed = len(failed)
+        chunks = work.execute("SELECT row, hash, text FROM chunks").fetchall()
+        failed = [(row,) for row, digest, text in chunks if content_hash(text) != digest]
+        work.executemany("DELETE FROM chunks WHERE row = ?", failed)
+        copies["chunks"].failed = len(failed)
         _restore_names(damaged, work)
     if not work.execute("SELECT 1 FROM sources").fetchone():
         raise _unreadable(path, "no source can be read")
@@ -188,10 +187,7 @@ def _restore_names(damaged: Connection, work: Connection) -> None:
     with suppress(apsw.Error):
         for row, unit_id in damaged.execute("SELECT row, id FROM units ORDER BY id"):
             fields = (unit_id, unit_id, ANY_KIND, "[]", "{}", 1)
-            work.execute(
-                "INSERT OR IGNORE INTO units VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (row, *fields, checksum(*fields)),
-            )
+            work.execute("INSERT OR IGNORE INTO units VALUES (?, ?, ?, ?, ?, ?, ?)", (row, *fields))
     owners: dict[int, int | None] = {}
     with suppress(apsw.Error):
         owners.update(damaged.execute("SELECT row, unit FROM sources ORDER BY unit"))
@@ -201,10 +197,9 @@ def _restore_names(damaged: Connection, work: Connection) -> None:
                 declared = "{}" if owners[row] is None else Declaration().to_json()
                 source = (uri, owners[row], "ingest", _INCOMPLETE, declared)
                 work.execute(
-                    "INSERT OR IGNORE INTO sources "
-                    "(row, uri, unit, origin, hash, declared, checksum) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (row, *source, checksum(*source)),
+                    "INSERT OR IGNORE INTO sources (row, uri, unit, origin, hash, declared) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (row, *source),
                 )
 
 

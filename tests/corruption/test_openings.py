@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import Locked
-from ku_rag.store import guarding
+from ku_rag.store import connection
 from ku_rag.store.database import Database
 
 READERS = 3
@@ -28,7 +28,7 @@ def _open_again_and_again(file: Path, number: int, stop: Event, found) -> None:
     while not stop.is_set():
         database = Database(file, read_only=(opened + number) % 2 == 0)
         if opened % 5 == 0:
-            said += database.problems()
+            said += database.lost_commits()
         if opened % 7 == 0:
             database.connection.execute("BEGIN")
             database.connection.execute("SELECT count(*) FROM chunks").fetchone()
@@ -39,8 +39,8 @@ def _open_again_and_again(file: Path, number: int, stop: Event, found) -> None:
 
 
 def test_nobody_is_told_of_damage_beside_a_writer(tmp_path, long, caplog, monkeypatch):
-    # Folding in often is what could be mistaken for damage.
-    monkeypatch.setattr(guarding, "LONG_LOG_BYTES", 200_000)
+    # Frequent checkpoints are what could be mistaken for damage.
+    monkeypatch.setattr(connection, "LOG_BYTES", 200_000)
     context = multiprocessing.get_context("spawn")
     stop, found = context.Event(), context.Queue()
     folder = tmp_path / "kb"
@@ -76,7 +76,7 @@ def test_nobody_is_told_of_damage_beside_a_writer(tmp_path, long, caplog, monkey
 
 
 def _compact(kb: KnowledgeBase) -> None:
-    kb._database.connection.execute("PRAGMA busy_timeout = 100")
+    kb._database.connection.set_busy_timeout(100)
     with suppress(Locked):  # by a reader of an older state: all but emptying the log was done
         kb.compact()
 
@@ -104,5 +104,5 @@ def test_a_base_that_many_close_at_once_is_sound(tmp_path, caplog):
 def _open_and_close(file: Path, number: int) -> None:
     for _ in range(20):
         database = Database(file, read_only=number == 0)
-        assert database.doubts == ()
+        assert database.lost is None
         database.close()

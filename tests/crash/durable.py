@@ -11,16 +11,19 @@ import errno
 import io
 import os
 import signal
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import apsw
+
+from ku_rag.store import connection
 
 _CALLS = (
     *("fsync", "fdatasync", "replace", "rename", "unlink", "remove", "rmdir", "mkdir", "link"),
     *("symlink", "ftruncate", "truncate", "write", "pwrite", "posix_fallocate"),
 )
-_STATEMENTS = ("BEGIN", "COMMIT", "ROLLBACK", "VACUUM", "PRAGMA WAL_CHECKPOINT", "PRAGMA JOURNAL")
+_STATEMENTS = ("BEGIN", "COMMIT", "ROLLBACK", "VACUUM", "PRAGMA JOURNAL")
 _LASTING = ("COMMIT", "VACUUM")
 
 Watcher = Callable[[str], None]
@@ -51,7 +54,7 @@ def watch(watcher: Watcher, root: Path) -> None:
     for name in _CALLS:
         setattr(os, name, _told(getattr(os, name), name, watcher, root))
     io.open = _opening(io.open, watcher, root)
-    sqlite3.connect = _connecting(sqlite3.connect, watcher)
+    _watch_statements(watcher)
 
 
 def _told(call: Callable[..., Any], name: str, watcher: Watcher, root: Path) -> Callable[..., Any]:
@@ -76,30 +79,34 @@ def _opening(real: Callable[..., Any], watcher: Watcher, root: Path) -> Callable
     return opening
 
 
-def _connecting(real: Callable[..., Any], watcher: Watcher) -> Callable[..., Any]:
-    def trace(sql: str) -> None:
+def _watch_statements(watcher: Watcher) -> None:
+    def trace(_: apsw.Cursor, sql: str, __: Any) -> bool:
         if sql.lstrip().upper().startswith(_STATEMENTS):
             watcher(sql.strip())
+        return True
 
-    def connecting(*args: Any, **named: Any) -> sqlite3.Connection:
-        class Told(named.pop("factory", sqlite3.Connection)):
-            def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
-                if not sql.lstrip().upper().startswith(_LASTING):
-                    return super().execute(sql, *args)
-                (level,) = super().execute("PRAGMA synchronous").fetchone()
-                done = super().execute(sql, *args)
-                watcher(f"after {sql.strip()}, synchronous {level}")
-                return done
+    class Watched(connection.Connection):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            super().__init__(*args, **named)
+            self.exec_trace = trace
 
-            def close(self) -> None:
-                watcher("close the database")
-                super().close()
+        def execute(self, sql: str, *args: Any) -> apsw.Cursor:
+            if not sql.lstrip().upper().startswith(_LASTING):
+                return super().execute(sql, *args)
+            (level,) = super().execute("PRAGMA synchronous").fetchone()
+            done = super().execute(sql, *args)
+            watcher(f"after {sql.strip()}, synchronous {level}")
+            return done
 
-        connection = real(*args, factory=Told, **named)
-        connection.set_trace_callback(trace)
-        return connection
+        def wal_checkpoint(self, *args: Any, **named: Any) -> tuple[int, int]:
+            watcher("checkpoint")
+            return super().wal_checkpoint(*args, **named)
 
-    return connecting
+        def close(self, *args: Any) -> None:
+            watcher("close the database")
+            super().close(*args)
+
+    connection.Connection = Watched
 
 
 def die(at: int) -> Watcher:

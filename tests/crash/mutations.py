@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from ku_rag.store import layout
+from ku_rag.store import connection, layout
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import Database
 
 
@@ -40,10 +40,10 @@ def commit_before_pictures() -> None:
 def split_change() -> None:
     """A change is committed in two halves: what comes after its first chunk is another one."""
 
-    def split(connection: sqlite3.Connection, sql: str, _: Any) -> None:
-        if sql.startswith("INSERT INTO chunks") and connection.in_transaction:
-            sqlite3.Connection.execute(connection, "COMMIT")
-            sqlite3.Connection.execute(connection, "BEGIN IMMEDIATE")
+    def split(made: Connection, sql: str) -> None:
+        if sql.startswith("INSERT INTO chunks") and made.in_transaction:
+            Connection.execute(made, "COMMIT")
+            Connection.execute(made, "BEGIN IMMEDIATE")
 
     _before_statements(split)
 
@@ -51,9 +51,9 @@ def split_change() -> None:
 def synchronous_off() -> None:
     """SQLite leaves it to the system when its writes reach the disk."""
 
-    def off(connection: sqlite3.Connection, sql: str, _: Any) -> None:
+    def off(made: Connection, sql: str) -> None:
         if sql.startswith("BEGIN"):
-            sqlite3.Connection.execute(connection, "PRAGMA synchronous = OFF")
+            Connection.execute(made, "PRAGMA synchronous = OFF")
 
     _before_statements(off)
 
@@ -61,9 +61,9 @@ def synchronous_off() -> None:
 def synchronous_normal() -> None:
     """SQLite syncs its log only when it folds it in."""
 
-    def normal(connection: sqlite3.Connection, sql: str, _: Any) -> None:
+    def normal(made: Connection, sql: str) -> None:
         if sql.startswith("BEGIN"):
-            sqlite3.Connection.execute(connection, "PRAGMA synchronous = NORMAL")
+            Connection.execute(made, "PRAGMA synchronous = NORMAL")
 
     _before_statements(normal)
 
@@ -119,20 +119,17 @@ def _everywhere(function: Callable[..., Any], instead: Callable[..., Any]) -> No
         setattr(module, function.__name__, instead)
 
 
-def _before_statements(
-    act: Callable[[sqlite3.Connection, str, Any], None],
-) -> None:
-    real = sqlite3.connect
+def _before_statements(act: Callable[[Connection, str], None]) -> None:
+    class Mutated(connection.Connection):
+        def execute(self, sql: str, *args: Any) -> Any:
+            act(self, sql)
+            return super().execute(sql, *args)
 
-    def connecting(*args: Any, **named: Any) -> sqlite3.Connection:
-        class Mutated(named.pop("factory", sqlite3.Connection)):
-            def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
-                act(self, sql, args)
-                return super().execute(sql, *args)
+        def executemany(self, sql: str, *args: Any) -> Any:
+            act(self, sql)
+            return super().executemany(sql, *args)
 
-        return real(*args, factory=Mutated, **named)
-
-    sqlite3.connect = connecting
+    connection.Connection = Mutated
 
 
 APPLY: dict[str, Callable[[], None]] = {

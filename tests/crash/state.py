@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from ku_rag import KnowledgeBase
+from ku_rag.store.connection import Connection
 
 # Made anew by every base, or counting how often it was written.
 _VOLATILE_META = {"id", "changes_pruned", "commits"}
@@ -29,7 +29,7 @@ def dump(kb: KnowledgeBase) -> dict[str, Any]:
     return {"tables": tables(kb._database.connection), "public": public(kb)}
 
 
-def tables(connection: sqlite3.Connection) -> dict[str, list[str]]:
+def tables(connection: Connection) -> dict[str, list[str]]:
     """The rows of each table, sorted; a reference to a row is replaced by what that row holds."""
     found: dict[str, list[str]] = {}
     reader = _Reader(connection)
@@ -50,7 +50,7 @@ def tables(connection: sqlite3.Connection) -> dict[str, list[str]]:
 
 
 class _Reader:
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._tables: dict[str, dict[Any, list[Any]]] = {}
         self.virtual = [

@@ -185,13 +185,3 @@ def test_changes_that_were_pruned_make_an_index_start_again(index, database):
         connection.execute("DELETE FROM changes")
         database.set_meta("changes_pruned", 40)
     check(index, vectors, range(1, 41))
-
-
-def test_a_damaged_vector_is_found_when_it_is_read(index, database):
-    from ku_rag.errors import Corrupt
-
-    put(database, [1, 2], random_vectors(2))
-    with database.change() as connection:
-        connection.execute("UPDATE vectors SET vector = zeroblob(32) WHERE item = 2")
-    with pytest.raises(Corrupt, match="the vector of chunk 2 fails its checksum"):
-        index.search(random_vectors(1), 1)

@@ -9,6 +9,7 @@ import threading
 import apsw
 import pytest
 
+from ku_rag import KnowledgeBase
 from ku_rag.errors import Corrupt, Locked, NotFound, ReadOnly
 from ku_rag.ingest import verification
 from ku_rag.store import content_rows, database, unit_records
@@ -16,7 +17,6 @@ from ku_rag.store.compaction import compact
 from ku_rag.store.content_rows import Dropped
 from ku_rag.store.database import Database
 from ku_rag.store.layout import write_durably
-from ku_rag.store.schema import SCHEMA
 from tests.conftest import picture, write_records
 
 
@@ -94,7 +94,7 @@ DAMAGE = {
     "manifest no JSON": ("UPDATE meta SET value = '{' WHERE key = 'segmenter'", "that is no JSON"),
     "id no JSON": ("UPDATE meta SET value = '{' WHERE key = 'id'", "that is no JSON"),
     "declared no JSON": ("UPDATE sources SET declared = '{'", "units cannot be read any further"),
-    "text no text": ("UPDATE chunks SET text = x'ff'", "chunk row 1 fails its checksum"),
+    "text no text": ("UPDATE chunks SET text = x'ff'", "chunk 1 is not the text that was stored"),
 }  # fmt: skip
 
 
@@ -203,21 +203,19 @@ def test_a_damaged_file_is_one_sentence(filled):
 
 
 def test_two_makers_of_one_base_both_get_it(tmp_path):
-    path = tmp_path / "ku.sqlite"
     start = threading.Barrier(4)
     made = []
 
     def make():
         start.wait()
-        made.append(Database(path, create=True))
+        made.append(KnowledgeBase.open(tmp_path / "kb", create=True))
 
     threads = [threading.Thread(target=make) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    schemas = [one.connection.execute("PRAGMA user_version").fetchone() for one in made]
-    assert schemas == [(SCHEMA,)] * 4
+    assert [one.verify()["problems"] for one in made] == [[]] * 4
     for one in made:
         one.close()
 
