@@ -58,11 +58,11 @@ def test_readers_beside_a_writer_lose_nothing(kb):
     def read():
         while not added.is_set():
             for unit in kb.list(limit=5):
-                assert kb.show(unit["id"])["id"] == unit["id"]
+                assert kb.show(unit.id).id == unit.id
 
     in_threads(write, read, read)
-    assert {unit["id"] for unit in kb.list()} == {f"boat-{n}" for n in range(40)}
-    assert kb.verify()["problems"] == []
+    assert {unit.id for unit in kb.list()} == {f"boat-{n}" for n in range(40)}
+    assert kb.verify().ok
 
 
 def test_threads_with_mixed_operations(tmp_path, long, caplog):
@@ -80,11 +80,11 @@ def test_threads_with_mixed_operations(tmp_path, long, caplog):
 
 
 def _check(kb: KnowledgeBase, expected: dict[str, str]) -> None:
-    assert {unit["id"] for unit in kb.list()} == {*expected, "harbour"}
+    assert {unit.id for unit in kb.list()} == {*expected, "harbour"}
     for unit, text in expected.items():
-        assert kb.show(unit)["texts"] == [text]
+        assert kb.show(unit).texts == (text,)
         assert kb.search(text=text, k=3)
-    assert kb.verify()["problems"] == []
+    assert kb.verify().ok
 
 
 def _worker(
@@ -124,7 +124,7 @@ def _read(kb: KnowledgeBase, rng: random.Random, unit: str) -> None:
         case 4:
             try:
                 kb.show(unit)
-                kb.graph_show(unit)
+                kb.graph.show(unit)
             except NotFound:  # deleted meanwhile, by this thread itself or with its relations
                 pass
 

@@ -64,7 +64,7 @@ def test_every_flipped_bit_is_reported_when_it_is_read_and_by_verify(path):
         _flip(path / "ku.sqlite", place, bit)
         try:
             with KnowledgeBase.open(path, read_only=True) as kb:
-                if kb.verify()["ok"]:
+                if kb.verify().ok:
                     missed.append((place, bit))
         except KuError:
             pass
@@ -79,7 +79,7 @@ def test_a_damaged_page_of_an_index_says_what_to_do(path, read_only):
     with KnowledgeBase.open(path, read_only=read_only) as kb:
         with pytest.raises(Corrupt, match=r"a page fails its checksum.*ku verify.*--salvage"):
             kb.show("lamp-3")
-        assert [p for p in kb.verify()["problems"] if "cannot be read any further" in p]
+        assert [p for p in kb.verify().problems if "cannot be read any further" in p]
 
 
 def test_a_write_by_another_program_is_reported(path):
@@ -101,7 +101,7 @@ def test_compacting_does_not_hide_a_damaged_page(path):
     with KnowledgeBase.open(path) as kb:
         with pytest.raises(Corrupt):
             kb.compact()
-        assert not kb.verify()["ok"]
+        assert not kb.verify().ok
 
 
 def test_lost_commits_are_reported_until_compact_accepts_it(path, caplog):
@@ -113,13 +113,13 @@ def test_lost_commits_are_reported_until_compact_accepts_it(path, caplog):
     (copy / "ku.sqlite-wal").unlink()
     with KnowledgeBase.open(copy) as kb:
         assert "2 commits were lost: ku.commits names commit" in _said(caplog)[0]
-        assert [p for p in kb.verify()["problems"] if "2 commits were lost" in p]
+        assert [p for p in kb.verify().problems if "2 commits were lost" in p]
         kb.add(_unit(9))
     caplog.clear()
     with KnowledgeBase.open(copy) as kb:
         assert "2 commits were lost" in _said(caplog)[0]
         kb.compact()
-        assert kb.verify()["ok"]
+        assert kb.verify().ok
     caplog.clear()
     KnowledgeBase.open(copy).close()
     assert _said(caplog) == []
@@ -133,7 +133,7 @@ def test_a_damaged_log_is_reported_as_lost_commits(path, caplog):
     _flip(log, log.read_bytes().find(b"Lamp 7 hangs"))
     with KnowledgeBase.open(copy) as kb:
         assert "1 commit was lost" in _said(caplog)[0]
-        assert not kb.verify()["ok"]
+        assert not kb.verify().ok
 
 
 def test_an_older_copy_of_the_file_is_reported_as_lost_commits(path, caplog):
@@ -153,7 +153,7 @@ def test_a_number_that_is_gone_or_damaged_reports_no_loss(path, caplog, content)
         (path / "ku.commits").write_bytes(content)
     with KnowledgeBase.open(path) as kb:
         kb.add(_unit(7))
-        assert kb.verify()["ok"]
+        assert kb.verify().ok
     assert _said(caplog) == []
 
 
@@ -164,8 +164,8 @@ def test_a_crash_between_a_commit_and_its_number_is_no_loss(path, caplog):
         copy = _killed(path)
     (copy / "ku.commits").write_bytes(before)
     with KnowledgeBase.open(copy) as kb:
-        assert kb.show("lamp-7")["id"] == "lamp-7"
-        assert kb.verify()["ok"]
+        assert kb.show("lamp-7").id == "lamp-7"
+        assert kb.verify().ok
     assert _said(caplog) == []
 
 
@@ -188,7 +188,7 @@ def test_a_base_that_nobody_closes_is_complete_when_its_process_ends(path):
     subprocess.run([sys.executable, "-c", script, str(path)], check=True)
     assert not (path / "ku.sqlite-wal").exists()
     with KnowledgeBase.open(path) as kb:
-        assert kb.show("left")["id"] == "left"
+        assert kb.show("left").id == "left"
 
 
 def test_adding_deleting_and_compacting_again_and_again_stays_silent(tmp_path, long, caplog):
@@ -200,7 +200,7 @@ def test_adding_deleting_and_compacting_again_and_again_stays_silent(tmp_path, l
             kb.compact()
         assert _said(caplog) == []
     with KnowledgeBase.open(tmp_path / "kb") as kb:
-        assert kb.verify()["problems"] == []
+        assert kb.verify().ok
 
 
 def test_a_picture_that_was_changed_is_not_compared_with(tmp_path):
