@@ -139,7 +139,7 @@ def update(
         BadInput: The new name is empty, or a picture cannot be read.
     """
     connection = database.connection
-    row = known_row(connection, unit_id)
+    known_row(connection, unit_id)
     if name is not None:
         arguments.name(name, "the name")
     uri = f"update:{unit_id}"
@@ -156,9 +156,10 @@ def update(
         aliases=before.aliases if aliases is None else tuple(aliases),
         metadata=before.metadata if metadata is None else metadata,
     )
-    report = pipeline.writer.replace_content(
-        unit_id, row, source, texts=texts is not None, images=images is not None
-    )
+    source.keeps_texts, source.keeps_pictures = texts is None, images is None
+    source.replaces_others = True
+    record.unit = unit_id
+    report = pipeline.put(record)
     return Added(
         id=unit_id,
         action="updated",

@@ -1,4 +1,4 @@
-"""Chunks: as many whole sentences as fit the encoder's token limit (KU-RAG, section 3.2.2)."""
+"""Chunking: as many whole sentences as fit the encoder's token limit (KU-RAG, section 3.2.2)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def chunk(text: str, *, count_tokens: Callable[[str], int], max_tokens: int) -> 
 
 
 class _Cutter:
-    """Cuts one text; knows where its sentences end and about what each costs.
+    """Cuts one text; holds the ends of its sentences and about how many tokens each has.
 
-    Token counts of sentences add up only nearly (byte pairs merge over the seams, some counters
-    add start and end marks), so sums are a first guess and whole chunks are counted.
+    Token counts of sentences do not add up exactly (byte pairs merge over sentence ends, some
+    counters add start and end marks), so sums are a first guess and whole chunks are counted.
     """
 
     def __init__(self, text: str, count_tokens: Callable[[str], int], max_tokens: int) -> None:
@@ -57,7 +57,7 @@ class _Cutter:
         self._costs = [self._cost(start, end) for start, end in spans]
 
     def cut(self) -> Iterator[tuple[int, int]]:
-        """The chunks as ranges that tile the text."""
+        """Yield the chunks as ranges that cover the text."""
         start = first = 0
         while first < len(self._ends):
             end = self._ends[first]
@@ -81,7 +81,7 @@ class _Cutter:
     def _most(
         self, start: int, low: int, high: int, guess: int, end: Callable[[int], int], slack: int
     ) -> int:
-        """About the largest x of low ≤ x < high for which text[start:end(x)] fits; low must."""
+        """Return about the largest x of low ≤ x < high for which text[start:end(x)] fits."""
         origin = low - 1
         for attempt in count():
             step = max(1, (low - origin) // slack)
@@ -101,7 +101,7 @@ class _Cutter:
     # ---- sentences that fit ----------------------------------------------------------------------
 
     def _whole_sentences(self, start: int, first: int) -> int:
-        """The index behind the last sentence that fits with sentence `first`, which does."""
+        """Return the index after the last sentence that fits together with sentence `first`."""
         high = bisect_right(self._ends, start + self._longest, lo=first)
         guess, total = first, self._marks
         while guess < high and total + self._costs[guess] <= self._limit:
@@ -128,7 +128,7 @@ class _Cutter:
     # ---- sentences that do not -------------------------------------------------------------------
 
     def _part(self, start: int, end: int, cost: int) -> int:
-        """Where to cut a sentence that is too long: after a word, else after a character."""
+        """Return where to cut a sentence that is too long: after a word, else after a character."""
         high = min(end, start + self._longest) + 1
         guess = start + (end - start) * self._limit // max(1, cost)
         longest = self._most(start, start + 1, high, guess, lambda x: x, _PRECISION)
@@ -138,7 +138,7 @@ class _Cutter:
         return cut if self._tokens(start, cut) <= self._limit else longest
 
     def _leave_rest(self, start: int, end: int, first: int) -> int:
-        """Note what is left of a sentence that was cut; the index of what comes next."""
+        """Store what is left of a sentence that was cut; return the index of the next part."""
         if end == self._ends[first]:
             return first + 1
         rest = self._costs[first] - self._cost(start, end)
@@ -149,7 +149,7 @@ class _Cutter:
 
 
 def _before(text: str, start: int, end: int) -> int:
-    """The best place to cut at or before `end`, which is inside a sentence.
+    """Return the best place to cut at or before `end`, which is inside a sentence.
 
     A space in the second half, a clause mark there, any space; in scripts without spaces, and
     within a word, a character with the marks that belong to it.

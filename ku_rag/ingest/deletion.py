@@ -1,4 +1,7 @@
-"""Taking knowledge out again: units and sources, with everything that only they brought."""
+"""Deletion of units, sources and relations, with everything that only they brought.
+
+All functions are called inside a change, and add to the `Dropped` that they are given.
+"""
 
 from __future__ import annotations
 
@@ -17,29 +20,29 @@ def delete_units(
     inverted: InvertedIndex,
     dropped: Dropped,
     *,
-    waiting: bool = False,
+    keep_entities: bool = False,
 ) -> None:
-    """Delete units by row, inside a change.
+    """Delete units.
 
     Args:
-        connection: inside a change.
-        units: rows.
-        inverted: the lists to keep right.
-        dropped: is added to.
-        waiting: what others state of them stays, and waits for somebody who bears the name.
+        connection: Inside a change.
+        units: Their rows.
+        inverted: The lists to update.
+        dropped: Receives what is deleted.
+        keep_entities: Keep the relations of others to a unit, until another unit has its name.
     """
     for unit in units:
         keys = {
             key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (unit,))
         }
         inverted.drop(unit, keys)
-        left = relations.let_go(connection, unit) if waiting else []
+        unresolved = relations.let_go(connection, unit) if keep_entities else []
         others = relations.sources_aiming_at(connection, unit)
         content_rows.drop_unit(connection, unit, dropped)
         for source in others:
             assembly.update_relation_digest(connection, source)
         relations.resolve_names(connection, ids=(), keys=keys)
-        relations.resolve(connection, left)
+        relations.resolve(connection, unresolved)
 
 
 def delete_sources(
@@ -48,20 +51,20 @@ def delete_sources(
     inverted: InvertedIndex,
     dropped: Dropped,
     *,
-    bare: bool = False,
+    keep_entities: bool = False,
 ) -> None:
-    """Delete sources by row, inside a change.
+    """Delete sources and update their units.
 
-    Their units are settled again without them, and go when nothing speaks of them any more: no
-    source is left, or neither chunk nor image nor relation (KU-RAG, appendix A, KU deletion).
+    A unit is deleted when it has no source left, or neither chunk nor image nor relation (KU-RAG,
+    appendix A, KU deletion).
 
     Args:
-        connection: inside a change.
-        sources: rows.
-        inverted: the lists to keep right.
-        dropped: is added to.
-        bare: units stay as long as any source speaks of them, as entities of a graph do, and what
-            others state of those that go stays.
+        connection: Inside a change.
+        sources: Their rows.
+        inverted: The lists to update.
+        dropped: Receives what is deleted.
+        keep_entities: Keep units as long as they have a source, as entities of a graph are, and
+            the relations of others to deleted units.
     """
     touched: dict[int, str] = {}
     for source in sources:
@@ -73,36 +76,38 @@ def delete_sources(
         if owner:
             touched[owner[0]] = owner[1]
     for unit, unit_id in touched.items():
-        gone = content_rows.is_empty(connection, unit)
-        if bare:
-            gone = not content_rows.sources_of(connection, unit)
-        if gone:
-            delete_units(connection, [unit], inverted, dropped, waiting=bare)
+        if keep_entities:
+            is_empty = not content_rows.sources_of(connection, unit)
+        else:
+            is_empty = content_rows.is_empty(connection, unit)
+        if is_empty:
+            delete_units(connection, [unit], inverted, dropped, keep_entities=keep_entities)
         else:
             assembly.update_unit(connection, unit_id, inverted, row=unit)
 
 
-def unstate(
+def delete_relations(
     connection: Connection,
     rows: Sequence[int],
     inverted: InvertedIndex,
     dropped: Dropped,
     *,
-    by_hand: str,
+    single: str,
 ) -> None:
-    """Delete relations by row, inside a change; their sources state what is left.
+    """Delete relations; their sources then declare the relations that are left.
 
     Args:
-        connection: inside a change.
-        rows: of the relations.
-        inverted: the lists to keep right.
-        dropped: is added to.
-        by_hand: begins the uris of sources that state one relation and nothing else: they go.
+        connection: Inside a change.
+        rows: Of the relations.
+        inverted: The lists to update.
+        dropped: Receives what is deleted.
+        single: Prefix of the uris of sources that hold one relation and nothing else. They are
+            deleted.
     """
     dropped.relations += rows
     for source in sorted(relations.drop(connection, rows)):
         (uri,) = connection.execute("SELECT uri FROM sources WHERE row = ?", (source,)).fetchone()
-        if uri.startswith(by_hand):
-            delete_sources(connection, [source], inverted, dropped, bare=True)
+        if uri.startswith(single):
+            delete_sources(connection, [source], inverted, dropped, keep_entities=True)
         else:
             assembly.update_relation_digest(connection, source)

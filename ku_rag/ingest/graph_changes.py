@@ -229,7 +229,9 @@ def delete_relation(
 def _delete_relations(pipeline: Pipeline, rows: Sequence[int]) -> Deleted:
     dropped = Dropped()
     with pipeline.writer.change() as connection:
-        deletion.unstate(connection, rows, pipeline.writer.inverted, dropped, by_hand=_RELATION)
+        deletion.delete_relations(
+            connection, rows, pipeline.writer.inverted, dropped, single=_RELATION
+        )
     return dropped.result()
 
 

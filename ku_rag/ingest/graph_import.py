@@ -96,7 +96,9 @@ def _delete_unsaid(
     said = set(linked.uris()) if before else set()
     gone = [row for uri, row in before.items() if uri not in said]
     with pipeline.writer.change() as connection:
-        deletion.delete_sources(connection, gone, pipeline.writer.inverted, dropped, bare=True)
+        deletion.delete_sources(
+            connection, gone, pipeline.writer.inverted, dropped, keep_entities=True
+        )
     return dropped.units
 
 

@@ -1,4 +1,4 @@
-"""Decoding pictures ahead: while some are encoded, the next are read by other threads."""
+"""Decoding of pictures by threads, ahead of their encoding."""
 
 from __future__ import annotations
 
@@ -15,42 +15,36 @@ from ku_rag.errors import KuError
 LONGEST = 640
 """Pictures are decoded to about this many pixels for encoding; the file is kept as it is."""
 _THREADS = max(1, min(8, (os.cpu_count() or 1) - 1))
-"""One processor is left to what encodes meanwhile."""
-_TOGETHER = 64
+"""One processor is left to the encoder."""
+_GROUP = 64
 
 T = TypeVar("T")
 
 
-def decoded(
+def decode_ahead(
     items: Sequence[T], decode: Callable[[T], Image]
 ) -> Iterator[tuple[list[tuple[T, Image]], list[tuple[T, KuError]]]]:
-    """Decode pictures, 64 at a time, the next ones while those are in use.
+    """Decode pictures in groups of 64, the next group while the caller uses one.
 
     Args:
-        items: what to decode.
-        decode: makes an RGB picture of one; called by several threads.
+        items: What to decode.
+        decode: Returns the RGB picture of an item; called by several threads.
 
     Yields:
-        (those decoded, those that are broken with what is wrong), in order.
+        The decoded items of a group, and the broken ones with their errors, in order.
     """
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="decode") as pool:
-        coming: deque[list[tuple[T, Future[Image]]]] = deque()
-        for start in range(0, len(items), _TOGETHER):
-            group = items[start : start + _TOGETHER]
-            coming.append([(one, pool.submit(decode, one)) for one in group])
-            if len(coming) > 1:
-                yield _sorted(coming.popleft())
-        while coming:
-            yield _sorted(coming.popleft())
-
-
-def _sorted(
-    group: list[tuple[T, Future[Image]]],
-) -> tuple[list[tuple[T, Image]], list[tuple[T, KuError]]]:
-    sound, broken = [], []
-    for item, future in group:
-        try:
-            sound.append((item, future.result()))
-        except KuError as error:
-            broken.append((item, error))
-    return sound, broken
+        groups: deque[list[tuple[T, Future[Image]]]] = deque()
+        for start in range(0, len(items) + _GROUP, _GROUP):
+            groups.append(
+                [(one, pool.submit(decode, one)) for one in items[start : start + _GROUP]]
+            )
+            if len(groups) < 2:
+                continue
+            sound, broken = [], []
+            for item, future in groups.popleft():
+                try:
+                    sound.append((item, future.result()))
+                except KuError as error:
+                    broken.append((item, error))
+            yield sound, broken

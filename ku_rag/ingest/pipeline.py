@@ -25,7 +25,7 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput
 from ku_rag.ingest.chunking import chunk
-from ku_rag.ingest.image_decoding import decoded
+from ku_rag.ingest.image_decoding import decode_ahead
 from ku_rag.ingest.preparation import (
     Picture,
     PreparedRecord,
@@ -272,7 +272,7 @@ class Pipeline:
         """
         left = []
         for source in record.sources:
-            if not self._compare(source, record.unit):
+            if source.replaces_others or not self._compare(source, record.unit):
                 left.append(source)
             elif repair and source.pictures:
                 self.writer.repair_pictures(source.pictures)
@@ -375,7 +375,7 @@ class Pipeline:
 
     def _encode(self, plan: _Encoding) -> None:
         """Encode what a plan names; the database is not used."""
-        groups = decoded(plan.pictures, self._decode)
+        groups = decode_ahead(plan.pictures, self._decode)
         # The first pictures are decoded while the batch before is still encoded.
         first = list(islice(groups, 1))
         with self._encoding:

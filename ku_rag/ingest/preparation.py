@@ -128,6 +128,8 @@ class PreparedSource:
         is_known: Something is stored of the source.
         keeps_texts: The stored texts are those of the source.
         keeps_pictures: Likewise the pictures.
+        replaces_others: Its texts and pictures, except those that are kept, replace the content of
+            all sources of the unit.
     """
 
     uri: str
@@ -146,6 +148,7 @@ class PreparedSource:
     is_known: bool = False
     keeps_texts: bool = False
     keeps_pictures: bool = False
+    replaces_others: bool = False
 
     @property
     def digest(self) -> str:

@@ -1,8 +1,8 @@
-"""Bringing a base over to another encoder: all is encoded anew beside the old, then switched.
+"""Reindexing: everything is encoded with another encoder beside the old vectors, then switched.
 
-While that goes on the old encoder serves, other processes may read and write, and what is done is
-kept: a run that was stopped goes on where it was. Texts are cut again, since the new encoder may
-take less at once, or more. The switch is one transaction.
+Meanwhile the old vectors are used, other processes may read and write, and an interrupted run
+continues where it stopped. Texts are cut again, since the new encoder may have another token limit.
+The switch is one transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest.chunking import chunk
-from ku_rag.ingest.image_decoding import LONGEST, decoded
+from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
 from ku_rag.store import content_rows, pending_vectors, vectors
 from ku_rag.store.connection import Connection
@@ -39,17 +39,9 @@ Progress = Callable[[int], None]
 """Called with the number of chunks and images encoded so far."""
 
 
-@dataclass(slots=True)
-class Encoded:
-    """How many chunks and images were encoded in this run."""
-
-    chunks: int = 0
-    images: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Reindexed:
-    """The encoder that a base was brought over to, and what one run encoded in how many seconds."""
+    """The new encoder of a base, and what one run encoded in how many seconds."""
 
     encoder: str
     chunks: int
@@ -63,16 +55,16 @@ class Reindexed:
 
 @dataclass(frozen=True, slots=True)
 class Reindexing:
-    """One base on its way to another encoder.
+    """The change of a base to another encoder.
 
     Args:
-        database: the store.
-        layout: where the pictures are.
-        old: what vectors are made with so far; never loaded.
-        new: what they will be made with.
-        spec: the name of the new encoder; None for an object.
-        max_tokens: longest chunk in the new encoder's tokens.
-        writing: gives the writer lock, for as long as it is held open.
+        database: The store.
+        layout: Places of the picture files.
+        old: The encoder of the present vectors; it is not called.
+        new: The encoder of the new vectors.
+        spec: Name of the new encoder; None for an object.
+        max_tokens: Longest chunk in tokens of the new encoder.
+        writing: Returns the writer lock as a context manager.
     """
 
     database: Database
@@ -84,34 +76,35 @@ class Reindexing:
     writing: Callable[[], AbstractContextManager[object]]
 
     def run(self, progress: Progress | None = None) -> Reindexed:
-        """Encode what is missing, then switch.
+        """Encode what has no new vectors, then switch.
 
         Args:
-            progress: called with the number of chunks and images encoded so far.
+            progress: Called with the number of chunks and images encoded so far.
 
         Raises:
-            BadInput: pictures cannot be read any more; nothing was switched.
-            Locked: another process is writing.
+            BadInput: Pictures cannot be read any more; nothing was switched.
+            Locked: Another process is writing.
         """
         started = time.monotonic()
         rows = self._rows()
-        done = Encoded()
+        chunks = images = 0
         while True:
-            for _ in self._encode(rows, done):
+            for more_chunks, more_images in self._encode(rows):
+                chunks, images = chunks + more_chunks, images + more_images
                 if progress:
-                    progress(done.chunks + done.images)
+                    progress(chunks + images)
             with self.writing(), self.database.change() as connection:
-                # Others may have written since; what they brought is encoded first.
-                if not self._lacks(connection, rows):
+                # Others may have written since: their content is encoded first.
+                if not self._is_missing(connection, rows):
                     self._switch(connection, rows)
                     manifest.set_encoder(self.database, self.spec, self.new, self.max_tokens)
                     break
         seconds = time.monotonic() - started
-        return Reindexed(self.new.fingerprint, done.chunks, done.images, seconds)
+        return Reindexed(self.new.fingerprint, chunks, images, seconds)
 
     @property
     def _changing(self) -> list[Kind]:
-        """The kinds whose vectors come from another encoder than before."""
+        """The kinds whose vectors are made by another encoder than before."""
         return [
             kind
             for kind in KINDS
@@ -119,7 +112,7 @@ class Reindexing:
         ]
 
     def _rows(self) -> dict[Kind, int]:
-        """The encoder rows of the new vectors; what was begun for yet another encoder goes."""
+        """Return the encoder rows of the new vectors; delete vectors of any third encoder."""
         with self.writing(), self.database.change() as connection:
             rows = {
                 kind: vectors.encoder_row(
@@ -127,16 +120,16 @@ class Reindexing:
                 )
                 for kind in KINDS
             }
-            serving = [
+            old = [
                 vectors.encoder_row(
                     connection, side(self.old, kind).fingerprint, side(self.old, kind).dim
                 )
                 for kind in KINDS
             ]
-            pending_vectors.forget(connection, but=[*rows.values(), *serving])
+            pending_vectors.forget(connection, but=[*rows.values(), *old])
         return rows
 
-    def _lacks(self, connection: Connection, rows: dict[Kind, int]) -> bool:
+    def _is_missing(self, connection: Connection, rows: dict[Kind, int]) -> bool:
         changing = self._changing
         return bool(
             ("chunk" in changing and pending_vectors.missing(connection, rows["chunk"], 1))
@@ -145,16 +138,14 @@ class Reindexing:
 
     # ---- encoding ------------------------------------------------------------------------------
 
-    def _encode(self, rows: dict[Kind, int], done: Encoded) -> Iterator[None]:
+    def _encode(self, rows: dict[Kind, int]) -> Iterator[tuple[int, int]]:
+        """Encode in portions; yield the number of chunks and of images of each."""
         connection = self.database.connection
         if "chunk" in self._changing:
             while some := pending_vectors.missing(connection, rows["chunk"], _SOURCES):
-                done.chunks += self._encode_texts(rows["chunk"], some)
-                yield
+                yield self._encode_texts(rows["chunk"], some), 0
         if "image" in self._changing:
-            for count in self._encode_images(rows["image"]):
-                done.images += count
-                yield
+            yield from ((0, count) for count in self._encode_images(rows["image"]))
 
     def _encode_texts(self, row: int, sources: Sequence[tuple[int, str]]) -> int:
         connection = self.database.connection
@@ -180,7 +171,7 @@ class Reindexing:
     def _encode_images(self, row: int) -> Iterator[int]:
         connection = self.database.connection
         images = dict(pending_vectors.images_missing(connection, row))
-        for sound, unsound in decoded(list(images), lambda n: self._picture(images[n])):
+        for sound, unsound in decode_ahead(list(images), lambda n: self._picture(images[n])):
             if unsound:
                 raise BadInput(
                     f"pictures cannot be read any more, the first: {unsound[0][1]}. Nothing was "
@@ -232,7 +223,7 @@ class Reindexing:
 
 
 def _documents(connection: Connection, source: int) -> list[Document]:
-    """The texts of a source, as its chunks hold them."""
+    """Return the texts of a source, joined from its chunks."""
     rows = connection.execute(
         "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (source,)
     )

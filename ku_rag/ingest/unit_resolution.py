@@ -1,9 +1,8 @@
-"""Joining: does new knowledge belong to a unit that is there (KU-RAG, appendix A, KU addition)?
+"""Resolution of a new unit without an id to a stored unit (KU-RAG, appendix A, KU addition).
 
-Only a record that brings no id may join. It joins the unit that bears its name; otherwise the one
-whose picture, or else whose text, is nearer than units ever are to each other in this base: the
-threshold is measured on the base's own vectors, once per encoder fingerprint and again when their
-number has doubled.
+A new unit joins the unit of its name; otherwise the unit whose picture, or else whose text, is
+closer than units of this base are to each other. This threshold is measured on the vectors of the
+base, once per encoder fingerprint and again when their number has doubled.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _NEAR = 8
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The unit that a record is nearest to: its row, the similarity, and what was compared."""
+    """The closest unit: its row, the similarity, and what was compared."""
 
     unit: int
     score: float
@@ -37,7 +36,7 @@ class Candidate:
 
 
 def by_name(database: Database, name: str) -> Candidate | None:
-    """The unit that bears this name, if exactly one does."""
+    """Return the unit of this name, if exactly one has it."""
     rows = database.connection.execute(
         "SELECT unit FROM names WHERE key = ?", (name_key(name),)
     ).fetchall()
@@ -55,18 +54,18 @@ def by_vectors(
     fingerprint: str,
     threshold: float,
 ) -> tuple[Candidate | None, str]:
-    """The unit whose picture or text matches above the threshold, if there is one.
+    """Return the unit whose picture or text matches above the threshold, if there is one.
 
     Args:
-        database: the store.
-        index: of that kind.
+        database: The store.
+        index: Of that kind.
         kind: "image" or "chunk".
-        vectors: of the new pictures or chunks, float32[n, dim].
-        fingerprint: the encoder's.
-        threshold: 0 measures it.
+        vectors: Of the new pictures or chunks, float32[n, dim].
+        fingerprint: Of the encoder.
+        threshold: Cosine, 0 to 1; 0 measures it.
 
     Returns:
-        The candidate, or None, and a sentence on why not.
+        The candidate, or None with a sentence that says why.
     """
     if not len(vectors) or not index.count:
         return None, ""
@@ -83,9 +82,9 @@ def by_vectors(
 
 
 def measure(database: Database, index: VectorIndex, kind: Kind, fingerprint: str) -> float:
-    """The similarity that different units of this base do not reach, all but 1 in 1,000.
+    """Return the cosine that 999 in 1,000 pairs of different units of this base do not reach.
 
-    It is kept in the base with the number of vectors that it was measured on.
+    It is stored in the base with the number of vectors that it was measured on.
     """
     key = f"join:{kind}:{fingerprint}"
     kept = database.meta(key)

@@ -133,6 +133,9 @@ class UnitWriter:
                 for record, of in zip(batch, rows, strict=True)
                 for source, row in zip(record.sources, of.sources, strict=True)
             ]
+            for place in places:
+                if place.source.replaces_others and place.unit is not None:
+                    _delete_content(connection, place.source, place.unit)
             places.sort(key=lambda place: place.source.text_order)
             texts = {
                 place.row: place
@@ -184,36 +187,6 @@ class UnitWriter:
                 )
             added = relations.add_many(connection, stated)
         return IngestReport(units_added=len(entities), relations_added=len(added)), added
-
-    def replace_content(
-        self, unit_id: str, unit: int, source: PreparedSource, *, texts: bool, images: bool
-    ) -> IngestReport:
-        """Let one encoded source replace the texts or images of all sources of a unit.
-
-        Args:
-            unit_id: The unit's id.
-            unit: The unit's row.
-            source: The new content and declaration.
-            texts: Replace the texts.
-            images: Replace the images.
-        """
-        write_pictures(self.picture_files(source.pictures))
-        with self.change() as connection:
-            place = _SourceRows(source, unit, _put_source(connection, source, unit))
-            others = content_rows.sources_of(connection, unit)
-            content_rows.forget_added(connection, unit)
-            chunks = shown = 0
-            if texts:
-                for other in others:
-                    content_rows.drop_source_chunks(connection, other, Dropped())
-            if images:
-                for other in others:
-                    _show_images(connection, other, unit, [])
-                shown = self._show(connection, place)
-            assembly.update_unit(connection, unit_id, self.inverted, row=unit)
-            if texts:
-                chunks = self._insert_texts(connection, [place])
-        return IngestReport(chunks_added=chunks, images_added=shown)
 
     # ---- units and sources ---------------------------------------------------------------------
 
@@ -271,7 +244,9 @@ class UnitWriter:
                 "SELECT row, unit FROM sources WHERE uri = ?", (source.uri,)
             ).fetchone()
             if stored and stored[1] != unit:  # it belonged to another unit
-                delete_sources(connection, [stored[0]], self.inverted, Dropped(), bare=True)
+                delete_sources(
+                    connection, [stored[0]], self.inverted, Dropped(), keep_entities=True
+                )
             sources.append(_put_source(connection, source, unit))
         if record.unit is not None and unit is not None:
             assembly.update_unit(connection, record.unit, self.inverted, row=unit)
@@ -356,6 +331,16 @@ def _put_source(connection: Connection, source: PreparedSource, unit: int | None
         digest=source.digest,
         declared=declared,
     )
+
+
+def _delete_content(connection: Connection, source: PreparedSource, unit: int) -> None:
+    """Delete the texts and images of all sources of a unit that an update replaces."""
+    content_rows.forget_added(connection, unit)
+    for row in content_rows.sources_of(connection, unit):
+        if not source.keeps_texts:
+            content_rows.drop_source_chunks(connection, row, Dropped())
+        if not source.keeps_pictures:
+            _show_images(connection, row, unit, [])
 
 
 def _replace_texts(connection: Connection, source: PreparedSource, row: int) -> bool:

@@ -1,8 +1,7 @@
-"""A base as a folder of Parquet files and pictures: one state of it, whatever is written meanwhile.
+"""An export: one state of a base as a folder of Parquet files and pictures.
 
-Rows are named by what they are (a unit's id, a source's uri, a picture's content hash), not by
-their numbers, and stand in an order that a base into which they are imported has as well: exported
-again, it gives the same tables.
+Rows are identified by a unit's id, a source's uri or a picture's content hash, not by their
+numbers, in an order that an import keeps: the imported base exports the same tables.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _MADE_WITH = ("encoder", "segmenter", "max_tokens")
 _IN_ORDER = ("s.unit IS NOT NULL ORDER BY s.unit, s.row", "s.unit IS NULL ORDER BY s.row")
 """Sources by unit, then those that belong to none."""
 _ORDER = "(SELECT source, row_number() OVER (ORDER BY min(row)) AS place FROM {} GROUP BY source)"
-"""In which order sources got what they have: equal scores are told apart by it."""
+"""The order in which sources got their content: it decides between equal scores."""
 
 
 @dataclass(slots=True)
@@ -54,12 +53,12 @@ class Exported:
     """What an export wrote.
 
     Args:
-        counts: rows by table.
-        pictures: how many files were copied.
-        left_out: pictures that are missing or damaged, and rows of a damaged base.
-        seconds: how long it took.
-        salvaged: of a damaged base, for each table the rows "saved", those "lost", and how many
-            "failed_checksum"; None of another.
+        counts: Rows by table.
+        pictures: Number of files copied.
+        left_out: Pictures that are missing or damaged, and lost rows of a damaged base.
+        seconds: Duration.
+        salvaged: For each table of a damaged base the number of rows "saved", the ranges of row
+            numbers "lost"; None for a sound base.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -83,15 +82,15 @@ def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int)
     """Write one state of a base to a folder that is new, empty or an earlier export.
 
     Args:
-        database: the store.
-        layout: where its pictures are.
-        folder: appears when everything is written and synced; an earlier export is replaced then.
-        max_tokens: longest chunk as its settings say, 0 for the encoder's own limit.
+        database: The store.
+        layout: Places of the picture files.
+        folder: Appears when everything is written and synced; an earlier export is replaced then.
+        max_tokens: Longest chunk in the settings, 0 for the encoder's own limit.
 
     Raises:
-        Refused: the folder holds something else.
-        ReadOnly: it cannot be written.
-        Corrupt: a row fails its checksum.
+        Refused: The folder holds something else.
+        ReadOnly: The folder cannot be written.
+        Corrupt: A page fails its checksum.
         MissingExtra: pyarrow is not installed.
     """
     parquet()
@@ -99,13 +98,8 @@ def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int)
     connection = database.connection
     with atomic_folder.beside(folder, replaces=is_export, what="an export") as made:
         for left in reversed(range(_TRIES)):
-            try:
-                with explained(database.path), snapshot(connection):
-                    found = write(connection, layout, made, settings={"max_tokens": max_tokens})
-            except Corrupt as error:
-                raise Corrupt(
-                    f"{error}; `ku export --salvage` writes what is sound, for `ku import`"
-                ) from error
+            with explained(database.path), snapshot(connection):
+                found = write(connection, layout, made, settings={"max_tokens": max_tokens})
             if not (left and _moved_on(connection, found)):
                 break
             atomic_folder.empty(made)
@@ -134,19 +128,19 @@ def write(
     """Write the state that a connection reads into an empty folder.
 
     Args:
-        connection: in a read transaction.
-        layout: where the pictures are.
-        folder: gets the tables, the pictures and, last, the manifest.
-        settings: what a base made of it should be opened with.
-        salvaged: say so in the manifest.
+        connection: In a read transaction.
+        layout: Places of the picture files.
+        folder: Receives the tables, the pictures and, last, the manifest.
+        settings: Settings of a base that is made from the export.
+        salvaged: Whether the manifest says that the base was damaged.
 
     Raises:
-        Corrupt: a row fails its checksum.
+        Corrupt: A page fails its checksum.
     """
-    done = Exported()
     made_with = {key: _meta(connection, key) for key in _MADE_WITH}
     encoders = _encoders(connection, made_with["encoder"])
-    files = _copy_pictures(connection, layout, folder, done)
+    files, left_out = _copy_pictures(connection, layout, folder)
+    done = Exported(pictures=len(files), left_out=left_out)
     for table, rows, kind in (
         (UNITS, _units(connection), None),
         (SOURCES, _sources(connection), None),
@@ -175,7 +169,7 @@ def write(
 
 
 def _moved_on(connection: Connection, found: Exported) -> bool:
-    """Whether a picture is missing because its rows were deleted, and it swept, meanwhile."""
+    """Whether a picture is missing because its rows and it were deleted meanwhile."""
     return any(
         not connection.execute("SELECT 1 FROM images WHERE hash = ?", (one.item,)).fetchone()
         for one in found.left_out
@@ -186,10 +180,11 @@ def _moved_on(connection: Connection, found: Exported) -> bool:
 
 
 def _copy_pictures(
-    connection: Connection, layout: Layout, folder: Path, done: Exported
-) -> dict[str, str]:
-    """Copy the pictures that are what they were; returns content hash → place below the folder."""
+    connection: Connection, layout: Layout, folder: Path
+) -> tuple[dict[str, str], list[Quarantined]]:
+    """Copy sound pictures; return content hash → path below the folder, and what was left out."""
     files: dict[str, str] = {}
+    left_out: list[Quarantined] = []
     (folder / PICTURES).mkdir()
     with closing(connection.execute("SELECT hash, file FROM images ORDER BY hash")) as rows:
         for digest, file in rows:
@@ -198,15 +193,14 @@ def _copy_pictures(
             try:
                 found = atomic_folder.copy_file(path, folder / place)
             except OSError as error:
-                done.left_out.append(Quarantined(digest, f"{path}: {error.strerror}"))
+                left_out.append(Quarantined(digest, f"{path}: {error.strerror}"))
                 continue
             if found != digest:
                 (folder / place).unlink()
-                done.left_out.append(Quarantined(digest, f"{path}: its content has changed"))
+                left_out.append(Quarantined(digest, f"{path}: its content has changed"))
                 continue
             files[digest] = place
-    done.pictures = len(files)
-    return files
+    return files, left_out
 
 
 # ---- tables ------------------------------------------------------------------------------------
@@ -219,30 +213,35 @@ def _units(connection: Connection) -> Iterator[Row]:
         yield unit, name, kind, json.loads(aliases), metadata, bool(match)
 
 
-def _sources(connection: Connection) -> Iterator[Row]:
+def _by_source(connection: Connection, sql: str, *values: object) -> Iterator[Any]:
+    """Yield the rows of a query in the order of units and sources; {} is its condition."""
     for which in _IN_ORDER:
-        yield from connection.execute(
-            "SELECT s.uri, u.id, s.origin, s.hash, s.declared, s.chunks, s.images, t.place, "
-            "r.place FROM sources s LEFT JOIN units u ON u.row = s.unit "
-            f"LEFT JOIN {_ORDER.format('chunks')} t ON t.source = s.row "
-            f"LEFT JOIN {_ORDER.format('relations')} r ON r.source = s.row WHERE {which}"
-        )
+        yield from connection.execute(sql.format(which), values)
+
+
+def _sources(connection: Connection) -> Iterator[Row]:
+    return _by_source(
+        connection,
+        "SELECT s.uri, u.id, s.origin, s.hash, s.declared, s.chunks, s.images, t.place, r.place "
+        "FROM sources s LEFT JOIN units u ON u.row = s.unit "
+        f"LEFT JOIN {_ORDER.format('chunks')} t ON t.source = s.row "
+        f"LEFT JOIN {_ORDER.format('relations')} r ON r.source = s.row WHERE {{}}",
+    )
 
 
 def _chunks(
     connection: Connection, encoders: Mapping[str | None, tuple[int, int]]
 ) -> Iterator[Row]:
     encoder, dim = encoders.get("chunk", (None, 0))
-    for which in _IN_ORDER:
-        for *fields, blob in connection.execute(
-            "SELECT u.id, s.uri, c.position, c.document, c.hash, c.text, v.vector "
-            "FROM sources s CROSS JOIN chunks c "
-            "ON c.source = s.row LEFT JOIN units u ON u.row = s.unit LEFT JOIN vectors v "
-            "ON v.row = ? + c.row "
-            f"WHERE {which}, c.position",
-            (encoder and vectors.place("chunk", encoder),),
-        ):
-            yield (*fields, blob) if dim else tuple(fields)
+    rows = _by_source(
+        connection,
+        "SELECT u.id, s.uri, c.position, c.document, c.hash, c.text, v.vector "
+        "FROM sources s CROSS JOIN chunks c ON c.source = s.row "
+        "LEFT JOIN units u ON u.row = s.unit LEFT JOIN vectors v ON v.row = ? + c.row "
+        "WHERE {}, c.position",
+        encoder and vectors.place("chunk", encoder),
+    )
+    return rows if dim else (row[:-1] for row in rows)
 
 
 def _images(
@@ -251,38 +250,36 @@ def _images(
     files: Mapping[str, str],
 ) -> Iterator[Row]:
     encoder, dim = encoders.get("image", (None, 0))
-    for place, digest, *rest, blob in connection.execute(
-        "SELECT row_number() OVER (ORDER BY i.row), i.hash, i.width, i.height, i.bytes, v.vector "
-        "FROM images i LEFT JOIN vectors v "
-        "ON v.row = ? + i.row ORDER BY i.hash",
+    for digest, *fields, blob in connection.execute(
+        "SELECT i.hash, i.width, i.height, i.bytes, row_number() OVER (ORDER BY i.row), v.vector "
+        "FROM images i LEFT JOIN vectors v ON v.row = ? + i.row ORDER BY i.hash",
         (encoder and vectors.place("image", encoder),),
     ):
-        out = (digest, files.get(digest), *rest, place)
+        out = (digest, files.get(digest), *fields)
         yield (*out, blob) if dim else out
 
 
 def _showings(connection: Connection) -> Iterator[Row]:
-    for which in _IN_ORDER:
-        yield from connection.execute(
-            "SELECT u.id, s.uri, l.position, i.hash FROM sources s "
-            "CROSS JOIN unit_images l ON l.source = s.row JOIN images i ON i.row = l.image "
-            f"LEFT JOIN units u ON u.row = s.unit WHERE {which}, l.position"
-        )
+    return _by_source(
+        connection,
+        "SELECT u.id, s.uri, l.position, i.hash FROM sources s "
+        "CROSS JOIN unit_images l ON l.source = s.row JOIN images i ON i.row = l.image "
+        "LEFT JOIN units u ON u.row = s.unit WHERE {}, l.position",
+    )
 
 
 def _relations(connection: Connection) -> Iterator[Row]:
-    for which in _IN_ORDER:
-        before, position = None, 0
-        for unit, uri, *fields in connection.execute(
-            "SELECT u.id, s.uri, r.relation, r.target, r.target_kind, "
-            "r.information, r.condition, t.name, tu.id FROM sources s "
-            "CROSS JOIN relations r ON r.source = s.row LEFT JOIN units u ON u.row = s.unit "
-            "LEFT JOIN entities t ON t.row = r.tail LEFT JOIN units tu ON tu.row = t.unit "
-            f"WHERE {which}, r.row"
-        ):
-            position = position + 1 if uri == before else 0
-            before = uri
-            yield unit, uri, position, *fields
+    before, position = None, 0
+    for unit, uri, *fields in _by_source(
+        connection,
+        "SELECT u.id, s.uri, r.relation, r.target, r.target_kind, r.information, r.condition, "
+        "t.name, tu.id FROM sources s CROSS JOIN relations r ON r.source = s.row "
+        "LEFT JOIN units u ON u.row = s.unit LEFT JOIN entities t ON t.row = r.tail "
+        "LEFT JOIN units tu ON tu.row = t.unit WHERE {}, r.row",
+    ):
+        position = position + 1 if uri == before else 0
+        before = uri
+        yield unit, uri, position, *fields
 
 
 def _entities(connection: Connection) -> Iterator[Row]:
@@ -292,7 +289,7 @@ def _entities(connection: Connection) -> Iterator[Row]:
     )
 
 
-# ---- what it was made with ---------------------------------------------------------------------
+# ---- the manifest ---------------------------------------------------------------------
 
 
 def _meta(connection: Connection, key: str) -> Any:  # noqa: ANN401 - JSON
@@ -300,13 +297,13 @@ def _meta(connection: Connection, key: str) -> Any:  # noqa: ANN401 - JSON
     try:
         return json.loads(row[0]) if row else None
     except ValueError as error:
-        raise Corrupt(f"the base keeps something under {key!r} that is no JSON") from error
+        raise Corrupt(f"the base holds something under {key!r} that is no JSON") from error
 
 
 def _encoders(
     connection: Connection, made_with: Mapping[str, Any] | None
 ) -> dict[str | None, tuple[int, int]]:
-    """(row of the encoder, length of its vectors) for each kind that has one."""
+    """Return (row of the encoder, length of its vectors) for each kind that has one."""
     found: dict[str | None, tuple[int, int]] = {}
     for kind, (fingerprint, dim) in (made_with or {}).get("sides", {}).items():
         row = connection.execute(

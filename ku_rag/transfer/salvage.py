@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import apsw
@@ -18,7 +17,6 @@ from ku_rag.errors import Corrupt, NotFound
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.store import schema
 from ku_rag.store.connection import Connection, connect
-from ku_rag.store.content_rows import content_hash
 from ku_rag.store.layout import Layout
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.store.vectors import KINDS, place
@@ -37,21 +35,8 @@ _INCOMPLETE = "incomplete:incomplete"
 """Stands for the hash of a lost source, so that ingesting its file again restores it."""
 
 
-@dataclass(slots=True)
-class _Copy:
-    """What was copied of one table.
-
-    Args:
-        lost: Ranges of row numbers that cannot be read (first, last).
-        failed: Number of rows that are not what was stored, by their hash.
-    """
-
-    lost: list[tuple[int, int]] = field(default_factory=list)
-    failed: int = 0
-
-    def to_list(self) -> list[str]:
-        """Return one text for each range."""
-        return [f"row {a}" if a == b else f"rows {a} to {b}" for a, b in self.lost]
+_Ranges = list[tuple[int, int]]
+"""Ranges of row numbers (first, last)."""
 
 
 def salvage(layout: Layout, folder: Path) -> Exported:
@@ -78,7 +63,10 @@ def salvage(layout: Layout, folder: Path) -> Exported:
             work.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
             schema.migrate(work, application=0)
             work.execute("PRAGMA foreign_keys = OFF; BEGIN")
-            copies = _copy(path, work)
+            lost = {
+                table: [f"row {a}" if a == b else f"rows {a} to {b}" for a, b in ranges]
+                for table, ranges in _copy(path, work).items()
+            }
             saved = {
                 table: work.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
                 for table in _REPORTED
@@ -86,29 +74,17 @@ def salvage(layout: Layout, folder: Path) -> Exported:
             done = parquet_export.write(work, layout, made, settings={}, salvaged=True)
         (made / _WORK).unlink()
     done.left_out += [
-        Quarantined(f"{table}: {rows}", "lost")
-        for table, copy in copies.items()
-        for rows in copy.to_list()
+        Quarantined(f"{table}: {rows}", "lost") for table, found in lost.items() for rows in found
     ]
-    done.left_out += [
-        Quarantined(f"{table}: {copy.failed} rows", "lost: they fail their checksum")
-        for table, copy in copies.items()
-        if copy.failed
-    ]
-    done.seconds = time.monotonic() - started
     done.salvaged = {
-        table: {
-            "saved": number,
-            "lost": copies[table].to_list(),
-            "failed_checksum": copies[table].failed,
-        }
-        for table, number in saved.items()
+        table: {"saved": number, "lost": lost[table]} for table, number in saved.items()
     }
+    done.seconds = time.monotonic() - started
     return done
 
 
-def _copy(path: Path, work: Connection) -> dict[str, _Copy]:
-    """Copy what can be read of all tables into a new store."""
+def _copy(path: Path, work: Connection) -> dict[str, _Ranges]:
+    """Copy what can be read of all tables into a new store; return what is lost of each."""
     try:
         damaged = connect(path, read_only=True)
         schema.check_schema(damaged)
@@ -119,11 +95,7 @@ def _copy(path: Path, work: Connection) -> dict[str, _Copy]:
         with suppress(apsw.Error):
             for row in damaged.execute("SELECT key, value FROM meta"):
                 work.execute("REPLACE INTO meta VALUES (?, ?)", row)
-        copies = {table: _copy_table(damaged, work, table) for table in _TABLES}
-        chunks = work.execute("SELECT row, hash, text FROM chunks").fetchall()
-        failed = [(row,) for row, digest, text in chunks if content_hash(text) != digest]
-        work.executemany("DELETE FROM chunks WHERE row = ?", failed)
-        copies["chunks"].failed = len(failed)
+        lost = {table: _copy_table(damaged, work, table) for table in _TABLES}
         _restore_names(damaged, work)
     if not work.execute("SELECT 1 FROM sources").fetchone():
         raise _unreadable(path, "no source can be read")
@@ -136,11 +108,12 @@ def _copy(path: Path, work: Connection) -> dict[str, _Copy]:
         "DELETE FROM entities WHERE unit NOT IN (SELECT row FROM units)",
     ):
         work.execute(statement)
-    return copies
+    return lost
 
 
-def _copy_table(damaged: Connection, work: Connection, table: str) -> _Copy:
-    copy = _Copy()
+def _copy_table(damaged: Connection, work: Connection, table: str) -> _Ranges:
+    """Copy the readable rows of a table; return the ranges of row numbers that are lost."""
+    lost: _Ranges = []
     names = [name for (name,) in work.execute(f"SELECT name FROM pragma_table_info('{table}')")]
     insert = f"REPLACE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
     read = f"SELECT {', '.join(names)} FROM {table} WHERE {names[0]} BETWEEN ? AND ? ORDER BY 1"
@@ -154,13 +127,13 @@ def _copy_table(damaged: Connection, work: Connection, table: str) -> _Copy:
                     low = row[0] + 1
             except apsw.Error:
                 if low == high:
-                    if copy.lost and copy.lost[-1][1] == low - 1:
-                        low = copy.lost.pop()[0]
-                    copy.lost.append((low, high))
+                    if lost and lost[-1][1] == low - 1:
+                        low = lost.pop()[0]
+                    lost.append((low, high))
                 elif low < high:
                     middle = (low + high) // 2
                     waiting += [(middle + 1, high), (low, middle)]
-    return copy
+    return lost
 
 
 def _ranges(damaged: Connection, work: Connection, table: str) -> Iterator[tuple[int, int]]:
@@ -186,20 +159,22 @@ def _restore_names(damaged: Connection, work: Connection) -> None:
     """
     with suppress(apsw.Error):
         for row, unit_id in damaged.execute("SELECT row, id FROM units ORDER BY id"):
-            fields = (unit_id, unit_id, ANY_KIND, "[]", "{}", 1)
-            work.execute("INSERT OR IGNORE INTO units VALUES (?, ?, ?, ?, ?, ?, ?)", (row, *fields))
+            work.execute(
+                "INSERT OR IGNORE INTO units (row, id, name, kind, aliases, metadata, match) "
+                "VALUES (?1, ?2, ?2, ?3, '[]', '{}', 1)",
+                (row, unit_id, ANY_KIND),
+            )
     owners: dict[int, int | None] = {}
     with suppress(apsw.Error):
         owners.update(damaged.execute("SELECT row, unit FROM sources ORDER BY unit"))
     with suppress(apsw.Error):
         for row, uri in damaged.execute("SELECT row, uri FROM sources ORDER BY uri"):
+            declared = "{}" if owners.get(row) is None else Declaration().to_json()
             if row in owners:
-                declared = "{}" if owners[row] is None else Declaration().to_json()
-                source = (uri, owners[row], "ingest", _INCOMPLETE, declared)
                 work.execute(
                     "INSERT OR IGNORE INTO sources (row, uri, unit, origin, hash, declared) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
-                    (row, *source),
+                    "VALUES (?, ?, ?, 'ingest', ?, ?)",
+                    (row, uri, owners[row], _INCOMPLETE, declared),
                 )
 
 

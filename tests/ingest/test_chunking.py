@@ -135,9 +135,9 @@ def test_no_text_has_no_chunks():
     ids=["a.", "no stop", "no space", "full-width", "marks", "lines", "quotes", "dots", "brackets"],
 )
 def test_texts_made_to_be_slow_are_not(text):
-    start = time.perf_counter()
+    start = time.process_time()
     chunks = chunk(text, count_tokens=lambda t: -(-len(t) // 4), max_tokens=100)
-    assert time.perf_counter() - start < 15
+    assert time.process_time() - start < 15
     assert "".join(chunks) == text
     assert max(map(len, chunks)) <= 400
 

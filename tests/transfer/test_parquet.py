@@ -23,6 +23,7 @@ from ku_rag.errors import Corrupt, Refused
 from ku_rag.transfer import atomic_folder
 from tests.assets.schemas import Hashed, fill
 from tests.conftest import lists, picture, write_records
+from tests.transfer.test_salvage import damage, pages_of
 
 ROOT = Path(__file__).parents[2]
 TABLES = ["chunks", "entities", "images", "relations", "showings", "sources", "units"]
@@ -373,11 +374,15 @@ def test_a_picture_that_is_missing_or_damaged_is_named(base, tmp_path):
         assert kb.verify().problems == ()
 
 
-def test_a_damaged_row_stops_an_export_and_names_salvage(base, tmp_path):
-    base._database.connection.execute("UPDATE chunks SET text = 'x' WHERE row = 3")
-    with pytest.raises(Corrupt, match=r"chunk 3 fails its checksum.*--salvage"):
-        base.export(tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+def test_a_damaged_page_stops_an_export_and_names_salvage(tmp_path):
+    with opened(tmp_path / "kb") as kb:
+        kb.add_many([Unit(f"N{n}", id=f"n{n}", texts=[f"{n:x>200}"]) for n in range(200)])
+    page = pages_of(tmp_path / "kb" / "ku.sqlite", "chunks")[1]
+    damage(tmp_path / "kb", tmp_path / "damaged", page)
+    with KnowledgeBase.open(tmp_path / "damaged", encoder=Hashed(), read_only=True) as kb:
+        with pytest.raises(Corrupt, match=r"a page fails its checksum.*--salvage"):
+            kb.export(tmp_path / "out")
+        assert not (tmp_path / "out").exists()
 
 
 # ---- what is not sound -------------------------------------------------------------------------

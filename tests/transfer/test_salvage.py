@@ -17,7 +17,6 @@ from ku_rag import KnowledgeBase, NotFound, Unit
 from ku_rag.cli import main
 from ku_rag.errors import Corrupt
 from ku_rag.store.connection import connect
-from ku_rag.types import Quarantined
 from tests.assets.schemas import Hashed
 from tests.conftest import picture, write_records
 
@@ -189,16 +188,6 @@ def test_content_whose_unit_or_source_is_lost_keeps_its_unit(table, whole, tmp_p
     assert mended[0] == mended[1]
 
 
-def test_a_row_that_fails_its_own_checksum_is_left_out(whole, tmp_path):
-    shutil.copytree(whole, tmp_path / "kb")
-    with closing(connect(tmp_path / "kb" / "ku.sqlite")) as connection:
-        connection.execute("UPDATE chunks SET text = 'forged' WHERE row = 30")
-    done = KnowledgeBase.salvage(tmp_path / "kb", tmp_path / "saved")
-    assert done.salvaged["chunks"]["failed_checksum"] == 1
-    assert "forged" not in texts(tmp_path / "saved")
-    assert done.left_out == [Quarantined("chunks: 1 rows", "lost: they fail their checksum")]
-
-
 def test_without_its_schema_a_base_cannot_be_saved(whole, tmp_path):
     kb = damage(whole, tmp_path / "kb", 1)
     with pytest.raises(Corrupt, match="restore a snapshot"):
@@ -220,7 +209,7 @@ def test_the_command_says_what_is_lost(whole, tmp_path, monkeypatch, capsys):
         said = capsys.readouterr()
     shape = json.loads(said.out)
     assert set(shape) == {"counts", "pictures", "left_out", "seconds", "salvaged"}
-    assert set(shape["salvaged"]["chunks"]) == {"saved", "lost", "failed_checksum"}
+    assert set(shape["salvaged"]["chunks"]) == {"saved", "lost"}
     assert shape["salvaged"]["chunks"]["lost"]
 
 

@@ -1,10 +1,9 @@
-"""Where knowledge comes from: the right reader for a path, and folders.
+"""Folders: which files describe one unit, and the right reader for each file.
 
-A folder that directly holds pictures or text files is a unit, named like the folder. Record files
-(.jsonl, .csv, .tsv) anywhere below are read by their own readers. Pictures that lie loose in the
-ingested folder itself are units named like the files, and other text files there are documents
-whose headings name units. Knowledge bases are passed over. What cannot be read is left out with a
-reason, and the rest goes on.
+A folder that directly holds pictures or text files is a unit with the folder's name. Record files
+(.jsonl, .csv, .tsv) are read by their own readers. In the ingested folder itself, pictures are
+units with the file's name, and other text files are documents whose headings name units. Knowledge
+bases are skipped. What cannot be read is reported, and the rest is read.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ku_rag.pictures import PICTURE_SUFFIXES
 from ku_rag.store.layout import Layout
 from ku_rag.types import Quarantined, Record, Source, Unit
 
-_LITTER = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
+_IGNORED = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
 _READ = "pictures, .txt, .md, .jsonl, .csv and .tsv files"
 
 
@@ -33,18 +32,19 @@ def read(path: Path, *, heading_level: int | None = None) -> Iterator[Item]:
     """Read the units that a folder or file describes, one record at a time.
 
     Args:
-        path: a folder, a file of records (.jsonl, .csv, .tsv), a document (.md, .txt), a picture.
-        heading_level: 1 to 6, the headings of documents that name units; None finds out.
+        path: A folder, a file of records (.jsonl, .csv, .tsv), a document (.md, .txt), a picture.
+        heading_level: 1 to 6, the headings of documents that name units; None to choose it for
+            each document.
 
     Returns:
-        Records and what had to be left out, in an order that depends on the names only. A unit's
-        folder or record is never split over two records.
+        Records and what was left out, in an order that depends on the names only. The files of one
+        unit are one record.
 
     Raises:
-        NotFound: there is nothing at `path`.
-        BadInput: nobody reads that kind of file, the folder is a knowledge base, or `heading_level`
-            is out of range; a table names no columns, or a file is unreadable (raised when the
-            first record is asked for).
+        NotFound: The path does not exist.
+        BadInput: No reader knows that kind of file, the folder is a knowledge base, or
+            `heading_level` is out of range; a table names no columns, or a file is unreadable
+            (raised when the first record is read).
     """
     if heading_level is not None and not 1 <= heading_level <= 6:
         raise BadInput(f"heading level {heading_level} does not exist: expected 1 to 6")
@@ -86,7 +86,7 @@ def _read_file(path: Path, heading_level: int | None) -> Iterator[Item]:
     """Read one file that is not part of a unit's folder.
 
     Raises:
-        BadInput: it cannot be read at all.
+        BadInput: The file cannot be read at all.
     """
     try:
         match _kind(path):
@@ -108,11 +108,11 @@ def _read_file(path: Path, heading_level: int | None) -> Iterator[Item]:
 
 @dataclass(slots=True)
 class _Contents:
-    """What one folder directly holds, by kind, in order of names."""
+    """The entries of one folder by kind, in order of names."""
 
     folders: list[Path] = field(default_factory=list)
-    of_units: list[Path] = field(default_factory=list)
-    of_records: list[Path] = field(default_factory=list)
+    unit_files: list[Path] = field(default_factory=list)
+    record_files: list[Path] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
 
 
@@ -123,11 +123,11 @@ def _read_folder(root: Path, heading_level: int | None) -> Iterator[Item]:
         contents = _contents(folder, root)
         yield from contents.quarantined
         if folder == root:
-            yield from _loose(contents.of_units, heading_level)
+            yield from _root_files(contents.unit_files, heading_level)
         else:
-            yield from _unit(folder.relative_to(root).as_posix(), contents.of_units)
-        for path in contents.of_records:
-            yield from _sheltered(path, heading_level)
+            yield from _unit(folder.relative_to(root).as_posix(), contents.unit_files)
+        for path in contents.record_files:
+            yield from _read_or_report(path, heading_level)
         waiting += reversed(contents.folders)
 
 
@@ -141,21 +141,21 @@ def _contents(folder: Path, root: Path) -> _Contents:
         contents.quarantined.append(Quarantined(folder.as_posix(), reason))
         return contents
     for entry in entries:
-        if entry.name.startswith(".") or entry.name.casefold() in _LITTER:
+        if entry.name.startswith(".") or entry.name.casefold() in _IGNORED:
             continue
         try:
-            _sort_in(entry, root, contents)
+            _classify(entry, root, contents)
         except BadInput as error:
-            contents.quarantined.append(Quarantined(_shown(entry.path), str(error)))
+            contents.quarantined.append(Quarantined(_printable(entry.path), str(error)))
         except OSError as error:
             reason = f"it cannot be read ({error.strerror}): check its rights"
-            contents.quarantined.append(Quarantined(_shown(entry.path), reason))
+            contents.quarantined.append(Quarantined(_printable(entry.path), reason))
     return contents
 
 
-def _sort_in(entry: os.DirEntry[str], root: Path, contents: _Contents) -> None:
+def _classify(entry: os.DirEntry[str], root: Path, contents: _Contents) -> None:
     path = Path(entry.path)
-    if _shown(entry.path) != entry.path:
+    if _printable(entry.path) != entry.path:
         raise BadInput("its name is not UTF-8: rename it")
     if entry.is_symlink():
         _check_link(path, root)
@@ -165,9 +165,9 @@ def _sort_in(entry: os.DirEntry[str], root: Path, contents: _Contents) -> None:
     elif not entry.is_file():
         raise BadInput("it is neither a file nor a folder: remove it")
     elif (kind := _kind(path)) in ("records", "table"):
-        contents.of_records.append(path)
+        contents.record_files.append(path)
     elif kind:
-        contents.of_units.append(path)
+        contents.unit_files.append(path)
     elif entry.stat().st_size:
         raise BadInput(_no_reader(path))
 
@@ -188,7 +188,7 @@ def _check_link(path: Path, root: Path) -> None:
 
 
 def _unit(identity: str, files: list[Path]) -> Iterator[Item]:
-    """The unit of one folder: every file a source."""
+    """Yield the unit of one folder, with a source for each file."""
     sources = []
     for path in files:
         try:
@@ -201,8 +201,11 @@ def _unit(identity: str, files: list[Path]) -> Iterator[Item]:
         yield Record(Unit(name, id=identity), tuple(sources))
 
 
-def _loose(files: list[Path], heading_level: int | None) -> Iterator[Item]:
-    """Files in the ingested folder itself: pictures with the texts of their names, documents."""
+def _root_files(files: list[Path], heading_level: int | None) -> Iterator[Item]:
+    """Yield what the files of the ingested folder itself describe.
+
+    A picture and the texts that share its name are one unit.
+    """
     pictured = {path.stem for path in files if _kind(path) == "picture"}
     together: dict[str, list[Path]] = {}
     for path in files:
@@ -212,7 +215,7 @@ def _loose(files: list[Path], heading_level: int | None) -> Iterator[Item]:
         yield from _unit(stem, group)
     for path in files:
         if path.stem not in pictured:
-            yield from _sheltered(path, heading_level)
+            yield from _read_or_report(path, heading_level)
 
 
 def _source(path: Path) -> Source:
@@ -221,13 +224,13 @@ def _source(path: Path) -> Source:
     return Source(path.as_posix(), texts=(read_text(path),))
 
 
-def _sheltered(path: Path, heading_level: int | None) -> Iterator[Item]:
-    """Read one file of many: when it cannot be read, the others still are."""
+def _read_or_report(path: Path, heading_level: int | None) -> Iterator[Item]:
+    """Read one file of many; report it when it cannot be read."""
     try:
         yield from _read_file(path, heading_level)
     except BadInput as error:
         yield Quarantined(path.as_posix(), str(error))
 
 
-def _shown(path: str) -> str:
+def _printable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")

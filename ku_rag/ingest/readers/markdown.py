@@ -1,4 +1,4 @@
-"""Text files: decoding them, and the units that the headings of one Markdown or text file name."""
+"""Markdown and text files: the headings of a document name units."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def read_document(
 ) -> Iterator[Record | Quarantined]:
     """Read one Markdown or text file whose headings name units.
 
-    The level that names units is `heading_level`, else the highest that occurs twice, else the
-    highest there is. Deeper headings stay in their unit's text; a heading above it is a unit if
-    text of its own follows it. Text before the first heading belongs to no unit. A file without
-    headings is one unit, named by the file.
+    Headings of `heading_level` name units; without it, those of the highest level that occurs
+    twice, or of the highest level. Deeper headings stay in their unit's text; a higher heading is a
+    unit if text of its own follows it. Text before the first heading belongs to no unit. A file
+    without headings is one unit with the file's name.
 
     Args:
-        path: resolved.
+        path: Resolved.
         heading_level: 1 to 6.
     """
     try:
@@ -99,7 +99,7 @@ def _unit_level(headings: Sequence[_Heading]) -> int:
 def _units(
     text: str, uri: str, level: int, headings: Sequence[_Heading], pictures: _Pictures
 ) -> Iterator[Record]:
-    """One record for each name; a heading that comes again is another part about the same unit."""
+    """Yield one record for each name; a repeated heading is another part of the same unit."""
     ends = [heading.start for heading in headings[1:]] + [len(text)]
     parts: dict[str, list[_Section]] = {}
     for heading, end in zip(headings, ends, strict=True):
@@ -134,7 +134,7 @@ def _free(slug: str, number: int, taken: set[str]) -> str:
 
 
 def _outline(text: str) -> tuple[list[_Heading], list[tuple[int, int]]]:
-    """The headings of a document, and the ranges of code and front matter, where there are none."""
+    """Return the headings of a document, and the ranges of code and front matter."""
     headings: list[_Heading] = []
     fences: list[tuple[int, int]] = []
     front = _front_matter(text)
@@ -187,7 +187,7 @@ def _is_title(line: str) -> bool:
 
 
 def _front_matter(text: str) -> int:
-    """Where the metadata block ends with which some files begin; 0 when there is none."""
+    """Return the end of the metadata block at the beginning; 0 when there is none."""
     match = re.match(r"(---|\+\+\+)[ \t]*\r?\n", text)
     if not match:
         return 0
@@ -197,7 +197,7 @@ def _front_matter(text: str) -> int:
 
 
 def _plain(heading: str) -> str:
-    """The name in a heading: without links, emphasis, code marks and anchors."""
+    """Return the name in a heading without links, emphasis, code marks and anchors."""
     name = re.sub(r"\s*\{#[^{}]*\}\s*$", "", heading)
     name = re.sub(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])", r"\1", name)
     name = re.sub(r"(?<!\w)(\*{1,3}|`{1,3}|_{1,3})(\S(?:.*?\S)?)\1(?!\w)", r"\2", name)
@@ -205,7 +205,7 @@ def _plain(heading: str) -> str:
 
 
 class _Pictures:
-    """Finds the pictures that a document shows; keeps what is wrong with them."""
+    """The pictures that a document shows, and what is wrong with them."""
 
     def __init__(self, path: Path, text: str, fences: Sequence[tuple[int, int]]) -> None:
         self.quarantined: list[Quarantined] = []
@@ -216,7 +216,7 @@ class _Pictures:
         self._line_ends: list[int] = []
 
     def source(self, uri: str, text: str, start: int, end: int) -> Source:
-        """A part of the text as a source, with the pictures shown there, each once."""
+        """Return a part of the text as a source, with the pictures shown there, each once."""
         found: dict[Path, None] = {}
         kind = Source
         for at, given in self._shown(start, end):
