@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ku_rag.indexes.tuning import Tuning
     from ku_rag.ingest.pipeline import Progress
     from ku_rag.ingest.reindexing import Reindexed
-    from ku_rag.ingest.verification import Verification
+    from ku_rag.ingest.verification import IntegrityReport
     from ku_rag.transfer.parquet_export import Exported
     from ku_rag.transfer.snapshot import Snapshot
 
@@ -442,7 +442,7 @@ class KnowledgeBase:
 
     # ---- maintenance ---------------------------------------------------------------------------
 
-    def verify(self) -> Verification:
+    def verify(self) -> IntegrityReport:
         """Check every row, picture, list and index file."""
         from ku_rag.ingest import verification
 

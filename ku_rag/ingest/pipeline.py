@@ -27,7 +27,7 @@ from ku_rag.errors import BadInput
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import decode_ahead
 from ku_rag.ingest.preparation import (
-    Picture,
+    PreparedPicture,
     PreparedRecord,
     PreparedSource,
     ReadyVectors,
@@ -85,7 +85,7 @@ class _Encoding:
     """
 
     texts: Mapping[str, str]
-    pictures: Sequence[Picture]
+    pictures: Sequence[PreparedPicture]
     text_vectors: dict[str, Vector]
     picture_vectors: dict[str, Vector]
     broken: dict[str, str] = field(default_factory=dict)
@@ -389,7 +389,7 @@ class Pipeline:
                     digests = (picture.digest for picture, _ in sound)
                     plan.picture_vectors.update(zip(digests, found, strict=True))
 
-    def _decode(self, picture: Picture) -> Image:
+    def _decode(self, picture: PreparedPicture) -> Image:
         """Return a picture in the size that the encoder uses, if it has one."""
         fit: Callable[[Image], Image] | None
         fit = getattr(side(self._encoder, "image"), "fit", None)

@@ -25,7 +25,7 @@ from ku_rag.types import Quarantined, Record, Relation, Unit
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Picture:
+class PreparedPicture:
     """A picture file.
 
     Args:
@@ -136,7 +136,7 @@ class PreparedSource:
     origin: str
     declared: Declaration | None
     texts: Sequence[str]
-    pictures: list[Picture]
+    pictures: list[PreparedPicture]
     texts_hash: str
     pictures_hash: str
     relations: Sequence[Relation] = ()
@@ -155,7 +155,7 @@ class PreparedSource:
         """Both hashes, as they are stored and compared."""
         return ":".join(filter(None, (self.texts_hash, self.pictures_hash)))
 
-    def remove_pictures(self, digests: Container[str]) -> list[Picture]:
+    def remove_pictures(self, digests: Container[str]) -> list[PreparedPicture]:
         """Remove pictures that cannot be decoded and return them."""
         removed = [picture for picture in self.pictures if picture.digest in digests]
         if removed:
@@ -177,15 +177,15 @@ class PreparedRecord:
     unit: str | None
     sources: list[PreparedSource]
 
-    def pictures(self) -> Iterator[Picture]:
+    def pictures(self) -> Iterator[PreparedPicture]:
         """Yield the pictures of all sources, without those that are kept as they are stored."""
         for source in self.sources:
             if not source.keeps_pictures:
                 yield from source.pictures
 
-    def remove_pictures(self, digests: Container[str]) -> list[Picture]:
+    def remove_pictures(self, digests: Container[str]) -> list[PreparedPicture]:
         """Remove pictures, and sources that have nothing else; return the pictures."""
-        removed: list[Picture] = []
+        removed: list[PreparedPicture] = []
         sources = []
         for source in self.sources:
             gone = [] if source.keeps_pictures else source.remove_pictures(digests)
@@ -268,7 +268,7 @@ def prepare(
     return PreparedRecord(unit.id if unit else None, sources), broken
 
 
-def _read_picture(path: Path) -> Picture:
+def _read_picture(path: Path) -> PreparedPicture:
     try:
         data = regular_file(path, "a picture file").read_bytes()
     except (OSError, NotFound) as error:
@@ -276,7 +276,7 @@ def _read_picture(path: Path) -> Picture:
     return picture_of(path.absolute(), data)
 
 
-def picture_of(path: Path, data: bytes) -> Picture:
+def picture_of(path: Path, data: bytes) -> PreparedPicture:
     """Return a picture whose header has been read.
 
     Raises:
@@ -284,4 +284,4 @@ def picture_of(path: Path, data: bytes) -> Picture:
     """
     width, height, kind = probe(data)
     suffix = path.suffix.lower() or f".{kind.lower()}"
-    return Picture(path, data, content_hash(data), suffix, width, height)
+    return PreparedPicture(path, data, content_hash(data), suffix, width, height)

@@ -18,7 +18,7 @@ from ku_rag.ingest import assembly
 from ku_rag.ingest.assembly import Declaration, DeclaredSource, UnitRows
 from ku_rag.ingest.deletion import delete_sources
 from ku_rag.ingest.preparation import (
-    Picture,
+    PreparedPicture,
     PreparedRecord,
     PreparedSource,
     hash_pictures,
@@ -97,7 +97,7 @@ class UnitWriter:
 
     # ---- picture files -------------------------------------------------------------------------
 
-    def picture_files(self, pictures: Iterable[Picture]) -> list[tuple[Path, bytes]]:
+    def picture_files(self, pictures: Iterable[PreparedPicture]) -> list[tuple[Path, bytes]]:
         """Return the path and content that pictures have in the base; [] where they are linked."""
         if self._settings.images == "link":
             return []
@@ -112,7 +112,7 @@ class UnitWriter:
                 files[self._layout.image(file)] = picture.data
         return list(files.items())
 
-    def repair_pictures(self, pictures: Iterable[Picture]) -> None:
+    def repair_pictures(self, pictures: Iterable[PreparedPicture]) -> None:
         """Write stored picture files again that are missing or damaged."""
         files = self.picture_files(pictures)
         write_pictures([(path, data) for path, data in files if not _holds(path, data)])
@@ -279,7 +279,7 @@ class UnitWriter:
             shown = list(dict.fromkeys([*content_rows.shown(connection, row), *shown]))
         return _show_images(connection, row, unit, shown)
 
-    def _image_row(self, connection: Connection, picture: Picture) -> int:
+    def _image_row(self, connection: Connection, picture: PreparedPicture) -> int:
         """Return the row of a picture, inserted with its vector if it is new."""
         stored = connection.execute(
             "SELECT row FROM images WHERE hash = ?", (picture.digest,)

@@ -1,4 +1,4 @@
-"""Verification: checksums are compared, and everything derived is derived again and compared."""
+"""Verification: pages are read, and everything derived is derived again and compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ku_rag.store.vectors import Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class IntegrityReport:
     """What was found: one sentence for each problem, and the number of rows of each kind."""
 
     problems: tuple[str, ...]
@@ -39,7 +39,7 @@ def verify(
     layout: Layout,
     encoders: Mapping[Kind, int],
     indexes: Sequence[VectorIndex],
-) -> Verification:
+) -> IntegrityReport:
     """Check every row, picture, list and index file; no damage stops the check.
 
     Args:
@@ -57,7 +57,7 @@ def verify(
         problems += guarded("a cache", _of_cache(index))
     counts: dict[str, int] = {}
     problems += guarded("the tables", _count(database, counts))
-    return Verification(tuple(problems), counts)
+    return IntegrityReport(tuple(problems), counts)
 
 
 def _of_cache(index: VectorIndex) -> Iterator[str]:

@@ -21,7 +21,7 @@ from ku_rag.errors import BadInput, KuError
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.pipeline import Pipeline, Progress
 from ku_rag.ingest.preparation import (
-    Picture,
+    PreparedPicture,
     PreparedRecord,
     PreparedSource,
     hash_pictures,
@@ -86,7 +86,7 @@ class _Records:
         limit = export.manifest.get("max_tokens", pipeline.max_tokens)
         self._takes_images = self._fits("image")
         self._takes_chunks = self._fits("chunk") and limit == pipeline.max_tokens
-        self._loaded: WeakValueDictionary[str, Picture] = WeakValueDictionary()
+        self._loaded: WeakValueDictionary[str, PreparedPicture] = WeakValueDictionary()
         self._broken: set[str] = set()
         self._units = self._read_units()
         self._sources: dict[str | None, dict[str, Mapping[str, Any]]] = {}
@@ -301,7 +301,7 @@ class _Records:
 
     # ---- pictures ------------------------------------------------------------------------------
 
-    def _picture(self, digest: str) -> Picture | None:
+    def _picture(self, digest: str) -> PreparedPicture | None:
         """Return a picture; None for one that is missing or damaged, which is reported once."""
         found = self._loaded.get(digest)
         if found is not None or digest in self._broken:
@@ -319,7 +319,7 @@ class _Records:
         self._loaded[digest] = picture
         return picture
 
-    def _load(self, digest: str, file: str | None) -> Picture:
+    def _load(self, digest: str, file: str | None) -> PreparedPicture:
         """Read a picture file.
 
         Raises:
