@@ -5,7 +5,6 @@ Chunks are streamed; a row that fails a checksum, a type or a hash is reported a
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -32,7 +31,6 @@ from ku_rag.types import Quarantined
 _ROWS = 8192
 _UNIT_LENGTH = 0.01
 """How far from 1 the length of a vector in half precision may be."""
-_DIGEST = re.compile("[0-9a-f]{64}")
 
 _NEEDED = ("format", "sha256")
 _MANIFEST: Mapping[str, Any] = {
@@ -279,21 +277,15 @@ def _has_type(value: object, expected: Any) -> bool:  # noqa: ANN401 - a type, o
 
 
 def _problem(row: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the names and hashes of a row."""
+    """Return what is wrong with the names or the text of a row."""
     try:
-        for key in ("id", "uri", "unit", "source"):
-            if (value := row.get(key)) is not None or (key in ("id", "uri") and key in row):
-                arguments.identity(value, f"the {key}")
-        for key in ("document", "order", "text_order", "relation_order", "chunks", "images"):
-            arguments.count(row.get(key) or 0, key, least=0, most=1 << 62)
+        for key in ("id", "uri", "source"):
+            if key in row and not (key == "source" and row[key] is None):
+                arguments.identity(row[key], f"the {key}")
         if "text" in row:
-            arguments.text(row["text"], "the text")
-            if row.get("hash") not in (None, content_hash(row["text"])):
+            text = arguments.text(row["text"], "the text")
+            if row.get("hash") not in (None, content_hash(text)):
                 return "the text is not what its hash says"
-        digest = row.get("image") if "image" in row else row.get("hash") if "file" in row else "0"
-        if digest != "0" and not _DIGEST.fullmatch(arguments.text(digest, "the hash")):
-            return f"the hash is {digest!r:.80}: expected 64 hexadecimal digits"
-        arguments.optional_text(row.get("file"), "the file")
     except BadInput as error:
         return str(error)
     return None
