@@ -10,7 +10,6 @@ import shutil
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,15 +108,15 @@ def answers(kb: KnowledgeBase, picture: Path, root: Path) -> dict[str, Any]:
     An error of ours is an answer, too; any other ends the trial.
     """
     asked: dict[str, Callable[[], Any]] = {
-        "list": lambda: list(kb.list()),
-        "pebbles": lambda: list(kb.list(kind="pebble")),
-        "counts": lambda: {**kb.stats(), "bytes": None, "indexes": None},
+        "list": lambda: [unit.to_dict() for unit in kb.list()],
+        "pebbles": lambda: [unit.to_dict() for unit in kb.list(kind="pebble")],
+        "counts": lambda: {**kb.stats().to_dict(), "bytes": None, "indexes": None},
         "query picture": lambda: kb.query(picture, "How heavy is this stone?", k=5).to_dict(),
     }
     for n in range(UNITS):
-        asked[f"show {n}"] = partial(kb.show, f"stone-{n}")
+        asked[f"show {n}"] = lambda n=n: kb.show(f"stone-{n}").to_dict()
     for text in ("menhir finder", "hill 28", "carried", "Stone 5", "Menhir 7 weight tons"):
-        asked[f"search {text}"] = partial(kb.search, text=text, k=100)
+        asked[f"search {text}"] = lambda text=text: kb.search(text=text, k=100).to_dict()
     for question in ("How heavy is Menhir 4?", "Who found Stone 3?", "What is near Stone 9?"):
         asked[f"query {question}"] = lambda question=question: kb.query(
             None, question, k=5

@@ -102,9 +102,9 @@ class _Reader:
 
 def public(kb: KnowledgeBase) -> dict[str, Any]:
     """What `list`, `show` and `search` say, without paths and row numbers."""
-    listed = list(kb.list())
-    asked_for = {text: kb.search(text=text, k=100) for text in _QUESTIONS}
-    asked_for["a picture"] = kb.search(image=_PICTURE, k=100)
+    listed = [unit.to_dict() for unit in kb.list()]
+    asked_for = {text: kb.search(text=text, k=100).to_dict() for text in _QUESTIONS}
+    asked_for["a picture"] = kb.search(image=_PICTURE, k=100).to_dict()
     return {
         "list": listed,
         "show": [_shown(kb, unit["id"]) for unit in listed],
