@@ -1,14 +1,8 @@
-"""A small knowledge base for every schema that there ever was, kept as it was written then.
-
-`python -m tests.assets.schemas` adds one for the schema of today. Run it before a step is appended
-to `ku_rag.store.schema.STEPS`: afterwards nobody can make the older base any more.
-"""
+"""A small knowledge base with every kind of row, and an encoder for it."""
 
 from __future__ import annotations
 
 import hashlib
-import tarfile
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,10 +10,7 @@ import numpy as np
 from PIL.Image import Image
 
 from ku_rag import KnowledgeBase, Relation, Unit
-from ku_rag.store.schema import SCHEMA
 from tests.conftest import picture, write_records
-
-FOLDER = Path(__file__).with_name("schemas")
 
 
 class Hashed:
@@ -95,37 +86,3 @@ def fill(kb: KnowledgeBase, data: Path) -> None:
     kb.update("seal", aliases=["Phoca"], texts=["Seals eat fish and sleep on stones."])
     kb.add(Unit("Gone", id="gone", texts=["This will be deleted."]))
     kb.delete("gone")
-
-
-def make(archive: Path) -> None:
-    """Write a base of the present schema as an archive."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        (root / "data").mkdir()
-        with KnowledgeBase.open(root / "kb", create=True, encoder=Hashed()) as kb:
-            fill(kb, root / "data")
-        with tarfile.open(archive, "w:xz", preset=9) as out:
-            for path in sorted((root / "kb").rglob("*")):
-                if path.is_file() and path.name != "writer.lock":
-                    out.add(path, path.relative_to(root).as_posix(), filter=_plain)
-
-
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    entry.uid = entry.gid = entry.mtime = 0
-    entry.uname = entry.gname = ""
-    return entry
-
-
-def unpack(schema: int, folder: Path) -> Path:
-    """Lay out the base of a schema; returns its folder."""
-    with tarfile.open(FOLDER / f"{schema}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "kb"
-
-
-if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    target = FOLDER / f"{SCHEMA}.tar.xz"
-    if target.exists():
-        raise SystemExit(f"{target} is there already: a base of a schema is made once")
-    make(target)
