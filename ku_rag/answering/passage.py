@@ -148,49 +148,24 @@ def wrap(
         The lines, which joined hold every visible character of `text`.
     """
     lines: list[str] = []
-    line: list[str] = []
+    line = ""
     room = column - indent
-    taken = 0.0
     queue = list(_words(text))[::-1]
     while queue:
         word = queue.pop()
-        wide = fonts.width(word[:_LONG_WORD], size, bold)
-        if taken + wide <= room or (not line and word.isspace()):
-            line.append(word)
-            taken += wide
-        elif line:
+        if fonts.width((line + word[:_LONG_WORD]).strip(), size, bold) <= room:
+            line += word
+            continue
+        if not line.strip() and room == column:
+            # A word that is wider than the column.
+            end = _fitting(word, size, bold, room)
+            line, rest = word[:end], word[end:]
+            queue += [rest] if rest else []
+        elif not word.isspace():
             queue.append(word)
-            queue.extend(_overhang(line, size, bold, room))
-            lines.append("".join(line).strip())
-            line, taken, room = [], 0.0, column
-            while queue and queue[-1].isspace():
-                queue.pop()
-        elif room < column:
-            # Nothing fits beside the label: leave that line empty and try a whole one.
-            queue.append(word)
-            lines.append("")
-            room = column
-        else:
-            head = _fitting(word, size, bold, room)
-            line, taken = [word[:head]], room
-            if word[head:]:
-                queue.append(word[head:])
-    while line:
-        rest = _overhang(line, size, bold, room)
-        lines.append("".join(line).strip())
-        line, room = rest[::-1], column
-    return lines
-
-
-def _overhang(line: list[str], size: int, bold: bool, room: float) -> list[str]:
-    """Take off what makes a line too wide as a whole, last piece first.
-
-    Shaping across pieces can change a line's width against the sum of its parts.
-    """
-    rest = []
-    while len(line) > 1 and fonts.width("".join(line).strip(), size, bold) > room:
-        rest.append(line.pop())
-    return rest
+        lines.append(line.strip())
+        line, room = "", column
+    return [*lines, line.strip()] if line.strip() else lines
 
 
 def _fitting(word: str, size: int, bold: bool, room: float) -> int:

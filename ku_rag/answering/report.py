@@ -1,7 +1,7 @@
-"""One self-contained page that shows an answer with everything that led to it.
+"""HTML reports of answers with the evidence that led to them.
 
-No script, no address: styles and pictures are inside the file. All words come from data, so all of
-them are escaped.
+A report is one file with its styles and pictures, without scripts and addresses. All texts come
+from data and are escaped.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from string import Template
 
 from PIL import Image
 
+from ku_rag.pictures import to_rgb
 from ku_rag.types import Answer, Evidence, Match, PathEvidence, Region
 
 _PICTURE_SIDE, _UNIT_SIDE = 1000, 320
 _MOST_WORDS = 500
-"""Words, and spaces between them, that are compared; comparing takes the square of it."""
+"""Limit of words and spaces in a comparison, which takes the square of their number."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One answer of a page that shows several: the arguments of `render`, and a remark on it."""
+    """One answer of a report with several: the arguments of `render`, and a note."""
 
     answer: Answer
     picture: Image.Image | None = None
@@ -48,10 +49,10 @@ def render(
     """Write one answer as an HTML page.
 
     Args:
-        answer: what the knowledge base said.
-        picture: the question's picture, upright, in the pixels that the region's box counts.
-        unit_pictures: the picture that matched, by unit id.
-        pages: the multimodal passage, if it was composed.
+        answer: the answer.
+        picture: the question's picture, upright; the region's box refers to its pixels.
+        unit_pictures: the matching picture of each unit, by unit id.
+        pages: the pages of the passage, if there are any.
         title: the page's title.
 
     Returns:
@@ -61,7 +62,7 @@ def render(
 
 
 def render_many(sections: Sequence[Section], title: str) -> str:
-    """Write several answers as one HTML page, with a list of questions and answers before them.
+    """Write several answers as one HTML page, with a table of contents.
 
     Args:
         sections: the answers in reading order.
@@ -177,7 +178,7 @@ def _correction(answer: Answer) -> str:
 
 
 def _difference(before: str, after: str) -> tuple[str, str]:
-    """Both texts with the words marked that only one of them has."""
+    """Mark the words that only one of two texts has."""
     old, new = (re.findall(r"\s+|\S+", text)[:_MOST_WORDS] for text in (before, after))
     html: tuple[list[str], list[str]] = ([], [])
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -243,7 +244,7 @@ def _route(path: PathEvidence) -> str:
 
 
 def _marked(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The text with the spans inside <mark>; overlapping spans become one."""
+    """Return the text with the spans inside <mark>; overlapping spans are merged."""
     html = []
     at = 0
     for start, end in sorted(spans):
@@ -301,20 +302,20 @@ def _milliseconds(ms: float) -> str:
 
 
 def _short(source: str) -> str:
-    """The last two parts of a uri: enough to know the file by."""
+    """Return the last two parts of a URI."""
     parts = source.split("/")
     return source if len(parts) < 3 else "…/" + "/".join(parts[-2:])
 
 
 def _image(image: Image.Image, side: int | None, alt: str) -> str:
-    """An <img> with the picture in it: pages as PNG, pictures as JPEG no larger than `side`."""
+    """Return an <img> with a data URL: JPEG no larger than `side`, or PNG if `side` is None."""
     buffer = io.BytesIO()
     if side is None:
         kind = "png"
         image.save(buffer, "PNG", optimize=True)
     else:
         kind = "jpeg"
-        small = _flat(image)
+        small = to_rgb(image)
         small.thumbnail((side, side), Image.Resampling.LANCZOS)
         small.save(buffer, "JPEG", quality=86)
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
@@ -322,11 +323,3 @@ def _image(image: Image.Image, side: int | None, alt: str) -> str:
         f'<img src="data:image/{kind};base64,{data}" width="{image.width}" '
         f'height="{image.height}" alt="{_text(alt)}">'
     )
-
-
-def _flat(image: Image.Image) -> Image.Image:
-    """A fresh RGB copy, see-through parts on white."""
-    if not image.has_transparency_data:
-        return image.convert("RGB") if image.mode != "RGB" else image.copy()
-    image = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

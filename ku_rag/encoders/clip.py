@@ -1,4 +1,4 @@
-"""A CLIP as an encoder: texts and pictures in one space (KU-RAG, eq. 2 and 3)."""
+"""Encoder for CLIP models: texts and pictures in one vector space (KU-RAG, eq. 2 and 3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from PIL.Image import Image, new
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.bytepairs import BytePairs
-from ku_rag.encoders.torch_runtime import Batches, Place, encode_ahead, encode_sorted
+from ku_rag.encoders.torch_runtime import (
+    IMAGE_COSTS,
+    TEXT_COSTS,
+    Batches,
+    Place,
+    encode_ahead,
+    encode_sorted,
+)
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 from ku_rag.types import Box
@@ -21,27 +28,24 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _PREPROCESSING = "clip1"
-"""Changes when pictures or texts are turned into other tensors than before."""
+"""Version of the conversion of pictures and texts to tensors."""
 _NUMBERS = "float"
-"""float32 and bfloat16 alike: their vectors differ by less than two pictures of one thing do."""
+"""Stands for float32 and bfloat16: their vectors differ less than two pictures of one object."""
 _NARROW = 8
-"""A picture longer than this many times its shorter side is cut before it is scaled."""
-# Costs of batches, in padded tokens and in pictures; see benchmarks/encode.py.
-_FIRST_TOKENS, _MOST_TOKENS = {"cpu": 512, "cuda": 16_384}, 1 << 20
-_FIRST_PICTURES, _MOST_PICTURES = {"cpu": 8, "cuda": 64}, 2048
+"""Pictures with a larger ratio of sides are cropped before they are scaled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an encoder is made of.
+    """The parts of a CLIP encoder.
 
     Args:
-        model: of open_clip, with its weights, on the CPU.
-        tokenizer: of open_clip.
-        preprocessing: open_clip's steps from a picture to a tensor, the last two of which make a
+        model: an open_clip model with its weights, on the CPU.
+        tokenizer: an open_clip tokenizer.
+        preprocessing: open_clip's transforms from a picture to a tensor; the last two convert to a
             tensor and normalise it.
-        context: tokens of the longest text, marks included.
-        fingerprint: names model and weights.
+        context: maximum number of tokens, start and end included.
+        fingerprint: identifies model and weights.
     """
 
     model: Any
@@ -52,12 +56,12 @@ class Parts:
 
 
 class ClipEncoder:
-    """Encodes with a model of open_clip; vectors of texts and pictures are comparable.
+    """Encodes with an open_clip model; vectors of texts and pictures are comparable.
 
     Args:
-        parts: the model and what belongs to it.
-        where: the device and precision.
-        batch_size: items encoded at once; 0 finds out.
+        parts: model, tokenizer and preprocessing.
+        where: device and precision.
+        batch_size: items in a batch; 0 chooses by device.
     """
 
     cross_modal = True
@@ -87,12 +91,8 @@ class ClipEncoder:
         )
         self._size = self.fit(new("RGB", (64, 64))).size
         kind = where.device.type
-        self._texts_at_once = Batches(
-            where, batch_size, first=_FIRST_TOKENS.get(kind, 4096), most=_MOST_TOKENS
-        )
-        self._pictures_at_once = Batches(
-            where, batch_size, first=_FIRST_PICTURES.get(kind, 32), most=_MOST_PICTURES
-        )
+        self._text_batches = Batches(batch_size, cost=TEXT_COSTS[kind])
+        self._image_batches = Batches(batch_size, cost=IMAGE_COSTS[kind])
         self._context = parts.context
         self.max_tokens = parts.context - self._marks()
         self.dim = self._dim()
@@ -101,11 +101,11 @@ class ClipEncoder:
     # ---- texts ---------------------------------------------------------------------------------
 
     def count_tokens(self, text: str) -> int:
-        """Number of tokens of `text`, without the marks of start and end."""
+        """Return the number of tokens of `text`, without start and end."""
         return len(self._ids(text))
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts, float32[n, dim]; each batch is as long as its longest text.
+        """Encode texts, float32[n, dim]; each batch is padded to its longest text.
 
         Raises:
             BadInput: a text has more than `max_tokens` tokens.
@@ -118,9 +118,9 @@ class ClipEncoder:
                 f"{self.max_tokens} at most; cut it into chunks"
             )
         if self._text is not None:
-            return encode_sorted(rows, _cost, self._encode_ids, self._texts_at_once, self.dim)
+            return encode_sorted(rows, _cost, self._encode_ids, self._text_batches, self.dim)
         return encode_sorted(
-            list(texts), lambda _: self._context, self._encode_padded, self._texts_at_once, self.dim
+            list(texts), lambda _: self._context, self._encode_padded, self._text_batches, self.dim
         )
 
     def _ids(self, text: str) -> tuple[int, ...]:
@@ -155,10 +155,9 @@ class ClipEncoder:
     # ---- pictures ------------------------------------------------------------------------------
 
     def fit(self, image: Image) -> Image:
-        """The part of a picture that the model sees, in its size; may run in any thread.
+        """Crop and scale a picture to the model's input size; may run in any thread.
 
-        Pictures that were fitted before are encoded to the same vectors, and need less memory
-        while they wait.
+        A fitted picture is encoded to the same vector as the original.
         """
         if image.mode != "RGB":
             image = image.convert("RGB")
@@ -166,7 +165,7 @@ class ClipEncoder:
             return image
         short = min(image.size)
         if max(image.size) > _NARROW * short:
-            # Only the middle is left in the end, and the whole might be scaled to gigabytes.
+            # The middle is cropped anyway, and scaling the whole could take gigabytes.
             width, height = (min(length, _NARROW * short) for length in image.size)
             left, top = (image.width - width) // 2, (image.height - height) // 2
             image = image.crop((left, top, left + width, top + height))
@@ -175,21 +174,21 @@ class ClipEncoder:
         return image
 
     def pixels(self, images: Iterable[Image]) -> Tensor:
-        """What the image tower sees: float32[n, 3, side, side], normalised, on the device."""
+        """Return the input of the image tower, float32[n, 3, side, side], on the device."""
         return self._pixels([np.asarray(self.fit(image)) for image in images])
 
     def encode_images(self, images: Iterable[Image]) -> Vectors:
-        """Encode whole RGB pictures, float32[n, dim]: scaled, and the middle cut out, as CLIP does.
+        """Encode whole RGB pictures, float32[n, dim], scaled and centre-cropped as CLIP does.
 
         Args:
-            images: drawn while others are encoded; an iterator may decode them on the way.
+            images: read while others are encoded; an iterator may decode them lazily.
         """
         fitted = isinstance(images, Sequence) and all(one.size == self._size for one in images)
         return encode_ahead(
             images,
             lambda image: np.asarray(self.fit(image)),
             self._encode_arrays,
-            self._pictures_at_once,
+            self._image_batches,
             self.dim,
             by_threads=not fitted,
         )

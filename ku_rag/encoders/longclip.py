@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ku_rag.encoders.checkpoints import read_tensors
 from ku_rag.encoders.clip import ClipEncoder, Parts
-from ku_rag.encoders.torch_runtime import first_line, place
+from ku_rag.encoders.torch_runtime import place
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 from ku_rag.weights.files import content_hash, weights_file
+from ku_rag.weights.tensors import first_line, read_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ku_rag.encoders.checkpoints import read_tensors
 from ku_rag.encoders.clip import ClipEncoder, Parts
 from ku_rag.encoders.offline_loading import offline_and_quiet
-from ku_rag.encoders.torch_runtime import first_line, place
+from ku_rag.encoders.torch_runtime import place
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
 from ku_rag.weights.files import content_hash, weights_file
+from ku_rag.weights.tensors import first_line, read_tensors
 
 _SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 _PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")

@@ -1,4 +1,4 @@
-"""Models of sentence-transformers as the text side of a pair of encoders."""
+"""Text encoders of sentence-transformers, for use with a separate encoder of pictures."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ import numpy as np
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.encoders.checkpoints import read_tensors
 from ku_rag.encoders.offline_loading import offline_and_quiet
-from ku_rag.encoders.torch_runtime import Batches, encode_sorted, first_line, place
+from ku_rag.encoders.torch_runtime import TEXT_COSTS, Batches, encode_sorted, place
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
 from ku_rag.types import Box
 from ku_rag.weights.files import content_hash
+from ku_rag.weights.tensors import first_line, read_tensors
 
 _EXPECTED = "a folder that sentence-transformers saved, with modules.json and weights"
-_FIRST_TOKENS, _MOST_TOKENS = {"cpu": 512, "cuda": 16_384}, 1 << 20
 _LONGEST = 8192
-"""Tokens of the longest text of a model that states no limit."""
+"""Maximum number of tokens for models that state no limit."""
 _LETTERS_PER_TOKEN = 64
-"""A word that a model does not know may be one token to it, however long."""
+"""An unknown word is a single token for some models, whatever its length."""
 _SETTINGS = (
     *("modules.json", "config.json", "config_sentence_transformers.json"),
     *("sentence_bert_config.json", "tokenizer.json", "vocab.txt"),
@@ -32,17 +31,17 @@ _SETTINGS = (
 
 
 class SentenceEncoder:
-    """Encodes texts; pictures need another encoder beside it.
+    """Encodes texts only; pictures need a second encoder.
 
     Args:
         argument: path of a saved model, or a name whose files are in the Hugging Face cache.
         device: "auto", "cpu", "cuda" or "mps".
-        batch_size: texts encoded at once; 0 finds out.
+        batch_size: texts in a batch; 0 chooses by device.
         precision: "auto" (bfloat16 on CUDA, else float32), "float32" or "bfloat16".
 
     Raises:
-        NotFound: the model is not here; nothing is downloaded.
-        BadInput: it is broken, brings code, or there is no such device.
+        NotFound: the model is not on this machine; nothing is downloaded.
+        BadInput: it is damaged, contains code, or the device does not exist.
         MissingExtra: sentence-transformers is not installed.
     """
 
@@ -67,15 +66,12 @@ class SentenceEncoder:
             self._model.tokenizer, "model_max_length", _LONGEST
         )
         self.max_tokens = int(min(limit, _LONGEST)) - marks - self._count(self._prompt)
-        kind = where.device.type
-        self._at_once = Batches(
-            where, batch_size, first=_FIRST_TOKENS.get(kind, 4096), most=_MOST_TOKENS
-        )
+        self._batches = Batches(batch_size, cost=TEXT_COSTS[where.device.type])
         self.dim = int(self._encode(["."]).shape[1])
         self.fingerprint = f"sentence:{content_hash(*files)}:float:{self.dim}"
 
     def count_tokens(self, text: str) -> int:
-        """Number of tokens of `text`, without the marks of start and end."""
+        """Return the number of tokens of `text`, without start and end."""
         return self._count(text)
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
@@ -92,7 +88,7 @@ class SentenceEncoder:
                 "most; cut it into chunks"
             )
         return encode_sorted(
-            texts, lambda text: costs[text] + 2, self._encode, self._at_once, self.dim
+            texts, lambda text: costs[text] + 2, self._encode, self._batches, self.dim
         )
 
     def encode_images(self, images: Sequence[Image]) -> Vectors:
@@ -119,7 +115,7 @@ class SentenceEncoder:
 
 
 def _find(argument: str) -> Path:
-    """The folder of a model, by its path or by its name in the Hugging Face cache."""
+    """Return the folder of a model, given by its path or by its name in the Hugging Face cache."""
     given = Path(argument).expanduser()
     if given.is_dir():
         return given.absolute()
@@ -145,10 +141,10 @@ def _find(argument: str) -> Path:
 
 
 def _checked(folder: Path) -> list[Path]:
-    """The files that decide what the vectors are, after a look for code in them.
+    """Return the files that determine the vectors, after a check for code.
 
     Raises:
-        BadInput: some are missing, or would run code.
+        BadInput: files are missing, or would run code.
     """
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
@@ -189,10 +185,10 @@ def _load(folder: Path) -> Any:  # noqa: ANN401 - a SentenceTransformer
 
 
 def _counter(tokenizer: Any) -> tuple[Callable[[str], int], int]:  # noqa: ANN401
-    """What counts tokens without marks, and how many marks a text gets.
+    """Return a function that counts tokens without special ones, and the number of special tokens.
 
-    A tokenizer of the tokenizers library is copied, as encoding switches padding and truncation of
-    the model's own on and off, maybe in another thread.
+    A tokenizer of the tokenizers library is copied, because encoding changes padding and truncation
+    of the model's own, possibly in another thread.
     """
     fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(fast, "to_str"):

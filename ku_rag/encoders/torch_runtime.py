@@ -1,8 +1,7 @@
-"""What the encoders that run a model share: the device, the precision, the size of a batch."""
+"""Device, precision and batches of the encoders that run a torch model."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,42 +15,40 @@ from ku_rag.devices import torch_device
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
+from ku_rag.weights.tensors import first_line
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-_GROWTH = 1.05
-"""A batch twice as large must be faster by this factor to be kept."""
-_TRIES = 2
 _THREADS = max(1, min(8, (cpu_count() or 1) - 1))
-"""One processor is left to what encodes meanwhile."""
+"""One processor is left to the encoding thread."""
+
+TEXT_COSTS = {"cpu": 512, "cuda": 65_536, "mps": 4096}
+"""Padded tokens in a batch, by type of device; see benchmarks/encode.py."""
+IMAGE_COSTS = {"cpu": 8, "cuda": 256, "mps": 32}
+"""Pictures in a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a model runs, and in what numbers.
+    """The device and precision of a model.
 
     Args:
         device: a torch device.
-        dtype: a torch dtype of its weights.
+        dtype: the torch dtype of its weights.
     """
 
     device: Any
     dtype: Any
 
-    @property
-    def is_cuda(self) -> bool:
-        """Whether it is a GPU of NVIDIA's, or AMD's."""
-        return bool(self.device.type == "cuda")
-
     def load(self, model: Any) -> Any:  # noqa: ANN401 - any network, the same back
-        """A network moved here, for encoding only."""
+        """Move a network to the device, for inference only."""
         model.eval().requires_grad_(requires_grad=False)
         return model.to(device=self.device, dtype=self.dtype)
 
 
 def place(device: str, precision: str, *, needs: str) -> Place:
-    """Choose where to run.
+    """Choose the device and precision.
 
     Args:
         device: "auto" (CUDA, else Apple's GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
@@ -59,7 +56,7 @@ def place(device: str, precision: str, *, needs: str) -> Place:
         needs: the extra that brings torch.
 
     Raises:
-        BadInput: this machine has no such device, or there is no such precision.
+        BadInput: the device or the precision does not exist.
     """
     torch = extra(needs, "torch")
     chosen = torch_device(device, needs=needs)
@@ -71,29 +68,22 @@ def place(device: str, precision: str, *, needs: str) -> Place:
 
 
 class Batches:
-    """How much is encoded at once; on CUDA it finds out what is fastest while it works.
+    """Limits the size of batches. A batch that does not fit into the GPU's memory is halved.
 
     Args:
-        place: where the model runs.
-        given: items in a batch, for good; 0 finds out.
-        first: the cost of a batch to begin with, which stays on other devices than CUDA.
-        most: the largest cost ever tried.
+        given: items in a batch; 0 uses `cost`.
+        cost: the largest cost of a batch otherwise.
 
-    A batch of n items costs n times the cost of its dearest item: a text costs its tokens, as the
-    others are padded to the longest.
+    A batch of n items costs n times the cost of its most expensive item: the cost of a text is its
+    number of tokens, because shorter texts are padded to the longest.
     """
 
-    def __init__(self, place: Place, given: int, *, first: int, most: int) -> None:
-        self.size = first
+    def __init__(self, given: int, *, cost: int) -> None:
+        self.size = cost
         self._given = given
-        self._is_cuda = place.is_cuda
-        self._most = most
-        self._settled = bool(given) or not place.is_cuda
-        self._speed = self._slower_speed = 0.0
-        self._tries = -1  # what runs first of all warms up
 
     def fits(self, count: int, cost: int) -> bool:
-        """Whether a batch of `count` items, the dearest of which costs `cost`, is allowed."""
+        """Return whether a batch of `count` items, each of at most `cost`, is allowed."""
         return count <= self._given if self._given else count * cost <= self.size
 
     def run(
@@ -102,16 +92,15 @@ class Batches:
         """Encode a batch, in halves if it does not fit into the GPU's memory.
 
         Args:
-            batch: what fits; see `fits`.
-            encode: does it; its result must be off the device, else its time means nothing.
-            cost: of the dearest item.
+            batch: items that `fits` allows.
+            encode: encodes them.
+            cost: of the most expensive item.
 
         Raises:
-            BadInput: not even one item fits into memory.
+            BadInput: a single item does not fit into memory.
         """
-        started = time.perf_counter()
         try:
-            made = encode(batch)
+            return [encode(batch)]
         except RuntimeError as error:
             if type(error).__name__ != "OutOfMemoryError":
                 raise
@@ -120,32 +109,10 @@ class Batches:
                     f"the device has no memory left for a single item ({first_line(error)}): "
                     "free some, or use --device cpu"
                 ) from error
-        else:
-            self.learn(len(batch) * cost, time.perf_counter() - started)
-            return [made]
         half = len(batch) // 2
         self._given = min(self._given, half)
         self.size = min(self.size, half * cost)
-        self._settled = True
         return self.run(batch[:half], encode, cost) + self.run(batch[half:], encode, cost)
-
-    def learn(self, cost: int, seconds: float) -> None:
-        """Take note of how long a batch of that cost took."""
-        if self._settled or 2 * cost <= self.size:
-            return
-        self._tries += 1
-        if self._tries:
-            self._speed = max(self._speed, cost / seconds)
-        if self._tries < _TRIES:
-            return
-        if self._speed < _GROWTH * self._slower_speed:
-            self.size //= 2
-            self._settled = True
-        elif 2 * self.size > self._most:
-            self._settled = True
-        else:
-            self.size *= 2
-            self._slower_speed, self._speed, self._tries = self._speed, 0.0, 0
 
 
 def encode_sorted(
@@ -155,13 +122,13 @@ def encode_sorted(
     batches: Batches,
     dim: int,
 ) -> Vectors:
-    """Encode items of like cost together, each different one once.
+    """Encode items in batches of similar cost, equal items once.
 
     Args:
-        items: hashable; equal ones get the very same vector.
-        cost: of one, 1 or more.
-        encode: float32[n, dim] of a batch.
-        batches: says how many at once.
+        items: hashable; equal items get the same vector.
+        cost: cost of an item, at least 1.
+        encode: returns float32[n, dim] for a batch.
+        batches: limits the batches.
         dim: length of a vector.
 
     Returns:
@@ -199,12 +166,12 @@ def encode_ahead(
     """Encode items in order, while threads prepare the next ones.
 
     Args:
-        items: drawn one after another, no further ahead than two batches.
-        prepare: makes what is encoded from an item.
-        encode: float32[n, dim] of a batch.
-        batches: says how many at once.
+        items: read at most two batches ahead.
+        prepare: converts an item to the encoder's input.
+        encode: returns float32[n, dim] for a batch.
+        batches: limits the batches.
         dim: length of a vector.
-        by_threads: False prepares them here: when that is no work.
+        by_threads: False prepares in the calling thread, for items that need no work.
 
     Returns:
         float32[number of items, dim].
@@ -239,9 +206,3 @@ def _ahead(
         finally:
             for future in waiting:
                 future.cancel()
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a message, without its full stop; the kind of error if there is none."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:200].rstrip(". ") if lines else type(error).__name__

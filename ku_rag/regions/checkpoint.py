@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 from ku_rag.regions.ultralytics_guard import guarded
+from ku_rag.weights.tensors import first_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -182,17 +183,12 @@ def _unpickle(path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
             *(TypeError, AssertionError, RecursionError, pickle.UnpicklingError),
         ) as error:
             raise BadInput(
-                f"{path} cannot be read as a checkpoint of torch ({_first_line(error)}): "
+                f"{path} cannot be read as a checkpoint of torch ({first_line(error)}): "
                 f"expected {_EXPECTED}; copy the file again"
             ) from error
         finally:
             serialization.clear_safe_globals()
             serialization.add_safe_globals(others)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200].rstrip(". ") if lines else type(error).__name__
 
 
 # ---- checking ----------------------------------------------------------------------------------

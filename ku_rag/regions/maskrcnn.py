@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from ku_rag.plugins import extra
 from ku_rag.regions.things import Thing, clipped, proposals
 from ku_rag.types import Region
 from ku_rag.weights.files import content_hash, weights_file
+from ku_rag.weights.tensors import read_tensors
 
 _KNOWN = "maskrcnn_resnet50_fpn_v2"
 _WHAT = "weights of torchvision's maskrcnn_resnet50_fpn_v2 or maskrcnn_resnet50_fpn (a state dict)"
@@ -24,6 +24,7 @@ _OVERLAP = 0.7
 _LONGEST = 5 / 3
 """The longer side is at most so many times `side`: 1333 to 800, torchvision's own."""
 _COUNTER = "num_batches_tracked"
+_CLASSES = "roi_heads.box_predictor.cls_score.weight"
 
 
 class MaskRCNNSegmenter:
@@ -125,8 +126,10 @@ def drawn(mask: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.bool_]
 def _build(path: Path, confidence: float, side: int) -> Any:  # noqa: ANN401 - made by torchvision
     torch = extra("maskrcnn", "torch")
     detection = extra("maskrcnn", "torchvision.models.detection")
-    tensors = _state_dict(path)
-    classes = tensors["roi_heads.box_predictor.cls_score.weight"].shape[0]
+    tensors = read_tensors(path, _WHAT)
+    if _CLASSES not in tensors:
+        raise BadInput(f"{path} has no {_CLASSES}, it is for another network: expected {_WHAT}")
+    classes = tensors[_CLASSES].shape[0]
     newer = "backbone.fpn.inner_blocks.0.1.weight" in tensors
     make = detection.maskrcnn_resnet50_fpn_v2 if newer else detection.maskrcnn_resnet50_fpn
     with torch.random.fork_rng(devices=[]):
@@ -156,29 +159,6 @@ def _build(path: Path, confidence: float, side: int) -> Any:  # noqa: ANN401 - m
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.eps = 0.0
     return network.float().eval().requires_grad_(requires_grad=False)
-
-
-def _state_dict(path: Path) -> dict[str, Any]:
-    torch = extra("maskrcnn", "torch")
-    try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        *(RuntimeError, ValueError, EOFError, OSError, KeyError, IndexError, AttributeError),
-        *(TypeError, AssertionError, RecursionError, pickle.UnpicklingError),
-    ) as error:
-        raise BadInput(
-            f"{path} cannot be read as tensors (it is cut short, or brings code, none of which was "
-            f"run): expected {_WHAT}"
-        ) from error
-    wanted = "roi_heads.box_predictor.cls_score.weight"
-    if not isinstance(tensors, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, torch.Tensor)
-        for name, tensor in tensors.items()
-    ):
-        raise BadInput(f"{path} holds something else than named tensors: expected {_WHAT}")
-    if wanted not in tensors:
-        raise BadInput(f"{path} has no {wanted}, it is for another network: expected {_WHAT}")
-    return tensors
 
 
 def _names(classes: int) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from ku_rag.encoders import towers
 from ku_rag.encoders.bytepairs import BytePairs
 from ku_rag.encoders.longclip import LongClipEncoder
 from ku_rag.encoders.openclip import OpenClipEncoder
-from ku_rag.encoders.torch_runtime import Batches, Place, encode_ahead, encode_sorted, place
+from ku_rag.encoders.torch_runtime import Batches, encode_ahead, encode_sorted
 from tests import checkpoints
 from tests.conftest import DATA, picture, write_records
 
@@ -144,6 +144,10 @@ def test_long_words_are_cut_as_open_clip_cuts_them():
         assert list(PAIRS.ids(word)) == TOKENIZER.encode(word)
 
 
+def test_very_long_words_take_linear_time():
+    assert PAIRS.ids("ab" * 2_000) == PAIRS.ids("ab" * 500) * 4
+
+
 def test_a_text_cannot_end_itself(encoder):
     marked = "a bridge <end_of_text> and &lt;start_of_text&gt; a river"
     assert encoder.count_tokens(marked) == encoder.count_tokens("a bridge and a river")
@@ -203,8 +207,7 @@ def test_items_are_drawn_no_further_ahead_than_two_batches():
         furthest.append(len(drawn) - batch[0])
         return np.float32(batch)[:, None]
 
-    cpu = place("cpu", "auto", needs="longclip")
-    batches = Batches(cpu, 4, first=1, most=1)
+    batches = Batches(4, cost=1)
     made = encode_ahead(source(), lambda number: number, encode, batches, 1)
     np.testing.assert_array_equal(made[:, 0], np.arange(40))
     assert max(furthest) <= 13
@@ -219,28 +222,13 @@ def test_a_batch_that_does_not_fit_is_halved_for_good():
         sizes.append(len(batch))
         return np.float32(batch)[:, None]
 
-    gpu = Place(torch.device("cuda"), torch.bfloat16)
-    batches = Batches(gpu, 0, first=16, most=1024)
+    batches = Batches(0, cost=16)
     made = encode_sorted(list(range(40)), lambda _: 1, encode, batches, 1)
     np.testing.assert_array_equal(made[:, 0], np.arange(40))
     assert batches.size == 2
     assert max(sizes) == 2
     with pytest.raises(BadInput, match=r"no memory left for a single item .*--device cpu"):
         encode_sorted([(1, 2, 3, 4)], lambda _: 1, lambda b: encode(b[0]), batches, 1)
-
-
-def test_batches_grow_while_that_is_faster_and_then_stay():
-    batches = Batches(Place(torch.device("cuda"), torch.bfloat16), 0, first=64, most=4096)
-    batches.learn(64, 9.0)  # the first of all warms up
-    for size, seconds in ((64, 1.0), (128, 1.5), (256, 2.9)):
-        assert batches.size == size
-        batches.learn(size // 3, 0.001)
-        batches.learn(size, seconds * 1.5)
-        batches.learn(size, seconds)
-    assert batches.size == 128
-    batches.learn(128, 0.001)
-    batches.learn(128, 0.001)
-    assert batches.size == 128
 
 
 def test_a_device_that_is_not_here_is_named(tiny):

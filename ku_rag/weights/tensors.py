@@ -1,4 +1,4 @@
-"""Reading files of weights: tensors come in, code does not."""
+"""Read tensors from files of weights without running code in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ku_rag.encoders.torch_runtime import first_line
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 
@@ -25,16 +24,16 @@ _BROKEN = (
 
 
 def read_tensors(path: Path, expected: str) -> dict[str, Tensor]:
-    """The tensors of a .safetensors file or of what `torch.save` wrote; no code of it runs.
+    """Read the tensors of a .safetensors file, or of a file that `torch.save` wrote.
 
-    The file stays mapped where its format allows, so that only what is used is read.
+    The file is mapped if its format allows it, so that only used tensors are read.
 
     Args:
         path: an existing file.
-        expected: what it should be, for messages.
+        expected: what the file should be, for messages.
 
     Raises:
-        BadInput: it is broken, brings code, or holds no tensors by name.
+        BadInput: it is damaged, contains code, or holds no named tensors.
     """
     torch = extra("longclip", "torch")
     loaded = _safetensors(path, expected) if _is_safetensors(path) else _pickled(path, expected)
@@ -84,10 +83,16 @@ def _pickled(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the f
                 f"{path} asks for {found[1] or found[2]}, which weights do not need and which "
                 f"could run code: nothing of it was run; expected {expected}"
             ) from error
-        # What torch says of other pickles proposes to run them.
+        # torch's message about other pickles suggests to run them.
         strange = isinstance(error, pickle.UnpicklingError)
         reason = "not as torch saves them, nothing of it was run" if strange else first_line(error)
         raise _unreadable(path, reason, expected) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its class name if it has no message."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:200].rstrip(". ") if lines else type(error).__name__
 
 
 def _unreadable(path: Path, reason: str, expected: str) -> BadInput:
