@@ -1,4 +1,4 @@
-"""What the models run on."""
+"""Devices for torch models."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def torch_device(name: str, *, needs: str) -> device:
-    """The device of that name.
+    """Return a torch device by name.
 
     Args:
         name: "auto" (CUDA, else Apple's GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
         needs: the extra that brings torch.
 
     Raises:
-        BadInput: this machine has no such device.
+        BadInput: the machine has no such device.
     """
     torch = extra(needs, "torch")
     offered = {

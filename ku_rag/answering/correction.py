@@ -1,9 +1,8 @@
-"""The knowledge correction chain: a model's own answer, corrected by what was retrieved.
+"""The knowledge correction chain: a model corrects its own draft against retrieved evidence.
 
-KU-RAG, section 3.3.3: asked with evidence at hand, a model follows the evidence and forgets what it
-knows and sees. So it answers first from the picture and the question alone (eq. 12), and then, in
-the same conversation, is shown the evidence and told to keep, correct or refuse what it said
-(eq. 13).
+KU-RAG, section 3.3.3: a model that is given evidence follows it and ignores what it knows and sees.
+So the model first answers from the picture and the question alone (eq. 12). Then, in the same
+conversation, it sees the evidence and keeps, corrects or refuses its draft (eq. 13).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ku_rag.mllm.prompts import Prompt
 from ku_rag.types import Box, Correction, Evidence, Match, PathEvidence, Reading
 
 PAGE_HEIGHT = 1024
-"""Pages for a model are no higher than pictures are sent, so that their letters keep their size."""
+"""Pixels of a page for a model: pages are sent without scaling, so that text stays legible."""
 
 _BELIEVED = (
     '- "believed": where your first answer, texts and paths (a chain of things joined by arrows) '
@@ -61,7 +60,7 @@ _WEIGHED: Mapping[str, Any] = {
     },
     "required": [*_CORRECTED["required"], "believed"],
 }
-"""Where there are paths, which may say something else than the texts."""
+"""With graph paths, which may contradict the texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +74,11 @@ class Prompts:
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Prompts:
-        """Those of the project, each replaced by the file of its name in `folder`.
+        """Load the project's prompts; files of the same name in `folder` replace them.
 
         Raises:
-            NotFound: the folder is not there.
-            BadInput: a file in it is no prompt.
+            NotFound: the folder does not exist.
+            BadInput: a file in it is not a valid prompt.
         """
         names = ("draft", "correction", "single", "caption")
         return cls(*(load_prompt(name, folder) for name in names))
@@ -87,17 +86,17 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What an answer can rest on.
+    """The input of an answer.
 
     Args:
         question: the question.
-        picture: the whole picture, RGB; None where it is asked without one.
-        region: the part of it that was searched for; None where none was.
-        units: what was matched.
-        evidence: chunks that may be cited.
-        paths: graph paths that may be cited.
-        pages: the passage.
-        caption: how the picture was described, where texts alone were searched.
+        picture: the whole picture, RGB; None for a question without a picture.
+        region: the selected region of the picture, if any.
+        units: the matched units.
+        evidence: chunks that the answer can cite.
+        paths: graph paths that the answer can cite.
+        pages: the pages of the passage.
+        caption: the model's caption of the picture, if it was used for the search.
     """
 
     question: str
@@ -112,7 +111,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A reading, who read (and with which prompts), and how a model was corrected, if one read."""
+    """A reading, the models and prompts that produced it, and the correction by a model, if any."""
 
     reading: Reading
     models: Mapping[str, str]
@@ -121,38 +120,38 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A model and the prompts that it is asked with.
+    """A model and its prompts.
 
-    Every method raises ModelFailed or BudgetSpent where the model does not reply: an answer
-    without one of its turns would pass for something that it is not.
+    Every method raises ModelFailed or BudgetSpent if the model does not reply: an answer without
+    one of the turns would be the result of another method.
     """
 
     mllm: MLLM
     prompts: Prompts
 
     def describe(self, picture: Image) -> Reply:
-        """A caption of a picture, for a search among texts alone."""
-        return self._say(Message("user", (Picture(picture), self.prompts.caption.fill())))
+        """Return a caption of a picture, for a search in texts alone."""
+        return self._chat(Message("user", (Picture(picture), self.prompts.caption.fill())))
 
     def correct(self, material: Material) -> Answered:
-        """Answer in two turns of one conversation: a draft, then what evidence makes of it.
+        """Answer in two turns of one conversation: a draft, then its correction.
 
-        Where nothing was found there is nothing to correct the draft with, so it stands.
+        Without evidence, the draft is the answer.
         """
         words = self.prompts.draft.fill(question=material.question)
         asked = Message("user", (*_shown(material), words))
-        first = self._say(asked)
+        first = self._chat(asked)
         draft = first.text
         if not (material.units or material.evidence or material.paths):
             why = "Nothing was found to check the model's draft with, so it stands."
             return self._answered(Reading(draft, why=why), material, [first], draft=draft)
-        second = self._say(
+        second = self._chat(
             asked,
             Message("assistant", (draft,)),
             _evidence(material, self.prompts.correction),
             schema=_WEIGHED if material.paths else _CORRECTED,
         )
-        said = _judged(second, material)
+        said = _parse_verdict(second, material)
         changed = said.changed and _bare(said.answer) != _bare(draft)
         verdict = ("Corrected" if changed else "Kept") if said.answer else "Refused"
         return self._answered(
@@ -165,13 +164,13 @@ class Chain:
         )
 
     def answer_at_once(self, material: Material) -> Answered:
-        """Answer in one turn with the evidence at hand: the ablation without the chain."""
+        """Answer in one turn with the evidence: the ablation without the chain."""
         message = _evidence(material, self.prompts.single, *_shown(material))
-        reply = self._say(message, schema=_SINGLE)
-        said = _judged(reply, material)
+        reply = self._chat(message, schema=_SINGLE)
+        said = _parse_verdict(reply, material)
         return self._answered(said.reading("Answered in one turn"), material, [reply], said=said)
 
-    def _say(self, *messages: Message, schema: Mapping[str, Any] | None = None) -> Reply:
+    def _chat(self, *messages: Message, schema: Mapping[str, Any] | None = None) -> Reply:
         try:
             return self.mllm.chat(Request(messages, schema=schema, temperature=_TEMPERATURE))
         except ModelFailed as error:
@@ -188,7 +187,7 @@ class Chain:
         *,
         draft: str | None = None,
         changed: bool = False,
-        said: _Said | None = None,
+        said: _Verdict | None = None,
     ) -> Answered:
         used = [self.prompts.single] if draft is None else [self.prompts.draft]
         if draft is not None and said:
@@ -220,7 +219,7 @@ class Chain:
         )
 
 
-# ---- what is said to the model -----------------------------------------------------------------
+# ---- requests ----------------------------------------------------------------------------------
 
 
 def _shown(material: Material) -> tuple[Part, ...]:
@@ -262,20 +261,20 @@ def _where(material: Material) -> str:
     )
 
 
-# ---- what the model said -----------------------------------------------------------------------
+# ---- replies -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """An object that a model replied with, looked at against what it was shown.
+class _Verdict:
+    """A structured reply, checked against the evidence of the request.
 
     Args:
-        answer: "" where it refuses.
-        reason: in its words.
-        changed: whether it says that it changed its draft; a refusal is a change.
-        believed: what it says that it believed where they differ; None where it was not asked.
-        cited: labels and texts of the evidence that it cites.
-        dropped: what it cites and was not shown.
+        answer: "" if the model refuses.
+        reason: in the model's words.
+        changed: whether the model says that it changed its draft; a refusal is a change.
+        believed: the source that the model believed where sources differ; None if not asked.
+        cited: labels and texts of the cited evidence.
+        dropped: cited labels that were not in the request.
     """
 
     answer: str
@@ -299,7 +298,7 @@ class _Said:
         )
 
 
-def _judged(reply: Reply, material: Material) -> _Said:
+def _parse_verdict(reply: Reply, material: Material) -> _Verdict:
     said = reply.parsed or {}
     answer = said["answer"].strip()
     shown = {piece.label: piece.text for piece in material.evidence}
@@ -311,7 +310,7 @@ def _judged(reply: Reply, material: Material) -> _Said:
         if given.strip()
         for label in _LABEL.findall(given.upper()) or [given.strip()[:_LONGEST_LABEL]]
     ]
-    return _Said(
+    return _Verdict(
         answer=answer,
         reason=" ".join(said["reason"].split()),
         changed=said.get("changed", False) or not answer,
@@ -322,7 +321,7 @@ def _judged(reply: Reply, material: Material) -> _Said:
 
 
 def _span(answer: str, text: str) -> tuple[int, int]:
-    """Where the answer stands in a text word for word; (0, 0) where it does not."""
+    """Return the span of the answer in a text; (0, 0) if the text does not contain it."""
     found = re.search(re.escape(answer), text, re.IGNORECASE) if answer else None
     return found.span() if found else (0, 0)
 

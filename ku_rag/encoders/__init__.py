@@ -1,4 +1,4 @@
-"""What turns texts and pictures into vectors."""
+"""Encoders: texts and pictures to vectors."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _TEXT_ONLY = {"sentence"}
 
 
 def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encoder:
-    """Make an encoder.
+    """Create an encoder.
 
     Args:
         spec: "name" or "name:argument", such as "embedded" or "longclip:PATH"; or two of them for
-            texts and pictures, "sentence:PATH+longclip:PATH". A sentence encoder alone leaves the
-            pictures to "embedded".
+            texts and pictures, "sentence:PATH+longclip:PATH". With a sentence encoder alone,
+            "embedded" encodes the pictures.
         device: "auto", "cpu", "cuda" or "mps", for those that run a model.
-        batch_size: items encoded at once; 0 finds out.
+        batch_size: items in a batch; 0 chooses by device.
 
     Raises:
-        NotFound: there is no encoder of that name, or its weights are not here.
-        BadInput: its weights are not what they should be.
-        MissingExtra: what it needs is not installed.
+        NotFound: there is no such encoder, or its weights are not on this machine.
+        BadInput: its weights are damaged or of another kind.
+        MissingExtra: a package that it needs is not installed.
     """
     parts = sides(spec)
     if parts[-1].partition(":")[0] in _TEXT_ONLY:
@@ -50,13 +50,13 @@ def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Enc
 
 
 def load_side(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encoder:
-    """Make one of what `sides` gives; it may know texts only. Raises as `load_encoder`."""
+    """Create one of the encoders that `sides` names. Raises as `load_encoder`."""
     made: Encoder = load("encoder", _OWN, spec, device=device, batch_size=batch_size)
     return made
 
 
 def sides(spec: str) -> list[str]:
-    """The specs of the one encoder, or of the two for texts and pictures; paths made absolute."""
+    """Return the spec of one encoder, or those of texts and pictures, with absolute paths."""
     known = "|".join(map(re.escape, sorted(offered("encoder", _OWN))))
     parts = re.split(rf"\+(?=(?:{known})(?::|$))", spec, maxsplit=1)
     if len(parts) == 1 and parts[0].partition(":")[0] in _TEXT_ONLY:

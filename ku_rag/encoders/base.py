@@ -1,4 +1,4 @@
-"""The seam between ku-rag and whatever turns texts and pictures into vectors."""
+"""The protocol of encoders, which turn texts and pictures into vectors."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from PIL.Image import Image
 from ku_rag.types import Box
 
 Vectors = NDArray[np.float32]
-"""float32[n, dim], every row of length 1 (or 0 where there was nothing to encode)."""
+"""float32[n, dim], rows of length 1 (or 0 if there was nothing to encode)."""
 
 
 @runtime_checkable
 class Encoder(Protocol):
     """Turns texts and pictures into L2-normalised vectors (KU-RAG, eq. 2 and 3).
 
-    While one thread encodes, another may count tokens; only one encodes at a time. An encoder may
-    offer `fit(image) -> Image`, which brings a picture into the size that it looks at: pictures are
-    then fitted while others are encoded.
+    Only one thread encodes at a time; others may count tokens meanwhile. An encoder may have a
+    method `fit(image) -> Image`, which scales a picture to its input size: pictures are then fitted
+    while others are encoded.
     """
 
     @property
@@ -30,18 +30,18 @@ class Encoder(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """The longest text that is encoded whole, in the encoder's own tokens."""
+        """Token limit of a text, in the encoder's own tokens."""
 
     @property
     def fingerprint(self) -> str:
-        """Names model, weights, preprocessing and dim: equal fingerprints give equal vectors."""
+        """Identifies model, weights, preprocessing and dim: equal fingerprints, equal vectors."""
 
     @property
     def cross_modal(self) -> bool:
-        """Whether the cosine of a text and a picture means anything."""
+        """Whether vectors of texts and pictures are comparable."""
 
     def count_tokens(self, text: str) -> int:
-        """Number of tokens of `text`."""
+        """Return the number of tokens of `text`."""
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Encode texts, float32[n, dim]."""

@@ -1,4 +1,4 @@
-"""An encoder that is loaded at its first use: listing units needs no model."""
+"""An encoder that is loaded at its first use, so that listing units needs no model."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ku_rag.types import Box
 
 
 class Deferred:
-    """Stands for the encoder that a base was made with, until it is needed.
+    """The encoder of an existing knowledge base, loaded at its first use.
 
     Args:
-        spec: what it is made from.
-        whole: the spec of the base's encoder, of which this may be one side.
-        fingerprint: the one that the base was made with.
+        spec: of the encoder.
+        whole: spec of the base's encoder, which may be a pair with this one.
+        fingerprint: stored in the base.
         dim: length of its vectors.
-        load: makes it.
+        load: creates the encoder.
 
-    Every method and property that needs the encoder raises what `load` raises, and Mismatch when
-    it turns out to be another one: other weights under the same name.
+    Methods and properties that need the encoder raise what `load` raises, and Mismatch if the
+    loaded encoder has another fingerprint.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Deferred:
 
     @property
     def fit(self) -> Callable[[Image], Image] | None:
-        """What brings a picture into the size that the encoder looks at, if it has such a step."""
+        """The encoder's `fit` method, if it has one; see `Encoder`."""
         fit: Callable[[Image], Image] | None = getattr(self._encoder, "fit", None)
         return fit
 
     @property
     def _encoder(self) -> Encoder:
-        with self._loading:  # several threads may ask first
+        with self._loading:
             if self._loaded is None:
                 self._loaded = self._checked(self._load())
             return self._loaded

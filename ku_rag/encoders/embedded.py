@@ -1,4 +1,4 @@
-"""The encoder that needs no weights, no key and no network: the default, and always there."""
+"""The default encoder, which needs no weights, key or network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ku_rag.types import Box
 class EmbeddedEncoder:
     """Texts by hashed words and n-grams, pictures by colour layout and gradients.
 
-    The two kinds of vectors share a length, not a space: `cross_modal` is False.
+    The vectors of texts and pictures have equal lengths and are not comparable.
     """
 
     dim = 512
@@ -23,7 +23,7 @@ class EmbeddedEncoder:
     fingerprint = f"embedded:{hashing.VERSION}+{descriptor.VERSION}:512"
 
     def count_tokens(self, text: str) -> int:
-        """Number of tokens of `text`; see `hashing.count_tokens`."""
+        """Return the number of tokens of `text`; see `hashing.count_tokens`."""
         return hashing.count_tokens(text)
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:

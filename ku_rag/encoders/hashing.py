@@ -1,8 +1,8 @@
 """Text vectors without weights: hashed words and character n-grams.
 
-Each folded word adds itself and its character n-grams (n = 3 to 5, with word boundaries) to a
-signed hash space, so that "African" and "Africa" come close while no vocabulary has to be kept.
-Stop words weigh little. CRC-32 is the hash: the same on every machine and Python.
+Each folded word and its character n-grams (n = 3 to 5, with word boundaries) are added to a signed
+hash space, so that "African" and "Africa" are similar without a vocabulary. Stop words have low
+weights. The hash is CRC-32, which is equal on every machine.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _WORD_WEIGHT = 1.0
 _NGRAM_WEIGHT = 0.6
 _STOP_WEIGHT = 0.1
 _PIECE = 12
-"""Letters of a long word that count as one token."""
+"""Letters of a word that count as one token."""
 
 
 def count_tokens(text: str) -> int:
-    """Number of tokens: a word is one for every 12 characters, punctuation counts by length too."""
+    """Return the number of tokens: one for every 12 characters of a word, or of punctuation."""
     pieces = 0
     end = 0
     for start, after in spans(text):
@@ -60,7 +60,7 @@ def encode(texts: Sequence[str]) -> Vectors:
 
 @lru_cache(maxsize=1 << 15)
 def _features(word: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Places and signed weights of one folded word."""
+    """Return the positions and signed weights of one folded word."""
     grams = [] if is_cjk(word) else _ngrams(f"<{word}>")
     weight = _STOP_WEIGHT if word in stop_words() else 1.0
     hashes = np.array([zlib.crc32(g.encode()) for g in [f"={word}", *grams]], np.int64)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _EXPECTED = "a Long-CLIP checkpoint, such as longclip-B.pt or longclip-L.pt"
 _KEPT = 20
-"""Positions that Long-CLIP took over from CLIP as they were; those behind them are its own."""
+"""Position embeddings that Long-CLIP keeps from CLIP; the following ones are its own."""
 _HEAD = 64
-"""Numbers of one attention head in every CLIP."""
+"""Width of an attention head in every CLIP."""
 
 
 class LongClipEncoder(ClipEncoder):
@@ -29,12 +29,12 @@ class LongClipEncoder(ClipEncoder):
     Args:
         argument: path of a checkpoint, or a known name such as "longclip-B".
         device: "auto", "cpu", "cuda" or "mps".
-        batch_size: items encoded at once; 0 finds out.
+        batch_size: items in a batch; 0 chooses by device.
         precision: "auto" (bfloat16 on CUDA, else float32), "float32" or "bfloat16".
 
     Raises:
-        NotFound: the weights are not here; nothing is downloaded.
-        BadInput: the file is no Long-CLIP checkpoint, or there is no such device.
+        NotFound: the weights are not on this machine; nothing is downloaded.
+        BadInput: the file is not a Long-CLIP checkpoint, or the device does not exist.
         MissingExtra: open_clip is not installed.
     """
 
@@ -62,16 +62,16 @@ class LongClipEncoder(ClipEncoder):
 
 
 def build(tensors: Mapping[str, Tensor], path: Path) -> Any:  # noqa: ANN401 - an open_clip CLIP
-    """An open_clip CLIP with the weights of an official checkpoint, in float32 on the CPU.
+    """Create an open_clip CLIP with the weights of an official checkpoint, in float32 on the CPU.
 
-    The sizes of the model follow from its tensors.
+    The sizes of the model are derived from its tensors.
 
     Args:
         tensors: of the checkpoint.
-        path: where they come from, for messages.
+        path: of the checkpoint, for messages.
 
     Raises:
-        BadInput: these are not the tensors of a Long-CLIP.
+        BadInput: the tensors are not those of a Long-CLIP.
     """
     torch = extra("longclip", "torch")
     clip = extra("longclip", "open_clip.model").CLIP
@@ -94,7 +94,7 @@ def build(tensors: Mapping[str, Tensor], path: Path) -> Any:  # noqa: ANN401 - a
             "heads": width // _HEAD,
             "layers": _layers(folded, "transformer.resblocks."),
         }
-        # On no device nothing is initialised at random first.
+        # On the meta device, no weights are initialised.
         with torch.device("meta"):
             model = clip(dim, vision, text, quick_gelu=True)
         model.load_state_dict(folded, strict=True, assign=True)
@@ -109,12 +109,12 @@ def build(tensors: Mapping[str, Tensor], path: Path) -> Any:  # noqa: ANN401 - a
 
 
 def fold_positions(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The tensors in float32, with Long-CLIP's two tables of positions as one.
+    """Convert the tensors to float32 and merge Long-CLIP's two tables of position embeddings.
 
     Positions 0 to 19 come from `positional_embedding`, the others from `positional_embedding_res`.
 
     Raises:
-        BadInput: there is no second table.
+        BadInput: a table is missing or has the wrong shape.
     """
     torch = extra("longclip", "torch")
     first, second = (tensors.get(f"positional_embedding{end}") for end in ("", "_res"))

@@ -1,4 +1,4 @@
-"""Loading models of other libraries without a network, progress bars or chatter."""
+"""Load models of other libraries without network access, progress bars or log messages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _switches = threading.Lock()
 
 
 @contextmanager
-def offline_and_quiet(needs: str) -> Iterator[None]:
-    """Keep what is called inside from the network and from the terminal.
+def offline_and_silent(needs: str) -> Iterator[None]:
+    """Disable network access, logging, warnings and progress bars inside the block.
 
-    The switches of the Hugging Face libraries, of logging and of warnings hold for the whole
-    process, so one thread loads at a time, and they are put back. A handler that does nothing keeps
-    `logging.info` and its like from setting up the root logger.
+    The switches of the Hugging Face libraries, of logging and of warnings belong to the process, so
+    one thread loads at a time, and they are restored. A null handler prevents `logging.info` from
+    configuring the root logger.
 
     Args:
-        needs: the extra that brings the libraries.
+        needs: the extra of the libraries.
     """
     constants = extra(needs, "huggingface_hub.constants")
     root = logging.getLogger()
@@ -36,8 +36,8 @@ def offline_and_quiet(needs: str) -> Iterator[None]:
         handler = logging.NullHandler()
         root.addHandler(handler)
         after.callback(root.removeHandler, handler)
-        talk = sys.modules.get("transformers.utils.logging")
-        if talk and talk.is_progress_bar_enabled():
-            talk.disable_progress_bar()
-            after.callback(talk.enable_progress_bar)
+        transformers_logging = sys.modules.get("transformers.utils.logging")
+        if transformers_logging and transformers_logging.is_progress_bar_enabled():
+            transformers_logging.disable_progress_bar()
+            after.callback(transformers_logging.enable_progress_bar)
         yield

@@ -1,4 +1,4 @@
-"""Any model of open_clip as an encoder, by name or path, without a network."""
+"""Encoders with models of open_clip, by name or path, without a network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ku_rag.encoders.clip import ClipEncoder, Parts
-from ku_rag.encoders.offline_loading import offline_and_quiet
+from ku_rag.encoders.offline_loading import offline_and_silent
 from ku_rag.encoders.torch_runtime import place
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
@@ -28,18 +28,19 @@ _BROKEN = (RuntimeError, ValueError, KeyError, TypeError, AttributeError, Assert
 
 
 class OpenClipEncoder(ClipEncoder):
-    """A model of open_clip with weights that are already on this machine.
+    """Encodes with an open_clip model whose weights are on this machine.
 
     Args:
         argument: "MODEL/PRETRAINED" such as "ViT-B-32/laion2b_s34b_b79k", "MODEL/PATH" of a file
             of weights, or the path of a folder with an open_clip_config.json.
         device: "auto", "cpu", "cuda" or "mps".
-        batch_size: items encoded at once; 0 finds out.
+        batch_size: items in a batch; 0 chooses by device.
         precision: "auto" (bfloat16 on CUDA, else float32), "float32" or "bfloat16".
 
     Raises:
-        NotFound: there is no such model, or its weights are not here; nothing is downloaded.
-        BadInput: the weights are not those of the model, or there is no such device.
+        NotFound: there is no such model, or its weights are not on this machine; nothing is
+            downloaded.
+        BadInput: the weights do not fit the model, or the device does not exist.
         MissingExtra: open_clip is not installed.
     """
 
@@ -59,13 +60,13 @@ class OpenClipEncoder(ClipEncoder):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What to load.
+    """The files of a model.
 
     Args:
-        model: open_clip's name for it; "local" for a folder.
-        weights: the file.
-        folder: where its configuration is, if it has its own.
-        trained: what open_clip notes of the pretrained weights of that name.
+        model: open_clip's name of the model; "local" for a folder.
+        weights: the file of weights.
+        folder: of its configuration, if it has one.
+        trained: open_clip's configuration of the pretrained weights.
     """
 
     model: str
@@ -75,11 +76,11 @@ class Source:
 
 
 def locate(argument: str) -> Source:
-    """Find what "MODEL/PRETRAINED", "MODEL/PATH" or the path of a folder names.
+    """Find the files of "MODEL/PRETRAINED", "MODEL/PATH" or the path of a folder.
 
     Raises:
-        NotFound: there is no such model or file, or the weights are not here.
-        BadInput: a file or folder is not of the kind it should be.
+        NotFound: there is no such model or file, or the weights are not on this machine.
+        BadInput: a file or folder is of the wrong kind.
     """
     given = Path(argument).expanduser()
     if given.is_dir():
@@ -117,7 +118,7 @@ def _in_folder(folder: Path) -> Source:
 
 
 def _pretrained(model: str, tag: str) -> Source:
-    """Weights that open_clip would download, from wherever they were put before."""
+    """Find weights that open_clip would download, in the catalogue's folders and in the caches."""
     pretrained = extra("longclip", "open_clip.pretrained")
     trained = pretrained.get_pretrained_cfg(model, tag)
     if not trained:
@@ -148,17 +149,17 @@ def _pretrained(model: str, tag: str) -> Source:
 
 
 def load(source: Source, fingerprint: str) -> Parts:
-    """Load a model with its tokenizer and preprocessing; no code of the file runs.
+    """Load a model with its tokenizer and preprocessing; no code in the file is run.
 
     Raises:
-        BadInput: the weights are not those of the model.
-        NotFound: it needs a tokenizer or configuration that is not here.
+        BadInput: the weights do not fit the model.
+        NotFound: its tokenizer or configuration is not on this machine.
     """
     open_clip = extra("longclip", "open_clip")
     name = f"local-dir:{source.folder}" if source.folder else source.model
     expected = f"weights of {source.folder or source.model}"
     tensors = read_tensors(source.weights, expected)
-    with offline_and_quiet("longclip"):
+    with offline_and_silent("longclip"):
         try:
             model = open_clip.create_model(
                 name,
@@ -195,7 +196,7 @@ def load(source: Source, fingerprint: str) -> Parts:
 
 
 def _check_tables(model: Any, tensors: Mapping[str, Any], source: Source, expected: str) -> None:  # noqa: ANN401
-    """Refuse what open_clip would stretch: positions of another text length or picture size."""
+    """Refuse position embeddings of another length, which open_clip would resize."""
     own = model.state_dict()
     for key in _TABLES:
         if key in own and key in tensors and own[key].shape != tensors[key].shape:

@@ -1,4 +1,4 @@
-"""Two encoders as one: one for texts, one for pictures, each with vectors of its own length."""
+"""A pair of encoders: one for texts and one for pictures, with separate vector spaces."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ class Paired:
 
     @property
     def dim(self) -> int:
-        """Length of a text's vector; that of a picture's is `image.dim`."""
+        """Length of text vectors; that of picture vectors is `image.dim`."""
         return self.text.dim
 
     @property
     def max_tokens(self) -> int:
-        """The longest text that is encoded whole."""
+        """Token limit of the text encoder."""
         return self.text.max_tokens
 
     @property
     def fingerprint(self) -> str:
-        """Both fingerprints."""
+        """The fingerprints of both encoders."""
         return f"{self.text.fingerprint} + {self.image.fingerprint}"
 
     @property
     def cross_modal(self) -> bool:
-        """Never: the two come from different models."""
+        """False: the encoders are different models."""
         return False
 
     def count_tokens(self, text: str) -> int:
-        """Number of tokens of `text` for the text encoder."""
+        """Return the number of tokens of `text` for the text encoder."""
         return self.text.count_tokens(text)
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
@@ -62,7 +62,7 @@ class Paired:
 
 
 def side(encoder: Encoder, kind: Kind) -> Encoder:
-    """The encoder that makes the vectors of chunks or of images."""
+    """Return the encoder of chunks or of images."""
     if isinstance(encoder, Paired):
         return encoder.text if kind == "chunk" else encoder.image
     return encoder

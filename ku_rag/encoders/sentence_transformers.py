@@ -11,7 +11,7 @@ import numpy as np
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.encoders.offline_loading import offline_and_quiet
+from ku_rag.encoders.offline_loading import offline_and_silent
 from ku_rag.encoders.torch_runtime import TEXT_COSTS, Batches, encode_sorted, place
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
@@ -174,7 +174,7 @@ def _checked(folder: Path) -> list[Path]:
 
 def _load(folder: Path) -> Any:  # noqa: ANN401 - a SentenceTransformer
     made = extra("sentence", "sentence_transformers").SentenceTransformer
-    with offline_and_quiet("sentence"):
+    with offline_and_silent("sentence"):
         try:
             return made(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
         except Exception as error:  # every library below raises its own

@@ -1,11 +1,11 @@
-"""The two towers of a CLIP, run over open_clip's weights with nothing computed that is not used.
+"""The two towers of a CLIP with open_clip's weights, without unused computation.
 
-Texts are padded to the longest of their batch only: the mask is causal, so what comes after the end
-of a text changes nothing. In the last layer only one position of each row goes on (the end of a
-text, the class token of a picture), so only that one is computed. x · sigmoid(1.702 x), which is
-three passes over memory, becomes one: silu, with 1.702 multiplied into the weights before it and
-out of those after it. On an x86 CPU the weights are packed once in the order in which oneDNN reads
-them, which is a seventh faster for a batch and by half for a question.
+Texts are padded to the longest of their batch only: the mask is causal, so tokens after the end of
+a text have no effect. In the last layer only one position of each row is used (the end of a text,
+the class token of a picture), so only that one is computed. x · sigmoid(1.702 x), three passes over
+memory, becomes SiLU, one pass: 1.702 is multiplied into the weights before it and divided out of
+those after it. On an x86 CPU the weights are packed once for oneDNN, which is a seventh faster for
+a batch and by half for a question.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn import functional
 
 
 def fold_quick_gelu(model: nn.Module) -> None:
-    """Replace every QuickGELU of a model by silu, in place; its outputs stay the same."""
+    """Replace every QuickGELU of a model by SiLU, in place; its outputs stay the same."""
     from open_clip.transformer import QuickGELU
 
     for module in model.modules():
@@ -35,7 +35,7 @@ def fold_quick_gelu(model: nn.Module) -> None:
 
 
 class Packed(nn.Module):
-    """A linear layer whose weights are laid out for oneDNN; float32 on an x86 CPU only.
+    """A linear layer with weights packed for oneDNN; float32 on an x86 CPU only.
 
     Args:
         weight: float32[out, in].
@@ -54,7 +54,7 @@ class Packed(nn.Module):
 
 
 def prepare(transformer: Any) -> None:  # noqa: ANN401 - a plain transformer of open_clip
-    """Make the linear layers of a plain transformer ready to run, packed where that is possible."""
+    """Replace the linear layers of a plain transformer, by packed ones if possible."""
     linear: type[Packed] | type[_Linear] = Packed if _can_pack(transformer) else _Linear
     with torch.no_grad():
         last = len(transformer.resblocks) - 1
@@ -96,7 +96,7 @@ def _can_pack(transformer: Any) -> bool:  # noqa: ANN401
 
 
 def text_part(model: Any) -> Any | None:  # noqa: ANN401 - a model of open_clip
-    """What `encode_text` can run: the part with the text tower, if it is a plain causal one."""
+    """Return the part with the text tower if `encode_text` supports it, else None."""
     from open_clip.model import CLIP
     from open_clip.transformer import TextTransformer
 
@@ -114,12 +114,12 @@ def text_part(model: Any) -> Any | None:  # noqa: ANN401 - a model of open_clip
 
 
 def encode_text(part: Any, ids: Tensor, ends: Tensor) -> Tensor:  # noqa: ANN401
-    """Text features [n, dim], not normalised.
+    """Return text features [n, dim], not normalised.
 
     Args:
         part: see `text_part`.
-        ids: int64[n, length], padded with anything.
-        ends: int64[n], where each text's end mark is.
+        ids: int64[n, length], with any padding.
+        ends: int64[n], the position of each text's end token.
     """
     x: Tensor = part.token_embedding(ids) + part.positional_embedding[: ids.shape[1]]
     x = part.ln_final(_run(part.transformer.resblocks, x, ends))
@@ -127,7 +127,7 @@ def encode_text(part: Any, ids: Tensor, ends: Tensor) -> Tensor:  # noqa: ANN401
 
 
 def is_plain_vision(tower: Any) -> bool:  # noqa: ANN401 - any tower
-    """Whether `encode_pixels` can run an image tower."""
+    """Return whether `encode_pixels` supports an image tower."""
     from open_clip.transformer import VisionTransformer
 
     return bool(
@@ -140,7 +140,7 @@ def is_plain_vision(tower: Any) -> bool:  # noqa: ANN401 - any tower
 
 
 def encode_pixels(tower: Any, pixels: Tensor) -> Tensor:  # noqa: ANN401
-    """Image features [n, dim], not normalised, of pixels [n, 3, side, side]."""
+    """Return image features [n, dim], not normalised, of pixels [n, 3, side, side]."""
     x = tower.conv1(pixels).flatten(2).transpose(1, 2)
     first = tower.class_embedding.expand(len(x), 1, -1)
     x = tower.ln_pre(torch.cat([first, x], dim=1) + tower.positional_embedding)
@@ -175,8 +175,8 @@ def _run(blocks: Any, x: Tensor, ends: Tensor | None) -> Tensor:  # noqa: ANN401
     Args:
         blocks: pre-norm attention and MLP.
         x: the embedded rows.
-        ends: the position wanted of each row, beyond which nothing is looked at and the mask is
-            causal; None is the first one, with no mask.
+        ends: the position to return of each row, with a causal mask; None for the first one, with
+            no mask.
     """
     rows = torch.arange(len(x), device=x.device)
     for block in blocks:
@@ -200,7 +200,7 @@ def _run(blocks: Any, x: Tensor, ends: Tensor | None) -> Tensor:  # noqa: ANN401
 
 
 def _heads(attention: Any, found: Tensor, number: int) -> tuple[Tensor, ...]:  # noqa: ANN401
-    """Queries, keys or values out of one product, each [n, heads, length, width of a head]."""
+    """Split a product into queries, keys or values [n, heads, length, width of a head]."""
     n, length, _ = found.shape
     apart = found.view(n, length, number, attention.num_heads, -1).permute(2, 0, 3, 1, 4)
     return apart.unbind()

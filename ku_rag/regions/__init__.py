@@ -1,4 +1,4 @@
-"""What proposes and chooses the part of a picture that a question is about."""
+"""Regions of pictures: segmenters, and the selection of a region by a question."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OWN = {
 
 
 def load_segmenter(spec: str, *, device: str = "auto", min_side: int = 50) -> Segmenter:
-    """Make a segmenter.
+    """Create a segmenter.
 
     Args:
         spec: "name" or "name:argument": "windows", "whole", "yolo:PATH", "maskrcnn:PATH", or an
@@ -28,17 +28,17 @@ def load_segmenter(spec: str, *, device: str = "auto", min_side: int = 50) -> Se
         min_side: least width and height of a region, in pixels.
 
     Raises:
-        NotFound: there is no segmenter of that name, or its weights are not here.
-        BadInput: its weights are not what they should be.
-        MissingExtra: what it needs is not installed.
+        NotFound: there is no such segmenter, or its weights are not on this machine.
+        BadInput: its weights are damaged or of another kind.
+        MissingExtra: a package that it needs is not installed.
     """
     segmenter: Segmenter = load("segmenter", _OWN, spec, device=device, min_side=min_side)
     return segmenter
 
 
 def default_segmenter(encoder: Encoder) -> str:
-    """What proposes regions where nothing else was asked for.
+    """Return the default segmenter of an encoder.
 
-    Windows suit the embedded encoder alone: a model would take minutes for 1,600 of them.
+    Only the embedded encoder uses windows: a model would take minutes for so many.
     """
     return "windows" if encoder.fingerprint.startswith("embedded:") else "whole"

@@ -1,4 +1,4 @@
-"""The seam between ku-rag and whatever proposes regions of a picture."""
+"""The protocol of segmenters, which propose regions of a picture."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Segmenter(Protocol):
 
     @property
     def name(self) -> str:
-        """What results call it, such as "windows"."""
+        """The name in results, such as "windows"."""
 
     @property
     def fingerprint(self) -> str:
-        """Names the method and its parameters."""
+        """Identifies the method and its parameters."""
 
     def propose(self, image: Image) -> list[Region]:
-        """Regions of an RGB picture, without scores; the whole picture is not among them."""
+        """Return regions of an RGB picture without scores, the whole picture excluded."""

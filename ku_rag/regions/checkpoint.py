@@ -1,9 +1,8 @@
-"""Reading an ultralytics checkpoint without running anything that it brings.
+"""Read an ultralytics checkpoint without running code in it.
 
-Such a file is a pickle of whole network objects. It is read with torch's restricted unpickler, and
-every class that it names is replaced by a husk: an object that keeps its state and does nothing.
-What comes out are tensors, numbers and words; the network is built afresh from the description of
-its layers, each of them one that is known, and filled with the tensors.
+Such a file is a pickle of network objects. torch's restricted unpickler reads it, and a placeholder
+that only stores its state replaces every class. The result is tensors, numbers and texts. The
+network is built from the description of its layers, which must be known ones, and the tensors.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _HARMLESS = re.compile(
     r"|pathlib(\._local)?\.(Pure)?(Posix|Windows)?Path|types\.SimpleNamespace"
     r"|torchvision\.transforms\.[\w.]+"
 )
-"""What checkpoints of ultralytics name. None of it is imported: it becomes a husk."""
+"""Globals in checkpoints of ultralytics. None is imported: each becomes a placeholder."""
 _LAYERS = frozenset(
     [
         *("A2C2f", "ADown", "AConv", "C2", "C2f", "C2fCIB", "C2PSA", "C2fPSA", "C3", "C3k2"),
@@ -43,13 +42,13 @@ _LAYERS = frozenset(
         *("nn.ConvTranspose2d", "nn.Identity", "nn.Upsample"),
     ]
 )
-"""The layers of ultralytics' own segmentation networks. None of them opens a file or an address."""
+"""Layers of ultralytics' segmentation networks. None of them opens a file or an address."""
 _HEADS = {"Segment", "Segment26"}
 _DESCRIBING = (
     *("nc", "ch", "channels", "backbone", "head", "activation", "end2end", "reg_max", "inplace"),
     *("scale", "scales", "depth_multiple", "width_multiple"),
 )
-"""What a description says of the network; the rest of it is left unread."""
+"""Keys of a network's description; others are ignored."""
 _WORDS = {"nc", "nearest", "bilinear", "None", "True", "False"}
 _LARGEST = 8192
 """The most channels or repeats of a layer."""
@@ -59,13 +58,13 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint says.
+    """The content of a checkpoint.
 
     Args:
         path: the file.
-        layers: the description that the network is built from.
+        layers: description of the network.
         tensors: name → tensor.
-        names: what each class of things is called.
+        names: of the classes.
         side: the longer side of pictures in training, in pixels.
     """
 
@@ -76,7 +75,7 @@ class Checkpoint:
     side: int
 
     def build(self) -> Any:  # noqa: ANN401 - a network of ultralytics, which has no types
-        """The network, on the processor, in float32, ready to look at pictures.
+        """Return the network for inference, on the CPU, in float32.
 
         Raises:
             BadInput: the tensors do not fit the description.
@@ -86,7 +85,7 @@ class Checkpoint:
         torch = extra("yolo", "torch")
         tasks = extra("yolo", "ultralytics.nn.tasks")
         try:
-            # Building sets random weights, and class attributes that the next one reads.
+            # Building uses the random generator and changes class attributes.
             with _lock, torch.random.fork_rng(devices=[]):
                 network = tasks.SegmentationModel(
                     deepcopy(self.layers), ch=3, nc=len(self.names), verbose=False
@@ -102,18 +101,18 @@ class Checkpoint:
 
 
 def read(path: Path) -> Checkpoint:
-    """Read a checkpoint; no code of it runs, and nothing that it names is imported.
+    """Read a checkpoint; no code in it is run, and nothing that it names is imported.
 
     Args:
         path: an existing file.
 
     Raises:
-        BadInput: it is broken, brings code, or is something else.
+        BadInput: it is damaged, contains code, or is not such a checkpoint.
         MissingExtra: torch is not installed.
     """
     loaded = _unpickle(path)
     network = (loaded.get("ema") or loaded.get("model")) if isinstance(loaded, dict) else None
-    if not isinstance(network, _Husk):
+    if not isinstance(network, _Placeholder):
         raise BadInput(f"{path} holds no ultralytics network: expected {_EXPECTED}")
     described, trained = network.state.get("yaml"), loaded.get("train_args")
     kind = type(network).__name__
@@ -137,15 +136,15 @@ def read(path: Path) -> Checkpoint:
 # ---- unpickling --------------------------------------------------------------------------------
 
 
-class _Husk:
-    """Stands for an object of a class that is not imported; keeps its state."""
+class _Placeholder:
+    """The state of an object whose class is not imported."""
 
     state: dict[str, Any]
 
-    def __new__(cls, *_: object) -> _Husk:
-        husk = super().__new__(cls)
-        husk.state = {}
-        return husk
+    def __new__(cls, *_: object) -> _Placeholder:
+        placeholder = super().__new__(cls)
+        placeholder.state = {}
+        return placeholder
 
     def __init__(self, *_: object) -> None:
         pass
@@ -163,7 +162,7 @@ def _unpickle(path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
         )
     serialization = torch.serialization
     with _lock:
-        # What others have marked as safe would be made for real, with arguments from the file.
+        # Globals marked as safe elsewhere would be called with arguments from the file.
         others = serialization.get_safe_globals()
         serialization.clear_safe_globals()
         try:
@@ -174,8 +173,10 @@ def _unpickle(path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
                     f"{path} asks for {foreign[0]}, which no checkpoint of ultralytics needs and "
                     f"which could run code: nothing of it was run; expected {_EXPECTED}"
                 )
-            husks = [(type(name.rpartition(".")[2], (_Husk,), {}), name) for name in named]
-            with serialization.safe_globals(husks), warnings.catch_warnings():
+            placeholders = [
+                (type(name.rpartition(".")[2], (_Placeholder,), {}), name) for name in named
+            ]
+            with serialization.safe_globals(placeholders), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return torch.load(path, map_location="cpu", weights_only=True)
         except (
@@ -195,7 +196,7 @@ def _unpickle(path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
 
 
 def _is_plain(value: object, depth: int = 0) -> bool:
-    """Whether a value is made of dicts, lists, words and numbers alone."""
+    """Return whether a value consists of dicts, lists, texts and numbers only."""
     if depth > _DEEPEST:
         return False
     if isinstance(value, dict):
@@ -229,7 +230,7 @@ def _check_layers(path: Path, kind: str, layers: dict[str, Any]) -> None:
 
 
 def _unusual(repeats: object, layer: object, arguments: list[Any]) -> str:
-    """What is strange about a layer; "" if nothing is. Unknown words would be evaluated."""
+    """Return what is unknown in a layer, else "". ultralytics evaluates unknown texts."""
     if layer not in _LAYERS:
         return f"the layer {layer}"
     for one in arguments:
@@ -256,10 +257,10 @@ def _side(given: object) -> int:
     return given if isinstance(given, int) and 32 <= given <= _LARGEST else 640
 
 
-def _tensors(husk: _Husk) -> Iterator[tuple[str, Tensor]]:
-    """All parameters and buffers of a network, named as `state_dict` names them."""
+def _tensors(placeholder: _Placeholder) -> Iterator[tuple[str, Tensor]]:
+    """Yield the parameters and buffers of a network with their names in `state_dict`."""
     torch = extra("yolo", "torch")
-    left: list[tuple[str, _Husk]] = [("", husk)]
+    left: list[tuple[str, _Placeholder]] = [("", placeholder)]
     seen = 0
     while left:
         prefix, module = left.pop()
@@ -274,5 +275,5 @@ def _tensors(husk: _Husk) -> Iterator[tuple[str, Tensor]]:
                         raise TypeError(f"{prefix}{name} is no tensor")
                     yield f"{prefix}{name}", tensor
         for name, part in module.state.get("_modules", {}).items():
-            if isinstance(part, _Husk):
+            if isinstance(part, _Placeholder):
                 left.append((f"{prefix}{name}.", part))

@@ -1,4 +1,4 @@
-"""Cutting a region out of a picture, with what lies around the thing kept or masked out."""
+"""Crops of regions, with or without the background."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Background = Literal["keep", "mask"]
 BACKGROUNDS: tuple[Background, ...] = get_args(Background)
 
 FILL = (123, 117, 104)
-"""What stands in for a background that is masked out: the mean colour of CLIP's training pictures,
-0 after the normalising of its encoders. Black finds far less (docs/decisions/0013-regions.md)."""
+"""Colour of a masked background: the mean of CLIP's training pictures, which its encoders normalise
+to 0. Recall with black is far lower (docs/decisions/0013-regions.md)."""
 
 
 def crop(image: Image.Image, region: Region, background: Background = "keep") -> Image.Image:
-    """The part of an RGB picture that a region marks, as large as its box.
+    """Crop a region out of an RGB picture; the crop has the size of the region's box.
 
     Args:
-        image: the picture that the region was proposed for.
-        region: its mask, if it has one, must be as large as its box.
-        background: "keep" takes the box as it is; "mask" paints what the mask leaves out in `FILL`.
-            A region without a mask, or with one that leaves nothing, keeps it.
+        image: the picture of the region.
+        region: its mask, if it has one, has the size of its box.
+        background: "keep" returns the box; "mask" fills the pixels outside the mask with `FILL`.
+            Without a mask, or with an empty one, the background stays.
 
     Raises:
         BadInput: there is no such background.

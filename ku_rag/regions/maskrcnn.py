@@ -20,23 +20,23 @@ from ku_rag.weights.tensors import read_tensors
 _KNOWN = "maskrcnn_resnet50_fpn_v2"
 _WHAT = "weights of torchvision's maskrcnn_resnet50_fpn_v2 or maskrcnn_resnet50_fpn (a state dict)"
 _OVERLAP = 0.7
-"""Boxes that share more (intersection over union) are one thing, whatever it is called."""
+"""Boxes with a larger intersection over union are one object of any class."""
 _LONGEST = 5 / 3
-"""The longer side is at most so many times `side`: 1333 to 800, torchvision's own."""
+"""Maximum ratio of the longer side to `side`: 1333 to 800, torchvision's default."""
 _COUNTER = "num_batches_tracked"
 _CLASSES = "roi_heads.box_predictor.cls_score.weight"
 
 
 class MaskRCNNSegmenter:
-    """Proposes the things that a Mask R-CNN finds.
+    """Proposes the objects that a Mask R-CNN detects.
 
     Args:
         argument: path of a state dict for torchvision's maskrcnn_resnet50_fpn_v2 or
             maskrcnn_resnet50_fpn, with any number of classes; "" takes those that
             `ku models pull maskrcnn_resnet50_fpn_v2` brings. Nothing is downloaded here.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        min_side: least width and height of a region, in pixels of the picture as given.
-        confidence: 0 to 1; what the network is less sure of is left out.
+        min_side: minimum width and height of a region, in pixels of the given picture.
+        confidence: minimum confidence of an object, 0 to 1.
         side: pixels that a picture's shorter side is scaled to, 800 as in training.
 
     Raises:
@@ -70,26 +70,26 @@ class MaskRCNNSegmenter:
 
     @property
     def name(self) -> str:
-        """What results call it."""
+        """The name in results."""
         return "maskrcnn"
 
     @property
     def fingerprint(self) -> str:
-        """Names the weights and the parameters."""
+        """Identifies the weights and the parameters."""
         return (
             f"maskrcnn:{self._hash} side={self._side} confidence={self._confidence:g} "
             f"overlap={_OVERLAP:g} min_side={self._min_side}"
         )
 
     def propose(self, image: Image.Image) -> list[Region]:
-        """Regions of an RGB picture with masks, surest first; the whole picture is not among them.
+        """Return regions of an RGB picture with masks, by confidence, the whole picture excluded.
 
-        `why` says what the network calls the thing and how sure it is.
+        `why` holds the class and the confidence.
         """
         return proposals(self.find(image), self.name, image.size, self._min_side)
 
     def find(self, image: Image.Image) -> list[Thing]:
-        """All that the network finds in an RGB picture, however small, surest first."""
+        """Detect the objects in an RGB picture, of any size, by confidence."""
         torch = extra("maskrcnn", "torch")
         ops = extra("maskrcnn", "torchvision.ops")
         network = self._network
@@ -117,7 +117,7 @@ class MaskRCNNSegmenter:
 
 
 def drawn(mask: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.bool_]:
-    """A network's small mask, of values 0 to 1, as bool[height, width] of a box of `size`."""
+    """Scale a mask of values 0 to 1 to a box of `size`, bool[height, width]."""
     scaled = Image.fromarray(mask).resize(size, Image.Resampling.BILINEAR)
     belonging: NDArray[np.bool_] = np.asarray(scaled) > 0.5
     return belonging
@@ -162,7 +162,7 @@ def _build(path: Path, confidence: float, side: int) -> Any:  # noqa: ANN401 - m
 
 
 def _names(classes: int) -> tuple[str, ...]:
-    """What the classes are called: those of COCO if there are as many."""
+    """Return the names of the classes: those of COCO if their number is equal."""
     detection = extra("maskrcnn", "torchvision.models.detection")
     known = detection.MaskRCNN_ResNet50_FPN_V2_Weights.DEFAULT.meta["categories"]
     if classes == len(known):

@@ -1,4 +1,4 @@
-"""The query-aware choice of a region (KU-RAG, section 3.3.1, eq. 4 to 6)."""
+"""Selection of the region that a question is about (KU-RAG, section 3.3.1, eq. 4 to 6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ku_rag.encoders.base import Encoder, Vectors
 
 _AT_ONCE = 64
-"""Crops held in memory together."""
+"""Regions encoded at once."""
 
 
 def choose(
@@ -30,27 +30,26 @@ def choose(
     threshold: float = 0.19,
     background: Background = "keep",
 ) -> Region:
-    """The region that a question is about: the only one that passes the threshold, or the whole.
+    """Return the only region whose cosine to the question passes a threshold, or the whole picture.
 
-    Each region is cut out and encoded (eq. 4) and compared with the question (eq. 5). The one whose
-    cosine exceeds the threshold is chosen; if none does, or several do, the question may be about
-    the scene or about more than one thing, and the whole picture is taken (eq. 6).
+    Each region is cropped and encoded (eq. 4) and compared with the question (eq. 5). If no region
+    or several pass the threshold, the question may be about the scene or about several objects, and
+    the whole picture is returned (eq. 6).
 
     Args:
         image: RGB, upright.
-        question: one that is longer than the encoder takes is cut after the last word that fits,
-            for this comparison alone.
+        question: the question; only the part that fits the encoder's token limit is compared.
         regions: proposals for this picture.
-        encoder: cross-modal, the one that encodes pictures.
+        encoder: the cross-modal encoder of the pictures.
         threshold: cosine, -1 to 1. 0.19 suits Long-CLIP; other models have other scales.
         background: see `crop`.
 
     Returns:
-        A region with `why` in words and numbers. The score is the cosine to the question; None for
-        the whole picture, which is not compared.
+        A region with the reason in `why`. The score is the cosine to the question; None for the
+        whole picture, which is not compared.
 
     Raises:
-        BadInput: the encoder's vectors of pictures and texts cannot be compared.
+        BadInput: the encoder is not cross-modal.
     """
     if not encoder.cross_modal:
         raise BadInput(
@@ -88,10 +87,9 @@ def choose(
 
 
 def fitting(text: str, encoder: Encoder) -> str:
-    """The longest beginning of a text that the encoder takes whole, in whole words.
+    """Return the longest beginning of a text that fits the encoder's token limit, in whole words.
 
-    Where not even the first word fits, as many of its characters as do. A text that fits comes back
-    as it is.
+    If the first word does not fit, return as many of its characters as fit.
     """
     if encoder.count_tokens(text) <= encoder.max_tokens:
         return text
@@ -111,7 +109,7 @@ def fitting(text: str, encoder: Encoder) -> str:
 def _vectors(
     image: Image, regions: Sequence[Region], encoder: Encoder, background: Background
 ) -> Vectors:
-    """float32[n, dim] of the regions cut out."""
+    """Return float32[n, dim] for the cropped regions."""
     return np.concatenate(
         [
             encoder.encode_images(

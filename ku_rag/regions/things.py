@@ -1,4 +1,4 @@
-"""Single things that a network found in a picture, and the regions proposed from them."""
+"""Objects detected by a network, and the regions proposed from them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ku_rag.types import Box, Region
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something that a network found.
+    """A detected object.
 
     Args:
         box: in pixels of the picture, clipped to it.
         mask: bool[height, width] of the box.
-        name: what the network calls its kind.
+        name: its class.
         confidence: 0 to 1.
     """
 
@@ -31,13 +31,13 @@ class Thing:
 def proposals(
     things: Sequence[Thing], source: str, size: tuple[int, int], min_side: int
 ) -> list[Region]:
-    """Regions from the things found, in their order.
+    """Return the regions of detected objects, in their order.
 
     Args:
-        things: what was found.
-        source: who found it.
-        size: width and height of the picture; what fills it all is left out.
-        min_side: least width and height of a region, in pixels.
+        things: the objects.
+        source: name of the segmenter.
+        size: width and height of the picture; an object that fills it is left out.
+        min_side: minimum width and height of a region, in pixels.
     """
     proposed = []
     for thing in things:
@@ -49,7 +49,7 @@ def proposals(
 
 
 def clipped(box: Sequence[float] | NDArray[np.float32], size: tuple[int, int]) -> Box:
-    """The nearest whole pixels of a box inside a picture of `size`, at least one of them."""
+    """Round a box to whole pixels inside a picture of `size`, at least one pixel wide and high."""
     width, height = size
     x0 = min(max(round(float(box[0])), 0), width - 1)
     y0 = min(max(round(float(box[1])), 0), height - 1)

@@ -1,4 +1,4 @@
-"""No regions: a question is about the whole picture."""
+"""The segmenter without regions: questions are about the whole picture."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ku_rag.types import Region
 
 @dataclass(frozen=True, slots=True)
 class WholeSegmenter:
-    """Proposes nothing, so the whole picture is looked at."""
+    """Proposes no regions, so that the whole picture is used."""
 
     @property
     def name(self) -> str:
-        """What results call it."""
+        """The name in results."""
         return "whole"
 
     @property
     def fingerprint(self) -> str:
-        """Names the method."""
+        """Identifies the method."""
         return "whole"
 
     def propose(self, image: Image) -> list[Region]:
-        """No region of any picture."""
+        """Return no regions."""
         return []

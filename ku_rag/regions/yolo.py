@@ -1,4 +1,4 @@
-"""Regions from a YOLO segmentation network of ultralytics: boxes and masks of single things."""
+"""Regions by a YOLO segmentation network of ultralytics: boxes and masks of objects."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ from ku_rag.types import Box, Region
 from ku_rag.weights.files import content_hash, weights_file
 
 _MOST = 100
-"""Things found in one picture, the surest first."""
+"""Most objects in one picture, by confidence."""
 _OVERLAP = 0.7
-"""Boxes that share more than this (intersection over union) are one thing, whatever it is called:
-ultralytics' own value."""
+"""Boxes with a larger intersection over union are one object of any class: ultralytics' default."""
 _PADDING = 114
 
 
 class YoloSegmenter:
-    """Proposes the things that a YOLO segmentation network finds (KU-RAG, section 3.3.1).
+    """Proposes the objects that a YOLO segmentation network detects (KU-RAG, section 3.3.1).
 
     Args:
         argument: path of a segmentation checkpoint of ultralytics (.pt), or the name of a known one
-            that was pulled, such as "yolov8x-seg". It is read without running anything that it
-            brings, and nothing is downloaded.
+            that was pulled, such as "yolov8x-seg". No code in it is run, and nothing is
+            downloaded.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        min_side: least width and height of a region, in pixels of the picture as given.
-        confidence: 0 to 1; what the network is less sure of is left out. 0.25 is ultralytics' own.
+        min_side: minimum width and height of a region, in pixels of the given picture.
+        confidence: minimum confidence of an object, 0 to 1. 0.25 is ultralytics' own.
 
     Raises:
         NotFound: there is no such file, or the known model was not pulled.
@@ -70,26 +69,26 @@ class YoloSegmenter:
 
     @property
     def name(self) -> str:
-        """What results call it."""
+        """The name in results."""
         return "yolo"
 
     @property
     def fingerprint(self) -> str:
-        """Names the weights and the parameters."""
+        """Identifies the weights and the parameters."""
         return (
             f"yolo:{self._hash} side={self._side} confidence={self._confidence:g} "
             f"overlap={_OVERLAP:g} min_side={self._min_side}"
         )
 
     def propose(self, image: Image.Image) -> list[Region]:
-        """Regions of an RGB picture with masks, surest first; the whole picture is not among them.
+        """Return regions of an RGB picture with masks, by confidence, the whole picture excluded.
 
-        `why` says what the network calls the thing and how sure it is.
+        `why` holds the class and the confidence.
         """
         return proposals(self.find(image), self.name, image.size, self._min_side)
 
     def find(self, image: Image.Image) -> list[Thing]:
-        """All that the network finds in an RGB picture, however small, surest first."""
+        """Detect the objects in an RGB picture, of any size, by confidence."""
         torch = extra("yolo", "torch")
         augment, nms, ops = (
             extra("yolo", f"ultralytics.{module}")
