@@ -59,7 +59,7 @@ class OpenClipEncoder(ClipEncoder):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelFiles:
     """The files of a model.
 
     Args:
@@ -75,7 +75,7 @@ class Source:
     trained: Mapping[str, Any] = field(default_factory=dict)
 
 
-def locate(argument: str) -> Source:
+def locate(argument: str) -> ModelFiles:
     """Find the files of "MODEL/PRETRAINED", "MODEL/PATH" or the path of a folder.
 
     Raises:
@@ -100,11 +100,11 @@ def locate(argument: str) -> Source:
             "(open_clip.list_models() names them all)"
         )
     if Path(rest).expanduser().exists() or rest.startswith(("/", "~")) or rest.endswith(_SUFFIXES):
-        return Source(model, weights_file(rest, f"weights of {model}"))
+        return ModelFiles(model, weights_file(rest, f"weights of {model}"))
     return _pretrained(model, rest)
 
 
-def _in_folder(folder: Path) -> Source:
+def _in_folder(folder: Path) -> ModelFiles:
     if not (folder / "open_clip_config.json").is_file():
         raise BadInput(
             f"{folder} has no open_clip_config.json: expected a folder that open_clip saved, or "
@@ -114,10 +114,10 @@ def _in_folder(folder: Path) -> Source:
     files.sort(key=lambda path: (path.name not in _PREFERRED, _SUFFIXES.index(path.suffix)))
     if not files:
         raise NotFound(f"{folder} has no weights: expected {_PREFERRED[0]} in it")
-    return Source("local", weights_file(str(files[0]), "weights"), folder)
+    return ModelFiles("local", weights_file(str(files[0]), "weights"), folder)
 
 
-def _pretrained(model: str, tag: str) -> Source:
+def _pretrained(model: str, tag: str) -> ModelFiles:
     """Find weights that open_clip would download, in the catalogue's folders and in the caches."""
     pretrained = extra("longclip", "open_clip.pretrained")
     trained = pretrained.get_pretrained_cfg(model, tag)
@@ -128,7 +128,7 @@ def _pretrained(model: str, tag: str) -> Source:
     from ku_rag.weights.catalogue import models
 
     if f"{model}/{tag}" in models():
-        return Source(model, weights.find(f"{model}/{tag}"), trained=trained)
+        return ModelFiles(model, weights.find(f"{model}/{tag}"), trained=trained)
     repo, _, name = trained.get("hf_hub", "").rpartition("/")
     names = [name] if name else list(_PREFERRED)
     if repo:
@@ -136,11 +136,11 @@ def _pretrained(model: str, tag: str) -> Source:
         for name in names:
             found = cached(repo, name)
             if isinstance(found, str):
-                return Source(model, Path(found), trained=trained)
+                return ModelFiles(model, Path(found), trained=trained)
     url = trained.get("url", "")
     kept = Path("~/.cache/clip").expanduser() / url.rpartition("/")[2]
     if url and kept.is_file():
-        return Source(model, kept, trained=trained)
+        return ModelFiles(model, kept, trained=trained)
     origin = f"https://huggingface.co/{repo} ({names[0]})" if repo else url
     raise NotFound(
         f"the weights of {model}/{tag} are not here, and nothing is downloaded while encoding: "
@@ -148,7 +148,7 @@ def _pretrained(model: str, tag: str) -> Source:
     )
 
 
-def load(source: Source, fingerprint: str) -> Parts:
+def load(source: ModelFiles, fingerprint: str) -> Parts:
     """Load a model with its tokenizer and preprocessing; no code in the file is run.
 
     Raises:
@@ -195,7 +195,12 @@ def load(source: Source, fingerprint: str) -> Parts:
     return Parts(model, tokenizer, preprocessing, int(model.context_length), fingerprint)
 
 
-def _check_tables(model: Any, tensors: Mapping[str, Any], source: Source, expected: str) -> None:  # noqa: ANN401
+def _check_tables(
+    model: Any,  # noqa: ANN401
+    tensors: Mapping[str, Any],
+    source: ModelFiles,
+    expected: str,
+) -> None:
     """Refuse position embeddings of another length, which open_clip would resize."""
     own = model.state_dict()
     for key in _TABLES:

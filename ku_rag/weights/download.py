@@ -16,7 +16,7 @@ _TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class WeightsCheck:
     """The result of `verify` for one model.
 
     Args:
@@ -36,7 +36,7 @@ class Verification:
         return asdict(self) | {"path": str(self.path)}
 
 
-def verify(names: Iterable[str] = ()) -> list[Verification]:
+def verify(names: Iterable[str] = ()) -> list[WeightsCheck]:
     """Compare the hashes of weights on this machine with the catalogue.
 
     Args:
@@ -51,7 +51,7 @@ def verify(names: Iterable[str] = ()) -> list[Verification]:
         path = files.locate(model)
         if path is not None:
             problem = files.defect(model, path, hashes=True)
-            results.append(Verification(model.name, path, not problem, problem))
+            results.append(WeightsCheck(model.name, path, not problem, problem))
         elif chosen:
             files.find(model.name)
     return results
