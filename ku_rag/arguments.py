@@ -1,5 +1,7 @@
-"""What callers hand over, checked once at the edge: each wrong thing is one sentence.
+"""Checks of what callers pass in.
 
+Every function returns the value that it accepts, and raises `BadInput` for any other: one sentence
+that says what was seen and what was expected. `what` is the argument's name in that sentence.
 Nothing heavy is imported here: `ku_rag.types` is built on it.
 """
 
@@ -13,7 +15,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from unicodedata import category
 
 from ku_rag.errors import BadInput, NotFound
@@ -24,42 +26,49 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
+T = TypeVar("T")
+
 MAX_FILE_BYTES = 512 << 20
 """The largest single file that is read whole."""
 
 LONGEST_NAME = 1_000
 """Characters of the longest name."""
 
+_EXPECTED: dict[type, str] = {str: "a text", bool: "True or False"}
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 _IGNORABLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks of Unicode that are drawn as nothing."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_LONGEST_PATH = 4_095
+_LONGEST_PART = 255
 _DEEPEST = 100
 _MOST_BITS = 4096
-_CHECKED = 4096
 _UNIT_LENGTH = 1e-3
 """How far from 1 the length of a ready-made vector may be."""
+
+
+def wrong(value: object, what: str, expected: str) -> BadInput:
+    """The error for a value that is not what was expected."""
+    return BadInput(f"{what} is {_shown(value)}: expected {expected}")
+
+
+def check(value: object, what: str, kind: type[T]) -> T:
+    """A `str` or a `bool`."""
+    if not isinstance(value, kind):
+        raise wrong(value, what, _EXPECTED[kind])
+    return value
 
 
 # ---- texts and paths ---------------------------------------------------------------------------
 
 
 def text(value: object, what: str) -> str:
-    """A text that can be stored, printed and used as a name.
-
-    Args:
-        value: what was handed over.
-        what: what it is called in the message.
-
-    Raises:
-        BadInput: it is no str, or holds a NUL character or bytes that are not UTF-8.
-    """
-    if not isinstance(value, str):
-        raise BadInput(f"{what} is {_shown(value)}: expected a text")
-    if found := _UNSTORABLE.search(value):
+    """A text that can be stored: without NUL characters and bytes that are not UTF-8."""
+    given = check(value, what, str)
+    if found := _UNSTORABLE.search(given):
         bad = "a NUL character" if found[0] == "\0" else "bytes that are not UTF-8"
         raise BadInput(f"{what} {_shown(value)} holds {bad}: write it as UTF-8 text")
-    return value
+    return given
 
 
 def optional_text(value: object, what: str) -> str | None:
@@ -68,11 +77,7 @@ def optional_text(value: object, what: str) -> str | None:
 
 
 def identity(value: object, what: str) -> str:
-    """A text as in `text` that holds a visible character.
-
-    Raises:
-        BadInput: It holds none.
-    """
+    """A text as in `text` that holds a visible character."""
     given = text(value, what)
     if not any(map(_is_visible, given)):
         raise BadInput(f"{what} is empty: expected a text that is not blank")
@@ -80,14 +85,8 @@ def identity(value: object, what: str) -> str:
 
 
 def name(value: object, what: str) -> str:
-    """A name: a text as in `identity` of at most `LONGEST_NAME` characters.
-
-    Raises:
-        BadInput: It holds no visible character, or too many.
-    """
-    given = text(value, what)
-    if not any(map(_is_visible, given)):
-        raise BadInput(f"{what} is empty: a unit needs a name that holds a visible character")
+    """A text as in `identity` of at most `LONGEST_NAME` characters."""
+    given = identity(value, what)
     if len(given) > LONGEST_NAME:
         raise BadInput(
             f"{what} has {len(given):,} characters, at most {LONGEST_NAME:,} are accepted: long "
@@ -102,52 +101,39 @@ def _is_visible(character: str) -> bool:
 
 
 def texts(values: object, what: str) -> tuple[str, ...]:
-    """Several texts.
-
-    Raises:
-        BadInput: it is one text where several are expected, or one of them is no text.
-    """
-    if isinstance(values, tuple) and not values:
-        return ()
+    """Several texts as in `text`."""
     return tuple(text(one, f"{what}[{n}]") for n, one in enumerate(several(values, what)))
 
 
 def path(value: object, what: str) -> Path:
-    """A path.
-
-    Raises:
-        BadInput: it is no path, is empty, or its name is not UTF-8.
-    """
+    """A path that is not empty, not too long, and UTF-8."""
+    expected = "a path, as a text or a Path"
     if not isinstance(value, str | os.PathLike):
-        raise BadInput(f"{what} is {_shown(value)}: expected a path, as a text or a Path")
+        raise wrong(value, what, expected)
     try:
         given = os.fspath(value)
     except TypeError as error:
         raise BadInput(
-            f"{what} is {_shown(value)} without a text in it: expected a path, as a text or a Path"
+            f"{what} is {_shown(value)} without a text in it: expected {expected}"
         ) from error
     if given == "":
         raise BadInput(f"{what} is an empty path: name a file or folder")
-    return Path(text(given, what))
+    parts = text(given, what).encode().split(b"/")
+    if len(given) > _LONGEST_PATH or max(map(len, parts)) > _LONGEST_PART:
+        raise BadInput(
+            f"{what} {_shown(given)} is too long: expected at most {_LONGEST_PART} bytes between "
+            f"slashes and {_LONGEST_PATH:,} in all"
+        )
+    return Path(given)
 
 
 def paths(values: object, what: str) -> tuple[Path, ...]:
-    """Several paths.
-
-    Raises:
-        BadInput: it is one path where several are expected, or one of them is no path.
-    """
-    if isinstance(values, tuple) and not values:
-        return ()
+    """Several paths as in `path`."""
     return tuple(path(one, f"{what}[{n}]") for n, one in enumerate(several(values, what)))
 
 
 def several(values: object, what: str) -> Iterable[Any]:
-    """Several things, whatever they are.
-
-    Raises:
-        BadInput: it is one where several are expected.
-    """
+    """Several things of any type, and not one text or path."""
     if isinstance(values, str | bytes | os.PathLike):
         raise BadInput(
             f"{what} is {_shown(values)}, one where several are expected: "
@@ -156,54 +142,36 @@ def several(values: object, what: str) -> Iterable[Any]:
     with suppress(TypeError):  # of an array without dimensions
         if isinstance(values, Iterable) and not isinstance(values, Mapping):
             return iter(values)
-    raise BadInput(f"{what} is {_shown(values)}: expected a list")
+    raise wrong(values, what, "a list")
 
 
 # ---- numbers and objects -----------------------------------------------------------------------
 
 
 def count(value: object, what: str, *, least: int, most: int) -> int:
-    """A whole number from `least` to `most`.
-
-    Raises:
-        BadInput: it is none.
-    """
+    """A whole number from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadInput(
-            f"{what} is {_shown(value)}: expected a whole number from {least:,} to {most:,}"
-        )
-    return value
-
-
-def flag(value: object, what: str) -> bool:
-    """True or False.
-
-    Raises:
-        BadInput: it is neither.
-    """
-    if not isinstance(value, bool):
-        raise BadInput(f"{what} is {_shown(value)}: expected True or False")
+        raise wrong(value, what, f"a whole number from {least:,} to {most:,}")
     return value
 
 
 def check_callable(value: object, what: str) -> None:
-    """See that something can be called, or is None.
-
-    Raises:
-        BadInput: it is neither.
-    """
+    """Check that a value can be called, or is None."""
     if value is not None and not callable(value):
-        raise BadInput(f"{what} is {_shown(value)}: expected a function, or None")
+        raise wrong(value, what, "a function, or None")
+
+
+def implementation(value: object, what: str, method: str, *, optional: bool = True) -> None:
+    """Check that a value is a name, or an object with a method; None where it is optional."""
+    named = isinstance(value, str) or callable(getattr(value, method, None))
+    if not named and not (optional and value is None):
+        raise wrong(value, what, f"a name, or an object with the method {method}")
 
 
 def json_object(value: object, what: str) -> Mapping[str, Any]:
-    """A mapping that JSON can hold: texts as keys, finite numbers, lists and mappings of these.
-
-    Raises:
-        BadInput: it is none.
-    """
+    """A mapping that JSON can hold: texts as keys, finite numbers, lists and mappings of these."""
     if not isinstance(value, Mapping):
-        raise BadInput(f'{what} is {_shown(value)}: expected a mapping, such as {{"year": 1920}}')
+        raise wrong(value, what, 'a mapping, such as {"year": 1920}')
     waiting: list[tuple[object, str, int]] = [(dict(value), what, 0)]
     while waiting:
         inner, where, depth = waiting.pop()
@@ -211,24 +179,28 @@ def json_object(value: object, what: str) -> Mapping[str, Any]:
             raise BadInput(f"{what} is nested more than {_DEEPEST} deep: make it flatter")
         if isinstance(inner, dict):
             for key, item in inner.items():
-                name = text(key, f"a key of {where}")
-                waiting.append((item, f"{where}[{name!r}]" if depth < 3 else where, depth + 1))
+                found = text(key, f"a key of {where}")
+                waiting.append((item, f"{where}[{found!r}]" if depth < 3 else where, depth + 1))
         elif isinstance(inner, list | tuple):
             waiting += [(item, where, depth + 1) for item in inner]
-        else:
-            _check_scalar(inner, where)
+        elif isinstance(inner, str):
+            text(inner, where)
+        elif isinstance(inner, float) and not math.isfinite(inner):
+            raise wrong(inner, where, "a finite number, or null")
+        elif isinstance(inner, int) and inner.bit_length() > _MOST_BITS:
+            raise BadInput(f"{where} is a number of {inner.bit_length():,} bits: write it as text")
+        elif not isinstance(inner, int | float | None):
+            expected = "what JSON can hold (text, number, true, false, null, list, mapping)"
+            raise wrong(inner, where, expected)
     return value
 
 
-def json_line(line: bytes, expected: str) -> Any:  # noqa: ANN401 - whatever stands there
+def json_line(line: bytes, expected: str) -> Any:  # noqa: ANN401 - any JSON value
     """The JSON value on a line of a file.
 
     Args:
         line: its bytes.
-        expected: what a reader is told to write, "expected …".
-
-    Raises:
-        BadInput: it is not UTF-8, or no JSON.
+        expected: what a line should hold, "expected …".
     """
     try:
         return STRICT_JSON.decode(line.decode("utf-8"))
@@ -245,8 +217,8 @@ def json_line(line: bytes, expected: str) -> Any:  # noqa: ANN401 - whatever sta
         raise BadInput(f"the line is no JSON that can be read ({error}): simplify it") from error
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+def _no_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON number")
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -262,40 +234,6 @@ STRICT_JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_w
 """Accepts no NaN and no repeated key. `json.loads` with an option makes a decoder at each call."""
 
 
-def _check_scalar(value: object, where: str) -> None:
-    if value is None or isinstance(value, bool):
-        return
-    if isinstance(value, str):
-        text(value, where)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise BadInput(f"{where} is {value}: expected a finite number, or null")
-    elif isinstance(value, int):
-        if value.bit_length() > _MOST_BITS:
-            raise BadInput(f"{where} is a number of {value.bit_length():,} bits: write it as text")
-    else:
-        raise BadInput(
-            f"{where} is {_shown(value)}: expected what JSON can hold (text, number, true, false, "
-            "null, list, mapping)"
-        )
-
-
-def implementation(value: object, what: str, method: str, *, optional: bool = True) -> None:
-    """Check that a value is a name, or an object with a method; None where it is optional.
-
-    Raises:
-        BadInput: it is something else.
-    """
-    named = isinstance(value, str) or callable(getattr(value, method, None))
-    if not named and not (optional and value is None):
-        raise wrong(value, what, f"a name, or an object with the method {method}")
-
-
-def wrong(value: object, what: str, expected: str) -> BadInput:
-    """The error for a value of another kind than expected."""
-    return BadInput(f"{what} is {_shown(value)}: expected {expected}")
-
-
 def ready_vectors(
     given: object, *, expected: Mapping[str, tuple[int, int]]
 ) -> dict[str, Vectors | None]:
@@ -303,27 +241,23 @@ def ready_vectors(
 
     Args:
         given: mapping of a part to an array or nested lists [number of items, dim], or to None.
-        expected: the parts that there are, with the shape of each: items, length of a vector.
-
-    Raises:
-        BadInput: a part is unknown, or its vectors are no numbers, of a wrong shape, not finite, or
-            not of length 1.
+        expected: the shape of each part: items, length of a vector.
     """
     if not isinstance(given, Mapping):
-        raise BadInput(f'vectors is {_shown(given)}: expected a mapping, such as {{"texts": …}}')
+        raise wrong(given, "vectors", 'a mapping, such as {"texts": …}')
     if unknown := [part for part in given if part not in expected]:
         raise BadInput(f"vectors has {unknown[0]!r}: expected {' or '.join(map(repr, expected))}")
     return {
-        part: _rows(given.get(part), f"vectors[{part!r}]", shape)
+        part: _rows(given[part], f"vectors[{part!r}]", shape)
+        if given.get(part) is not None
+        else None
         for part, shape in expected.items()
     }
 
 
-def _rows(given: object, what: str, shape: tuple[int, int]) -> Vectors | None:
+def _rows(given: object, what: str, shape: tuple[int, int]) -> Vectors:
     import numpy as np
 
-    if given is None:
-        return None
     try:
         raw = np.asarray(given)
     except (TypeError, ValueError) as error:
@@ -335,13 +269,10 @@ def _rows(given: object, what: str, shape: tuple[int, int]) -> Vectors | None:
             f"{what} has shape {raw.shape}, expected {shape}: one row for each item, as long as "
             "the encoder's vectors"
         )
-    lengths = np.empty(len(raw))
-    for start in range(0, len(raw), _CHECKED):
-        some = raw[start : start + _CHECKED]
-        some = some.astype(np.float64) if some.dtype != np.float32 else some
-        lengths[start : start + _CHECKED] = np.sqrt(np.einsum("nd,nd->n", some, some))
-    if not (np.abs(lengths - 1) <= _UNIT_LENGTH).all():
-        row = int(np.flatnonzero(~(np.abs(lengths - 1) <= _UNIT_LENGTH))[0])
+    numbers = raw if raw.dtype == np.float32 else raw.astype(np.float64)
+    lengths = np.sqrt(np.einsum("nd,nd->n", numbers, numbers))
+    if (wrong_rows := np.flatnonzero(~(np.abs(lengths - 1) <= _UNIT_LENGTH))).size:
+        row = int(wrong_rows[0])
         if not np.isfinite(raw[row]).all():
             raise BadInput(f"{what}[{row}] holds NaN or infinity: expected finite numbers")
         raise BadInput(
@@ -355,7 +286,7 @@ def _rows(given: object, what: str, shape: tuple[int, int]) -> Vectors | None:
 
 
 def regular_file(file: Path, what: str, *, most: int = MAX_FILE_BYTES) -> Path:
-    """A file that can be read whole without waiting for anybody.
+    """A file that can be read whole without waiting for another process.
 
     Args:
         file: its path.
@@ -363,7 +294,7 @@ def regular_file(file: Path, what: str, *, most: int = MAX_FILE_BYTES) -> Path:
         most: bytes that it may have.
 
     Raises:
-        NotFound: it is not there.
+        NotFound: it does not exist.
         BadInput: it is a folder, pipe or device, too large, or out of reach.
     """
     try:
@@ -391,10 +322,7 @@ def optional_output(value: object, what: str, *, spare: object = None) -> Path |
     Args:
         value: the path, or None.
         what: as there.
-        spare: what must not be written over, if it is a path.
-
-    Raises:
-        BadInput: nothing can be written there, or it is what is to be spared.
+        spare: a file that must not be overwritten, if it is a path.
     """
     if value is None:
         return None
@@ -405,34 +333,32 @@ def optional_output(value: object, what: str, *, spare: object = None) -> Path |
 
 
 def output_file(value: object, what: str) -> Path:
-    """Where a file can be written: what a link leads to, never a folder, pipe or device.
+    """A path where a file can be written; a link is followed.
 
     Args:
         value: the path.
         what: what is written, one of `OUTPUTS`.
-
-    Raises:
-        BadInput: nothing can be written there, or the ending is another.
     """
     given, suffixes = path(value, what), OUTPUTS[what]
-    example = f"{what.rpartition(' ')[2]}{suffixes[0]}"
+
+    def refused(reason: str) -> BadInput:
+        example = f"{what.rpartition(' ')[2]}{suffixes[0]}"
+        return BadInput(
+            f"{what} cannot be written to {given}{reason}: name a file, such as {example}"
+        )
+
     try:
         real = given.resolve()
         mode = real.stat().st_mode if real.exists() else None
         above = next(folder for folder in real.parents if folder.exists())
     except (OSError, RuntimeError) as error:
-        raise BadInput(f"{what} cannot be written to {given} ({error}): name another") from error
+        raise refused(f" ({error})") from error
     if mode is not None and not stat.S_ISREG(mode):
-        raise BadInput(
-            f"{what} cannot be written to {given}, which is {_kind(mode)}: "
-            f"name a file, such as {example}"
-        )
+        raise refused(f", which is {_kind(mode)}")
     if given.suffix.lower() not in suffixes:
         raise BadInput(f"{what} is to go to {given}: expected a name ending in {suffixes[0]}")
-    if not above.is_dir():
-        raise BadInput(f"{what} cannot be written to {given}: {above} is a file, not a folder")
-    if not os.access(above if mode is None else real, os.W_OK):
-        raise BadInput(f"{what} cannot be written to {given}: {above} is not yours to write to")
+    if not above.is_dir() or not os.access(above if mode is None else real, os.W_OK):
+        raise refused(f", because {above} is not a folder that is writable")
     return real if given.is_symlink() else given
 
 
@@ -444,11 +370,8 @@ def _kind(mode: int) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return "a huge number"
-    if isinstance(value, os.PathLike):
-        try:
-            value = os.fspath(value)
-        except TypeError:
-            return f"a {type(value).__name__}"
+    with suppress(TypeError):  # of a path without a text in it
+        value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if value is None or isinstance(value, str | bytes | int | float):
         given = repr(value)
         return given if len(given) <= 80 else given[:80] + "…"

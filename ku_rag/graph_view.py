@@ -92,7 +92,7 @@ class GraphView:
             name,
             id=id,
             kind=clean(arguments.optional_text(kind, "the kind") or ""),
-            topic=arguments.flag(topic, "topic"),
+            topic=arguments.check(topic, "topic", bool),
             caption=arguments.text(caption, "the caption"),
             texts=arguments.texts(texts, "texts"),
             images=shown,
@@ -295,7 +295,7 @@ class GraphView:
         mllm = None if setting == "embedded" else session.models.mllm
         arguments.count(most, "most", least=1, most=_MOST_PATHS)
         arguments.count(rounds, "rounds", least=0, most=_MOST_ROUNDS)
-        arguments.flag(depth_first, "depth_first")
+        arguments.check(depth_first, "depth_first", bool)
         with session.use():
             if mllm is not None:
                 graph, _ = self._graph()

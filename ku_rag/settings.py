@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ku_rag.arguments import count, identity
-from ku_rag.errors import BadInput
+from ku_rag.arguments import count, identity, regular_file, wrong
+from ku_rag.errors import BadInput, NotFound
 
 _TEMPLATE = """\
 # Settings of this knowledge base. Arguments and KU_* environment variables go before these.
@@ -43,6 +43,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "device": ("auto", "cpu", "cuda", "mps"),
     "region_background": ("keep", "mask"),
 }
+_MOST_BYTES = 1 << 20
 _NOT_KEPT = {"encoder", "device", "batch_size", "lock_wait_s", "max_memory"}
 _MAY_BE_BLANK = ("encoder", "segmenter", "mllm", "mllm_url", "prompts")
 
@@ -119,17 +120,10 @@ class Settings:
         """Read ku.toml at `path` if it is there, then KU_* variables, then arguments.
 
         Raises:
-            BadInput: a setting is unknown, or its value is of the wrong type or out of range.
+            BadInput: the file cannot be read, a setting is unknown, or its value is of the wrong
+                type or out of range.
         """
-        settings = cls()
-        if path.is_file():
-            try:
-                stored = tomllib.loads(path.read_text(encoding="utf-8"))
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-                raise BadInput(f"{path} is not TOML ({error}): correct it or delete it") from error
-            except OSError as error:
-                raise BadInput(f"{path} cannot be read ({error.strerror}): check it") from error
-            settings = settings._with(stored, lambda name: f"{path}: {name}")
+        settings = cls()._with(_read(path), lambda name: f"{path}: {name}")
         found = {f.name: os.environ.get(_variable(f.name)) for f in fields(cls)}
         settings = settings._with(
             {name: _parsed(name, value) for name, value in found.items() if value is not None},
@@ -173,6 +167,23 @@ class Settings:
 _DEFAULTS = Settings()
 
 
+def _read(path: Path) -> Mapping[str, object]:
+    """The settings in a file; none if it does not exist."""
+    try:
+        text = regular_file(path, "a file of settings", most=_MOST_BYTES).read_text(
+            encoding="utf-8"
+        )
+        return tomllib.loads(text)
+    except NotFound:
+        return {}
+    except RecursionError as error:
+        raise BadInput(f"{path} is nested too deep: correct it or delete it") from error
+    except ValueError as error:  # TOML or UTF-8
+        raise BadInput(f"{path} is not TOML ({error}): correct it or delete it") from error
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}): check it") from error
+
+
 def _toml(value: object) -> str:
     text = isinstance(value, str | bool)
     return json.dumps(value, ensure_ascii=False) if text else str(value)
@@ -196,7 +207,7 @@ def _parsed(name: str, value: str) -> object:
 def _checked(name: str, value: object, called: str) -> Any:  # noqa: ANN401 - of the field's type
     if name == "mllm_cache":
         if not isinstance(value, bool):
-            raise BadInput(f"{called} is {value!r}: expected true or false")
+            raise wrong(value, called, "true or false")
         return value
     if name not in _RANGES:
         if name in _MAY_BE_BLANK and value == "":
@@ -205,12 +216,12 @@ def _checked(name: str, value: object, called: str) -> Any:  # noqa: ANN401 - of
         choices = _CHOICES.get(name)
         if choices and given not in choices:
             expected = " or ".join(json.dumps(one) for one in choices)
-            raise BadInput(f"{called} is {given!r}: expected {expected}")
+            raise wrong(given, called, expected)
         return given
     least, most = _RANGES[name]
     if isinstance(getattr(_DEFAULTS, name), int):
         return count(value, called, least=int(least), most=int(most))
     # Not being within the range is also true of NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise BadInput(f"{called} is {value!r}: expected a number from {least:,} to {most:,}")
+        raise wrong(value, called, f"a number from {least:,} to {most:,}")
     return float(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,8 +96,7 @@ class Unit:
         arguments.optional_text(self.id, "id")
         arguments.optional_text(self.kind, "kind")
         arguments.json_object(self.metadata, "metadata")
-        if not isinstance(self.match, bool):
-            raise BadInput(f"match is {self.match!r}: expected True or False")
+        arguments.check(self.match, "match", bool)
         object.__setattr__(self, "aliases", arguments.texts(self.aliases, "aliases"))
         object.__setattr__(self, "images", arguments.paths(self.images, "images"))
         object.__setattr__(self, "texts", arguments.texts(self.texts, "texts"))
@@ -105,17 +104,13 @@ class Unit:
 
 
 def _relations(given: object) -> tuple[Relation, ...]:
-    if isinstance(given, tuple) and not given:  # an array would compare its parts
-        return ()
-    if isinstance(given, Relation) or not isinstance(given, Iterable):
+    if isinstance(given, Relation):
         raise BadInput("relations is one Relation where several are expected: put it into a list")
-    found = tuple(given)
+    found = tuple(arguments.several(given, "relations"))
     for number, one in enumerate(found):
         if not isinstance(one, Relation):
-            raise BadInput(
-                f"relations[{number}] is {one!r}: expected a Relation; "
-                'write relations=[Relation("borders", "France")]'
-            )
+            expected = 'a Relation; write relations=[Relation("borders", "France")]'
+            raise arguments.wrong(one, f"relations[{number}]", expected)
     return found
 
 

@@ -282,6 +282,61 @@ def test_a_base_lies_at_a_path(path):
         KnowledgeBase.open(path, create=True)
 
 
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize("path", [LONG, f"{LONG}/kb", "y/" * 3_000])
+def test_a_path_that_is_too_long_is_refused(kb, path):
+    for use in (
+        lambda: KnowledgeBase.open(path, create=True),
+        lambda: kb.ingest(path),
+        lambda: kb.sync(path),
+        lambda: kb.export(path),
+        lambda: kb.import_(path),
+        lambda: kb.snapshot(path),
+        lambda: kb.query(path, "What is it?"),
+        lambda: kb.query(None, "What is it?", passage=path),
+        lambda: kb.search(image=path),
+        lambda: kb.graph.import_file(path),
+        lambda: kb.graph.export(path),
+        lambda: kb.graph.draw("A", path),
+        lambda: kb.graph.add_entity("A", images=[path]),
+        lambda: Unit("Lamp", images=[path]),
+    ):
+        with pytest.raises(BadInput, match="is too long"):
+            use()
+
+
+@pytest.mark.parametrize("name", ["encoder", "segmenter", "mllm"])
+def test_a_model_is_a_name_or_an_object(tmp_path, name):
+    with pytest.raises(BadInput, match=f"{name} is 5: expected a name, or an object with"):
+        KnowledgeBase.open(tmp_path / "kb", create=True, **{name: 5})
+    assert not (tmp_path / "kb").exists()
+
+
+@pytest.mark.parametrize("encoder", [None, 5, []])
+def test_a_base_is_brought_over_to_an_encoder_only(kb, encoder):
+    with pytest.raises(BadInput, match=r"encoder is .*: expected a name, or an object"):
+        kb.reindex(encoder)
+
+
+@pytest.mark.parametrize("units", [None, 5, "Lamp", {"name": "Lamp"}, [None], [{"name": "Lamp"}]])
+def test_many_units_are_a_list_of_units(kb, units):
+    with pytest.raises(BadInput, match="unit"):
+        kb.add_many(units)
+
+
+def test_too_little_memory_is_no_broken_picture(kb, tmp_path, monkeypatch):
+    shown = picture(tmp_path / "p.png", 1)
+
+    def exhausted(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("PIL.Image.Image.convert", exhausted)
+    with pytest.raises(MemoryError):
+        kb.query(shown, "What is it?")
+
+
 def test_an_encoder_that_takes_nothing_is_given_nothing(tmp_path):
     with pytest.raises(BadInput, match="'embedded:foo' cannot be made"):
         KnowledgeBase.open(tmp_path / "kb", create=True, encoder="embedded:foo")

@@ -137,8 +137,7 @@ def test_vectors_that_are_no_numbers_are_refused(kb):
         def encode_texts(self, texts):
             return np.full((len(texts), self.dim), np.nan, np.float32)
 
-    kb._session.models.encoder = Broken()
-    kb._session.use_encoder(kb.encoder)
+    kb._session.use_encoder(Broken())
     with pytest.raises(ku_rag.BadInput, match="hold no numbers"):
         kb.add(ku_rag.Unit("Lamp", texts=("It shines.",)))
     assert kb.stats().counts["units"] == 0

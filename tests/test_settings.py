@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ku_rag.errors import BadInput
@@ -99,3 +101,22 @@ def test_what_is_written_is_read_again(tmp_path):
     made = Settings(segmenter='yolo:C:\\new\\"weights".pt', device="cpu", k_units=9)
     path.write_text(made.to_toml({"segmenter", "device"}), encoding="utf-8")
     assert Settings.load(path) == Settings(segmenter=made.segmenter)
+
+
+@pytest.mark.parametrize("kind", ["brackets", "braces", "folder", "pipe", "large"])
+def test_a_file_that_holds_no_settings_is_named(tmp_path, kind):
+    path = tmp_path / "ku.toml"
+    match kind:
+        case "brackets":
+            path.write_text("a = " + "[" * 100_000)
+        case "braces":
+            path.write_text("a = " + "{b = " * 100_000)
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "large":
+            path.write_text("#" * (2 << 20))
+    said = {"folder": "is a folder", "pipe": "is a pipe", "large": "2,097,152 bytes"}
+    with pytest.raises(BadInput, match=rf"ku\.toml .*{said.get(kind, 'nested too deep')}"):
+        Settings.load(path)

@@ -83,6 +83,9 @@ def run() -> int:
     except KuError as error:
         say(f"error: {error}")
         return error.exit_code
+    except MemoryError:
+        say("error: not enough memory: lower --max-memory or --batch-size, or scale pictures down")
+        return 1
     except SystemExit:  # by click, and in this mode only where nobody reads the output
         raise BrokenPipeError from None
     except BrokenPipeError:
