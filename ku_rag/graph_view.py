@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ku_rag.graph.entity_view import EntityView
     from ku_rag.graph.graph_records import GraphReport
     from ku_rag.graph.search_settings import GraphAnswer
+    from ku_rag.graph.search_types import Query
     from ku_rag.ingest.graph_changes import EntityAdded, RelationAdded
     from ku_rag.ingest.pipeline import Progress
 
@@ -278,7 +279,6 @@ class GraphView:
             BadInput: the question is empty, or the setting does not fit.
             ModelFailed, BudgetSpent: a model did not reply before anything was found.
         """
-        from ku_rag.graph import search_settings
         from ku_rag.graph.search_types import Query
 
         query = Query(
@@ -287,15 +287,24 @@ class GraphView:
             hints=arguments.text(hints, "the hints"),
             perception=arguments.text(perception, "the perception"),
         )
-        if not query.question.strip():
-            raise BadInput('the question is empty: ask something, such as "What follows?"')
-        start = arguments.optional_text(topic, "the topic")
-        setting = arguments.optional_text(setting, "the setting")
-        session = self._session
-        mllm = None if setting == "embedded" else session.models.mllm
         arguments.count(most, "most", least=1, most=_MOST_PATHS)
         arguments.count(rounds, "rounds", least=0, most=_MOST_ROUNDS)
         arguments.check(depth_first, "depth_first", bool)
+        topic = arguments.optional_text(topic, "the topic")
+        setting = arguments.optional_text(setting, "the setting")
+        return self._search(query, topic, setting, (most, rounds, depth_first))
+
+    def _search(
+        self, query: Query, topic: str | None, setting: str | None, limits: tuple[int, int, bool]
+    ) -> GraphAnswer:
+        """Search by a model if there is one and the setting allows it, else by embedded agents."""
+        from ku_rag.graph import search_settings
+
+        if not query.question.strip():
+            raise BadInput('the question is empty: ask something, such as "What follows?"')
+        session = self._session
+        mllm = None if setting == "embedded" else session.models.mllm
+        most, rounds, depth_first = limits
         with session.use():
             if mllm is not None:
                 graph, _ = self._graph()
@@ -304,7 +313,7 @@ class GraphView:
                     query,
                     setting or ("perceptive" if query.perception else "unaided-online"),
                     mllm,
-                    topic=None if start is None else graph.one(start),
+                    topic=None if topic is None else graph.one(topic),
                     captioner=session.settings.mllm or "",
                     most_paths=most,
                     max_rounds=rounds,
@@ -324,7 +333,7 @@ class GraphView:
                     query,
                     session.encoding.encoder,
                     sight=self._seen,
-                    topic=None if start is None else graph.one(start),
+                    topic=None if topic is None else graph.one(topic),
                     most_paths=most,
                     max_rounds=rounds,
                     depth_first=depth_first,

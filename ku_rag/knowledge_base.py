@@ -175,26 +175,24 @@ class KnowledgeBase:
                 written.
             ModelFailed, BudgetSpent: the multimodal model did not answer.
         """
-        session, given = self._session, pictures.given(image)
-        k_chunks = session.settings.k_chunks if k is None else _most(k)
-        prompts = session.settings.prompts
+        session, shown = self._session, pictures.given(image)
+        settings = session.settings
+        asked = pipeline.Question(
+            arguments.text(question, "the question"),
+            image=shown,
+            k_units=settings.k_units,
+            k_chunks=settings.k_chunks if k is None else _most(k),
+            passage=arguments.optional_output(passage, "the passage", spare=shown),
+            report=arguments.optional_output(report, "the report"),
+            kcc=kcc,
+            with_units=units,
+            with_paths=graph,
+            prompts=self.path / settings.prompts if settings.prompts else None,
+        )
         with session.use():
-            if given is not None:
+            if shown is not None:
                 session.encoding.images.refresh()
-            return pipeline.ask(
-                session.retrieval(),
-                image=given,
-                question=arguments.text(question, "the question"),
-                k_units=session.settings.k_units,
-                k_chunks=k_chunks,
-                passage=arguments.optional_output(passage, "the passage", spare=given),
-                report=arguments.optional_output(report, "the report"),
-                mllm=session.models.mllm,
-                kcc=kcc,
-                with_units=units,
-                with_paths=graph,
-                prompts=self.path / prompts if prompts else None,
-            )
+            return pipeline.ask(session.retrieval(), asked, session.models.mllm)
 
     def search(
         self,

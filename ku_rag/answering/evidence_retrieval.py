@@ -1,4 +1,4 @@
-"""From a picture and a question to units, evidence and paths."""
+"""Retrieval of units, evidence and graph paths for a picture and a question."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ku_rag.store.layout import Layout
 from ku_rag.store.sql import as_json
 from ku_rag.types import Evidence, Match, PathEvidence, Region
 
-MOST_PATHS = 5
+_MOST_PATHS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +128,13 @@ class Paths:
     chosen: bool = False
 
 
-def paths(base: Retrieval, question: str, found: Matched, most: int, *, first_label: int) -> Paths:
+def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -> Paths:
     """Graph paths from the matched units that bear on a question, best first.
 
     Path texts are compared by the embedded encoder whatever the base's own is: there are hundreds
     of them for each question, all short.
     """
-    if not most or not found.rows:
+    if not found.rows:
         return Paths()
     graph = Graph(base.database.connection, base.layout)
     about, *others = (m.unit for m in found.rows)
@@ -142,8 +142,8 @@ def paths(base: Retrieval, question: str, found: Matched, most: int, *, first_la
     starts = first + graph.of_units(others)
     traced = trace(graph, first[0], question) if first else None
     ways = traced.paths if traced else ()
-    best = best_paths(graph, starts, Query(question), EmbeddedEncoder(), k=most)
-    every = list(dict.fromkeys((*ways, *best)))[: max(most, len(ways))]
+    best = best_paths(graph, starts, Query(question), EmbeddedEncoder(), k=_MOST_PATHS)
+    every = list(dict.fromkeys((*ways, *best)))[: max(_MOST_PATHS, len(ways))]
     evidence = [
         PathEvidence(
             label=f"E{first_label + n}",

@@ -1,6 +1,6 @@
 """One question from end to end: region, units, chunks, passage, reading or correction, report.
 
-Data flows one way. Every step is timed, and what each one found is in the answer.
+Every step is timed, and the answer holds what each step found.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ku_rag.types import Answer, Evidence, Reading, Region, SearchResult
 
 _LONGEST_QUESTION = 100_000
 _LONGEST_SIDE = 1600
-"""Larger pictures are looked at in this size; regions are told in the pixels of the original."""
+"""Larger pictures are scaled down to this; regions are given in the pixels of the original."""
 
 
 class _Clock:
@@ -39,12 +39,16 @@ class _Clock:
     def step(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        self.times[name] = round((time.perf_counter() - started) * 1000, 2)
+        self.times[name] = _milliseconds_since(started)
+
+
+def _milliseconds_since(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was looked up, pictures of units included: nothing is asked of the store after it."""
+    """What was read from the store, with the pictures of units; the store is not read after it."""
 
     matched: Matched
     evidence: Sequence[Evidence]
@@ -53,108 +57,107 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Most:
-    """How much of each is looked up."""
-
-    units: int
-    chunks: int
-    paths: int
-
-
-def ask(
-    base: Retrieval,
-    *,
-    image: str | Path | Image | None,
-    question: str,
-    k_units: int,
-    k_chunks: int,
-    passage: Path | None,
-    report: Path | None,
-    mllm: MLLM | None = None,
-    kcc: bool = True,
-    with_units: bool = True,
-    with_paths: bool = True,
-    prompts: Path | None = None,
-) -> Answer:
-    """Answer a question about a picture; see `KnowledgeBase.query`.
-
-    The store is read in one transaction, which is over before a model is shown what was found.
+class Question:
+    """What is asked, and how it is to be answered; see `KnowledgeBase.query`.
 
     Args:
-        base: what is asked.
+        text: a sentence.
         image: a picture or its file; None asks without one.
-        question: a sentence.
         k_units: most units.
         k_chunks: most chunks of evidence.
         passage: PNG file for the multimodal passage; further pages get a number.
-        report: HTML file for the whole story.
-        mllm: answers, and is corrected by what was found; None has the extractive reader answer.
-        kcc: False asks the model once, question and evidence together (KU-RAG, section 4.5,
+        report: HTML file that shows how the question was answered.
+        kcc: False asks a model once, question and evidence together (KU-RAG, section 4.5,
             "w/o KCC").
         with_units: False searches texts alone, by the question and the model's caption of the
             picture, and shows the model no passage ("w/o KU"). Without a model there is no
             caption, and the question alone is searched by.
         with_paths: False leaves out what the graph says of the units.
-        prompts: folder of prompts that go before those of the project.
+        prompts: folder of prompts that replace those of the project.
 
     Raises:
-        BadInput: the picture cannot be read, the question is empty or too long, or a prompt is
-            none.
-        NotFound: the folder of prompts is not there.
+        BadInput: the text is empty or too long.
+    """
+
+    text: str
+    image: str | Path | Image | None = None
+    k_units: int = 3
+    k_chunks: int = 3
+    passage: Path | None = None
+    report: Path | None = None
+    kcc: bool = True
+    with_units: bool = True
+    with_paths: bool = True
+    prompts: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Check the text."""
+        if not self.text.strip():
+            raise BadInput('the question is empty: ask something, such as "What is this?"')
+        if len(self.text) > _LONGEST_QUESTION:
+            raise BadInput(
+                f"the question has {len(self.text)} characters, at most {_LONGEST_QUESTION} are "
+                "read: put long texts into the knowledge base and ask about them"
+            )
+
+
+def ask(base: Retrieval, question: Question, mllm: MLLM | None = None) -> Answer:
+    """Answer a question about a picture.
+
+    The store is read in one transaction, which is over before a model is shown what was found.
+
+    Args:
+        base: what is asked.
+        question: with the picture.
+        mllm: answers, and is corrected by what was found; None has the extractive reader answer.
+
+    Raises:
+        BadInput: the picture cannot be read, or a prompt is none.
+        NotFound: the folder of prompts does not exist.
         ModelFailed, BudgetSpent: the model did not answer; nothing else answers in its place.
     """
-    _check_question(question)
     clock = _Clock()
     started = time.perf_counter()
     with clock.step("picture"):
-        picture, scale = _look_at(image)
-    chain = Chain(mllm, correction.Prompts.load(prompts)) if mllm else None
-    if with_units:
-        caption = None
-        most = _Most(k_units, k_chunks, evidence_retrieval.MOST_PATHS if with_paths else 0)
-        found = _found(base, clock, picture, question, most)
+        picture, scale = _look_at(question.image)
+    chain = Chain(mllm, correction.Prompts.load(question.prompts)) if mllm else None
+    caption = None
+    if question.with_units:
+        found = _find_units(base, clock, picture, question)
     else:
         with clock.step("caption"):
             caption = chain.describe(picture) if chain and picture else None
-        found = _found_in_texts(base, clock, question, caption, k_chunks)
+        found = _find_texts(base, clock, question, caption)
     pages: list[Image] = []
-    if passage or report or (chain and with_units):
-        from ku_rag.answering.passage import PAGE_HEIGHT, cards, compose
-
+    if question.passage or question.report or (chain and question.with_units):
         with clock.step("passage"):
-            pages = compose(
-                cards(found.matched.units, found.evidence, found.pictures),
-                page_height=correction.PAGE_HEIGHT if chain else PAGE_HEIGHT,
-            )
+            pages = _compose(found, for_model=chain is not None)
     with clock.step("read"):
         if chain:
-            shown = pages if with_units else []
-            material = _material(question, picture, found, shown, caption)
-            answered = chain.correct(material) if kcc else chain.answer_at_once(material)
+            material = _material(question, picture, found, pages, caption)
+            answered = chain.correct(material) if question.kcc else chain.answer_at_once(material)
         else:
-            answered = _read(question, found, seen=picture is None or not with_units)
+            answered = _read(question, found, with_picture=picture is not None)
     region = found.matched.region
     answer = Answer(
-        question=question,
-        image=str(image) if isinstance(image, str | Path) else None,
+        question=question.text,
+        image=str(question.image) if isinstance(question.image, str | Path) else None,
         region=region and _scaled(region, scale),
         units=tuple(found.matched.units),
         chunks=tuple(found.evidence),
         paths=tuple(found.paths.evidence),
-        passage=_write_passage(pages, passage) if passage else (),
+        passage=_write_passage(pages, question.passage) if question.passage else (),
         reading=answered.reading,
         models={
             "encoder": base.eyes.encoder.fingerprint,
             "segmenter": base.eyes.segmenter().fingerprint,
             **answered.models,
         },
-        timings_ms=clock.times,
+        timings_ms=clock.times | {"total": _milliseconds_since(started)},
         correction=answered.correction,
     )
-    clock.times["total"] = round((time.perf_counter() - started) * 1000, 2)
-    answer = replace(answer, timings_ms=dict(clock.times))
-    if report:
-        _write_report(replace(answer, region=region), report, picture, found.pictures, pages)
+    if question.report:
+        _write_report(replace(answer, region=region), question.report, picture, found, pages)
     return answer
 
 
@@ -184,16 +187,6 @@ def find(
     return SearchResult(tuple(found.units), tuple(evidence))
 
 
-def _check_question(question: str) -> None:
-    if not question.strip():
-        raise BadInput('the question is empty: ask something, such as "What is this?"')
-    if len(question) > _LONGEST_QUESTION:
-        raise BadInput(
-            f"the question has {len(question)} characters, at most {_LONGEST_QUESTION} are read: "
-            "put long texts into the knowledge base and ask about them"
-        )
-
-
 def _look_at(image: str | Path | Image | None) -> tuple[Image | None, float]:
     """The picture as it is looked at, and how many of its own pixels one of these is."""
     if image is None:
@@ -206,37 +199,47 @@ def _look_at(image: str | Path | Image | None) -> tuple[Image | None, float]:
     return picture, scale
 
 
-def _found(
-    base: Retrieval, clock: _Clock, picture: Image | None, question: str, most: _Most
+def _find_units(
+    base: Retrieval, clock: _Clock, picture: Image | None, question: Question
 ) -> _Found:
-    """Units, and what bears on the question."""
+    """Match units, and retrieve the evidence and paths that bear on the question."""
     with snapshot(base.database.connection):
         with clock.step("match"):
-            matched = evidence_retrieval.matched(base, picture, question, most.units)
+            matched = evidence_retrieval.matched(base, picture, question.text, question.k_units)
         with clock.step("search"):
-            evidence = evidence_retrieval.evidence(base, question, matched, most.chunks)
+            evidence = evidence_retrieval.evidence(base, question.text, matched, question.k_chunks)
         with clock.step("paths"):
-            label = len(evidence) + 1
-            paths = evidence_retrieval.paths(base, question, matched, most.paths, first_label=label)
+            paths = evidence_retrieval.Paths()
+            if question.with_paths:
+                paths = evidence_retrieval.paths(
+                    base, question.text, matched, first_label=len(evidence) + 1
+                )
         pictures = evidence_retrieval.pictures(base, matched)
     return _Found(matched, evidence, paths, pictures)
 
 
-def _found_in_texts(
-    base: Retrieval, clock: _Clock, question: str, caption: Reply | None, k: int
+def _find_texts(
+    base: Retrieval, clock: _Clock, question: Question, caption: Reply | None
 ) -> _Found:
+    """Retrieve evidence by the question and a caption alone."""
+    text = f"{question.text}\n{caption.text}" if caption else question.text
     with snapshot(base.database.connection), clock.step("search"):
-        text = f"{question}\n{caption.text}" if caption else question
-        return _Found(
-            Matched(),
-            evidence_retrieval.evidence_anywhere(base, text, k),
-            evidence_retrieval.Paths(),
-            {},
-        )
+        evidence = evidence_retrieval.evidence_anywhere(base, text, question.k_chunks)
+    return _Found(Matched(), evidence, evidence_retrieval.Paths(), {})
+
+
+def _compose(found: _Found, *, for_model: bool) -> list[Image]:
+    """The pages of the multimodal passage."""
+    from ku_rag.answering.passage import PAGE_HEIGHT, cards, compose
+
+    return compose(
+        cards(found.matched.units, found.evidence, found.pictures),
+        page_height=correction.PAGE_HEIGHT if for_model else PAGE_HEIGHT,
+    )
 
 
 def _material(
-    question: str,
+    question: Question,
     picture: Image | None,
     found: _Found,
     pages: Sequence[Image],
@@ -244,39 +247,39 @@ def _material(
 ) -> Material:
     region = found.matched.region
     return Material(
-        question,
+        question.text,
         picture,
         region=region.box if region else None,
         units=found.matched.units,
         evidence=found.evidence,
         paths=found.paths.evidence,
-        pages=pages,
+        pages=pages if question.with_units else (),
         caption=caption,
     )
 
 
-def _read(question: str, found: _Found, *, seen: bool) -> Answered:
-    """Have the extractive reader read what is known of the units that the question can be about."""
+def _read(question: Question, found: _Found, *, with_picture: bool) -> Answered:
+    """Have the extractive reader read the evidence of the units that the question can be about."""
     units = found.matched.units
-    if not units and not seen:
-        why = "nothing in the picture looks like anything in the knowledge base"
+    if not units and with_picture and question.with_units:
+        why = "nothing in the picture matches a unit of the knowledge base"
         return Answered(Reading("", why=why), models={"reader": extractive.NAME})
     about = found.matched.about
     pieces = [e for e in found.evidence if not units or about.intersection(e.unit_ids)]
-    reading = extractive.read(question, pieces, units)
+    reading = extractive.read(question.text, pieces, units)
     if found.paths.answers and (found.paths.chosen or not reading.answer):
-        reading = _walked(found.paths)
+        reading = _from_paths(found.paths)
     return Answered(reading, models={"reader": extractive.NAME})
 
 
-def _walked(found: evidence_retrieval.Paths) -> Reading:
-    """The answer that stands in the graph."""
+def _from_paths(found: evidence_retrieval.Paths) -> Reading:
+    """The answer that paths of the graph lead to."""
     return Reading(
         ", ".join(found.answers),
         citations=found.cited,
         spans=((0, 0),) * len(found.cited),
         score=1.0,
-        why="The graph's relations lead there, as far as it says.",
+        why="Found by following relations in the graph.",
     )
 
 
@@ -296,14 +299,10 @@ def _write_passage(pages: Sequence[Image], file: Path) -> tuple[str, ...]:
 
 
 def _write_report(
-    answer: Answer,
-    file: Path,
-    picture: Image | None,
-    unit_pictures: Mapping[str, Image],
-    pages: Sequence[Image],
+    answer: Answer, file: Path, picture: Image | None, found: _Found, pages: Sequence[Image]
 ) -> None:
     from ku_rag.answering.report import render
 
-    html = render(answer, picture=picture, unit_pictures=unit_pictures, pages=pages)
+    html = render(answer, picture=picture, unit_pictures=found.pictures, pages=pages)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(html, encoding="utf-8")

@@ -288,7 +288,7 @@ class _Records:
                     metadata=found.metadata or {},
                     match=found.match,
                 )
-                arguments.flag(found.replaces, "replaces")
+                arguments.check(found.replaces, "replaces", bool)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise BadInput(f"what the source declares cannot be read: {error!r}") from error
             return found

@@ -49,17 +49,10 @@ def at_once(answer, citations=(), reason="So it says."):
 
 
 def ask(kb, mllm, question=QUESTION, *, image=None, k=3, passage=None, report=None, **more):
-    return pipeline.ask(
-        kb._session.retrieval(),
-        image=image,
-        question=question,
-        k_units=3,
-        k_chunks=k,
-        passage=passage,
-        report=report,
-        mllm=mllm,
-        **more,
+    asked = pipeline.Question(
+        question, image=image, k_chunks=k, passage=passage, report=report, **more
     )
+    return pipeline.ask(kb._session.retrieval(), asked, mllm)
 
 
 def chain(*lines):

@@ -36,7 +36,7 @@ def test_a_damaged_stored_picture_is_written_again(harm, how, kb, tmp_path):
     bring()
     assert stored.read_bytes() == data
     assert kb.verify().problems == ()
-    assert kb.stats().to_dict()["counts"]["images"] == 1
+    assert kb.stats().counts["images"] == 1
 
 
 def test_a_picture_is_repaired_under_the_name_that_it_is_stored_by(kb, tmp_path):

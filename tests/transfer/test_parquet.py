@@ -590,7 +590,7 @@ def test_what_stands_twice_is_left_out_and_named(tmp_path):
             "units: a",
         ]
         assert [(unit.id, unit.name) for unit in kb.list()] == [("a", "Alpha")]
-        assert kb.stats().to_dict()["counts"]["images"] == 1
+        assert kb.stats().counts["images"] == 1
         assert kb.verify().problems == ()
 
 
