@@ -177,7 +177,7 @@ class KnowledgeBase:
         """
         session, shown = self._session, pictures.given(image)
         settings = session.settings
-        asked = pipeline.Question(
+        asked = pipeline.QueryInput(
             arguments.text(question, "the question"),
             image=shown,
             k_units=settings.k_units,

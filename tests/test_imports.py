@@ -126,6 +126,23 @@ def test_importing_and_helping_bring_nothing_heavy():
         assert HEAVY & set(done.stdout.splitlines()[-1].split()) == set()
 
 
+def test_a_question_brings_nothing_that_only_other_commands_need(tmp_path):
+    with ku_rag.KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add(ku_rag.Unit("Lamp", texts=["The lamp comes from Peru."]))
+    script = (
+        "import sys; from ku_rag.cli import main\n"
+        "sys.argv = ['ku', 'query', '-', 'Where does the lamp come from?']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('\\n' + ' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "Peru" in done.stdout
+    unneeded = {"networkx", "jsonschema", "pooch", "fontTools", "openai", "torch", "pyarrow"}
+    assert unneeded & set(done.stdout.splitlines()[-1].split()) == set()
+
+
 def test_all_is_complete():
     tree = ast.parse(Path(ku_rag.__file__).read_text(encoding="utf-8"))
     imported = {

@@ -57,7 +57,7 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QueryInput:
     """What is asked, and how it is to be answered; see `KnowledgeBase.query`.
 
     Args:
@@ -101,7 +101,7 @@ class Question:
             )
 
 
-def ask(base: Retrieval, question: Question, mllm: MLLM | None = None) -> Answer:
+def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answer:
     """Answer a question about a picture.
 
     The store is read in one transaction, which is over before a model is shown what was found.
@@ -200,7 +200,7 @@ def _look_at(image: str | Path | Image | None) -> tuple[Image | None, float]:
 
 
 def _find_units(
-    base: Retrieval, clock: _Clock, picture: Image | None, question: Question
+    base: Retrieval, clock: _Clock, picture: Image | None, question: QueryInput
 ) -> _Found:
     """Match units, and retrieve the evidence and paths that bear on the question."""
     with snapshot(base.database.connection):
@@ -219,7 +219,7 @@ def _find_units(
 
 
 def _find_texts(
-    base: Retrieval, clock: _Clock, question: Question, caption: Reply | None
+    base: Retrieval, clock: _Clock, question: QueryInput, caption: Reply | None
 ) -> _Found:
     """Retrieve evidence by the question and a caption alone."""
     text = f"{question.text}\n{caption.text}" if caption else question.text
@@ -239,7 +239,7 @@ def _compose(found: _Found, *, for_model: bool) -> list[Image]:
 
 
 def _material(
-    question: Question,
+    question: QueryInput,
     picture: Image | None,
     found: _Found,
     pages: Sequence[Image],
@@ -258,7 +258,7 @@ def _material(
     )
 
 
-def _read(question: Question, found: _Found, *, with_picture: bool) -> Answered:
+def _read(question: QueryInput, found: _Found, *, with_picture: bool) -> Answered:
     """Have the extractive reader read the evidence of the units that the question can be about."""
     units = found.matched.units
     if not units and with_picture and question.with_units:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ku_rag.errors import BadInput, BudgetSpent
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.search_result import Entry, Found, Note, Noting
+from ku_rag.graph.search_result import Found, Note, Noting, TraceEntry
 from ku_rag.graph.search_types import Agents, Query, Verdict
 from ku_rag.text.tokens import content_words, words
 
@@ -95,7 +95,7 @@ class _Search:
         self._paths: list[Path] = []
         self._verdicts: dict[Path, Verdict] = {}
         self._captions: dict[int, str] = {}
-        self._trace: list[Entry] = []
+        self._trace: list[TraceEntry] = []
         self.spent = ""
 
     # ---- where it goes: all but the first return why it ended, "" while it goes on --------------
@@ -187,7 +187,7 @@ class _Search:
         if len(widest) < len(reached):
             remark = _left_out("paths", len(widest), len(reached))
             self._trace.append(
-                Entry(number, "expansion", "the whole round", "", Note(remark=remark))
+                TraceEntry(number, "expansion", "the whole round", "", Note(remark=remark))
             )
         self._steps.update({path.steps[-1].row: path.steps[-1] for path in widest})
         self._verdicts.update(dict.fromkeys(widest, Verdict(False)))  # until they are asked about
@@ -233,7 +233,9 @@ class _Search:
         for n, note in enumerate(told):
             remark = "; ".join(filter(None, (*remarks[n : n + 1], note.remark)))
             self._trace.append(
-                Entry(number, agent, about[n], note.said or said[n], replace(note, remark=remark))
+                TraceEntry(
+                    number, agent, about[n], note.said or said[n], replace(note, remark=remark)
+                )
             )
             self.spent = self.spent or note.spent
 

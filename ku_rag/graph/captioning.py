@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path as File
 
 from ku_rag.graph.mllm_agents import WORKERS, AgentPrompts
-from ku_rag.graph.mllm_calls import Question, ask_all
+from ku_rag.graph.mllm_calls import AgentQuestion, ask_all
 from ku_rag.graph.model import MACHINE_CAPTION, Entity, Graph
 from ku_rag.graph.summary import MOST_PICTURES
 from ku_rag.mllm.base import MLLM
@@ -49,7 +49,9 @@ def caption(
     waiting = _lacking(graph, entities, model)
     while some := list(islice(waiting, workers)):
         questions = [
-            Question(prompt.fill(data=fenced([{"entity": name}])), pictures, needs_pictures=True)
+            AgentQuestion(
+                prompt.fill(data=fenced([{"entity": name}])), pictures, needs_pictures=True
+            )
             for name, _, pictures in some
         ]
         outcomes = ask_all(mllm, questions, workers=workers)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path as File
 from typing import Any, TypeVar
 
-from ku_rag.graph.mllm_calls import Outcome, Question, ask, ask_all
+from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask, ask_all
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.search_result import Note
 from ku_rag.graph.search_types import Query, Verdict
@@ -127,7 +127,7 @@ class ModelAgents:
         """The query with its pictures in words: ŝ = P(Q). As it is, where there is no reply."""
         data = [{"known": query.hints}] if query.hints else []
         text = self._prompts.perceive.fill(question=query.question, data=_fenced(data))
-        outcome = ask(self._mllm, Question(text, query.pictures))
+        outcome = ask(self._mllm, AgentQuestion(text, query.pictures))
         said = outcome.reply.text.strip() if outcome.reply else ""
         self._notes = [outcome.note(said)]
         return replace(query, perception=said)
@@ -145,7 +145,7 @@ class ModelAgents:
         text = self._prompts.topic.fill(
             question=query.question, data=_fenced([*_given(query), {"topics": names}])
         )
-        outcome = ask(self._mllm, Question(text, schema=_TOPIC))
+        outcome = ask(self._mllm, AgentQuestion(text, schema=_TOPIC))
         named = [outcome.said["topic"]] if outcome.said else []
         chosen, unknown = matched(named, [((e.name, e.unit or ""), e) for e in shown])
         remarks = [cut, _unknown(unknown)]
@@ -162,7 +162,7 @@ class ModelAgents:
         given = _given(query)
         asking = [n for n, (_, steps) in enumerate(opened) if steps]
         questions = [
-            Question(
+            AgentQuestion(
                 self._prompts.expand.fill(
                     question=query.question,
                     data=_fenced([*given, *self._along(path), *map(self._neighbour, steps)]),
@@ -196,7 +196,7 @@ class ModelAgents:
                 pictures=_SHOWN if pictures else "",
                 caption=_CAPTION if pictures else "",
             )
-            questions.append(Question(text, pictures, _CAPTIONED if pictures else _ENOUGH))
+            questions.append(AgentQuestion(text, pictures, _CAPTIONED if pictures else _ENOUGH))
         outcomes = ask_all(self._mllm, questions, workers=self._workers)
         verdicts = [_verdict(outcome) for outcome in outcomes]
         for path, verdict in zip(paths, verdicts, strict=True):

@@ -23,7 +23,7 @@ _TEMPERATURE = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AgentQuestion:
     """What a model is asked.
 
     Args:
@@ -81,7 +81,7 @@ class Outcome:
         )
 
 
-def ask_all(mllm: MLLM, questions: Sequence[Question], *, workers: int) -> list[Outcome]:
+def ask_all(mllm: MLLM, questions: Sequence[AgentQuestion], *, workers: int) -> list[Outcome]:
     """Ask a model many questions at once.
 
     Args:
@@ -101,7 +101,7 @@ def ask_all(mllm: MLLM, questions: Sequence[Question], *, workers: int) -> list[
         pool.shutdown(cancel_futures=True)
 
 
-def ask(mllm: MLLM, question: Question) -> Outcome:
+def ask(mllm: MLLM, question: AgentQuestion) -> Outcome:
     """Ask a model one question."""
     shown: list[Picture] = []
     left_out: list[str] = []

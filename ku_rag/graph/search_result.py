@@ -44,7 +44,7 @@ class Noting(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TraceEntry:
     """One line of the trace.
 
     Args:
@@ -91,7 +91,7 @@ class Found:
     paths: tuple[Path, ...] = ()
     leaves: tuple[Path, ...] = ()
     captions: Mapping[int, str] = field(default_factory=dict)
-    trace: tuple[Entry, ...] = ()
+    trace: tuple[TraceEntry, ...] = ()
     stopped: str = ""
 
     @property

@@ -11,9 +11,9 @@ from ku_rag.errors import BadInput, BudgetSpent, ModelFailed
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.embedded_agents import EmbeddedAgents, Sight
 from ku_rag.graph.mllm_agents import WORKERS, AgentPrompts, ModelAgents
-from ku_rag.graph.mllm_calls import Outcome, Question, ask
+from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask
 from ku_rag.graph.model import Entity, Graph, Path
-from ku_rag.graph.search_result import Entry, Found
+from ku_rag.graph.search_result import Found, TraceEntry
 from ku_rag.graph.search_types import Query
 from ku_rag.graph.summary import MOST_PATHS, Captions, Summary, summarise
 from ku_rag.mllm.base import MLLM
@@ -74,7 +74,7 @@ class GraphAnswer:
     perception: str
     summary: Summary
     found: Found | None
-    trace: tuple[Entry, ...]
+    trace: tuple[TraceEntry, ...]
 
     @property
     def usage(self) -> dict[str, int]:
@@ -137,12 +137,12 @@ def answer(
     agents = ModelAgents(
         mllm, graph, captions=chosen.captions, captioner=captioner, workers=workers, prompts=said
     )
-    trace: list[Entry] = []
+    trace: list[TraceEntry] = []
     asked = query if chosen.described else replace(query, perception="")
     if chosen.searches and chosen.vision and query.pictures:
         asked = agents.perceive(asked)
         (note,) = agents.notes()
-        trace.append(Entry(0, "perception", query.question, note.said, note))
+        trace.append(TraceEntry(0, "perception", query.question, note.said, note))
     found = None
     if chosen.searches:
         found = explore(
@@ -162,7 +162,7 @@ def answer(
         raise (BudgetSpent if outcome.spent else ModelFailed)(outcome.problem)
     words = outcome.reply.text.strip() if outcome.reply else ""
     last = max((entry.round for entry in trace), default=0)
-    trace.append(Entry(last, "answer", query.question, words, outcome.note(words)))
+    trace.append(TraceEntry(last, "answer", query.question, words, outcome.note(words)))
     return GraphAnswer(
         setting=setting,
         answer=words,
@@ -239,4 +239,4 @@ def _concluded(
     given = {"known": query.hints, "shown": query.perception}
     lines = [*({key: text} for key, text in given.items() if text), *summary.lines]
     text = prompts.answer.fill(question=query.question, data=fenced(lines) if lines else "")
-    return ask(mllm, Question(text, query.pictures if setting.vision else ()))
+    return ask(mllm, AgentQuestion(text, query.pictures if setting.vision else ()))

@@ -49,7 +49,7 @@ def at_once(answer, citations=(), reason="So it says."):
 
 
 def ask(kb, mllm, question=QUESTION, *, image=None, k=3, passage=None, report=None, **more):
-    asked = pipeline.Question(
+    asked = pipeline.QueryInput(
         question, image=image, k_chunks=k, passage=passage, report=report, **more
     )
     return pipeline.ask(kb._session.retrieval(), asked, mllm)
