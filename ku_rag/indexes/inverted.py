@@ -1,7 +1,8 @@
-"""The inverted index: every unit lists the chunks that name it (KU-RAG, section 3.2.2, Assembly).
+"""The inverted index: a list of chunks for every unit (KU-RAG, section 3.2.2, Assembly).
 
-The lists are a function of the units and chunks that there are, whatever order they came in: a new
-chunk is looked through for all names, and a new name is looked for in all chunks.
+A unit's list holds the chunks of its own sources and the chunks that name it. The lists depend on the
+stored units and chunks only, not on their order: a new chunk is searched for all names, and a new
+name is searched in all chunks.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from ku_rag.store.database import Database
 from ku_rag.store.sql import as_json, fields
 from ku_rag.text.tokens import words
 
-# A chunk that a unit owns is in its list already and stays marked as owned.
+# A chunk of the unit's own source is already in its list and stays marked as owned.
 _LINKED = f"INSERT OR IGNORE INTO unit_chunks SELECT {fields(2)}, 0 FROM json_each(?)"
 _FEW_LETTERS = 20_000
-"""Up to so many letters are sooner looked through name by name than all names are read."""
+"""For shorter texts, looking up names in the database is faster than loading all names."""
 
 
 class InvertedIndex:
-    """Keeps the lists right while units and chunks come and go; called inside changes.
+    """Updates the lists when units and chunks change; called inside changes.
 
     Args:
-        database: where the lists are.
+        database: the database that holds the lists.
     """
 
     def __init__(self, database: Database) -> None:
@@ -35,7 +36,7 @@ class InvertedIndex:
         self._version = -1
 
     def names(self) -> NameIndex:
-        """All names that are looked up in texts, read once and kept up to date."""
+        """All names to search for in texts, loaded once and kept up to date."""
         version = self._database.version()
         if self._names is None or version != self._version:
             self._names = NameIndex()
@@ -48,20 +49,20 @@ class InvertedIndex:
         return self._names
 
     def _known(self) -> NameIndex | None:
-        """The names, if they were read and are up to date; what was not read needs no care."""
+        """The loaded names if they are up to date, else None."""
         return self._names if self._version == self._database.version() else None
 
     def forget(self) -> None:
-        """Read the names again at the next use; called when a change was taken back."""
+        """Load the names again at the next use; called after a rollback."""
         self._names = None
 
     def rename(self, unit: int, *, before: set[str], after: set[str]) -> None:
-        """Follow a unit's names: lists that a name no longer earns are shortened, others grow.
+        """Update a unit's list after its names have changed.
 
         Args:
             unit: row of the unit.
-            before: name keys that were looked up until now.
-            after: name keys that are looked up from now on.
+            before: its old name keys.
+            after: its new name keys.
         """
         connection = self._database.connection
         names = self._known()
@@ -78,7 +79,7 @@ class InvertedIndex:
             self._link_stored(connection, unit, key)
 
     def introduce(self, units: Mapping[int, set[str]]) -> None:
-        """Look up the names of new units from now on: unit row → name keys."""
+        """Add the names of new units: unit row → name keys."""
         connection = self._database.connection
         names = self._known()
         searched = connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is not None
@@ -90,13 +91,13 @@ class InvertedIndex:
                     self._link_stored(connection, unit, key)
 
     def drop(self, unit: int, keys: set[str]) -> None:
-        """Look a unit's names up no longer; the unit itself, lists included, is being deleted."""
+        """Remove the names of a unit that is being deleted with its list."""
         if names := self._known():
             for key in filter(matchable, keys):
                 names.remove(key, unit)
 
     def add_chunks(self, chunks: Mapping[int, str]) -> None:
-        """List new chunks under every unit that they name.
+        """Add new chunks to the list of every unit that they name.
 
         Args:
             chunks: row → text.
@@ -129,13 +130,13 @@ class InvertedIndex:
 
 
 def named(connection: Connection, text: str) -> set[int]:
-    """The units that a text names, looked up in the store: for few texts and many names."""
+    """Units that a text names, looked up in the database: for few texts and many names."""
     tokens = words(text)
     found: set[int] = set()
     for start in range(len(tokens)):
         for end in range(start + 1, len(tokens) + 1):
             key = " ".join(tokens[start:end])
-            # What begins with these words lies between them with a blank and the sign after it.
+            # Names that begin with these words sort between the key with " " and with "!" appended.
             units = connection.execute(
                 "SELECT n.unit FROM names n JOIN units u ON u.row = n.unit "
                 "WHERE n.key = ? AND u.match",
@@ -151,7 +152,7 @@ def named(connection: Connection, text: str) -> set[int]:
 
 
 def differences(database: Database) -> Iterator[str]:
-    """Where the stored lists are not what the names and texts say; for `verify`."""
+    """Yield differences between the stored lists and the names in texts; for `verify`."""
     connection = database.connection
     names = InvertedIndex(database).names()
     for chunk, text, owner in connection.execute(

@@ -1,9 +1,8 @@
-"""Names of units in texts: one pass over the words, however many names there are.
+"""Find the names of units in a text: one pass over its words with a trie of names.
 
-Names and texts are compared as folded words (case, compatibility forms, diacritics), so a name is
-found at word boundaries only; in scripts without spaces every character is a word. Every name that
-stands in the text counts, "York" inside "New York" too: which of them is meant is a question that
-the words alone do not answer.
+Names and texts are compared as folded words (case, compatibility forms, diacritics), so a name
+matches at word boundaries only; in scripts without spaces every character is a word. All
+occurrences count, "York" inside "New York" too, because words alone do not tell which is meant.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ _SHORTEST_CJK = 2
 _REMEMBERED = 1 << 17
 _LONGEST_REMEMBERED = 40
 
-# No other ASCII character is ever part of a word, and whether a character is does not depend on
-# its neighbours: words never reach across these runs, so each run can be cut and folded by itself.
+# No other ASCII character is part of a word, and this does not depend on its neighbours. So words
+# never cross these runs, and each run can be tokenised and folded by itself.
 _RUN = re.compile(r"[A-Za-z0-9\x80-\U0010ffff]+")
 
 
 class _Runs(dict[str, tuple[str, ...]]):
-    """The folded words of every run seen lately; texts are made of few different ones."""
+    """Cache of the folded words of each run; texts repeat few different runs."""
 
     def __missing__(self, run: str) -> tuple[str, ...]:
         cut = tuple(words(run))
@@ -40,14 +39,14 @@ _RUNS = _Runs()
 
 
 def _words(text: str) -> list[str]:
-    """`tokens.words`, some times faster."""
+    """Like `tokens.words`, but several times faster."""
     if text.isascii():
         return words(text)
     return [word for run in _RUN.findall(text) for word in _RUNS[run]]
 
 
 class _Node:
-    """What may follow the words read so far, and the units that they name."""
+    """Trie node: the words that may follow, and the units that the words so far name."""
 
     __slots__ = ("following", "units")
 
@@ -57,20 +56,20 @@ class _Node:
 
 
 class NameIndex:
-    """Finds in a text all units that it names.
+    """Finds all units that a text names.
 
-    Keys are `tokens.name_key(name)`. One key may name several units, and one unit have many keys.
+    Keys are `tokens.name_key(name)`. A key may name several units, and a unit may have many keys.
     """
 
     def __init__(self) -> None:
         self._root = _Node()
 
     def add(self, key: str, unit: int) -> None:
-        """Look for a name from now on.
+        """Add a name.
 
         Args:
-            key: its `tokens.name_key`; an empty one is never found.
-            unit: row of the unit that bears it.
+            key: its `tokens.name_key`; an empty key is ignored.
+            unit: row of the unit with this name.
         """
         if not key:
             return
@@ -80,7 +79,7 @@ class NameIndex:
         node.units |= {unit}
 
     def remove(self, key: str, unit: int) -> None:
-        """Look for a name no longer; one that was never added is let pass."""
+        """Remove a name; an unknown name is ignored."""
         path = [self._root]
         tokens = key.split(" ")
         for word in tokens:
@@ -95,14 +94,14 @@ class NameIndex:
             del parent.following[word]
 
     def find(self, text: str) -> set[int]:
-        """The units whose names stand in a text."""
+        """Return the rows of the units that a text names."""
         found: set[int] = set()
         for _, _, units in self._occurrences(_words(text)):
             found |= units
         return found
 
     def find_spans(self, text: str) -> list[tuple[int, int, frozenset[int]]]:
-        """Every place of a text where a name stands: (start, end, units), in order."""
+        """Return every occurrence of a name as (start, end, units), in order."""
         tokens = tokenize(text)
         return [
             (tokens[first].start, tokens[last].end, units)
@@ -110,7 +109,7 @@ class NameIndex:
         ]
 
     def _occurrences(self, tokens: list[str]) -> Iterator[tuple[int, int, frozenset[int]]]:
-        """Every name among the words: index of its first word, of its last, and its units."""
+        """Yield every occurrence: index of its first word, of its last word, and its units."""
         starts = self._root.following
         for first in [at for at, word in enumerate(tokens) if word in starts]:
             node = starts[tokens[first]]
@@ -126,10 +125,10 @@ class NameIndex:
 
 
 def matchable(key: str) -> bool:
-    """Whether a name says enough by itself to be looked for in other units' texts.
+    """Whether a name is specific enough to be searched in the texts of other units.
 
-    Names of stop words only, of less than three letters or digits (two in scripts without spaces,
-    or where a letter stands with a digit, as in K2) would be found everywhere.
+    Names that consist of stop words, or of fewer than three letters or digits (two in scripts
+    without spaces, or with both a letter and a digit, as in K2), would match everywhere.
 
     Args:
         key: `tokens.name_key` of the name.

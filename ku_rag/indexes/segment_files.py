@@ -1,7 +1,7 @@
-"""The files of an index: one header, and for each segment its rows and what FAISS wrote.
+"""Files of an index: a header, and for each segment its row numbers and a FAISS file.
 
-Segments are immutable and have names of their own. The header names them, with a checksum of every
-block of every file, and what was dropped since; replacing it is what makes a new state count.
+Segments are immutable. The header lists them with their checksums and the rows that were deleted
+since. Replacing the header makes a new state current.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import logging
 import os
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from ku_rag.indexes.segment import Segment
 from ku_rag.store.layout import replace_durably, sync_folder
 
 _BLOCK = 1 << 20
-_FORMAT = 3
+_FORMAT = 4
 _SUFFIXES = (".faiss", ".rows")
 
 _log = logging.getLogger("ku_rag")
@@ -33,15 +32,15 @@ _log = logging.getLogger("ku_rag")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the files of an index say of themselves.
+    """Description of the files of an index.
 
     Args:
-        knowledge_base: id of the base that they were made from.
-        seq: the last change that they know.
-        lost: how many commits the base had lost by then: after a loss numbers come again.
-        segments: for each, its "file", "count", "plan", "fit", and the "sums" of the blocks of its
-            files.
-        dropped: rows that segments hold and that are gone.
+        knowledge_base: id of the knowledge base that they belong to.
+        seq: number of the last change that they contain.
+        lost: commits that the knowledge base had lost by then; change numbers repeat after a loss.
+        segments: for each segment its "file", "count", "plan", "fit" (quantiser), and "sums" (the
+            checksums of its files).
+        dropped: deleted rows that segments still contain.
         format: version of the layout.
     """
 
@@ -58,8 +57,8 @@ class IndexFiles:
     """The files of one index.
 
     Args:
-        folder: where they lie.
-        stem: what their names begin with.
+        folder: their folder.
+        stem: prefix of their names.
     """
 
     folder: Path
@@ -67,20 +66,20 @@ class IndexFiles:
 
     @property
     def header_path(self) -> Path:
-        """The header."""
+        """Path of the header."""
         return self.folder / f"{self.stem}.json"
 
     def read_header(self, knowledge_base: str, lost: int) -> Header | None:
-        """The header, if there is one of this base that can be read; a broken one is logged.
+        """Read the header; None if there is none for this knowledge base. A broken one is logged.
 
         Args:
-            knowledge_base: id of the base.
-            lost: how many commits it has lost.
+            knowledge_base: id of the knowledge base.
+            lost: commits that it has lost.
         """
         try:
             fields, crc = json.loads(self.header_path.read_bytes())
             if zlib.crc32(json.dumps(fields).encode()) != crc:
-                raise ValueError("its checksum is another")
+                raise ValueError("checksum mismatch")
             if fields["format"] != _FORMAT:
                 return None
             header = Header(
@@ -99,16 +98,16 @@ class IndexFiles:
         return header if ours else None
 
     def read_segment(self, entry: dict[str, Any]) -> Segment | None:
-        """A segment, mapped where FAISS can, after all its blocks were tested; None if doubtful.
+        """Open a segment memory-mapped, after verifying its checksums; None if it is damaged.
 
         Raises:
-            FileNotFoundError: it is gone: the header was replaced meanwhile.
+            FileNotFoundError: it was deleted because the header was replaced.
         """
         faiss = faiss_module()
         name = entry["file"]
         paths = [self.folder / f"{name}{suffix}" for suffix in _SUFFIXES]
         for path, sums in zip(paths, entry["sums"], strict=True):
-            if _sums_of_file(path) != sums:
+            if _checksums(path) != sums:
                 _log.warning("%s is damaged: it is made anew from the database", path)
                 return None
         try:
@@ -117,7 +116,7 @@ class IndexFiles:
             _log.warning("%s cannot be used (%s): it is made anew", paths[0], error)
             return None
         rows = np.memmap(paths[1], np.dtype("<i8"), "r") if entry["count"] else np.empty(0, "<i8")
-        # As plain arrays: looking into a mapped one costs some times as much.
+        # A plain array view: indexing a memmap object is several times slower.
         fit = entry.get("fit") and ByteQuantizer.from_dict(entry["fit"])
         return Segment(np.asarray(rows), index, Plan(**entry["plan"]), fit, name)
 
@@ -129,14 +128,17 @@ class IndexFiles:
         segments: Sequence[Segment],
         known: Header | None,
     ) -> Header:
-        """Write the segments that have no file yet, then the header; then others go.
+        """Write the segments that have no file yet, then the header, then delete old files.
 
         Args:
-            knowledge_base: id of the base.
-            seq: the last change that the segments know.
-            lost: how many commits the base has lost.
-            segments: all of them; those without a file get one.
-            known: the header that is in force, for the sums of segments that have files.
+            knowledge_base: id of the knowledge base.
+            seq: number of the last change that the segments contain.
+            lost: commits that the knowledge base has lost.
+            segments: all segments; those without a file get one.
+            known: the current header, for the checksums of segments that have files.
+
+        Raises:
+            OSError, ReadOnly: a file cannot be written.
         """
         faiss = faiss_module()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -145,15 +147,17 @@ class IndexFiles:
             if segment.file:
                 continue
             name = f"{self.stem}-{uuid.uuid4().hex[:12]}"
-            sums = []
-            with _durable(self.folder / f"{name}.faiss") as out:
-                summing = _Summing(out)
-                faiss.write_index(segment.index, faiss.PyCallbackIOWriter(summing.write, _BLOCK))
-                sums.append(summing.finish())
-            with _durable(self.folder / f"{name}.rows") as out:
-                summing = _Summing(out)
-                summing.write(np.asarray(segment.rows, "<i8").tobytes())
-                sums.append(summing.finish())
+            paths = [self.folder / f"{name}{suffix}" for suffix in _SUFFIXES]
+            try:
+                faiss.write_index(segment.index, str(paths[0]))
+                paths[1].write_bytes(np.asarray(segment.rows, "<i8").tobytes())
+                sums = [_sync(path) for path in paths]
+            except BaseException as error:
+                for path in paths:
+                    path.unlink(missing_ok=True)
+                if isinstance(error, RuntimeError):  # FAISS reports a full disk so
+                    raise OSError(f"{paths[0]} cannot be written: {error}") from error
+                raise
             segment.file = name
             entries[name] = {
                 "file": name,
@@ -177,7 +181,7 @@ class IndexFiles:
         return header
 
     def sweep(self, header: Header | None) -> None:
-        """Delete what a header does not name; without one, everything."""
+        """Delete the files that a header does not name; without a header, all files."""
         kept = {entry["file"] for entry in header.segments} if header else set()
         if header is None:
             self.header_path.unlink(missing_ok=True)
@@ -186,78 +190,19 @@ class IndexFiles:
                 path.unlink(missing_ok=True)
 
 
-@contextmanager
-def _durable(path: Path) -> Iterator[BinaryIO]:
-    """A new file, on the disk when this ends; nobody looks for it before a header names it."""
-    try:
-        with path.open("wb") as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+def _sync(path: Path) -> list[int]:
+    """Write a finished file to disk and return its checksums."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return _checksums(path)
 
 
-class _Summing:
-    """Writes to a file and keeps a CRC-32 of every block.
-
-    What the disk refuses is raised at the end: FAISS calls `write`, and would not pass it on.
-    """
-
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
-        self._failure: OSError | None = None
-        self._sums: list[int] = []
-        self._crc = 0
-        self._room = _BLOCK
-
-    def write(self, data: bytes) -> int:
-        """Write, and return how many bytes were: all."""
-        view = memoryview(data)
-        at = 0
-        while at < len(view):
-            piece = view[at : at + self._room]
-            self._crc = zlib.crc32(piece, self._crc)
-            self._room -= len(piece)
-            at += len(piece)
-            if not self._room:
-                self._sums.append(self._crc)
-                self._crc, self._room = 0, _BLOCK
-        try:
-            if self._failure is None:
-                self._out.write(view)
-        except OSError as error:
-            self._failure = error
-        return len(view)
-
-    def finish(self) -> list[int]:
-        """The sums of all blocks.
-
-        Raises:
-            OSError: not all of it could be written.
-        """
-        if self._failure:
-            raise self._failure
-        if self._room < _BLOCK:
-            self._sums.append(self._crc)
-            self._crc, self._room = 0, _BLOCK
-        return self._sums
-
-
-def _sums_of_file(path: Path) -> list[int]:
-    """The CRC-32 of every block of a file; two threads, since both cores are waited for."""
-    size = path.stat().st_size
+def _checksums(path: Path) -> list[int]:
+    """CRC-32 of every block of a file, computed by two threads."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        starts = range(0, size, _BLOCK)
-
-        def block(start: int) -> int:
-            return zlib.crc32(os.pread(handle, _BLOCK, start))
-
-        if len(starts) < 8:
-            return [block(start) for start in starts]
+        starts = range(0, os.fstat(handle).st_size, _BLOCK)
         with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(block, starts))
+            return list(pool.map(lambda at: zlib.crc32(os.pread(handle, _BLOCK, at)), starts))
     finally:
         os.close(handle)
