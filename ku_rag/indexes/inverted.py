@@ -1,7 +1,7 @@
 """The inverted index: a list of chunks for every unit (KU-RAG, section 3.2.2, Assembly).
 
-A unit's list holds the chunks of its own sources and the chunks that name it. The lists depend on the
-stored units and chunks only, not on their order: a new chunk is searched for all names, and a new
+A unit's list holds the chunks of its own sources and the chunks that name it. The lists depend only
+on the stored units and chunks, not on their order: a new chunk is searched for all names, and a new
 name is searched in all chunks.
 """
 
