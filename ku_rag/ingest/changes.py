@@ -25,7 +25,7 @@ from ku_rag.ingest.readers.folder import read
 from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.unit_resolution import Candidate
 from ku_rag.settings import Settings
-from ku_rag.store.content_rows import Dropped, content_hash
+from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.unit_records import hint, known_row, unit_row
 from ku_rag.store.vectors import Kind
@@ -177,7 +177,6 @@ def delete(pipeline: Pipeline, ids: Iterable[str]) -> Deleted:
         NotFound: One of them does not exist; nothing is deleted.
     """
     units, sources = {}, []
-    dropped = Dropped()
     with pipeline.writer.change() as connection:
         for one in dict.fromkeys(ids):
             source = connection.execute("SELECT row FROM sources WHERE uri = ?", (one,)).fetchone()
@@ -190,9 +189,9 @@ def delete(pipeline: Pipeline, ids: Iterable[str]) -> Deleted:
                     f"there is no unit or source {one!r}: {hint(connection, one)}, "
                     "`ku show ID` the sources of one; nothing was deleted"
                 )
-        delete_sources(connection, sources, pipeline.writer.inverted, dropped)
+        dropped = delete_sources(connection, sources, pipeline.writer.inverted)
         left = [row for unit_id, row in units.items() if unit_id not in dropped.units]
-        delete_units(connection, left, pipeline.writer.inverted, dropped)
+        dropped += delete_units(connection, left, pipeline.writer.inverted)
     return dropped.result()
 
 
@@ -238,14 +237,13 @@ def sync(
             f"{len(gone)} of the {known} sources known from {folder} are gone: nothing was "
             "changed; pass --yes to delete them, or --dry-run to see what would happen"
         )
-    dropped = Dropped()
     report = IngestReport()
 
     def change(*, write_files: bool) -> IngestReport:
         items = read(folder, heading_level=heading_level) if there else iter(())
         done = pipeline.run(items, progress=progress, write_files=write_files)
         with pipeline.writer.change() as connection:
-            delete_sources(connection, gone, pipeline.writer.inverted, dropped)
+            done.units_deleted = delete_sources(connection, gone, pipeline.writer.inverted).units
         return done
 
     if dry_run:
@@ -254,7 +252,6 @@ def sync(
             raise _RollBack
     else:
         report = change(write_files=True)
-    report.units_deleted = dropped.units
     report.seconds = time.monotonic() - started
     return report
 

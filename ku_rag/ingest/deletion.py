@@ -1,7 +1,4 @@
-"""Deletion of units, sources and relations, with everything that only they brought.
-
-All functions are called inside a change, and add to the `Dropped` that they are given.
-"""
+"""Deletion of units, sources and relations, with everything that only they brought."""
 
 from __future__ import annotations
 
@@ -18,19 +15,18 @@ def delete_units(
     connection: Connection,
     units: Sequence[int],
     inverted: InvertedIndex,
-    dropped: Dropped,
     *,
     keep_entities: bool = False,
-) -> None:
+) -> Dropped:
     """Delete units.
 
     Args:
         connection: Inside a change.
         units: Their rows.
         inverted: The lists to update.
-        dropped: Receives what is deleted.
         keep_entities: Keep the relations of others to a unit, until another unit has its name.
     """
+    dropped = Dropped()
     for unit in units:
         keys = {
             key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (unit,))
@@ -43,16 +39,16 @@ def delete_units(
             assembly.update_relation_digest(connection, source)
         relations.resolve_names(connection, ids=(), keys=keys)
         relations.resolve(connection, unresolved)
+    return dropped
 
 
 def delete_sources(
     connection: Connection,
     sources: Sequence[int],
     inverted: InvertedIndex,
-    dropped: Dropped,
     *,
     keep_entities: bool = False,
-) -> None:
+) -> Dropped:
     """Delete sources and update their units.
 
     A unit is deleted when it has no source left, or neither chunk nor image nor relation (KU-RAG,
@@ -62,10 +58,10 @@ def delete_sources(
         connection: Inside a change.
         sources: Their rows.
         inverted: The lists to update.
-        dropped: Receives what is deleted.
         keep_entities: Keep units as long as they have a source, as entities of a graph are, and
             the relations of others to deleted units.
     """
+    dropped = Dropped()
     touched: dict[int, str] = {}
     for source in sources:
         owner = connection.execute(
@@ -81,33 +77,33 @@ def delete_sources(
         else:
             is_empty = content_rows.is_empty(connection, unit)
         if is_empty:
-            delete_units(connection, [unit], inverted, dropped, keep_entities=keep_entities)
+            dropped += delete_units(connection, [unit], inverted, keep_entities=keep_entities)
         else:
             assembly.update_unit(connection, unit_id, inverted, row=unit)
+    return dropped
 
 
 def delete_relations(
     connection: Connection,
     rows: Sequence[int],
     inverted: InvertedIndex,
-    dropped: Dropped,
     *,
     single: str,
-) -> None:
+) -> Dropped:
     """Delete relations; their sources then declare the relations that are left.
 
     Args:
         connection: Inside a change.
         rows: Of the relations.
         inverted: The lists to update.
-        dropped: Receives what is deleted.
         single: Prefix of the uris of sources that hold one relation and nothing else. They are
             deleted.
     """
-    dropped.relations += rows
+    dropped = Dropped(relations=list(rows))
     for source in sorted(relations.drop(connection, rows)):
         (uri,) = connection.execute("SELECT uri FROM sources WHERE row = ?", (source,)).fetchone()
         if uri.startswith(single):
-            delete_sources(connection, [source], inverted, dropped, keep_entities=True)
+            dropped += delete_sources(connection, [source], inverted, keep_entities=True)
         else:
             assembly.update_relation_digest(connection, source)
+    return dropped

@@ -14,7 +14,7 @@ from ku_rag.ingest import deletion
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.store.connection import Connection
-from ku_rag.store.content_rows import Dropped, content_hash
+from ku_rag.store.content_rows import content_hash
 from ku_rag.store.unit_records import known_row, unit_row
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Deleted, IngestReport, Record, Relation, Source, Unit
@@ -178,10 +178,9 @@ def delete_entity(pipeline: Pipeline, graph: Graph, connection: Connection, name
     if entity.unit is None:
         rows = connection.execute("SELECT row FROM relations WHERE tail = ?", (entity.row,))
         return _delete_relations(pipeline, [row for (row,) in rows])
-    dropped = Dropped()
     with pipeline.writer.change():
         unit = known_row(connection, entity.unit)
-        deletion.delete_units(connection, [unit], pipeline.writer.inverted, dropped)
+        dropped = deletion.delete_units(connection, [unit], pipeline.writer.inverted)
     return dropped.result()
 
 
@@ -227,10 +226,9 @@ def delete_relation(
 
 
 def _delete_relations(pipeline: Pipeline, rows: Sequence[int]) -> Deleted:
-    dropped = Dropped()
     with pipeline.writer.change() as connection:
-        deletion.delete_relations(
-            connection, rows, pipeline.writer.inverted, dropped, single=_RELATION
+        dropped = deletion.delete_relations(
+            connection, rows, pipeline.writer.inverted, single=_RELATION
         )
     return dropped.result()
 

@@ -18,7 +18,6 @@ from ku_rag.ingest import deletion
 from ku_rag.ingest.pipeline import Pipeline, Progress
 from ku_rag.ingest.readers.decoding import PartialSource
 from ku_rag.ingest.unit_writer import NewEntity
-from ku_rag.store.content_rows import Dropped
 from ku_rag.store.database import Database
 from ku_rag.types import IngestReport, Quarantined, Record, Relation, Source
 
@@ -82,9 +81,8 @@ def _delete_unsaid(
     Returns:
         The ids of the deleted units.
     """
-    dropped = Dropped()
     if not all(part.whole for part in parts):
-        return dropped.units
+        return []
     before = {
         uri: row
         for ends in within
@@ -96,8 +94,8 @@ def _delete_unsaid(
     said = set(linked.uris()) if before else set()
     gone = [row for uri, row in before.items() if uri not in said]
     with pipeline.writer.change() as connection:
-        deletion.delete_sources(
-            connection, gone, pipeline.writer.inverted, dropped, keep_entities=True
+        dropped = deletion.delete_sources(
+            connection, gone, pipeline.writer.inverted, keep_entities=True
         )
     return dropped.units
 

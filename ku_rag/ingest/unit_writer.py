@@ -244,9 +244,7 @@ class UnitWriter:
                 "SELECT row, unit FROM sources WHERE uri = ?", (source.uri,)
             ).fetchone()
             if stored and stored[1] != unit:  # it belonged to another unit
-                delete_sources(
-                    connection, [stored[0]], self.inverted, Dropped(), keep_entities=True
-                )
+                delete_sources(connection, [stored[0]], self.inverted, keep_entities=True)
             sources.append(_put_source(connection, source, unit))
         if record.unit is not None and unit is not None:
             assembly.update_unit(connection, record.unit, self.inverted, row=unit)

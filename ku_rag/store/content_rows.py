@@ -26,6 +26,15 @@ class Dropped:
     images: list[str] = field(default_factory=list)
     relations: list[int] = field(default_factory=list)
 
+    def __add__(self, other: Dropped) -> Dropped:
+        """Return what both deletions took with them."""
+        return Dropped(
+            self.units + other.units,
+            self.chunks + other.chunks,
+            self.images + other.images,
+            self.relations + other.relations,
+        )
+
     def result(self) -> Deleted:
         """All of it, for the caller of the deletion."""
         return Deleted(
