@@ -2,8 +2,8 @@
 
     python -m benchmarks.flags [--scenes 600] [--write] [--show]
 
-Scenes with the seeds 0 to 599 and their questions follow fixed rules (`ku_rag.demo.scenes`,
-`ku_rag.demo.questions`); nothing was tuned on them. `--first 10000` runs on tuning seeds instead.
+Scenes and questions of the seeds 0 to 599 follow the rules of `ku_rag.demo.scenes` and
+`benchmarks.flag_questions`; nothing was tuned on them. `--first 10000` runs on tuning seeds.
 The reader is measured on the questions of the first 300 scenes.
 """
 
@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 import ku_rag
-from benchmarks.record import write_result
-from ku_rag.demo.dataset import build
-from ku_rag.demo.facts import countries
-from ku_rag.demo.flags import twins
-from ku_rag.demo.questions import (
+from benchmarks.flag_questions import (
     Question,
     benchmark_question,
     exact_match,
     normalise,
     parts,
 )
+from benchmarks.record import write_result
+from ku_rag.demo.dataset import build
+from ku_rag.demo.facts import countries
+from ku_rag.demo.flags import twins
 from ku_rag.demo.scenes import TUNING_SEEDS, Scene, benchmark_scene
 from ku_rag.types import Answer
 

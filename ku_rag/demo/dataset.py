@@ -49,21 +49,16 @@ def unit_record(country: Country) -> dict[str, Any]:
 
 
 def _relations(country: Country) -> list[dict[str, str]]:
-    found = []
+    stated: list[tuple[str, str | None, str]] = []
     for name in country.neighbours or ():
         known = country_named(name)
-        found.append(
-            {"relation": "borders", "target": known.id}
-            if known
-            else {"relation": "borders", "target": name, "target_kind": "country"}
-        )
-    if country.capital:
-        found.append({"relation": "capital", "target": country.capital, "target_kind": "city"})
-    if country.currency:
-        found.append(
-            {"relation": "currency", "target": country.currency, "target_kind": "currency"}
-        )
-    for name in country.languages or (country.main_language or "",):
-        if name:
-            found.append({"relation": "language", "target": name, "target_kind": "language"})
-    return found
+        stated.append(("borders", known.id, "") if known else ("borders", name, "country"))
+    stated.append(("capital", country.capital, "city"))
+    stated.append(("currency", country.currency, "currency"))
+    for language in country.languages or (country.main_language,):
+        stated.append(("language", language, "language"))
+    return [
+        {"relation": relation, "target": target} | ({"target_kind": kind} if kind else {})
+        for relation, target, kind in stated
+        if target
+    ]

@@ -12,7 +12,7 @@ from typing import Any
 from ku_rag.errors import NotFound
 
 WITH_ARTICLE = frozenset({"Central African Republic"})
-"""Countries outside the base that are spoken of with "the"."""
+"""Countries outside the base whose names take "the"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,9 @@ def countries() -> Mapping[str, Country]:
     return {row["id"]: Country(**row) for row in rows}
 
 
-@lru_cache(maxsize=1)
-def _by_name() -> Mapping[str, Country]:
-    return {country.name: country for country in countries().values()}
-
-
 def country_named(name: str) -> Country | None:
     """The country of the base that bears this name, if there is one."""
-    return _by_name().get(name)
+    return next((one for one in countries().values() if one.name == name), None)
 
 
 def country(country_id: str) -> Country:
@@ -104,7 +99,6 @@ def country(country_id: str) -> Country:
 
 def with_article(name: str) -> str:
     """A country's name as it stands inside a sentence, whether it is in the base or not."""
-    known = country_named(name)
-    if known:
+    if known := country_named(name):
         return known.full_name
     return f"the {name}" if name in WITH_ARTICLE else name

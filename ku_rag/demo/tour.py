@@ -42,68 +42,32 @@ class Stop:
 _BAD = Shot(exposure=-0.9, red=1.12, blue=0.88, blur=1.2, noise=9, vignette=0.35, quality=22)
 _STORM = Wave(height=0.085, count=1.9, phase=0.2, slant=0.1, shading=0.32)
 
+# fmt: off
 STOPS: tuple[Stop, ...] = (
-    Stop(
-        "a flag on a pole",
-        1,
-        "What is the capital of this country?",
-        {"country": "sweden", "share": 0.16, "backdrop": "sky", "mount": "pole"},
-    ),
-    Stop(
-        "a flag in the wind",
-        2,
-        "Which neighbours of this country use the euro?",
-        {"country": "germany", "share": 0.2, "backdrop": "sea", "mount": "pole", "wave": _STORM},
-    ),
-    Stop(
-        "a tilted flag",
-        3,
-        "Which countries does this country border?",
-        {"country": "south-africa", "share": 0.18, "backdrop": "street", "tilt": -19.0},
-    ),
-    Stop(
-        "a flag partly hidden",
-        11,
-        "What are the official languages of this country?",
-        {"country": "canada", "share": 0.2, "backdrop": "landscape", "hidden": 0.25},
-    ),
-    Stop(
-        "a small flag in a landscape",
-        5,
-        "What does black stand for in the flag of this country?",
-        {"country": "jamaica", "share": 0.022, "backdrop": "landscape", "mount": "pole"},
-    ),
-    Stop(
-        "a bad photograph",
-        6,
-        "On which sea or ocean does the coast of this country lie?",
-        {"country": "kuwait", "share": 0.15, "backdrop": "street", "shot": _BAD},
-    ),
-    Stop(
-        "two flags, told apart by a neighbour",
-        7,
-        "What is the currency of the country that borders Myanmar?",
-        {"country": "bangladesh", "distractor": "greece", "share": 0.12, "backdrop": "sky"},
-    ),
-    Stop(
-        "one of two look-alikes",
-        8,
-        "How large is this country?",
-        {"country": "luxembourg", "share": 0.16, "backdrop": "facade"},
-    ),
-    Stop(
-        "two flags, told apart by a continent",
-        9,
-        "When was the flag of the African country adopted?",
-        {"country": "ghana", "distractor": "japan", "share": 0.1, "backdrop": "room"},
-    ),
-    Stop(
-        "a question that the base cannot answer",
-        10,
-        "How many people live in this country?",
-        {"country": "iceland", "share": 0.15, "backdrop": "sea", "mount": "pole"},
-    ),
+    Stop("a flag on a pole", 1, "What is the capital of this country?",
+         {"country": "sweden", "share": 0.16, "backdrop": "sky"}),
+    Stop("a flag in the wind", 2, "Which neighbours of this country use the euro?",
+         {"country": "germany", "share": 0.2, "backdrop": "landscape", "wave": _STORM}),
+    Stop("a tilted flag", 3, "Which countries does this country border?",
+         {"country": "south-africa", "share": 0.18, "backdrop": "street", "tilt": -19.0}),
+    Stop("a flag partly hidden", 11, "What are the official languages of this country?",
+         {"country": "canada", "share": 0.2, "backdrop": "landscape", "hidden": 0.25}),
+    Stop("a small flag in a landscape", 5, "What does black stand for in the flag of this country?",
+         {"country": "jamaica", "share": 0.022, "backdrop": "landscape"}),
+    Stop("a bad photograph", 6, "On which sea or ocean does the coast of this country lie?",
+         {"country": "kuwait", "share": 0.15, "backdrop": "street", "shot": _BAD}),
+    Stop("two flags, told apart by a neighbour", 7,
+         "What is the currency of the country that borders Myanmar?",
+         {"country": "bangladesh", "distractor": "greece", "share": 0.12, "backdrop": "sky"}),
+    Stop("one of two similar flags", 8, "How large is this country?",
+         {"country": "luxembourg", "share": 0.16, "backdrop": "facade"}),
+    Stop("two flags, told apart by a continent", 9,
+         "When was the flag of the African country adopted?",
+         {"country": "ghana", "distractor": "japan", "share": 0.1, "backdrop": "room"}),
+    Stop("a question that the base cannot answer", 10, "How many people live in this country?",
+         {"country": "iceland", "share": 0.15, "backdrop": "sky"}),
 )
+# fmt: on
 """The ten pictures, in order."""
 
 
@@ -138,14 +102,12 @@ def run(folder: Path, *, say: Callable[[str], None]) -> Path:
 def _visit(
     kb: KnowledgeBase, folder: Path, number: int, stop: Stop, say: Callable[[str], None]
 ) -> Section:
-    """Make one picture, ask about it, tell what came out."""
-    scenes = folder / "scenes"
-    scenes.mkdir(exist_ok=True)
-    file = scenes / f"{number:02d}.png"
+    """Make one picture, ask about it, print the answer."""
+    file = folder / "scenes" / f"{number:02d}.png"
+    file.parent.mkdir(exist_ok=True)
     picture = make_scene(np.random.default_rng(stop.seed), **stop.scene).image
     picture.save(file)
-    passage = folder / "passages" / f"{number:02d}.png"
-    answer = kb.query(file, stop.question, passage=passage)
+    answer = kb.query(file, stop.question, passage=folder / "passages" / file.name)
     for line in tell(number, stop, answer):
         say(line)
     shown = {unit.id: _load(Path(unit.image)) for unit in answer.units if unit.image}
@@ -164,7 +126,7 @@ def tell(number: int, stop: Stop, answer: Answer) -> list[str]:
         lines.append("    seen      nothing that the base knows")
     lines.append(f"    answer    {answer.answer or 'not in the base'}")
     lines.append(f"    why       {answer.reading.why}")
-    return lines + [f"    {label:9} {text}" for label, text in _cited(answer)]
+    return lines + [f"    {label:9} {text.strip()}" for label, text in _cited(answer)]
 
 
 def _cited(answer: Answer) -> list[tuple[str, str]]:
@@ -173,9 +135,7 @@ def _cited(answer: Answer) -> list[tuple[str, str]]:
     said = {chunk.label: chunk.text for chunk in answer.chunks}
     cited = list(zip(answer.reading.citations, answer.reading.spans, strict=True))
     paths = [(label, walked[label]) for label, _ in cited if label in walked]
-    sentences = [
-        (label, said[label][start:end].strip()) for label, (start, end) in cited if label in said
-    ]
+    sentences = [(label, said[label][slice(*span)]) for label, span in cited if label in said]
     return paths or sentences[:1]
 
 

@@ -3,9 +3,9 @@ import json
 import pytest
 from PIL import Image
 
+from benchmarks.flag_questions import normalise
 from ku_rag.demo.dataset import build, unit_record
 from ku_rag.demo.facts import countries, country, country_named, with_article
-from ku_rag.demo.questions import normalise
 from ku_rag.demo.texts import listed, write_texts
 from ku_rag.errors import NotFound
 

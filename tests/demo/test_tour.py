@@ -2,8 +2,8 @@ import re
 
 import pytest
 
+from benchmarks.flag_questions import exact_match
 from ku_rag.demo.facts import country
-from ku_rag.demo.questions import exact_match
 from ku_rag.demo.tour import STOPS, run
 from ku_rag.graph.model import Graph, Path
 from ku_rag.knowledge_base import KnowledgeBase

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
-from ku_rag.demo.flags.canvas import Canvas
 from ku_rag.demo.flags.designs import DESIGNS
 from ku_rag.errors import NotFound
 
@@ -54,16 +54,13 @@ def draw(country_id: str, width: int = 320) -> Image.Image:
 def _draw(country_id: str, width: int) -> Image.Image:
     design = DESIGNS[country_id]
     height = max(1, round(width * design.height / design.width))
-    canvas = Canvas(design.width, design.height, 4 * width, 4 * height)
-    design.paint(canvas)
-    return canvas.image.reduce(4)
+    return design.draw((4 * width, 4 * height)).reduce(4)
 
 
 @lru_cache(maxsize=1)
-def _swatches() -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
-    size = (24, 16)
+def _swatches() -> dict[str, NDArray[np.float64]]:
     return {
-        name: np.asarray(_draw(name, 320).resize(size, Image.Resampling.BOX), dtype=np.float64)
+        name: np.asarray(_draw(name, 320).resize((24, 16), Image.Resampling.BOX), dtype=np.float64)
         for name in COUNTRIES
     }
 
@@ -77,18 +74,11 @@ def difference(one: str, other: str) -> float:
     return float(np.abs(swatches[one] - swatches[other]).mean(axis=2).max())
 
 
-@lru_cache(maxsize=1)
-def _twin_table() -> dict[str, frozenset[str]]:
-    return {
-        name: frozenset(
-            other
-            for other in COUNTRIES
-            if other != name and difference(name, other) < TWIN_DIFFERENCE
-        )
-        for name in COUNTRIES
-    }
-
-
+@lru_cache(maxsize=128)
 def twins(country_id: str) -> frozenset[str]:
     """Other countries whose flag is the same design within the drawing, as Chad's is Romania's."""
-    return _twin_table()[country_id]
+    return frozenset(
+        other
+        for other in COUNTRIES
+        if other != country_id and difference(country_id, other) < TWIN_DIFFERENCE
+    )

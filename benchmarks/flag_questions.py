@@ -1,0 +1,188 @@
+"""Questions about a country in a picture, with the answers that count as right.
+
+A question asks for something that the facts of the demo hold, or for something that the base does
+not know. Beside a second flag it names the country by something that is true of it alone.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ku_rag.demo.facts import Country, country, with_article
+from ku_rag.demo.texts import is_plural, listed
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its gold answers.
+
+    Args:
+        text: the question.
+        topic: "capital", "currency" …
+        gold: the accepted answers; a list is one string, "a, b and c". Empty when the base cannot
+            answer.
+        clue: what tells the country from the other one in the picture, or "".
+    """
+
+    text: str
+    topic: str
+    gold: tuple[str, ...]
+    clue: str = ""
+
+    @property
+    def answerable(self) -> bool:
+        """Whether the demo base holds the answer."""
+        return bool(self.gold)
+
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "’‘“”ʻ")
+
+
+def normalise(answer: str) -> str:
+    """Lower-case, without articles, punctuation, thousands separators and superfluous spaces."""
+    bare = re.sub(r"(?<=\d),(?=\d{3}\b)", "", answer.casefold()).translate(_PUNCTUATION)
+    return " ".join(re.sub(r"\b(?:a|an|the)\b", " ", bare).split())
+
+
+def parts(answer: str) -> frozenset[str]:
+    """The members of a list, normalised: "A, the B and C" → {"a", "b", "c"}."""
+    cut = re.split(r",(?!\d{3}\b)|;|\band\b|&", answer.casefold())
+    return frozenset(filter(None, map(normalise, cut)))
+
+
+def exact_match(answer: str, gold: Sequence[str]) -> bool:
+    """Whether the answer equals one of the gold answers, lists compared as sets."""
+    found = parts(answer)
+    return bool(found) and any(found == parts(right) for right in gold)
+
+
+KNOWN: dict[str, tuple[str, ...]] = {
+    "capital": ("What is the capital of {c}?", "Which city is the capital of {c}?"),
+    "currency": ("What is the currency of {c}?", "What do people pay with in {c}?"),
+    "languages": ("What are the official languages of {c}?",
+                  "Which languages are official in {c}?"),
+    "language": ("What is the official language of {c}?", "Which language is official in {c}?"),
+    "neighbours": ("Which countries does {c} border?", "What are the neighbours of {c}?"),
+    "neighbour": ("Which country does {c} border?", "What is the only neighbour of {c}?"),
+    "area": ("How large is {c}?", "How many square kilometres does {c} cover?"),
+    "waters": ("Which seas or oceans does {c} touch?",
+               "On which seas or oceans does {c} have a coast?"),
+    "water": ("Which sea or ocean does {c} touch?",
+              "On which sea or ocean does the coast of {c} lie?"),
+    "flag year": ("When was the flag of {c} adopted?", "Since when has {c} had its flag?"),
+    "continent": ("On which continent does {c} lie?", "Which continent does {c} belong to?"),
+    "meaning": ("What {does} {part} stand for in the flag of {c}?",
+                "What {does} {part} on the flag of {c} represent?"),
+}  # fmt: skip
+UNKNOWN: dict[str, tuple[str, ...]] = {
+    "population": ("How many people live in {c}?", "What is the population of {c}?"),
+    "president": ("Who is the president of {c}?", "Who leads the government of {c}?"),
+    "anthem": ("What is the national anthem of {c}?", "Who composed the anthem of {c}?"),
+    "mountain": ("What is the highest mountain of {c}?", "How high is the highest peak in {c}?"),
+    "dish": ("What is the national dish of {c}?", "Which dish is {c} famous for?"),
+    "animal": ("What is the national animal of {c}?", "Which bird is the symbol of {c}?"),
+    "airport": ("What is the largest airport in {c}?", "What is the calling code of {c}?"),
+    "climate": ("How cold does it get in {c} in winter?", "How much rain falls in {c}?"),
+}
+
+
+def gold_answers(c: Country) -> dict[str, tuple[str, ...]]:
+    """The accepted answers by topic, for the topics that the facts hold."""
+    area = f"{c.area_km2:,}" if c.area_km2 else ""
+    found: dict[str, tuple[str, ...]] = {
+        "continent": (listed(c.continents),),
+        "capital": tuple(dict.fromkeys((c.capital, c.capital.partition(",")[0])))
+        if c.capital
+        else (),
+        "currency": (c.currency,) if c.currency else (),
+        "area": tuple(
+            f"{about}{area}{unit}"
+            for about in ("", "about ", "some ")
+            for unit in ("", " square kilometres", " km2", " km²")
+            if area
+        ),
+        "flag year": (str(c.flag_year),) if c.flag_year else (),
+        "meaning": tuple(c.flag_meanings.values()),
+    }
+    for topic, names in (("language", c.languages), ("neighbour", c.neighbours),
+                         ("water", c.waters)):  # fmt: skip
+        if names:
+            found[topic if len(names) == 1 else f"{topic}s"] = (listed(names),)
+    return {topic: gold for topic, gold in found.items() if gold}
+
+
+def _clues(c: Country, other: Country, topic: str) -> list[list[str]]:
+    """Descriptions that fit `c` and not `other`, by kind; none of the kind that is asked for."""
+    found = {
+        "capital": [f"the country whose capital is {c.capital}"] if c.capital else [],
+        "neighbour": [
+            f"the country that borders {with_article(name)}"
+            for name in c.neighbours or ()
+            if name not in (other.name, *(other.neighbours or ()))
+        ],
+        "continent": [
+            f"the country in {name}" for name in c.continents if name not in other.continents
+        ],
+        "currency": [f"the country where people pay with the {c.currency}"]
+        if c.currency and other.currency not in (None, c.currency)
+        else [],
+        "water": [
+            f"the country that touches the {name}"
+            for name in c.waters or ()
+            if other.waters is not None and name not in other.waters
+        ],
+    }
+    return [clues for kind, clues in found.items() if clues and kind != topic.removesuffix("s")]
+
+
+def make_question(
+    rng: np.random.Generator, country_id: str, *, topic: str | None = None, other: str | None = None
+) -> Question:
+    """Ask about the country whose flag is in a picture.
+
+    Args:
+        rng: decides what is not given.
+        country_id: the country.
+        topic: one of those that the facts hold, or of `UNKNOWN`.
+        other: country of another flag in the picture.
+
+    Raises:
+        NotFound: there are no facts about the country.
+        KeyError: the facts hold nothing on `topic`.
+    """
+    c = country(country_id)
+    gold = gold_answers(c)
+    topic = topic or str(rng.choice(list(gold)))
+    right: tuple[str, ...] = () if topic in UNKNOWN else gold[topic]
+    part = str(rng.choice(list(c.flag_meanings))) if topic == "meaning" else ""
+    if part:
+        right = (c.flag_meanings[part],)
+    clue, named = "", "this country"
+    if other:
+        # "Which language is official where people pay with the Russian ruble?" asks for nothing.
+        kinds = [
+            fitting
+            for clues in _clues(c, country(other), topic)
+            if (fitting := [one for one in clues if not _gives_away(one, right)])
+        ]
+        kind = kinds[int(rng.integers(len(kinds)))]
+        clue = named = kind[int(rng.integers(len(kind)))]
+    phrase = str(rng.choice(UNKNOWN.get(topic) or KNOWN[topic]))
+    does = "do" if is_plural(part) else "does"
+    return Question(phrase.format(c=named, part=part, does=does), topic, right, clue)
+
+
+def _gives_away(clue: str, gold: Sequence[str]) -> bool:
+    return any(f" {normalise(answer)} " in f" {normalise(clue)} " for answer in gold)
+
+
+def benchmark_question(seed: int, country_id: str, other: str | None) -> Question:
+    """The question that belongs to a scene's seed; one in five cannot be answered."""
+    rng = np.random.default_rng([seed, 77])
+    topic = str(rng.choice(list(UNKNOWN))) if seed % 5 == 4 else None
+    return make_question(rng, country_id, topic=topic, other=other)
