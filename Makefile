@@ -5,32 +5,46 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 BENCH_EXTRAS := bench-sentences,bench-lancedb,bench-chroma,bench-milvus,bench-qdrant,bench-plot
 
-.PHONY: demo test crash check bench peers scale docs format clean
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+# One thread for each test process: pytest-xdist runs one process a core.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+.PHONY: demo test test-rest test-all lint check bench peers scale docs format clean
 .DEFAULT_GOAL := test
 
 .venv/base: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(PIP) .
 	touch $@
 
-.venv/dev: .venv/base
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check]'
+.venv/test: .venv/base
+	$(PIP) '.[test]'
+	touch $@
+
+.venv/test-all: .venv/test
+	$(PIP) '.[test-all,check]'
 	touch $@
 
 demo: .venv/base
 	$(BIN)/ku demo
 
-test: .venv/dev
-	$(BIN)/python -m pytest
+# Without torch, in minutes.
+test: .venv/test
+	$(PYTEST) -m "not torch"
 
-crash: .venv/dev
-	$(BIN)/python -m pytest --long tests/crash tests/concurrency tests/corruption
+# What `make test` leaves out: models, slow tests, and the long forms of the others.
+test-rest: .venv/test-all
+	$(PYTEST) --long -m "torch or slow or long"
 
-check: .venv/dev
+test-all: test test-rest
+
+lint: .venv/test-all
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+
+# What every commit passes; tests/test_docs.py holds docs/cli.md up to date.
+check: lint test
 
 bench: .venv/base
 	$(BIN)/python -m benchmarks
@@ -46,10 +60,10 @@ peers: .venv-bench/peers
 scale: .venv-bench/peers
 	$(BENCH)/python -m benchmarks.scale --write
 
-docs: .venv/dev
+docs: .venv/base
 	$(BIN)/python docs/make_reference.py
 
-format: .venv/dev
+format: .venv/test-all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the help of every command: `python docs/make_reference.py`."""
+"""Write the generated pages, docs/cli.md and docs/decisions/README.md: `make docs`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from ku_rag.cli.commands import cli
 
 PAGE = Path(__file__).with_name("cli.md")
+DECISIONS = Path(__file__).with_name("decisions")
 _HEAD = """\
 # The `ku` command
 
@@ -34,5 +35,16 @@ def _sections(group: click.Group, above: click.Context) -> Iterator[str]:
             yield from _sections(command, context)
 
 
+def decisions() -> str:
+    """The index of the pages in docs/decisions, from their first lines."""
+    lines = ["# Decisions", "", "Why things are as they are. Written by `make docs`.", ""]
+    for page in sorted(DECISIONS.glob("[0-9]*.md")):
+        heading = page.read_text(encoding="utf-8").partition("\n")[0]
+        title = heading.lstrip("# 0123456789.").strip()
+        lines.append(f"- [{page.name[:4]}]({page.name}) {title}")
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
     PAGE.write_text(reference(), encoding="utf-8")
+    (DECISIONS / "README.md").write_text(decisions(), encoding="utf-8")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ku_rag.regions import load_segmenter
     from ku_rag.types import Answer, Evidence, Relation, Unit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Answer",

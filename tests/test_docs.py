@@ -1,45 +1,111 @@
-"""The documents say what the code does."""
+"""The documentation says what the code does."""
 
 from __future__ import annotations
 
 import re
 import runpy
+import sys
+import tomllib
+from collections.abc import Iterator
+from configparser import ConfigParser
+from importlib.metadata import version
 from pathlib import Path
 
+import click
 import pytest
 
+import ku_rag
+from ku_rag.cli.commands import cli
+
 ROOT = Path(__file__).parents[1]
-PAGES = [
-    *ROOT.glob("*.md"),
-    *(ROOT / "docs").rglob("*.md"),
-]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / ".github").rglob("*.md")]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-def test_the_reference_is_up_to_date():
-    made = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))
-    written = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert written == made["reference"](), "run `make docs`"
+def commands(group: click.Group = cli, above: str = "ku") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield f"{above} {name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{above} {name}")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (page.parent / target).exists(), target
+def anchors(page: Path) -> set[str]:
+    """The addresses of the headings of a Markdown page, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()), ids=str)
+def test_every_command_and_option_has_help_and_documentation(name, command):
+    assert command.help
+    assert command.help.partition("\n")[0].endswith(".")
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    assert [one.name for one in options if not one.help] == []
+    reference = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert f"\n## {name}\n" in reference
+
+
+@pytest.mark.parametrize(
+    ("page", "function"), [("cli.md", "reference"), ("decisions/README.md", "decisions")]
+)
+def test_generated_pages_are_up_to_date(page, function):
+    made = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))[function]()
+    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == made, "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_resolve(page):
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path, _, anchor = target.partition("#")
+        leads_to = page.parent / path if path else page
+        assert leads_to.exists(), target
+        if anchor:
+            assert anchor in anchors(leads_to), target
 
 
 def test_commands_in_the_readme_exist():
-    from ku_rag.cli.commands import cli
-
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"^(?:\$ )?ku ([a-z]+)", text, re.MULTILINE))
-    named |= set(re.findall(r"`ku ([a-z]+)", text))
+    named = set(re.findall(r"(?:^(?:\$ )?|`)ku ([a-z]+)", text, re.MULTILINE))
     assert named
     assert named <= set(cli.commands)
 
 
-def test_every_room_is_on_the_architecture_page():
+def test_make_targets_in_the_documentation_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    for page in PAGES:
+        if page.name != "CHANGELOG.md":
+            text = page.read_text(encoding="utf-8")
+            named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
+            assert named <= targets, page
+
+
+def test_every_folder_is_on_the_architecture_page():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    for room in (ROOT / "ku_rag").iterdir():
-        if room.is_dir() and (room / "__init__.py").exists():
-            assert f"{room.name}/" in text, room.name
+    for folder in (ROOT / "ku_rag").iterdir():
+        if (folder / "__init__.py").exists():
+            assert f"{folder.name}/" in text, folder.name
+
+
+def test_the_version_stands_in_one_place(ku):
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    assert config["metadata"]["version"] == "attr: ku_rag.__version__"
+    assert version("ku-rag") == ku_rag.__version__
+    assert ku("--version").out == f"ku, version {ku_rag.__version__}\n"
+
+
+def test_the_oldest_python_is_the_same_everywhere():
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    oldest = config["options"]["python_requires"].removeprefix(">=")
+    ruff = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]
+    assert ruff["target-version"] == f"py{oldest.replace('.', '')}"
+    workflow = (ROOT / ".github" / "workflows" / "check.yml").read_text()
+    tested = re.search(r"python: \[(.+)\]", workflow)
+    assert tested
+    assert tested[1].split(", ")[0] == f'"{oldest}"'
+    assert sys.version_info >= tuple(map(int, oldest.split(".")))

@@ -147,5 +147,5 @@ class Machine(RuleBasedStateMachine):
         assert self.kb.verify().problems == ()
 
 
-Machine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+Machine.TestCase.settings = settings(max_examples=settings.default.max_examples // 2)
 TestAnySequence = Machine.TestCase

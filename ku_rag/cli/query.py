@@ -62,7 +62,9 @@ def query(
 @click.command()
 @click.option("--image", help="A picture to find units for.")
 @click.option("--text", default="", help="Words to find units and chunks for.")
-@click.option("-k", type=click.IntRange(1, 1000), default=10, show_default=True)
+@click.option(
+    "-k", type=click.IntRange(1, 1000), default=10, show_default=True, help="Most units and chunks."
+)
 @common
 def search(image: str | None, text: str, k: int) -> None:
     """Find units and chunks for a picture, a text, or both."""

@@ -24,6 +24,8 @@ from tests.assets import shapes
 from tests.conftest import picture
 from tests.endpoint import says, serving
 
+pytestmark = pytest.mark.torch
+
 YOLO = Path(__file__).parents[1] / "assets" / "shapes-seg.pt"
 
 

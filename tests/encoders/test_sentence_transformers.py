@@ -20,6 +20,8 @@ from ku_rag.encoders.pair import Paired
 from ku_rag.encoders.sentence_transformers import SentenceEncoder
 from tests.conftest import picture, write_records
 
+pytestmark = pytest.mark.torch
+
 MODEL = get_model_path()
 TEXTS = ["A bridge over a river.", "My cat sleeps.", "", "Crossing the water. " * 30, "北京 café"]
 

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ku_rag.indexes import inverted, name_index
@@ -87,7 +87,6 @@ def test_removing_a_name_leaves_longer_and_shorter_ones():
     assert made.find(" ") == set()
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.one_of(snippets, few_words.map(" ".join)), max_size=6),
     st.lists(st.one_of(snippets, few_words.map(" ".join)), max_size=6).map(" ".join),
@@ -101,7 +100,6 @@ def test_what_is_found_is_what_stands_there(written, text):
         assert {name_key(text[start:end])} == {name_key(written[row]) for row in rows}
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(few_words.map(" ".join), st.integers(0, 3), st.booleans()), max_size=12),
     few_words.map(" ".join),
@@ -120,7 +118,6 @@ def test_names_that_come_and_go_leave_no_trace(changes, text):
         assert made._root.following == {}
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(), st.lists(snippets).map(" ".join)))
 def test_the_fast_words_are_the_words(text):
     assert name_index._words(text) == words(text)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ku_rag.encoders.hashing import count_tokens
@@ -41,7 +41,6 @@ def split(text):
 # ---- chunks ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
 @given(texts, st.sampled_from([words, marked, merging, len, count_tokens]), st.integers(1, 40))
 @example("\n\n", marked, 1)
 @example("x" * 300, len, 7)
@@ -52,7 +51,6 @@ def test_chunks_lose_nothing_and_fit(text, count, limit):
     assert [c for c in chunks if count(c) > limit and len(c) > 1] == []
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=60), st.integers(12, 40))
 def test_a_chunk_takes_as_many_whole_sentences_as_fit(lengths, limit):
     written = ["Word" + " word" * (n - 1) + ". " for n in lengths]
@@ -145,7 +143,6 @@ def test_texts_made_to_be_slow_are_not(text):
 # ---- sentences ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
 @given(texts)
 def test_sentences_tile_the_text(text):
     spans = sentences(text)

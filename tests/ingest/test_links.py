@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ku_rag import Unit
@@ -47,7 +47,6 @@ units = st.lists(
 )
 
 
-@settings(max_examples=25)
 @given(units=units, seed=st.integers(0, 1000))
 def test_any_order_of_the_same_records_gives_the_same_links(units, seed):
     records = [Unit(name, id=f"u{n}", texts=(text,)) for n, (name, text) in enumerate(units)]
@@ -65,7 +64,6 @@ def test_any_order_of_the_same_records_gives_the_same_links(units, seed):
     assert found[0] == found[1]
 
 
-@settings(max_examples=25)
 @given(units=units, text=texts, new=st.sampled_from(NAMES))
 def test_renaming_and_deleting_leave_the_links_of_what_is_left(units, text, new):
     with (

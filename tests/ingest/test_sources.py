@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -325,7 +325,6 @@ marks = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(marks, max_size=25).map("\n".join), st.sampled_from([None, 1, 2, 3]))
 def test_documents_lose_nothing_but_headings(text, level):
     with TemporaryDirectory() as name:

@@ -7,7 +7,7 @@ import re
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -221,7 +221,6 @@ field_names = st.sampled_from(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(field_names | st.text(max_size=3), json_values, max_size=6))
 def test_any_object_is_a_record_or_left_out(tmp_path_factory, fields):
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
@@ -324,7 +323,6 @@ cells = st.text(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(cells, cells), max_size=6))
 def test_rows_come_back_as_they_were_written(tmp_path_factory, rows):
     file = io.StringIO()

@@ -15,6 +15,8 @@ from ku_rag.regions.things import Thing, proposals
 from ku_rag.types import Region
 from tests.assets.shapes import scene
 
+pytestmark = pytest.mark.torch
+
 MAKERS = {"newer": "maskrcnn_resnet50_fpn_v2", "older": "maskrcnn_resnet50_fpn"}
 SIDE = 32
 """Pictures are made this small, so that a network of 44 million random weights is quick."""

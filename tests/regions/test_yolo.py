@@ -21,6 +21,8 @@ from ku_rag.regions.ultralytics_guard import guarded
 from ku_rag.regions.yolo import YoloSegmenter
 from tests.assets.shapes import KINDS, scene
 
+pytestmark = pytest.mark.torch
+
 guarded()  # before any test imports ultralytics without
 
 WEIGHTS = Path(__file__).parents[1] / "assets" / "shapes-seg.pt"

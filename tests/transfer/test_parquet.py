@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ku_rag import BadInput, KnowledgeBase, Mismatch, NotFound, Relation, Unit
@@ -185,7 +185,6 @@ def follow(kb: KnowledgeBase, root: Path, steps) -> None:
                 kb.delete(unit)
 
 
-@settings(max_examples=25)
 @given(steps=STEPS, later=STEPS)
 def test_any_base_comes_back_and_goes_on_alike(steps, later):
     with tempfile.TemporaryDirectory() as folder:

