@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -123,6 +124,35 @@ def picture(path: Path, seed: int, size: tuple[int, int] = (96, 64)) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(blocks).resize(size, Image.Resampling.NEAREST).save(path)
     return path
+
+
+def write_fruits(root: Path) -> Path:
+    """A folder of two units, each with a picture and a text."""
+    for number, (name, country) in enumerate([("Mango", "Peru"), ("Kiwi", "Italy")]):
+        picture(root / "fruits" / name / "photo.png", number)
+        (root / "fruits" / name / "about.txt").write_text(
+            f"Title: {name}\nCountry and volume: {country}, ca 80g\nIt is sweet.\n",
+            encoding="utf-8",
+        )
+    return root / "fruits"
+
+
+@pytest.fixture(scope="session")
+def fruit_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with fruits/ and the base kb/ made of it, to be copied and not changed."""
+    root = tmp_path_factory.mktemp("template")
+    with KnowledgeBase.open(root / "kb", create=True) as base:
+        base.ingest(write_fruits(root))
+    return root
+
+
+@pytest.fixture
+def fruit_base(tmp_path: Path, fruit_template: Path) -> Path:
+    """The folder fruits/ beside a base kb/ that holds it; copied, and so cheaper than an ingest.
+
+    Sources are named by the place of the template: tests of `ingest` and `sync` make their own.
+    """
+    return shutil.copytree(fruit_template, tmp_path, dirs_exist_ok=True) / "fruits"
 
 
 def write_records(path: Path, records: list[dict]) -> Path:

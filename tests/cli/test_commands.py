@@ -11,19 +11,12 @@ import pytest
 
 from ku_rag.cli import commands
 from ku_rag.store.connection import connect
-from tests.conftest import picture, write_records
+from tests.conftest import picture, write_fruits, write_records
 
 
 @pytest.fixture
 def fruits(tmp_path):
-    for number, (name, country) in enumerate([("Mango", "Peru"), ("Kiwi", "Italy")]):
-        folder = tmp_path / "fruits" / name
-        picture(folder / "photo.png", number)
-        (folder / "about.txt").write_text(
-            f"Title: {name}\nCountry and volume: {country}, ca 80g\nIt is sweet.\n",
-            encoding="utf-8",
-        )
-    return tmp_path / "fruits"
+    return write_fruits(tmp_path)
 
 
 def shape(value):
@@ -69,9 +62,10 @@ def test_broken_items_are_listed_and_exit_3(ku, fruits):
     assert done.json["units_added"] == 2
 
 
-def test_query_answers_with_everything_that_led_to_it(ku, fruits):
-    ku("ingest", fruits)
-    asked = ku("query", fruits / "Kiwi" / "photo.png", "Which country does it come from?", "--json")
+def test_query_answers_with_everything_that_led_to_it(ku, fruit_base):
+    asked = ku(
+        "query", fruit_base / "Kiwi" / "photo.png", "Which country does it come from?", "--json"
+    )
     assert asked.code == 0
     answer = asked.json
     assert (answer["answer"], answer["citations"]) == ("Italy", ["E1"])
@@ -108,10 +102,9 @@ def test_query_answers_with_everything_that_led_to_it(ku, fruits):
     assert {"match", "search", "read", "total"} <= set(answer["timings_ms"])
 
 
-def test_query_writes_passage_and_report(ku, fruits, tmp_path):
-    ku("ingest", fruits)
+def test_query_writes_passage_and_report(ku, fruit_base, tmp_path):
     asked = ku(
-        "query", fruits / "Kiwi" / "photo.png", "Is it sweet?", "--json",
+        "query", fruit_base / "Kiwi" / "photo.png", "Is it sweet?", "--json",
         "--passage", "out/pages.png", "--report", "out/why.html",
     )  # fmt: skip
     assert asked.json["passage"] == ["out/pages.png"]
@@ -121,8 +114,7 @@ def test_query_writes_passage_and_report(ku, fruits, tmp_path):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
-def test_a_question_without_a_picture(ku, fruits):
-    ku("ingest", fruits)
+def test_a_question_without_a_picture(ku, fruit_base):
     asked = ku("query", "-", "Which country does the Mango come from?", "--json").json
     assert (asked["image"], asked["region"], asked["answer"]) == (None, None, "Peru")
 
@@ -153,9 +145,8 @@ def test_add_update_show_list_delete(ku, tmp_path):
     assert ku("list", "--json").json == []
 
 
-def test_search_verify_stats_compact(ku, fruits):
-    ku("ingest", fruits)
-    found = ku("search", "--image", fruits / "Mango" / "photo.png", "--text", "sweet", "--json")
+def test_search_verify_stats_compact(ku, fruit_base):
+    found = ku("search", "--image", fruit_base / "Mango" / "photo.png", "--text", "sweet", "--json")
     assert shape(found.json) == {
         "units": [{"id": "str", "name": "str", "score": "float"}],
         "chunks": [
@@ -230,8 +221,7 @@ def test_sync_tells_what_it_deleted(ku, fruits):
         (["init", "--kb", "new", "--encoder", "embedded:foo"], 1, "'embedded:foo' cannot be made"),
     ],
 )
-def test_what_goes_wrong_is_said_in_one_sentence(ku, fruits, arguments, code, said):
-    ku("ingest", fruits)
+def test_what_goes_wrong_is_said_in_one_sentence(ku, fruit_base, arguments, code, said):
     done = ku(*arguments)
     assert done.code == code
     assert said in done.err
@@ -239,18 +229,16 @@ def test_what_goes_wrong_is_said_in_one_sentence(ku, fruits, arguments, code, sa
     assert "Traceback" not in done.err
 
 
-def test_fts_syntax_in_a_question_is_only_words(ku, fruits):
-    ku("ingest", fruits)
+def test_fts_syntax_in_a_question_is_only_words(ku, fruit_base):
     for question in ('" OR NEAR( *', "title:sweet AND", "^sweet*", "'; DROP TABLE units; --"):
-        asked = ku("query", fruits / "Kiwi" / "photo.png", question, "--json")
+        asked = ku("query", fruit_base / "Kiwi" / "photo.png", question, "--json")
         assert asked.code == 0
         assert asked.json["units"][0]["id"] == "Kiwi"
 
 
-def test_a_long_question_is_answered(ku, fruits):
-    ku("ingest", fruits)
+def test_a_long_question_is_answered(ku, fruit_base):
     question = "Which country does it come from? " * 3000
-    assert ku("query", fruits / "Kiwi" / "photo.png", question[:100_000], "--json").code == 0
+    assert ku("query", fruit_base / "Kiwi" / "photo.png", question[:100_000], "--json").code == 0
 
 
 def test_every_command_has_help(ku):

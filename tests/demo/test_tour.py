@@ -91,6 +91,7 @@ def test_the_report_is_one_page_with_ten_sections_and_no_address(tour):
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
 
 
+@pytest.mark.slow
 def test_a_second_run_adds_nothing(tour):
     folder, _, _ = tour
     lines = []

@@ -18,7 +18,7 @@ import pytest
 
 from ku_rag import KnowledgeBase, weights
 from tests.assets.schemas import Hashed
-from tests.conftest import Run, picture, write_records
+from tests.conftest import Run, picture, write_fruits, write_records
 from tests.endpoint import Said, says, serving
 
 JSON_TYPES = {
@@ -76,17 +76,6 @@ class Recorder:
         return run.json
 
 
-def fruits(root: Path) -> Path:
-    """A folder with two units of a text and a picture each."""
-    for number, (name, country) in enumerate([("Mango", "Peru"), ("Kiwi", "Italy")]):
-        picture(root / "fruits" / name / "photo.png", number)
-        (root / "fruits" / name / "about.txt").write_text(
-            f"Title: {name}\nCountry and volume: {country}, ca 80g\nIt is sweet.\n",
-            encoding="utf-8",
-        )
-    return root / "fruits"
-
-
 def instance(schema: dict[str, Any]) -> Any:
     """A value that fits a JSON schema."""
     if "enum" in schema:
@@ -106,7 +95,7 @@ def reply(body: dict[str, Any]) -> Said:
 
 def units(run: Recorder) -> None:
     """Ingesting, changing and listing units."""
-    folder = fruits(run.root)
+    folder = write_fruits(run.root)
     run("init", "init")
     run("init, existing base", "init")
     run("list, empty base", "list")
@@ -164,7 +153,7 @@ def units(run: Recorder) -> None:
 
 def questions(run: Recorder) -> None:
     """Searching and asking, with and without a picture and a model."""
-    photo = fruits(run.root) / "Kiwi" / "photo.png"
+    photo = write_fruits(run.root) / "Kiwi" / "photo.png"
     records = [
         {"entity": "Kiwi", "kind": "fruit"},
         {"head": "Kiwi", "relation": "grows in", "tail": "Italy", "tail_kind": "country"},
@@ -261,7 +250,7 @@ def graph(run: Recorder) -> None:
 
 def transfer(run: Recorder) -> None:
     """Export, import, snapshot and salvage."""
-    run("ingest", "ingest", fruits(run.root))
+    run("ingest", "ingest", write_fruits(run.root))
     run("graph add", "graph", "add", "--relation", "Kiwi", "grows in", "Italy")
     run("export", "export", "moved")
     run("import", "import", "moved", "--kb", "kb2")
@@ -316,7 +305,7 @@ def demo(run: Recorder) -> None:
 
 def errors(run: Recorder) -> None:
     """Exit codes of what cannot be done."""
-    run("ingest", "ingest", fruits(run.root))
+    run("ingest", "ingest", write_fruits(run.root))
     photo = "fruits/Kiwi/photo.png"
     for wrong in (
         ("query", "nowhere.png", "What?"),
@@ -371,7 +360,7 @@ def locked(run: Recorder) -> None:
     run("init", "init")
     run.monkeypatch.setenv("KU_LOCK_WAIT_S", "0.1")
     with KnowledgeBase.open(run.root / "kb") as kb:
-        kb.ingest(fruits(run.root), progress=meanwhile)
+        kb.ingest(write_fruits(run.root), progress=meanwhile)
 
 
 SCENARIOS = {
