@@ -54,7 +54,7 @@ def possible(changes, begun, done):
 
 @pytest.mark.parametrize("compacts", [False, True], ids=["writing", "writing and compacting"])
 def test_readers_see_whole_states_and_the_newest_one(tmp_path, long, compacts):
-    told, readers = run(tmp_path, seconds=30 if long else 4, compacts=compacts)
+    told, readers = run(tmp_path, seconds=30 if long else 2, compacts=compacts)
     changes = [one for one in told if "pairs" in one]
     made = [one["what"] for one in changes]
     assert {"ingest", "delete"} <= set(made)
