@@ -13,7 +13,6 @@ import benchmarks
 
 SEPARATE = {
     "__main__",
-    "fit_alignment",
     "page",
     "peers",
     "record",

@@ -31,7 +31,7 @@ from ku_rag.encoders import colours, descriptor
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.regions.windows import WindowsSegmenter
-from ku_rag.retrieval.sighting import Search, look
+from ku_rag.retrieval.window_matching import Search, match_windows
 from ku_rag.types import Box
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
@@ -68,20 +68,20 @@ def recall(scores: NDArray[np.float32], stored: Labels, wanted: Labels) -> dict[
     return {"recall_at_1": _share(rank < 1), "recall_at_5": _share(rank < 5)}
 
 
-def sighted(queries: Pictures, stored: Vectors, products: Labels) -> NDArray[np.float32]:
-    """Scores of stored pictures by `look`, windows included; -9 where they are not sighted."""
+def window_scores(queries: Pictures, stored: Vectors, products: Labels) -> NDArray[np.float32]:
+    """Scores of stored pictures by `match_windows`; -9 where they do not match."""
     scores = np.full((len(queries), len(stored)), -9, np.float32)
     for row, picture in zip(scores, queries, strict=True):
-        for sighting in look(
+        for match in match_windows(
             picture,
             encoder=EmbeddedEncoder(),
             segmenter=WindowsSegmenter(),
             search=_search(stored),
             owner=lambda image: frozenset([int(products[image])]),
             k=len(stored),
-            floor=0.0,
+            lowest_cosine=0.0,
         ):
-            row[sighting.image_row] = sighting.score
+            row[match.image_row] = match.score
     return scores
 
 
@@ -107,8 +107,8 @@ def grocery(windows: bool) -> dict[str, dict[str, dict[str, float]]]:
             scores = describe(queries) @ describe(pictures).T
             figures[f"{folder}, {name}, whole picture"] = _halves(scores, products, wanted, places)
         if windows:
-            scores = sighted(queries, descriptor.describe_images(pictures), products)
-            figures[f"{folder}, sightings"] = _halves(scores, products, wanted, places)
+            scores = window_scores(queries, descriptor.describe_images(pictures), products)
+            figures[f"{folder}, windows"] = _halves(scores, products, wanted, places)
     return figures
 
 

@@ -5,8 +5,8 @@
 Shapes are drawn on cluttered grounds; the tests' small YOLO network finds them. The clean drawings
 of 400 looks, each alone on white, are what is stored, described by the embedded encoder. Every
 region that covers a shape (intersection over union of the boxes from 0.5) looks for its look.
-Then whole pictures are looked at, without being told which region counts: by `glance`, and by
-`look`, which is made for windows. Needs the extra yolo.
+Then whole pictures are matched, without being told which region counts: by `match_regions`, and by
+`match_windows`, which is made for windows. Needs the extra yolo.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from benchmarks.record import write_result
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.regions.crops import BACKGROUNDS
-from ku_rag.retrieval.glancing import glance
-from ku_rag.retrieval.sighting import Search, Sighting
-from ku_rag.retrieval.sighting import look as see
+from ku_rag.retrieval.region_matching import match_regions
+from ku_rag.retrieval.window_matching import RegionMatch, Search, match_windows
 from ku_rag.types import Box, Region
 from tests.assets.shapes import Drawn, alone, look, scene
 
@@ -101,9 +100,9 @@ class Seen:
     def __init__(self) -> None:
         self.first, self.found, self.scenes, self.there = 0, 0, 0, 0
 
-    def count(self, sightings: list[Sighting], truth: set[int]) -> None:
+    def count(self, matches: list[RegionMatch], truth: set[int]) -> None:
         """Take in what was seen in one scene."""
-        rows = [one.image_row for one in sightings]
+        rows = [one.image_row for one in matches]
         self.first += rows[0] in truth
         self.found += len(truth & set(rows[: len(truth)]))
         self.scenes += 1
@@ -121,7 +120,7 @@ def main() -> None:
     """Measure, print, and write the result if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--scenes", type=int, default=300)
-    parser.add_argument("--looks", type=int, default=100, help="scenes that `look` looks at too")
+    parser.add_argument("--looks", type=int, default=100, help="scenes for `match_windows`")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     if not importlib.util.find_spec("ultralytics"):
@@ -139,7 +138,7 @@ def main() -> None:
     shapes = 0
     search, ways = (
         searching(stored),
-        {name: Seen() for name in ("glance, mask", "glance, keep", "look")},
+        {name: Seen() for name in ("match_regions, mask", "match_regions, keep", "match_windows")},
     )
     for number in range(arguments.scenes):
         chosen = [looks[n] for n in random.choice(STORED, random.integers(1, 5), replace=False)]
@@ -148,7 +147,7 @@ def main() -> None:
         regions = segmenter.propose(image)
         truth = {looks.index(shape.look) for shape in drawn}
         for background in BACKGROUNDS:
-            sightings = glance(
+            matches = match_regions(
                 image,
                 regions=[Region((0, 0, *SIZE), "whole"), *regions],
                 encoder=encoder,
@@ -156,16 +155,16 @@ def main() -> None:
                 owner=lambda row: frozenset([row]),
                 background=background,
             )
-            ways[f"glance, {background}"].count(sightings, truth)
+            ways[f"match_regions, {background}"].count(matches, truth)
         if number < arguments.looks:
-            sightings = see(
+            matches = match_windows(
                 image,
                 encoder=encoder,
                 segmenter=segmenter,
                 search=search,
                 owner=lambda row: frozenset([row]),
             )
-            ways["look"].count(sightings, truth)
+            ways["match_windows"].count(matches, truth)
         for region, at in matched(regions, drawn):
             wanted.append(looks.index(drawn[at].look))
             x0, y0, x1, y1 = region.box

@@ -18,7 +18,7 @@ from ku_rag.mllm.base import MLLM
 from ku_rag.models import Models, encoder_of
 from ku_rag.plugins import absolute
 from ku_rag.regions.base import Segmenter
-from ku_rag.retrieval.image_matching import Eyes
+from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.settings import Settings
 from ku_rag.store import unit_records
 from ku_rag.store.database import Database, explained, snapshot
@@ -241,7 +241,7 @@ class Session:
         """
         database, encoding = self.database, self.encoding
         manifest.check(database, encoding.encoder)
-        eyes = Eyes(
+        image_search = ImageSearch(
             encoder=encoding.encoder,
             segmenter=lambda: self.models.segmenter,
             images=encoding.images,
@@ -251,7 +251,7 @@ class Session:
             threshold=self.settings.region_threshold,
             background="mask" if self.settings.region_background == "mask" else "keep",
         )
-        return Retrieval(database, self.layout, eyes, encoding.chunks)
+        return Retrieval(database, self.layout, image_search, encoding.chunks)
 
     def segmenter_fingerprint(self) -> str:
         """The segmenter's fingerprint, from the manifest where that spares loading a network."""

@@ -58,7 +58,7 @@ class Settings:
             for a new base "embedded".
         segmenter: what proposes regions: "windows", "whole", "yolo:…", "maskrcnn:…", or an
             installed one; "" takes windows with the embedded encoder, and the whole picture with a
-            model, for which 1,600 windows would be too many.
+            model, for which 400 windows would be too many.
         k_units: most units that a picture and a question may match, 1 to 1,000.
         k_chunks: most chunks that become evidence, 1 to 1,000.
         max_tokens: longest chunk in the encoder's tokens, 0 to 1,000,000; 0 takes the encoder's

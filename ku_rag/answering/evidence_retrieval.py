@@ -14,7 +14,7 @@ from ku_rag.graph.embedded_agents import best_paths
 from ku_rag.graph.model import Graph
 from ku_rag.graph.search_types import Query
 from ku_rag.indexes.vector_index import VectorIndex
-from ku_rag.retrieval.image_matching import Eyes
+from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
 from ku_rag.retrieval.search import Hit, search_all, search_units
 from ku_rag.store import unit_records
@@ -33,7 +33,7 @@ class Retrieval:
 
     database: Database
     layout: Layout
-    eyes: Eyes
+    image_search: ImageSearch
     chunks: VectorIndex
 
 
@@ -70,7 +70,7 @@ def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Ma
         base.database.connection,
         image=picture,
         question=question,
-        eyes=base.eyes,
+        search=base.image_search,
         k=k,
     )
     return Matched(rows, [_unit(base, row) for row in rows], region)
@@ -84,7 +84,7 @@ def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evi
         base.database.connection,
         question=question,
         units=[(m.unit, unit.name) for m, unit in zip(found.rows, found.units, strict=True)],
-        encoder=base.eyes.encoder,
+        encoder=base.image_search.encoder,
         chunks=base.chunks,
         k=k,
     )
@@ -95,7 +95,11 @@ def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evi
 def evidence_anywhere(base: Retrieval, text: str, k: int) -> list[Evidence]:
     """The chunks of the whole base that bear on a text."""
     hits = search_all(
-        base.database.connection, question=text, encoder=base.eyes.encoder, chunks=base.chunks, k=k
+        base.database.connection,
+        question=text,
+        encoder=base.image_search.encoder,
+        chunks=base.chunks,
+        k=k,
     )
     return _evidence(base, hits, {})
 
@@ -166,9 +170,11 @@ def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:
         Corrupt: one is not what was stored.
     """
     return {
-        unit.id: unit_records.picture(base.database.connection, base.layout, row.sighting.image_row)
+        unit.id: unit_records.picture(
+            base.database.connection, base.layout, row.region_match.image_row
+        )
         for row, unit in zip(found.rows, found.units, strict=True)
-        if row.sighting and unit.image
+        if row.region_match and unit.image
     }
 
 
@@ -176,9 +182,9 @@ def _unit(base: Retrieval, found: UnitMatch) -> Match:
     connection = base.database.connection
     unit_id, name, *_ = unit_records.fields_of(connection, found.unit)
     file = (
-        found.sighting
+        found.region_match
         and connection.execute(
-            "SELECT file FROM images WHERE row = ?", (found.sighting.image_row,)
+            "SELECT file FROM images WHERE row = ?", (found.region_match.image_row,)
         ).fetchone()
     )
     image = str(base.layout.image(file[0])) if file else None

@@ -149,8 +149,8 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
         passage=_write_passage(pages, question.passage) if question.passage else (),
         reading=answered.reading,
         models={
-            "encoder": base.eyes.encoder.fingerprint,
-            "segmenter": base.eyes.segmenter().fingerprint,
+            "encoder": base.image_search.encoder.fingerprint,
+            "segmenter": base.image_search.segmenter().fingerprint,
             **answered.models,
         },
         timings_ms=clock.times | {"total": _milliseconds_since(started)},

@@ -41,7 +41,7 @@ class WindowsSegmenter:
     """
 
     min_side: int = 50
-    limit: int = 1600
+    limit: int = 400
 
     def __post_init__(self) -> None:
         for name, value in (("min_side", self.min_side), ("limit", self.limit)):

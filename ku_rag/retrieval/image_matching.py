@@ -1,8 +1,9 @@
-"""What is seen in a picture: the stored pictures of units, where, and how clearly.
+"""Match the stored pictures of units with a picture: which, where, and how well.
 
-Three ways lead there. Windows are many guesses: they are sighted, then looked at closely. Regions
-of a model are single things: they are glanced at. Where texts and pictures are comparable, the
-question chooses the one region that it is about first (KU-RAG, section 3.3.1).
+There are three ways. Windows are guesses: they are scored, and the best matches are registered and
+scored again. Regions of a model show one thing each: they are compared as they are. Where texts and
+pictures are comparable, the question first chooses the one region that it is about (KU-RAG, section
+3.3.1).
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.regions.base import Segmenter
 from ku_rag.regions.crops import Background
 from ku_rag.regions.selection import choose
-from ku_rag.retrieval.alignment import align
-from ku_rag.retrieval.glancing import glance
-from ku_rag.retrieval.sighting import Owner, Sighting, look
+from ku_rag.retrieval.region_matching import match_regions
+from ku_rag.retrieval.rescoring import rescore
+from ku_rag.retrieval.threads import one_blas_thread
+from ku_rag.retrieval.window_matching import Owner, RegionMatch, match_windows
 from ku_rag.store.connection import Connection
 from ku_rag.types import Region
 
-_SIGHTINGS = 60
+_MATCHES = 60
 _STEEPNESS = 20.0
-"""What a score of a glance counts in scores of a closer look: 0.125 of a cosine is far apart."""
+"""Scores of regions times this are comparable with scores of windows in `matching`: a difference
+of 0.125 in cosine is large."""
 
 
 @dataclass(frozen=True, slots=True)
-class Eyes:
-    """What a picture is looked at with.
+class ImageSearch:
+    """What a picture is matched with.
 
     Args:
         encoder: the base's own.
@@ -51,67 +54,68 @@ class Eyes:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What was seen.
+class ImageMatches:
+    """The units whose pictures match.
 
     Args:
-        units: the best sighting of each unit, by its row; scores are comparable within one picture.
+        units: the best match of each unit, by its row; scores are comparable within one picture.
         region: the one that the question chose before anything was compared; None if it did not.
     """
 
-    units: Mapping[int, Sighting]
+    units: Mapping[int, RegionMatch]
     region: Region | None = None
 
 
-def see(connection: Connection, image: Image, question: str, eyes: Eyes) -> Seen:
-    """Find the units whose pictures are seen in an RGB picture.
+def match_image(
+    connection: Connection, image: Image, question: str, search: ImageSearch
+) -> ImageMatches:
+    """Find the units whose pictures match an RGB picture.
 
     Args:
         connection: the store.
         image: RGB, upright.
         question: chooses the region where texts and pictures are comparable.
-        eyes: what it is looked at with.
+        search: what the picture is matched with.
     """
-    if eyes.images.count == 0:
-        return Seen({})
+    if search.images.count == 0:
+        return ImageMatches({})
     owner = _owners(connection)
-    encoder = side(eyes.encoder, "image")
-    segmenter = eyes.segmenter()
+    encoder = side(search.encoder, "image")
+    segmenter = search.segmenter()
     if segmenter.name == "windows" and not encoder.cross_modal:
-        sightings = look(
-            image,
-            encoder=encoder,
-            segmenter=segmenter,
-            search=eyes.images.search,
-            owner=owner,
-            k=_SIGHTINGS,
-        )
-        return Seen(_best(align(image, sightings, eyes.picture), owner))
-    proposed = segmenter.propose(image)
+        with one_blas_thread():
+            matches = match_windows(
+                image,
+                encoder=encoder,
+                segmenter=segmenter,
+                search=search.images.search,
+                owner=owner,
+                k=_MATCHES,
+            )
+            return ImageMatches(_by_unit(rescore(image, matches, search.picture), owner))
     chosen = None
-    regions = [Region((0, 0, *image.size), "whole"), *proposed]
+    regions = [Region((0, 0, *image.size), "whole"), *segmenter.propose(image)]
     if encoder.cross_modal:
         chosen = choose(
             image,
             question,
-            proposed,
+            regions[1:],
             encoder,
-            threshold=eyes.threshold,
-            background=eyes.background,
+            threshold=search.threshold,
+            background=search.background,
         )
         regions = [chosen]
-    sightings = glance(
+    matches = match_regions(
         image,
         regions=regions,
         encoder=encoder,
-        search=eyes.images.search,
+        search=search.images.search,
         owner=owner,
-        background=eyes.background,
-        k=_SIGHTINGS,
+        background=search.background,
+        k=_MATCHES,
     )
-    return Seen(
-        _best([replace(one, score=_STEEPNESS * one.score) for one in sightings], owner), chosen
-    )
+    scaled = [replace(match, score=_STEEPNESS * match.score) for match in matches]
+    return ImageMatches(_by_unit(scaled, owner), chosen)
 
 
 def _owners(connection: Connection) -> Owner:
@@ -128,10 +132,11 @@ def _owners(connection: Connection) -> Owner:
     return owner
 
 
-def _best(sightings: list[Sighting], owner: Owner) -> dict[int, Sighting]:
-    best: dict[int, Sighting] = {}
-    for sighting in sightings:
-        for unit in owner(sighting.image_row):
-            if unit not in best or sighting.score > best[unit].score:
-                best[unit] = sighting
+def _by_unit(matches: list[RegionMatch], owner: Owner) -> dict[int, RegionMatch]:
+    """The best match of each unit."""
+    best: dict[int, RegionMatch] = {}
+    for match in matches:
+        for unit in owner(match.image_row):
+            if unit not in best or match.score > best[unit].score:
+                best[unit] = match
     return best

@@ -16,15 +16,15 @@ from PIL.Image import Image
 from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import matchable
 from ku_rag.retrieval.fusion import reciprocal_rank
-from ku_rag.retrieval.image_matching import Eyes, Seen, see
-from ku_rag.retrieval.sighting import Sighting
+from ku_rag.retrieval.image_matching import ImageMatches, ImageSearch, match_image
+from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.store.connection import Connection
 from ku_rag.text.clues import ClueWord, parted
 from ku_rag.text.tokens import words
 from ku_rag.types import Region
 
 _RIVAL_SCORE = 2.5
-"""A clue decides between things whose sighting scores are no further apart."""
+"""A clue decides between things whose picture scores are no further apart."""
 _RIVALS = 16
 _CLUE_WEIGHT = 4.0
 _KIND = 0.2
@@ -39,14 +39,14 @@ class UnitMatch:
     Args:
         unit: its row.
         score: fused.
-        sighting: how it was seen, if it was.
+        region_match: how its picture matches, if it does.
         name: the name that stands in the question, if one does.
         why: in words.
     """
 
     unit: int
     score: float
-    sighting: Sighting | None
+    region_match: RegionMatch | None
     name: str | None
     why: str
 
@@ -56,7 +56,7 @@ def match(
     *,
     image: Image | None,
     question: str,
-    eyes: Eyes,
+    search: ImageSearch,
     k: int,
 ) -> tuple[list[UnitMatch], Region | None]:
     """The units that a picture and a question point to, best first, and the region it is about.
@@ -65,11 +65,11 @@ def match(
         connection: the store.
         image: RGB, upright; None for a question without a picture.
         question: may be empty.
-        eyes: what the picture is looked at with.
+        search: what the picture is matched with.
         k: most units; a unit whose name stands in the question is kept beyond that.
     """
     asking, clue = parted(question)
-    looked = see(connection, image, question, eyes) if image else Seen({})
+    looked = match_image(connection, image, question, search) if image else ImageMatches({})
     seen = looked.units
     ranked = sorted(seen, key=lambda unit: -seen[unit].score)
     rivals = [u for u in ranked[:_RIVALS] if seen[ranked[0]].score - seen[u].score < _RIVAL_SCORE]
@@ -88,7 +88,7 @@ def match(
         UnitMatch(
             unit=unit,
             score=round(fused[unit], 4),
-            sighting=seen.get(unit),
+            region_match=seen.get(unit),
             name=named.get(unit),
             why=_why(seen.get(unit), named.get(unit), fitting.get(unit, 0.0)),
         )
@@ -150,11 +150,11 @@ def _fitting(
     }
 
 
-def _why(sighting: Sighting | None, name: str | None, fits: float) -> str:
+def _why(match: RegionMatch | None, name: str | None, fits: float) -> str:
     parts = []
-    if sighting:
-        part = "the whole picture" if sighting.region.source == "whole" else "a region"
-        parts.append(f"{part} looks like its picture (cosine {sighting.cosine:.2f})")
+    if match:
+        part = "the whole picture" if match.region.source == "whole" else "a region"
+        parts.append(f"{part} looks like its picture (cosine {match.cosine:.2f})")
         if fits > 0:
             parts.append("its text fits what the question says of the thing")
     if name:
@@ -167,7 +167,7 @@ def _region(
 ) -> Region | None:
     if image is None:
         return None
-    best = next((m.sighting for m in matches if m.sighting), None)
+    best = next((m.region_match for m in matches if m.region_match), None)
     if best is None:
         return Region(
             (0, 0, *image.size), "whole", None, "nothing in it looks like a stored picture"

@@ -5,7 +5,7 @@ from PIL import Image, ImageDraw
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.regions.windows import WindowsSegmenter
-from ku_rag.retrieval.sighting import Search, Sighting, look
+from ku_rag.retrieval.window_matching import RegionMatch, Search, match_windows
 from ku_rag.types import Box
 
 COLOURS = {
@@ -65,8 +65,8 @@ def _search(pictures: list[Image.Image]) -> Search:
     return search
 
 
-def _look(scene: Image.Image, pictures: list[Image.Image] = STORED) -> list[Sighting]:
-    return look(
+def _match(scene: Image.Image, pictures: list[Image.Image] = STORED) -> list[RegionMatch]:
+    return match_windows(
         scene,
         encoder=EmbeddedEncoder(),
         segmenter=WindowsSegmenter(),
@@ -83,14 +83,14 @@ def _overlap(a: Box, b: Box) -> float:
     return both / (areas - both)
 
 
-def test_a_stored_picture_given_whole_is_seen_whole() -> None:
+def test_a_stored_picture_matches_itself_as_a_whole() -> None:
     for row in (0, 4, 9):
-        assert _look(STORED[row])[0].image_row == row
+        assert _match(STORED[row])[0].image_row == row
 
 
-def test_a_small_flag_in_a_landscape_is_seen_where_it_is() -> None:
+def test_a_small_flag_in_a_landscape_matches_where_it_is() -> None:
     box = (300, 60, 360, 100)
-    first = _look(_scene((STORED[0], box)))[0]
+    first = _match(_scene((STORED[0], box)))[0]
     assert first.image_row == 0
     assert _overlap(first.region.box, box) > 0.5
     assert first.region.source == "windows"
@@ -99,62 +99,62 @@ def test_a_small_flag_in_a_landscape_is_seen_where_it_is() -> None:
 
 def test_two_flags_come_out_each_in_its_place() -> None:
     left, right = (60, 60, 150, 120), (300, 80, 390, 140)
-    seen = _look(_scene((STORED[2], left), (STORED[0], right)))
-    assert {s.image_row for s in seen[:2]} == {0, 2}
-    places = {s.image_row: s.region.box for s in seen[:2]}
+    found = _match(_scene((STORED[2], left), (STORED[0], right)))
+    assert {s.image_row for s in found[:2]} == {0, 2}
+    places = {s.image_row: s.region.box for s in found[:2]}
     assert _overlap(places[2], left) > 0.4
     assert _overlap(places[0], right) > 0.4
 
 
-def test_sightings_are_ordered_and_each_picture_comes_once() -> None:
-    seen = _look(_scene((STORED[7], (200, 50, 320, 130))))
-    scores = [s.score for s in seen]
+def test_matches_are_ordered_and_each_picture_comes_once() -> None:
+    found = _match(_scene((STORED[7], (200, 50, 320, 130))))
+    scores = [s.score for s in found]
     assert scores == sorted(scores, reverse=True)
-    assert len({s.image_row for s in seen}) == len(seen)
+    assert len({s.image_row for s in found}) == len(found)
 
 
-def test_nothing_stored_gives_no_sighting() -> None:
+def test_nothing_stored_gives_no_match() -> None:
     def nothing(queries: Vectors, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         shape = (len(queries), k)
         return np.full(shape, -1, np.int64), np.zeros(shape, np.float32)
 
-    seen = look(
+    found = match_windows(
         _scene(),
         encoder=EmbeddedEncoder(),
         segmenter=WindowsSegmenter(),
         search=nothing,
         owner=lambda row: frozenset([row]),
     )
-    assert seen == []
+    assert found == []
 
 
-def test_nothing_below_the_floor_is_reported() -> None:
+def test_nothing_below_the_lowest_cosine_is_reported() -> None:
     scene = _scene((STORED[0], (300, 60, 390, 120)))
-    seen = look(
+    found = match_windows(
         scene,
         encoder=EmbeddedEncoder(),
         segmenter=WindowsSegmenter(),
         search=_search(STORED),
         owner=lambda row: frozenset([row]),
-        floor=0.7,
+        lowest_cosine=0.7,
     )
-    assert seen[0].image_row == 0
-    assert all(s.cosine >= 0.7 for s in seen)
+    assert found[0].image_row == 0
+    assert all(s.cosine >= 0.7 for s in found)
 
 
-def test_look_alikes_come_out_at_one_place_with_near_scores() -> None:
+def test_look_alikes_match_at_one_place_with_near_scores() -> None:
     twin = STORED[0].point(lambda value: min(255, value + 4))
-    seen = _look(_scene((STORED[0], (150, 60, 270, 140))), [*STORED, twin])
-    assert {s.image_row for s in seen[:2]} == {0, len(STORED)}
-    assert abs(seen[0].score - seen[1].score) < 0.1
+    found = _match(_scene((STORED[0], (150, 60, 270, 140))), [*STORED, twin])
+    assert {s.image_row for s in found[:2]} == {0, len(STORED)}
+    assert abs(found[0].score - found[1].score) < 0.1
 
 
-def test_pictures_of_one_unit_are_no_rivals() -> None:
+def test_pictures_of_one_unit_do_not_compete() -> None:
     pictures = [*STORED, STORED[0].resize((90, 60))]
     scene = _scene((STORED[0], (150, 60, 270, 140)))
 
     def first_score(owners: dict[int, int]) -> float:
-        return look(
+        return match_windows(
             scene,
             encoder=EmbeddedEncoder(),
             segmenter=WindowsSegmenter(),
@@ -165,6 +165,6 @@ def test_pictures_of_one_unit_are_no_rivals() -> None:
     assert first_score({len(STORED): 0}) > first_score({}) + 0.05
 
 
-def test_the_same_picture_gives_the_same_sightings() -> None:
+def test_the_same_picture_gives_the_same_matches() -> None:
     scene = _scene((STORED[3], (200, 50, 320, 130)))
-    assert _look(scene) == _look(scene)
+    assert _match(scene) == _match(scene)

@@ -5,7 +5,7 @@ import pytest
 
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.regions.crops import crop
-from ku_rag.retrieval.glancing import glance
+from ku_rag.retrieval.region_matching import match_regions
 from ku_rag.types import Region
 from tests.assets.shapes import alone, look, scene
 
@@ -31,7 +31,7 @@ def searching(stored):
     return search
 
 
-def seen_in(seed, count=3):
+def scene_with_regions(seed, count=3):
     image, drawn = scene(np.random.default_rng(seed), (320, 240), LOOKS[:count], (0.3, 0.5))
     regions = []
     for shape in drawn:
@@ -40,11 +40,11 @@ def seen_in(seed, count=3):
     return image, regions, [LOOKS.index(shape.look) for shape in drawn]
 
 
-def test_things_are_seen_where_they_are(stored):
+def test_things_are_found_where_they_are(stored):
     right = total = 0
     for seed in range(15):
-        image, regions, wanted = seen_in(seed)
-        found = glance(
+        image, regions, wanted = scene_with_regions(seed)
+        found = match_regions(
             image,
             regions=[Region((0, 0, 320, 240), "whole"), *regions],
             encoder=EmbeddedEncoder(),
@@ -61,13 +61,12 @@ def test_things_are_seen_where_they_are(stored):
     assert right / total > 0.8
 
 
-def test_a_sighting_says_how_it_was_scored(stored):
-    image, regions, _ = seen_in(3)
-    whole = Region((0, 0, 320, 240), "whole")
+def test_the_score_is_the_cosine_and_its_lead(stored):
+    image, regions, _ = scene_with_regions(3)
     encoder = EmbeddedEncoder()
     for background in ("keep", "mask"):
         cosines = encoder.encode_images([crop(image, regions[0], background)])[0] @ stored.T
-        (found, *_) = glance(
+        (found, *_) = match_regions(
             image,
             regions=regions[:1],
             encoder=encoder,
@@ -79,33 +78,15 @@ def test_a_sighting_says_how_it_was_scored(stored):
         assert found.image_row == int(cosines.argmax())
         assert found.cosine == pytest.approx(first, abs=1e-4)
         assert found.score == pytest.approx(2 * first - second, abs=2e-4)
-        assert (found.region, found.whole) == (
-            Region(regions[0].box, "yolo", found.score),
-            0.0,
-        )
-        x0, y0, x1, y1 = regions[0].box
-        assert found.frame == ((x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0, 0, 0)
-    both = glance(
-        image,
-        regions=[whole, regions[0]],
-        encoder=encoder,
-        search=searching(stored),
-        owner=lambda row: frozenset([row]),
-        k=40,
-    )
-    at_whole = encoder.encode_images([image])[0] @ stored.T
-    known = [one for one in both if one.whole]
-    assert known
-    for one in known:
-        assert one.whole == pytest.approx(at_whole[one.image_row], abs=1e-4)
+        assert found.region == Region(regions[0].box, "yolo", found.score)
 
 
-def test_pictures_of_one_unit_are_no_rivals(stored):
-    image, regions, wanted = seen_in(3)
+def test_pictures_of_one_unit_do_not_compete(stored):
+    image, regions, wanted = scene_with_regions(3)
     few = stored[[wanted[0], wanted[0], 20]]
 
-    def seen(owner):
-        return glance(
+    def matches(owner):
+        return match_regions(
             image,
             regions=regions[:1],
             encoder=EmbeddedEncoder(),
@@ -113,17 +94,17 @@ def test_pictures_of_one_unit_are_no_rivals(stored):
             owner=owner,
         )
 
-    apart = seen(lambda row: frozenset([row]))
-    together = seen(lambda row: frozenset([row // 2]))
+    apart = matches(lambda row: frozenset([row]))
+    together = matches(lambda row: frozenset([row // 2]))
     assert {one.image_row for one in apart} == {0, 1, 2}
     assert apart[0].score == apart[0].cosine
     assert together[0].score > together[0].cosine
-    only = seen(lambda row: frozenset([7]))
+    only = matches(lambda row: frozenset([7]))
     assert all(one.score == one.cosine for one in only)
 
 
-def test_without_regions_or_stored_pictures_nothing_is_seen(stored):
-    image, regions, _ = seen_in(3)
+def test_without_regions_or_stored_pictures_nothing_is_found(stored):
+    image, regions, _ = scene_with_regions(3)
     options = {"encoder": EmbeddedEncoder(), "owner": lambda row: frozenset([row])}
-    assert glance(image, regions=[], search=searching(stored), **options) == []
-    assert glance(image, regions=regions, search=searching(stored[:0]), **options) == []
+    assert match_regions(image, regions=[], search=searching(stored), **options) == []
+    assert match_regions(image, regions=regions, search=searching(stored[:0]), **options) == []

@@ -1,0 +1,126 @@
+"""Match stored pictures with windows of a picture.
+
+A window is a guess, and most windows show no stored picture. One linear rule scores each pair of a
+window and a stored picture: the cosine of their vectors, how far it stands above the cosines of
+other units in the same window, how much the border of the window contrasts with its surround, and
+the size of the window, because a part of a thing looks like many things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL.Image import Image
+
+from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.regions.base import Segmenter
+from ku_rag.regions.windows import contrast
+from ku_rag.types import Region
+
+Search = Callable[[Vectors, int], tuple[NDArray[np.int64], NDArray[np.float32]]]
+"""(queries float32[n, d], k) → rows int64[n, k] and cosines float32[n, k]; row -1 is a miss."""
+
+Owner = Callable[[int], frozenset[int]]
+"""The units that a stored picture belongs to."""
+
+LOWEST_COSINE = 0.15
+"""Pairs below it are not reported. It only removes noise and does not detect unknown things."""
+NEAREST = 24
+"""Stored pictures that are compared with each window."""
+_TENTH = 9
+_LEAD, _CLEARANCE, _CONTRAST, _SIZE = 0.5, 0.3, 0.25, 0.06
+"""Weights beside the cosine, set by hand on tuning data; docs/decisions/0011 gives the figures."""
+_CONTRAST_OF_WHOLE = 0.3
+"""The whole picture has no surround; it counts as a window of this contrast."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionMatch:
+    """A stored picture that matches a region of the picture.
+
+    Args:
+        image_row: the stored picture.
+        cosine: of its vector and that of the region.
+        score: how well it matches; comparable within one picture only.
+        region: where.
+        whole: cosine of its vector and that of the whole picture, above the lowest one found; 0 if
+            it is not among those found.
+    """
+
+    image_row: int
+    cosine: float
+    score: float
+    region: Region
+    whole: float = 0.0
+
+
+def match_windows(
+    image: Image,
+    *,
+    encoder: Encoder,
+    segmenter: Segmenter,
+    search: Search,
+    owner: Owner,
+    k: int = 10,
+    lowest_cosine: float = LOWEST_COSINE,
+) -> list[RegionMatch]:
+    """Match stored pictures with an RGB picture, the best first, each at its best window.
+
+    Args:
+        image: RGB, upright.
+        encoder: the one that made the stored vectors.
+        segmenter: proposes windows; the whole picture is always added.
+        search: finds stored pictures for vectors.
+        owner: the units of a stored picture; pictures of one unit do not compete.
+        k: the most matches returned.
+        lowest_cosine: pairs with a lower cosine are left out.
+    """
+    regions = [Region((0, 0, *image.size), "whole"), *segmenter.propose(image)]
+    boxes = np.array([region.box for region in regions], np.int64)
+    rows, cosines = search(encoder.encode_regions(image, [r.box for r in regions]), NEAREST)
+    count = int((rows[0] >= 0).sum())
+    if count == 0:
+        return []
+    rows, cosines = rows[:, :count], cosines[:, :count]
+    share = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) / (image.width * image.height)
+    border = contrast(image, boxes)
+    border[0] = _CONTRAST_OF_WHOLE
+    scores = (
+        cosines
+        + _LEAD * _leads(rows, cosines, owner)
+        + _CLEARANCE * (cosines - cosines[:, min(_TENTH, count - 1), None])
+        + (_CONTRAST * border + _SIZE * np.log(share))[:, None]
+    )
+    whole = dict(zip(rows[0].tolist(), (cosines[0] - cosines[0].min()).tolist(), strict=True))
+    found: dict[int, RegionMatch] = {}
+    for i in np.argsort(-scores, axis=None, kind="stable").tolist():
+        window, place = divmod(i, scores.shape[1])
+        row, cosine = int(rows[window, place]), round(float(cosines[window, place]), 4)
+        if row in found or cosine < lowest_cosine:
+            continue
+        score = round(float(scores[window, place]), 4)
+        region = Region(regions[window].box, regions[window].source, score)
+        found[row] = RegionMatch(row, cosine, score, region, whole.get(row, 0.0))
+        if len(found) == k:
+            break
+    return list(found.values())
+
+
+def _leads(
+    rows: NDArray[np.int64], cosines: NDArray[np.float32], owner: Owner
+) -> NDArray[np.float32]:
+    """How far each cosine stands above the best one of any other unit in its window, float32[n, k].
+
+    A picture that belongs to no unit counts as a unit of its own.
+    """
+    known, at = np.unique(rows, return_inverse=True)
+    units = np.array([min(owner(row), default=-2 - row) for row in known.tolist()])
+    units = units[at.reshape(rows.shape)]
+    others = units != units[:, :1]
+    second = np.where(others, cosines, np.float32(-1)).max(1)
+    second = np.where(others.any(1), second, cosines[:, 0])
+    leads: NDArray[np.float32] = cosines - np.where(others, cosines[:, :1], second[:, None])
+    return leads
