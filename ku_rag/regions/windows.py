@@ -1,25 +1,27 @@
-"""Regions without a model: windows of many sizes and shapes, those that stand out kept."""
+"""Propose regions without a model: the windows that contrast most with their surround."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image, Resampling
 
 from ku_rag.errors import BadInput
-from ku_rag.types import Box, Region
+from ku_rag.types import Region
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Places = NDArray[np.float64]
 
 _ASPECTS = (1 / 2, 2 / 3, 1.0, 4 / 3, 3 / 2, 2.0)
 """Width over height."""
 _GROWTH = 1.3
 _STRIDE = 0.25
 _MOST = 30_000
-"""Windows looked at before the limit, however large the picture."""
+"""Windows that are scored, however large the picture."""
 _FINEST = 24
 """The smallest window holds at least one part in 24 x 24 of the picture."""
 _WORK_SIDE = 240
@@ -27,11 +29,11 @@ _WORK_SIDE = 240
 
 @dataclass(frozen=True, slots=True)
 class WindowsSegmenter:
-    """Slides windows of many sizes and shapes over a picture and keeps those that stand out.
+    """Slides windows of many sizes and shapes over a picture and keeps those of highest contrast.
 
-    A window stands out when the colours just inside its four sides differ from those just outside
-    (the surround contrast of "What is an object?", Alexe et al., 2010, taken side by side). Half
-    of the windows kept are those that stand out most, the other half most of their size.
+    The contrast of a window compares the colours just inside its four sides with those just outside
+    (the surround contrast of "What is an object?", Alexe et al., 2010, side by side). Half of the
+    windows kept have the highest contrast of all, the other half the highest of their size.
 
     Args:
         min_side: square root of the area of the smallest window, in pixels of the picture as
@@ -50,25 +52,20 @@ class WindowsSegmenter:
 
     @property
     def name(self) -> str:
-        """What results call it."""
+        """The name in results."""
         return "windows"
 
     @property
     def fingerprint(self) -> str:
-        """Names the method and its parameters."""
+        """The method and its parameters."""
         return f"windows1:{self.min_side}:{self.limit}"
 
     def propose(self, image: Image) -> list[Region]:
-        """Windows of an RGB picture, the most outstanding first; none of them is the whole."""
+        """Return windows of an RGB picture, the highest contrast first."""
         boxes, sizes = _slide(image.size, self.min_side)
         if len(boxes) > self.limit:
-            boxes = boxes[_outstanding(contrast(image, boxes), sizes, self.limit)]
-        return [Region(box=_box(row), source="windows") for row in boxes.tolist()]
-
-
-def _box(row: list[int]) -> Box:
-    x0, y0, x1, y1 = row
-    return x0, y0, x1, y1
+            boxes = boxes[_best(contrast(image, boxes), sizes, self.limit)]
+        return [Region((x0, y0, x1, y1), "windows") for x0, y0, x1, y1 in boxes.tolist()]
 
 
 def _slide(size: tuple[int, int], min_side: int) -> tuple[Ints, Ints]:
@@ -83,7 +80,7 @@ def _slide(size: tuple[int, int], min_side: int) -> tuple[Ints, Ints]:
             across, down = side * aspect**0.5, side / aspect**0.5
             if across > width or down > height:
                 continue
-            x, y = _places(width, across), _places(height, down)
+            x, y = _starts(width, across), _starts(height, down)
             left, top = (grid.ravel() for grid in np.meshgrid(x, y))
             corners = np.stack([left, top, left + across, top + down], 1)
             boxes.append(np.rint(corners).astype(np.int64))
@@ -99,13 +96,13 @@ def _slide(size: tuple[int, int], min_side: int) -> tuple[Ints, Ints]:
     return np.minimum(stacked, [width, height, width, height]), numbers
 
 
-def _places(length: int, window: float) -> NDArray[np.float64]:
+def _starts(length: int, window: float) -> Places:
     """Starts of windows along one side, both ends included, about a stride apart."""
     free = length - window
     return np.linspace(0, free, 1 + max(0, round(free / (_STRIDE * window))))
 
 
-def _outstanding(contrast: Floats, sizes: Ints, limit: int) -> Ints:
+def _best(contrast: Floats, sizes: Ints, limit: int) -> Ints:
     """The windows to keep, best first: half by contrast alone, half by contrast in their size."""
     order = np.argsort(-contrast, kind="stable")
     rank = np.empty(len(order), np.int64)
@@ -121,7 +118,7 @@ def _outstanding(contrast: Floats, sizes: Ints, limit: int) -> Ints:
 
 
 def contrast(image: Image, boxes: Ints) -> Floats:
-    """How much the border of each box differs from what lies around it, 0 to 1.
+    """Return how much the border of each box differs from what surrounds it, 0 to 1.
 
     Args:
         image: RGB.
@@ -137,53 +134,32 @@ def contrast(image: Image, boxes: Ints) -> Floats:
     np.cumsum(np.cumsum(small, axis=0), axis=1, out=sums[1:, 1:])
     ratio = np.array([work[0] / image.width, work[1] / image.height] * 2)
     x0, y0, x1, y1 = (boxes * ratio).T
-    thick_x, thick_y = (x1 - x0) / 5, (y1 - y0) / 5
-    sides = []
-    for low, high, inner, outer in (
-        (y0, y1, (x0, x0 + thick_x), (x0 - thick_x, x0)),
-        (y0, y1, (x1 - thick_x, x1), (x1, x1 + thick_x)),
-    ):
-        sides.append(_side(sums, low, high, inner, outer, upright=True))
-    for low, high, inner, outer in (
-        (x0, x1, (y0, y0 + thick_y), (y0 - thick_y, y0)),
-        (x0, x1, (y1 - thick_y, y1), (y1, y1 + thick_y)),
-    ):
-        sides.append(_side(sums, low, high, inner, outer, upright=False))
+    turned = np.ascontiguousarray(sums.transpose(1, 0, 2))
+    sides = _sides(sums, x0, y0, x1, y1) + _sides(turned, y0, x0, y1, x1)
     ordered = np.sort(np.stack(sides), axis=0)
     # One side may be hidden or lie at the picture's edge; the weakest of the others counts most.
     done: Floats = (ordered[0] + 2 * ordered[1] + ordered[2] + ordered[3]).astype(np.float32) / 5
     return done
 
 
-def _side(
-    sums: Floats,
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    inner: tuple[NDArray[np.float64], NDArray[np.float64]],
-    outer: tuple[NDArray[np.float64], NDArray[np.float64]],
-    *,
-    upright: bool,
-) -> Floats:
-    """Contrast across one side, the mean over its three thirds."""
-    total = np.zeros(len(low), np.float32)
-    for third in range(3):
-        start = low + (high - low) * third / 3
-        stop = low + (high - low) * (third + 1) / 3
-        means = [
-            _mean(sums, a, start, b, stop) if upright else _mean(sums, start, a, stop, b)
-            for a, b in (inner, outer)
-        ]
-        total += np.minimum(np.abs(means[0] - means[1]).max(1), 0.4)
-    return total / np.float32(1.2)
+def _sides(sums: Floats, x0: Places, y0: Places, x1: Places, y1: Places) -> list[Floats]:
+    """Contrast across the left and the right side of boxes, float32[n] each, the mean of thirds."""
+    thick = (x1 - x0) / 5
+    heights = [y0 + (y1 - y0) * third / 3 for third in range(4)]
+    sides = []
+    for inner, outer in (
+        ((x0, x0 + thick), (x0 - thick, x0)),
+        ((x1 - thick, x1), (x1, x1 + thick)),
+    ):
+        total = np.zeros(len(x0), np.float32)
+        for top, bottom in pairwise(heights):
+            inside, outside = (_mean(sums, a, top, b, bottom) for a, b in (inner, outer))
+            total += np.minimum(np.abs(inside - outside).max(1), 0.4)
+        sides.append(total / np.float32(1.2))
+    return sides
 
 
-def _mean(
-    sums: Floats,
-    x0: NDArray[np.float64],
-    y0: NDArray[np.float64],
-    x1: NDArray[np.float64],
-    y1: NDArray[np.float64],
-) -> Floats:
+def _mean(sums: Floats, x0: Places, y0: Places, x1: Places, y1: Places) -> Floats:
     """Mean colour of boxes, each at least one pixel and inside the picture."""
     down, across = sums.shape[0] - 1, sums.shape[1] - 1
     left = np.clip(np.rint(x0), 0, across - 1).astype(np.int64)
