@@ -27,7 +27,7 @@ _APART = 0.5
 _SEED = 20240229
 _EDGES = 0.2
 """What one confirmed edge across the whole thing adds to a score; see docs/decisions/0011."""
-_FLAT, _SOLID = 0.5, 0.4
+_FLAT, _SOLID = 0.55, 0.45
 """Shares of agreeing points. Above the first, the box of the registration replaces that of the
 window. Between them the whole picture gains weight: where no stored picture can be registered, as
 with things that are not flat, a photograph is best compared as a whole."""
