@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ku_rag.store import relations, vectors
 from ku_rag.store.connection import Connection
-from ku_rag.store.sql import as_json, batched, marks, next_row
+from ku_rag.store.sql import array_of, as_json, next_row
 from ku_rag.text.tokens import indexed
 from ku_rag.types import Deleted
 
@@ -188,20 +188,19 @@ def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, str]:
 
 def drop_chunks(connection: Connection, rows: Sequence[int], dropped: Dropped) -> None:
     """Delete chunks with their keyword rows, vectors and every list entry."""
-    for some in batched(rows):
-        where = f"({marks(some)})"
-        connection.execute(f"DELETE FROM unit_chunks WHERE chunk IN {where}", some)
-        connection.execute(f"DELETE FROM words WHERE rowid IN {where}", some)
-        gone = Counter(
-            source
-            for (source,) in connection.execute(
-                f"DELETE FROM chunks WHERE row IN {where} RETURNING source", some
-            )
-        )
-        connection.executemany(
-            "UPDATE sources SET chunks = chunks - ? WHERE row = ?",
-            ((number, source) for source, number in gone.items()),
-        )
+    if not rows:
+        return
+    wanted = array_of(rows)
+    listed = "(SELECT value FROM carray(?))"
+    connection.execute(f"DELETE FROM unit_chunks WHERE chunk IN {listed}", (wanted,))
+    connection.execute(f"DELETE FROM words WHERE rowid IN {listed}", (wanted,))
+    sources = connection.execute(
+        f"DELETE FROM chunks WHERE row IN {listed} RETURNING source", (wanted,)
+    ).fetchall()
+    connection.executemany(
+        "UPDATE sources SET chunks = chunks - ? WHERE row = ?",
+        ((number, source) for (source,), number in Counter(sources).items()),
+    )
     vectors.drop(connection, "chunk", rows)
     dropped.chunks += rows
 
@@ -252,16 +251,15 @@ def shown(connection: Connection, source: int) -> list[int]:
 
 
 def _drop_unseen_images(connection: Connection, images: Sequence[int], dropped: Dropped) -> None:
-    for some in batched(images):
-        unseen = connection.execute(
-            f"SELECT row, hash FROM images WHERE row IN ({marks(some)}) "
-            "AND row NOT IN (SELECT image FROM unit_images)",
-            some,
-        ).fetchall()
-        rows = [row for row, _ in unseen]
-        connection.execute(f"DELETE FROM images WHERE row IN ({marks(rows)})", rows)
-        vectors.drop(connection, "image", rows)
-        dropped.images += [digest for _, digest in unseen]
+    if not images:
+        return
+    unseen = connection.execute(
+        "DELETE FROM images WHERE row IN (SELECT value FROM carray(?)) "
+        "AND row NOT IN (SELECT image FROM unit_images) RETURNING row, hash",
+        (array_of(images),),
+    ).fetchall()
+    vectors.drop(connection, "image", [row for row, _ in unseen])
+    dropped.images += [digest for _, digest in unseen]
 
 
 # ---- units -------------------------------------------------------------------------------------
@@ -323,18 +321,19 @@ def drop_unit(connection: Connection, unit: int, dropped: Dropped) -> None:
 
 
 def _drop_unlisted_chunks(connection: Connection, chunks: Sequence[int], dropped: Dropped) -> None:
-    for some in batched(chunks):
-        unlisted = connection.execute(
-            "SELECT c.row, c.source FROM chunks c JOIN sources s ON s.row = c.source "
-            f"WHERE c.row IN ({marks(some)}) AND s.unit IS NULL "
-            "AND NOT EXISTS (SELECT 1 FROM unit_chunks l WHERE l.chunk = c.row)",
-            some,
-        ).fetchall()
-        drop_chunks(connection, [chunk for chunk, _ in unlisted], dropped)
-        for source in {source for _, source in unlisted}:
-            rest = connection.execute("SELECT 1 FROM chunks WHERE source = ?", (source,)).fetchone()
-            if not rest:
-                drop_source(connection, source, dropped)
+    if not chunks:
+        return
+    unlisted = connection.execute(
+        "SELECT c.row, c.source FROM chunks c JOIN sources s ON s.row = c.source "
+        "WHERE c.row IN (SELECT value FROM carray(?)) AND s.unit IS NULL "
+        "AND NOT EXISTS (SELECT 1 FROM unit_chunks l WHERE l.chunk = c.row)",
+        (array_of(chunks),),
+    ).fetchall()
+    drop_chunks(connection, [chunk for chunk, _ in unlisted], dropped)
+    for source in {source for _, source in unlisted}:
+        rest = connection.execute("SELECT 1 FROM chunks WHERE source = ?", (source,)).fetchone()
+        if not rest:
+            drop_source(connection, source, dropped)
 
 
 def is_empty(connection: Connection, unit: int) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import apsw
+import numpy as np
 import orjson
 
 from ku_rag.store.connection import Connection
@@ -41,3 +43,8 @@ def next_row(connection: Connection, table: str) -> int:
         "SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)
     ).fetchone()
     return int(found[0]) + 1 if found else 1
+
+
+def array_of(rows: Sequence[int]) -> apsw.CArrayBinding:
+    """Row numbers as a parameter for `carray(?)`; there must be at least one."""
+    return apsw.carray(np.asarray(rows, np.int64))

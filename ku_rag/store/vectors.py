@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ku_rag.errors import BadInput
 from ku_rag.store.connection import Connection
+from ku_rag.store.sql import array_of
 
 Kind = Literal["chunk", "image"]
 KINDS: tuple[Kind, ...] = ("chunk", "image")
@@ -147,8 +148,3 @@ def gather(
     halves = np.frombuffer(b"".join(blob for _, blob in rows), _HALF)
     found = np.fromiter((item for item, _ in rows), np.int64, len(rows))
     return found, halves.reshape(len(rows), dim).astype(np.float32)
-
-
-def array_of(rows: Sequence[int]) -> apsw.CArrayBinding:
-    """Row numbers as a parameter for `carray(?)`; there must be at least one."""
-    return apsw.carray(np.asarray(rows, np.int64))
