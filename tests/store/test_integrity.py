@@ -46,8 +46,8 @@ def found(kb):
     report = verification.verify(
         kb._database, kb._layout, kb._session.encoding.rows, (kb._session.encoding.images,)
     )
-    assert report["ok"] == (not report["problems"])
-    return report["problems"]
+    assert report.ok == (not report.problems)
+    return list(report.problems)
 
 
 DAMAGE = {
