@@ -49,13 +49,14 @@ NOT_FOR_A_QUERY = {"networkx", "jsonschema", "pooch", "fontTools", "torch", "ope
 SAME_ROLE = {"__init__.py", "base.py", "pipeline.py", "jsonl.py", "models.py"}
 """File names that stand for the same role in sibling folders."""
 
-MOST_TWICE = 14
-"""Class names that may still occur twice; the aim is 0."""
+KNOWN_LONG = {
+    "graph/graph_records.py:described",
+    "graph/search_settings.py:answer",
+    "regions/selection.py:choose",
+}
+"""Functions that still have more than 60 lines. Take functions out; add none."""
 
-LONGEST = 100
-"""Lines that a function may still have; the aim is 60."""
-
-KNOWN_SQLITE3 = {"tests/crash/durable.py", "tests/crash/mutations.py", "tests/crash/state.py"}
+KNOWN_SQLITE3 = {"tests/corruption/test_pages.py"}
 """Files that still import sqlite3. Take files out; add none."""
 
 
@@ -173,7 +174,7 @@ def test_no_class_name_occurs_twice():
         if isinstance(node, ast.ClassDef)
     )
     twice = sorted(name for name, count in names.items() if count > 1)
-    assert len(twice) <= MOST_TWICE, twice
+    assert twice == []
 
 
 def test_no_file_name_occurs_twice_except_for_the_same_role():
@@ -181,15 +182,15 @@ def test_no_file_name_occurs_twice_except_for_the_same_role():
     assert {name for name, count in names.items() if count > 1} <= SAME_ROLE
 
 
-def test_no_function_is_too_long():
+def test_no_function_has_more_than_60_lines():
     long = {
         f"{path.relative_to(ROOT).as_posix()}:{node.name}"
         for path, _ in modules()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno - node.lineno >= LONGEST
+        and node.end_lineno - node.lineno >= 60
     }
-    assert long == set()
+    assert long <= KNOWN_LONG
 
 
 def test_the_standard_sqlite3_is_not_imported():
@@ -202,23 +203,6 @@ def test_the_standard_sqlite3_is_not_imported():
         if "sqlite3" in {name.partition(".")[0] for name in imports(path)}
     ]
     assert [path for path in importing if path not in KNOWN_SQLITE3] == []
-
-
-def test_a_question_brings_nothing_that_only_other_commands_need(tmp_path):
-    with ku_rag.KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        kb.add(ku_rag.Unit("Lamp", texts=["The lamp comes from Peru."]))
-    script = (
-        "import sys; from ku_rag.cli import main\n"
-        "sys.argv = ['ku', 'query', '-', 'Where does the lamp come from?']\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print('\\n' + ' '.join(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert "Peru" in done.stdout
-    unneeded = {"networkx", "jsonschema", "pooch", "fontTools", "openai", "torch", "pyarrow"}
-    assert unneeded & set(done.stdout.splitlines()[-1].split()) == set()
 
 
 def test_all_is_complete():
