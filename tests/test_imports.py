@@ -46,7 +46,7 @@ LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in fol
 HEAVY = {"torch", "faiss", "PIL", "openai", "fastapi", "pandas", "numpy", "nltk", "rich"}
 NOT_FOR_A_QUERY = {"networkx", "jsonschema", "pooch", "fontTools", "torch", "openai", "pyarrow"}
 
-SAME_ROLE = {"__init__.py", "base.py", "pipeline.py", "jsonl.py", "models.py"}
+SAME_ROLE = {"__init__.py", "base.py", "pipeline.py", "jsonl.py", "models.py", "frames.py"}
 """File names that stand for the same role in sibling folders."""
 
 KNOWN_LONG = {
