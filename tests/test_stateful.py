@@ -132,7 +132,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def same_as_the_model(self):
-        shown = {unit.id: self.kb.show(unit.id) for unit in self.kb.list()}
+        shown = {unit.id: self.kb.show(unit.id).to_dict() for unit in self.kb.list()}
         assert sorted(shown) == sorted(self.model)
         for unit_id, unit in self.model.items():
             found = shown[unit_id]

@@ -15,7 +15,7 @@ from ku_rag.ingest import verification
 from ku_rag.store import content_rows, database, unit_records
 from ku_rag.store.compaction import compact
 from ku_rag.store.content_rows import Dropped
-from ku_rag.store.database import Database
+from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import write_durably
 from tests.conftest import picture, write_records
 
@@ -134,11 +134,15 @@ def test_verify_survives_a_file_that_is_cut(filled):
 
 def test_units_are_read_in_one_state_beside_a_writer(filled):
     reader = Database(filled._database.path, read_only=True)
-    units = unit_records.units(reader.connection)
-    first = next(units)["id"]
-    filled.delete(["b"])
-    assert [first, *(unit["id"] for unit in units)] == ["a", "b", "c"]
-    assert [unit["id"] for unit in unit_records.units(reader.connection)] == ["a", "c"]
+
+    def ids():
+        return [unit.id for unit in unit_records.list_units(reader.connection)]
+
+    with snapshot(reader.connection):
+        assert ids() == ["a", "b", "c"]
+        filled.delete(["b"])
+        assert ids() == ["a", "b", "c"]
+    assert ids() == ["a", "c"]
     assert not reader.connection.in_transaction
     reader.close()
 
