@@ -207,14 +207,14 @@ def test_without_a_match_a_picture_is_not_answered(kb, tmp_path):
     kb.add(Unit("Lamp", id="lamp", texts=("It comes from Peru.",)))
     answer = kb.query(picture(tmp_path / "p.png", 1), "Which country does it come from?")
     assert (answer.answer, answer.units) == ("", ())
-    assert "nothing in the picture looks like anything" in answer.reading.why
+    assert "nothing in the picture matches a unit" in answer.reading.why
     assert answer.region.source == "whole"
 
 
 def test_an_empty_base_answers_nothing(kb, tmp_path):
     answer = kb.query(picture(tmp_path / "p.png", 1), "What is this?")
     assert (answer.answer, answer.units, answer.chunks) == ("", (), ())
-    assert kb.search(text="anything") == {"units": [], "chunks": []}
+    assert kb.search(text="anything").to_dict() == {"units": [], "chunks": []}
 
 
 def test_searching_for_nothing_is_refused(kb):
