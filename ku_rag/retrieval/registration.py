@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image, Resampling
 
-from ku_rag.retrieval.frames import Floats, Frames, Pyramid, colours_of
+from ku_rag.retrieval.rectangles import Floats, Frames, Pyramid, colours_of
 
 WIDE, HIGH = 24, 18
 """Points at which colours are compared."""

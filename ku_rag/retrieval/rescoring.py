@@ -15,7 +15,7 @@ from itertools import zip_longest
 import numpy as np
 from PIL.Image import Image
 
-from ku_rag.retrieval.frames import Pyramid, box_of, frames_of, overlap
+from ku_rag.retrieval.rectangles import Pyramid, box_of, frames_of, overlap
 from ku_rag.retrieval.registration import HIGH, WIDE, Registration, register, thumbnail
 from ku_rag.retrieval.window_matching import RegionMatch
 
