@@ -40,6 +40,7 @@ from ku_rag.graph import model
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.embedded_agents import EmbeddedAgents, look_ahead
 from ku_rag.graph.model import Entity, Graph
+from ku_rag.graph.query_terms import QueryTerms
 from ku_rag.graph.scoring import WEIGHTS, features
 from ku_rag.graph.search_types import Query
 from ku_rag.text.tokens import content_words, words
@@ -211,12 +212,12 @@ def examples(
     for question in asked:
         [start] = [e for e in graph.find(question.monster) if e.unit == question.monster]
         for perceptive in (False, True):
-            query = question.query(perceptive)
-            paths = look_ahead(graph, start, query, longest=4, most=1000)
+            terms = QueryTerms(question.query(perceptive), start)
+            paths = look_ahead(graph, terms, longest=4, most=1000)
             gold = np.array([names(path) in question.gold for path in paths])
             if gold.any():
                 for encoder in given.values():
-                    yield features(query, paths, encoder, {}), gold
+                    yield features(terms, paths, encoder, {}), gold
 
 
 _SMALL = 4.0

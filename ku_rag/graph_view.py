@@ -19,13 +19,13 @@ from ku_rag.types import Deleted, IngestReport, Relation
 
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
-    from ku_rag.graph.entity_export import Given
     from ku_rag.graph.entity_view import EntityView
-    from ku_rag.graph.graph_records import GraphReport
     from ku_rag.graph.search_settings import GraphAnswer
     from ku_rag.graph.search_types import Query
     from ku_rag.ingest.graph_changes import EntityAdded, RelationAdded
+    from ku_rag.ingest.graph_import import GraphReport
     from ku_rag.ingest.pipeline import Progress
+    from ku_rag.transfer.graph_export import GraphExport
 
 Statement = tuple[str, str, str]
 """Head, relation and tail; head and tail are ids or names of entities."""
@@ -83,8 +83,8 @@ class GraphView:
             NotFound: there is no such unit, or a picture does not exist.
             BadInput: a picture is broken.
         """
-        from ku_rag.graph.graph_records import clean, named
         from ku_rag.ingest import graph_changes
+        from ku_rag.ingest.readers.graph_records import clean, named
 
         name = named(arguments.text(name, "the name"), "the name")
         id = None if id is None else named(arguments.text(id, "the id"), "the id")
@@ -233,9 +233,8 @@ class GraphView:
         arguments.count(most, "most", least=1, most=_MOST)
         arguments.count(longest, "longest", least=1, most=_LONGEST)
         with self._session.read():
-            graph, connection = self._graph()
+            graph, _ = self._graph()
             return shortest_paths.shortest(
-                connection,
                 graph,
                 graph.one(first),
                 None if last is None else graph.one(last),
@@ -366,7 +365,7 @@ class GraphView:
                 writer, session.database, source, frames=frames, progress=progress
             )
 
-    def export(self, path: str | Path) -> Given:
+    def export(self, path: str | Path) -> GraphExport:
         """Write the graph, every unit an entity, so that `import_file` makes the same of it.
 
         Args:
@@ -380,11 +379,11 @@ class GraphView:
             ReadOnly: it cannot be written.
             MissingExtra: it is to be workbooks, and openpyxl is not installed.
         """
-        from ku_rag.graph import entity_export
+        from ku_rag.transfer.graph_export import export_graph
 
         target = arguments.path(path, "the graph").absolute()
         with self._session.use() as database:
-            return entity_export.write(database.connection, self._session.layout, target)
+            return export_graph(database.connection, self._session.layout, target)
 
     def draw(self, name: str, svg: str | Path, *, hops: int = 1, most: int = 60) -> Path:
         """Draw an entity and its surroundings; returns the file that was written.
@@ -434,7 +433,7 @@ def _statement(relation: object) -> Statement:
     Raises:
         BadInput: it is something else.
     """
-    from ku_rag.graph.graph_records import named
+    from ku_rag.ingest.readers.graph_records import named
 
     if isinstance(relation, Set):
         raise BadInput("relation is a set, which has no order: expected (head, relation, tail)")

@@ -1,10 +1,10 @@
-"""The walk of the multi-agent retriever through the graph (MH-MMKG, section 4.1, eq. 5 to 10).
+"""The multi-agent retriever on the graph (MH-MMKG, section 4.1, eq. 5 to 10).
 
-From the topic entity outwards, breadth first: in each round the expansion agent is shown what
-leaves every open entity, and the validation agent every path that this makes longer. What was
-reached for the first time is open in the next round, unless a path to it is enough. A relation to
-what is known already closes a loop: it is part of the sub-graph, and its path is validated like any
-other, but nothing is opened twice.
+The search starts at the topic entity and goes outwards, breadth first. In each round the expansion
+agent selects among the relations of all open entities, and the validation agent judges the paths
+that this extends. Entities reached for the first time are open in the next round, unless a path to
+them is sufficient. A relation to an entity reached before belongs to the sub-graph, and its path is
+validated, but no entity is opened twice.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import TypeVar
 
 from ku_rag.errors import BadInput, BudgetSpent
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.search_result import Found, Note, Noting, TraceEntry
+from ku_rag.graph.search_result import GraphSearchResult, Note, Noting, TraceEntry
 from ku_rag.graph.search_types import Agents, Query, Verdict
+from ku_rag.graph.traversal import Offer, traverse
 from ku_rag.text.tokens import content_words, words
 
 _MOST_TOPICS = 100_000
@@ -35,7 +36,7 @@ def explore(
     depth_first: bool = False,
     most_neighbours: int = 100,
     most_open: int = 100,
-) -> Found:
+) -> GraphSearchResult:
     """Search the graph for paths that answer a question.
 
     Args:
@@ -119,30 +120,32 @@ class _Search:
 
     def go_broad(self, root: Path) -> str:
         """Breadth first: all open entities at once."""
-        opened, known = [root], {root.end.row}
-        for number in range(1, self._max_rounds + 1):
-            reached = self._expand(opened, number)
+        known, opened = {root.end.row}, [root]
+
+        def choose(offers: Sequence[Offer]) -> list[Path]:
+            number = len(offers[0][0].steps) + 1
+            reached = self._expand(offers, number)
             if self.spent:
-                return self.spent
+                return []
             fresh = [path for path in reached if path.end.row not in known]
             known.update(path.end.row for path in fresh)
             closed = {path.end.row for path in self._validate(reached, number)}
-            if over := self._over():
-                return over
-            # What several paths have reached is opened once, at the end of the best of them.
+            # An entity that several paths reach is opened once, at the end of the best of them.
             best: dict[int, Path] = {}
             for path in sorted(fresh, key=lambda path: -self._verdicts[path].score):
                 best.setdefault(path.end.row, path)
-            opened = [path for row, path in best.items() if row not in closed]
-            if not opened:
-                return _NOTHING_OPEN
-        return self._too_long(len(opened))
+            opened[:] = [path for row, path in best.items() if row not in closed]
+            return [] if self._over() else opened
+
+        for _ in traverse(self._graph, root.start, choose, longest=self._max_rounds):
+            pass
+        return self._over() or (self._too_long(len(opened)) if opened else _NOTHING_OPEN)
 
     def go_deep(self, root: Path) -> str:
         """Depth first: each path as far as it goes, before the one beside it."""
         if not self._max_rounds:
             return self._too_long(1)
-        left, done, cut = list(reversed(self._expand([root], 1))), {root.end.row}, 0
+        left, done, cut = list(reversed(self._expand([self._offer(root)], 1))), {root.end.row}, 0
         while left and not self._over():
             path = left.pop()
             length = len(path.steps)
@@ -152,8 +155,11 @@ class _Search:
                 cut += 1
             elif path.end.row not in done:
                 done.add(path.end.row)
-                left += reversed(self._expand([path], length + 1))
+                left += reversed(self._expand([self._offer(path)], length + 1))
         return self._over() or (self._too_long(cut) if cut else _NOTHING_OPEN)
+
+    def _offer(self, path: Path) -> Offer:
+        return path, self._graph.hop(path.end)
 
     def _over(self) -> str:
         if len(self._paths) >= self._max_paths:
@@ -166,11 +172,10 @@ class _Search:
 
     # ---- what the agents are asked --------------------------------------------------------------
 
-    def _expand(self, opened: Sequence[Path], number: int) -> list[Path]:
-        """The paths that the expansion agent makes of open ones (eq. 5 to 7)."""
+    def _expand(self, offers: Sequence[Offer], number: int) -> list[Path]:
+        """Extend open paths by the relations that the expansion agent chooses (eq. 5 to 7)."""
         offered, cut = [], []
-        for path in opened:
-            steps = self._graph.hop(path.end)
+        for path, steps in offers:
             shown = self._cut(steps, _said, self._most_neighbours)
             offered.append((path, shown))
             cut.append(_left_out("relations", len(shown), len(steps)))
@@ -182,7 +187,7 @@ class _Search:
             steps = list({step.row: step for step in chosen if step.row in rows}.values())
             said.append(", ".join(step.tail.name for step in steps) or "none")
             reached += [path.then(step) for step in steps]
-        self._tell(number, "expansion", [path.text for path in opened], said, cut)
+        self._tell(number, "expansion", [path.text for path, _ in offers], said, cut)
         widest = self._cut(reached, lambda path: path.text, self._most_open)
         if len(widest) < len(reached):
             remark = _left_out("paths", len(widest), len(reached))
@@ -252,7 +257,7 @@ class _Search:
     def _shared(self, text: str) -> int:
         return len(self._asked.intersection(words(text)))
 
-    def found(self, root: Path | None, stopped: str) -> Found:
+    def found(self, root: Path | None, stopped: str) -> GraphSearchResult:
         """What there is, and why there is no more."""
         longer = {Path(path.start, path.steps[:-1]) for path in self._verdicts if path.steps}
         ends = [p for p, v in self._verdicts.items() if not v.enough and p not in longer]
@@ -264,7 +269,7 @@ class _Search:
         if failed:
             many = "one" if failed == 1 else str(failed)
             said.append(f"{many} of the agents' replies could not be used")
-        return Found(
+        return GraphSearchResult(
             topic=root.start if root else None,
             steps=tuple(self._steps.values()),
             paths=tuple(sorted(self._paths, key=lambda path: -self._verdicts[path].score)),

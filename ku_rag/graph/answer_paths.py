@@ -1,8 +1,8 @@
-"""Answers that stand in the graph: where a question's own words lead along relations.
+"""Answers from relations that have all words of a question.
 
-"Which neighbours of this country use the euro?" asks for what the relation of its concept, which is
-"border", leads to, if that leads on to the rest of its words ("euro"). Nothing less is traced: a
-word that no step covers, a negation or a number asked for, and there is no answer.
+"Which neighbours of this country use the euro?" asks for the ends of the relations of its concept,
+"border", from which a relation to the rest of its words ("euro") exists. There is no answer if a
+word is in no relation, or if the question has a negation or asks for a number.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.scoring import stems
+from ku_rag.graph.query_terms import answer_stems, stems
 from ku_rag.text.lexicon import concepts, word_list
-from ku_rag.text.question import analyse, related
+from ku_rag.text.question import analyse
 from ku_rag.text.tokens import words
 
 _MOST = 24
-"""A question that so many entities answer is not answered by listing them."""
+"""More entities than this are not listed as an answer."""
 _STEPS = 400
 _NUMBERS = frozenset({"count", "number"})
-"""Types of values that are counted, not listed."""
+"""Types of answers that are numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What a question's words lead to.
+    """The answer to a question from relations.
 
     Args:
         answers: names, each once, in the order in which they were stated.
@@ -38,7 +38,7 @@ class Traced:
 
 
 def trace(graph: Graph, start: Entity, question: str) -> Traced | None:
-    """The entities that a question asks for, as far as the graph says so word for word.
+    """Return the entities that a question asks for, or None if relations do not answer it.
 
     Args:
         graph: the graph.
@@ -56,7 +56,7 @@ def trace(graph: Graph, start: Entity, question: str) -> Traced | None:
         return None
     own = stems(start.name)
     wanted = stems(question) - own
-    sought = wanted | frozenset(related(question))
+    sought = wanted | answer_stems(question)
     left = frozenset(asked.required) - own
     named = asked.concept is not None and bool(asked.concept.name)
     first = [step for step in graph.hop(start, _STEPS) if _asked_for(step, sought)]

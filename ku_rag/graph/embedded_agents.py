@@ -1,9 +1,9 @@
-"""Agents that need no model: they look ahead, score what they see, and walk to the best of it.
+"""Agents without a model: they score paths in advance and select the best ones.
 
-Before its first step a search has a plan: the paths around the topic entity, as far as they go on
-words of the question, scored by `ku_rag.graph.scoring`. Expansion then opens what leads to the
-planned paths, and validation calls them enough. The plan holds no path that is a piece of another,
-for a path that is enough is not followed further; and it ends before the first that is much less
+Before its first round a search has a plan: the paths from the topic entity, those with words of
+the question first, with scores of `ku_rag.graph.scoring`. Expansion selects the relations of the
+planned paths, and validation accepts these. No path of the plan is the beginning of another,
+because an accepted path is not extended; and the plan ends before the first path that is much less
 likely than the best.
 """
 
@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.scoring import WEIGHTS, Asked, relation_stems, score, stems
+from ku_rag.graph.query_terms import QueryTerms, relation_stems, stems
+from ku_rag.graph.scoring import WEIGHTS, score
 from ku_rag.graph.search_types import Query, Verdict
+from ku_rag.graph.traversal import Offer, extend_to_new, traverse
 from ku_rag.text.tokens import words
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ _NAME_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _PathPlan:
     query: Query
     start: Entity
     chosen: Mapping[tuple[int, ...], float]
@@ -75,7 +77,7 @@ class EmbeddedAgents:
     ) -> None:
         self._graph, self._encoder, self._most = graph, encoder, most
         self._sight, self._captions, self._weights = sight, captions, weights
-        self._plan: _Plan | None = None
+        self._plan: _PathPlan | None = None
 
     def topic(self, query: Query, among: Sequence[Entity]) -> Entity | None:
         """The entity whose name or alias the query says most often, else the one that is seen.
@@ -112,19 +114,20 @@ class EmbeddedAgents:
             verdicts.append(Verdict(_rows(path) in chosen, chosen.get(_rows(path), 0.0)))
         return verdicts
 
-    def _planned(self, query: Query, start: Entity) -> _Plan:
+    def _planned(self, query: Query, start: Entity) -> _PathPlan:
         plan = self._plan
         if plan is None or plan.query is not query or plan.start != start:
             chosen = self._choose(query, start)
             ways = {rows[:n] for rows in chosen for n in range(1, len(rows) + 1)}
-            self._plan = plan = _Plan(query, start, chosen, frozenset(ways))
+            self._plan = plan = _PathPlan(query, start, chosen, frozenset(ways))
         return plan
 
     def _choose(self, query: Query, start: Entity) -> dict[tuple[int, ...], float]:
-        paths = look_ahead(self._graph, start, query, longest=_LONGEST, most=_SEEN)
+        terms = QueryTerms(query, start)
+        paths = look_ahead(self._graph, terms, longest=_LONGEST, most=_SEEN)
         ends = list({path.end.row: path.end for path in paths}.values())
         captions = self._graph.captions(ends) if self._captions else {}
-        likely = score(query, paths, self._encoder, captions=captions, weights=self._weights)
+        likely = score(terms, paths, self._encoder, captions=captions, weights=self._weights)
         chosen: dict[tuple[int, ...], float] = {}
         for n in (-likely).argsort(kind="stable").tolist():
             rows = _rows(paths[n])
@@ -136,15 +139,21 @@ class EmbeddedAgents:
 
     def _leading_to(self, named: Entity | None, known: Mapping[int, Entity]) -> Entity | None:
         """The nearest known entity from which relations lead to one."""
-        edge = [named] if named else []
-        passed = {entity.row for entity in edge}
-        for _ in range(_LONGEST):
-            above = [step.head for entity in edge for step in self._graph.into(entity, _STEPS)]
-            if found := next((one for one in above if one.row in known), None):
-                return found
-            edge = list({one.row: one for one in above if one.row not in passed}.values())[:_OPENED]
-            passed.update(one.row for one in edge)
-        return None
+        if named is None:
+            return None
+        reached = {named.row}
+        found: list[Entity] = []
+
+        def choose(offers: Sequence[Offer]) -> list[Path]:
+            paths = extend_to_new(offers, reached)
+            found.extend(path.end for path in paths if path.end.row in known)
+            return [] if found else paths[:_OPENED]
+
+        for _ in traverse(
+            self._graph, named, choose, longest=_LONGEST, direction="in", most=_STEPS
+        ):
+            pass
+        return found[0] if found else None
 
     def _named(self, text: str, known: Mapping[int, Entity] | None) -> Entity | None:
         """What a text names most often, among the known ones or (None) all."""
@@ -195,45 +204,47 @@ def best_paths(
     ranked = []
     distinct = list(dict.fromkeys(starts))
     for place, start in enumerate(distinct):
-        asked = Asked(query, start)
+        terms = QueryTerms(query, start)
         most = max(_EVIDENCE // len(distinct), 2)
-        paths = look_ahead(graph, start, query, longest=longest, most=most)
-        likely = score(query, paths, encoder)
+        paths = look_ahead(graph, terms, longest=longest, most=most)
+        likely = score(terms, paths, encoder)
         ranked += [
-            (not _says(asked, path.end), -float(value) / (1 + place), place, n, path)
+            (not _says(terms, path.end), -float(value) / (1 + place), place, n, path)
             for n, (path, value) in enumerate(zip(paths, likely, strict=True))
-            if path.steps and _bears(asked, path.steps[-1])
+            if path.steps and _bears(terms, path.steps[-1])
         ]
     return [path for *_, path in sorted(ranked, key=lambda one: one[:4])[:k]]
 
 
-def look_ahead(graph: Graph, start: Entity, query: Query, *, longest: int, most: int) -> list[Path]:
-    """The entity alone and the paths from it, shortest first, without any that comes back.
+def look_ahead(graph: Graph, terms: QueryTerms, *, longest: int, most: int) -> list[Path]:
+    """Return the topic alone and the paths from it that pass no entity twice, shortest first.
 
-    Of the paths of one length those are followed that share most words with the query.
+    Of the paths of one length, those are extended that share most words with the query.
 
     Args:
-        graph: the graph.
-        start: where they start.
-        query: what is asked.
-        longest: relations of a path, at most.
-        most: so many paths are enough.
+        graph: The graph.
+        terms: The words of the query, and the topic.
+        longest: Greatest number of relations of a path.
+        most: Greatest number of paths.
     """
-    asked = Asked(query, start)
-    found = [Path(start)]
-    opened = [(0, Path(start))]
-    for _ in range(longest):
-        longer = []
-        for shared, path in opened:
+    found = [Path(terms.topic)]
+    counts = [0]  # words that each open path shares with the query
+
+    def choose(offers: Sequence[Offer]) -> list[Path]:
+        longer: list[tuple[int, Path]] = []
+        for count, (path, steps) in zip(counts, offers, strict=True):
             passed = {entity.row for entity in path.entities}
-            for step in graph.hop(path.end, _STEPS):
+            for step in steps:
                 if step.tail.row not in passed:
-                    longer.append((shared + len(asked.wanted & _words(step)), path.then(step)))
+                    shared = len(terms.wanted & _words(step))
+                    longer.append((count + shared, path.then(step)))
         longer.sort(key=lambda one: -one[0])
-        found += [path for _, path in longer[: most - len(found)]]
-        opened = longer[:_OPENED]
-        if not opened or len(found) >= most:
-            break
+        found.extend(path for _, path in longer[: most - len(found)])
+        counts[:] = [count for count, _ in longer[:_OPENED]]
+        return [path for _, path in longer[:_OPENED]] if len(found) < most else []
+
+    for _ in traverse(graph, terms.topic, choose, longest=longest, most=_STEPS):
+        pass
     return found
 
 
@@ -242,14 +253,14 @@ def _words(step: Step) -> frozenset[str]:
     return said | relation_stems(step.relation)
 
 
-def _bears(asked: Asked, step: Step) -> bool:
-    return bool(asked.wanted & _words(step))
+def _bears(terms: QueryTerms, step: Step) -> bool:
+    return bool(terms.wanted & _words(step))
 
 
-def _says(asked: Asked, entity: Entity) -> bool:
+def _says(terms: QueryTerms, entity: Entity) -> bool:
     """Whether the question says all of an entity's name."""
     name = stems(entity.name)
-    return bool(name) and name <= asked.question
+    return bool(name) and name <= terms.question
 
 
 def _rows(path: Path) -> tuple[int, ...]:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ku_rag.graph.graph_records import VIDEOS, is_texts
-from ku_rag.graph.model import CAPTION, MACHINE_CAPTION, TOPIC, Attributes, Entity, Graph
+from ku_rag.graph.model import CAPTION, MACHINE_CAPTION, TOPIC, VIDEOS, Attributes, Entity, Graph
 from ku_rag.store.connection import Connection
 from ku_rag.store.unit_records import fields_of, known_row
 
@@ -105,7 +104,7 @@ def show(connection: Connection, graph: Graph, entity: Entity, *, most: int) -> 
     if entity.unit is not None:
         fields = fields_of(connection, known_row(connection, entity.unit))
         aliases, metadata = tuple(json.loads(fields[3])), json.loads(fields[4])
-    videos = metadata.pop(VIDEOS) if is_texts(metadata.get(VIDEOS)) else ()
+    videos = metadata.pop(VIDEOS) if isinstance(metadata.get(VIDEOS), list) else ()
     counts = {
         way: connection.execute(
             f"SELECT count(*) FROM relations WHERE {here} = ?", (entity.row,)

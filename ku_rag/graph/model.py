@@ -1,16 +1,16 @@
-"""The graph as it is walked: entities, the relations that leave them, and paths (MH-MMKG, 3.1).
+"""Entities, relations and paths of the graph, and reading them (MH-MMKG, section 3.1).
 
-An entity that brings anything, be it a caption, a text, a picture or a relation, is a knowledge
-unit, so it is stored, found, verified and deleted as one; what is only pointed to has but a name.
+An entity with a caption, a text, a picture or a relation of its own is a knowledge unit. The tail
+of a relation that no source describes has only a name and a kind.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as File
-from typing import Any
+from typing import Any, Literal
 
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.store.connection import Connection
@@ -21,11 +21,15 @@ from ku_rag.text.tokens import name_key
 
 TOPIC = "topic"
 CAPTION = "caption"
+VIDEOS = "videos"
 MACHINE_CAPTION = "caption by "
-"""Keys of a unit's metadata; the last is followed by the name of the model."""
+"""Keys of a unit's metadata; the last one is followed by the name of the model."""
 
 _WHEN = frozenset({"when", "if", "while", "during", "after", "before", "until", "unless", "once"})
-"""Words that a condition may begin with itself."""
+"""First words of conditions that need no "when"."""
+
+Direction = Literal["out", "in", "both"]
+"""Along relations, against them, or both."""
 
 _SHOWN = 5
 _OF_UNITS = (
@@ -42,7 +46,7 @@ class Entity:
         row: its number in the store, below 0 for a unit that is in no relation.
         name: what people call it.
         kind: monster, attack, country …
-        unit: id of the unit that it is; None when it is only pointed to.
+        unit: Id of its unit; None if it has only a name.
     """
 
     row: int
@@ -71,6 +75,10 @@ class Step:
     information: str = ""
     condition: str = ""
 
+    def other(self, end: Entity) -> Entity:
+        """Return the end that is not `end`; a loop has the same entity at both."""
+        return self.tail if self.head.row == end.row else self.head
+
     @property
     def text(self) -> str:
         """Its arrow and tail with its notes: `—continues→ Bite (when enraged)`."""
@@ -84,14 +92,17 @@ class Step:
 
 
 def when(condition: str) -> str:
-    """A condition as it is read: "when enraged", also where it was stated without the "when"."""
+    """Return a condition for display, with "when" unless it begins with such a word."""
     begins = condition.partition(" ")[0].lower() in _WHEN
     return f"when {condition}" if condition and not begins else condition
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A walk from a topic entity; without steps it is that entity alone."""
+    """A sequence of relations from an entity; without steps it is that entity alone.
+
+    A step may run against the direction of its relation.
+    """
 
     start: Entity
     steps: tuple[Step, ...] = ()
@@ -99,21 +110,34 @@ class Path:
     @property
     def end(self) -> Entity:
         """Its leaf."""
-        return self.steps[-1].tail if self.steps else self.start
+        return self.entities[-1]
 
     @property
     def entities(self) -> tuple[Entity, ...]:
-        """What it passes, both ends included."""
-        return (self.start, *(step.tail for step in self.steps))
+        """Its entities, both ends included."""
+        passed = [self.start]
+        for step in self.steps:
+            passed.append(step.other(passed[-1]))
+        return tuple(passed)
 
     @property
     def text(self) -> str:
         """As the paper writes it: `Rathian —attack of→ Triple Rush —continues→ Bite`."""
-        return " ".join([self.start.name, *(step.text for step in self.steps)])
+        return " ".join(
+            [
+                self.start.name,
+                *(
+                    step.text
+                    if step.head.row == passed.row
+                    else f"←{step.relation}— {step.head.name}{step.notes}"
+                    for passed, step in zip(self.entities, self.steps, strict=False)
+                ),
+            ]
+        )
 
     @property
     def loops(self) -> bool:
-        """Whether it comes back to an entity that it has passed."""
+        """Whether it passes an entity twice."""
         return len({entity.row for entity in self.entities}) < len(self.entities)
 
     def then(self, step: Step) -> Path:
@@ -134,7 +158,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What an entity brings (the paper's A(e) = (c, u)).
+    """The attributes of an entity (the paper's A(e) = (c, u)).
 
     Args:
         topic: whether a question may be about it as a whole (the paper's monsters, E_o).
@@ -164,7 +188,7 @@ class Graph:
         self._layout = layout
 
     def of_units(self, units: Sequence[int]) -> list[Entity]:
-        """The entities that some units, by row, are, in that order; others are left out."""
+        """Return the entities of units, by row, in that order; without units in no relation."""
         found = {
             unit: Entity(row, name, kind, unit_id)
             for unit, row, name, kind, unit_id in self._connection.execute(
@@ -176,9 +200,9 @@ class Graph:
         return [found[unit] for unit in units if unit in found]
 
     def find(self, name: str) -> list[Entity]:
-        """The entities of exactly this id, or else of this name or alias, units before mere names.
+        """Return the entities with an id, or else with a name or alias; units come first.
 
-        A mere name that several kinds of things bear is told by its kind: `Bite (attack)`.
+        `Bite (attack)` is the entity of that kind that has only the name.
         """
         key = name_key(name)
         for where, given in (
@@ -199,7 +223,7 @@ class Graph:
         return [one for one in self._named(plain) if one.kind == kind] if plain else []
 
     def one(self, name: str) -> Entity:
-        """The entity that a name means; of several the one that is spelt exactly so.
+        """Return the entity that a name means; of several, the one with exactly this spelling.
 
         Raises:
             NotFound: there is none.
@@ -220,7 +244,7 @@ class Graph:
         return found[0]
 
     def _named(self, name: str) -> list[Entity]:
-        """The entities that are but this name."""
+        """Return the entities that have only this name."""
         rows = self._connection.execute(
             "SELECT row, name, kind, NULL FROM entities WHERE key = ?1 AND unit IS NULL "
             "AND (?1 != '' OR name = ?2) ORDER BY name != ?2, kind, row",
@@ -252,43 +276,22 @@ class Graph:
         )
         return [Entity(*row) for row in rows.fetchall()]
 
-    def hop(self, entity: Entity, most: int = -1) -> list[Step]:
-        """The relations that leave an entity, in the order in which they were stated.
+    def hop(self, entity: Entity, most: int = -1, *, direction: Direction = "out") -> list[Step]:
+        """Return the relations of an entity, in the order in which they were stated.
 
         Args:
-            entity: where they start.
-            most: no more than these, the first; -1 for all.
+            entity: The entity.
+            most: Greatest number of relations in each direction, the first ones; -1 for all.
+            direction: "out" for relations that start at the entity, "in" for those that end
+                there, "both" for the former, then the latter.
 
         Raises:
-            Corrupt: one fails its checksum.
+            Corrupt: A relation fails its checksum.
         """
-        found = self._at(entity, "head", "tail", most)
-        return [
-            Step(row, entity, relation, other, information, condition)
-            for row, relation, other, information, condition in found
-        ]
-
-    def into(self, entity: Entity, most: int = -1) -> list[Step]:
-        """The relations that end at an entity, in the order in which they were stated.
-
-        Args:
-            entity: where they end.
-            most: no more than these, the first; -1 for all.
-
-        Raises:
-            Corrupt: one fails its checksum.
-        """
-        return [
-            Step(row, other, relation, entity, information, condition)
-            for row, relation, other, information, condition in self._at(
-                entity, "tail", "head", most
-            )
-        ]
-
-    def _at(
-        self, entity: Entity, here: str, there: str, most: int = -1
-    ) -> Iterator[tuple[int, str, Entity, str, str]]:
-        """The relations whose one end is an entity: row, relation, other end, notes."""
+        if direction == "both":
+            return [*self.hop(entity, most), *self.hop(entity, most, direction="in")]
+        here, there = ("head", "tail") if direction == "out" else ("tail", "head")
+        found = []
         rows = self._connection.execute(
             "SELECT r.row, r.relation, r.information, r.condition, e.row, e.name, e.kind, u.id "
             f"FROM relations r JOIN entities e ON e.row = r.{there} "
@@ -297,10 +300,13 @@ class Graph:
             (entity.row, most),
         )
         for row, relation, information, condition, *other in rows:
-            yield row, relation, Entity(*other), information or "", condition or ""
+            ends = (entity, Entity(*other))
+            head, tail = ends if direction == "out" else ends[::-1]
+            found.append(Step(row, head, relation, tail, information or "", condition or ""))
+        return found
 
     def captions(self, entities: Sequence[Entity]) -> dict[int, str]:
-        """People's captions of entities, by their rows; those without one are left out."""
+        """Return the captions that people wrote, by row of the entity."""
         said = self._connection.execute(
             f"SELECT e.row, json_extract(u.metadata, '$.{CAPTION}') AS caption FROM json_each(?) r "
             "CROSS JOIN entities e ON e.row = r.value CROSS JOIN units u ON u.row = e.unit "
@@ -310,7 +316,7 @@ class Graph:
         return {row: str(caption) for row, caption in said}
 
     def attributes(self, entity: Entity) -> Attributes:
-        """What an entity brings; nothing when it is only pointed to.
+        """Return the attributes of an entity; none if it has only a name.
 
         Raises:
             Corrupt: a row fails its checksum.
@@ -320,7 +326,7 @@ class Graph:
         stored = self._connection.execute(
             "SELECT row, metadata FROM units WHERE id = ?", (entity.unit,)
         ).fetchone()
-        if stored is None:  # deleted while a model thought
+        if stored is None:  # deleted since it was read
             return Attributes()
         row, metadata = stored
         said = json.loads(metadata)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
-from ku_rag.graph.model import Entity, Graph, Step
+from ku_rag.graph.model import Entity, Graph, Path, Step
+from ku_rag.graph.traversal import Offer, traverse
 
 
 @dataclass(slots=True)
@@ -56,38 +57,44 @@ def neighbourhood(graph: Graph, entity: Entity, *, hops: int, most: int) -> Neig
     Raises:
         Corrupt: a relation fails its checksum.
     """
-    leaving = cache(graph.hop)
     root = Node(entity)
     nodes = {entity.row: root}
     left_out: set[int] = set()
-    level = [root]
-    for _ in range(hops):
-        offers: list[tuple[int, Node, Entity, list[Step]]] = []
-        for parent in level:
+
+    def choose(level: Sequence[Offer]) -> list[Path]:
+        """Add a level to the tree; return the paths to its entities."""
+        offers: list[tuple[int, Path, Entity, list[Step]]] = []
+        for path, relations in level:
             reached: dict[int, tuple[Entity, list[Step]]] = {}
-            for step in (*leaving(parent.entity), *graph.into(parent.entity)):
-                other = step.tail if step.head.row == parent.entity.row else step.head
+            for step in relations:
+                other = step.other(path.end)
                 if other.row not in nodes:
                     reached.setdefault(other.row, (other, []))[1].append(step)
             turns: Counter[tuple[str, bool]] = Counter()
             for other, steps in reached.values():
                 way = steps[0].relation, steps[0].tail.row == other.row
-                offers.append((turns[way], parent, other, steps))
+                offers.append((turns[way], path, other, steps))
                 turns[way] += 1
-        for _, parent, other, steps in sorted(offers, key=lambda offer: offer[0]):
+        found: dict[int, Path] = {}
+        for _, path, other, steps in sorted(offers, key=lambda offer: offer[0]):
             if other.row not in nodes and len(nodes) < most:
                 nodes[other.row] = Node(other, tuple(steps))
-                parent.children.append(nodes[other.row])
+                nodes[path.end.row].children.append(nodes[other.row])
+                found[other.row] = path.then(steps[0])
             elif other.row not in nodes:
                 left_out.add(other.row)
-        for parent in level:
-            relations = list(dict.fromkeys(child.steps[0].relation for child in parent.children))
-            parent.children.sort(key=lambda child: relations.index(child.steps[0].relation))
-        level = [child for parent in level for child in parent.children]
+        parents = [nodes[path.end.row] for path, _ in level]
+        for parent in parents:
+            words = list(dict.fromkeys(child.steps[0].relation for child in parent.children))
+            parent.children.sort(key=lambda child: words.index(child.steps[0].relation))
+        return [found[child.entity.row] for parent in parents for child in parent.children]
+
+    for _ in traverse(graph, entity, choose, longest=hops, direction="both"):
+        pass
     in_tree = {step.row for node in nodes.values() for step in node.steps}
     across: list[Step] = []
     for row, node in nodes.items():
-        steps = [step for step in leaving(node.entity) if step.tail.row in nodes]
+        steps = [step for step in graph.hop(node.entity) if step.tail.row in nodes]
         node.loops = tuple(step for step in steps if step.tail.row == row)
         across += [step for step in steps if step.tail.row != row and step.row not in in_tree]
     return Neighbourhood(tuple(nodes.values()), tuple(across), len(left_out))

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from math import log
 
 import numpy as np
@@ -20,11 +18,10 @@ from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.graph.model import Entity, Path
-from ku_rag.graph.search_types import Query
+from ku_rag.graph.query_terms import QueryTerms, relation_stems, stems
 from ku_rag.text.clues import POINTED
 from ku_rag.text.lexicon import stem
-from ku_rag.text.question import related
-from ku_rag.text.tokens import stop_words, words
+from ku_rag.text.tokens import words
 
 WEIGHTS: Mapping[str, float] = {
     "alone": -0.89,
@@ -69,86 +66,8 @@ _UNTYPED = frozenset({"", "entity"})
 _Numbers = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The words of a query, as they are compared.
-
-    Args:
-        query: the query.
-        topic: where its paths start; its name says nothing of where they go.
-    """
-
-    query: Query
-    topic: Entity
-
-    @cached_property
-    def said(self) -> frozenset[str]:
-        """Every word of the question, as it is written but for case."""
-        return frozenset(words(self.query.question))
-
-    @cached_property
-    def question(self) -> frozenset[str]:
-        """Content stems of the question."""
-        return self._of(self.query.question)
-
-    @cached_property
-    def every(self) -> frozenset[str]:
-        """Stems of all words of the question."""
-        return frozenset(map(stem, self.said))
-
-    @cached_property
-    def small(self) -> frozenset[str]:
-        """Stems of those without content: a relation may be called "near"."""
-        return frozenset(map(stem, self.said & stop_words()))
-
-    @cached_property
-    def hints(self) -> frozenset[str]:
-        """Those of the hints."""
-        return self._of(self.query.hints)
-
-    @cached_property
-    def given(self) -> frozenset[str]:
-        """Those of question and hints."""
-        return self.question | self.hints
-
-    @cached_property
-    def seen(self) -> frozenset[str]:
-        """Those of what the pictures show."""
-        return self._of(self.query.perception)
-
-    @cached_property
-    def related(self) -> frozenset[str]:
-        """Those of the question, and of words in which its answers are put."""
-        return self.question | frozenset(related(self.query.question))
-
-    @cached_property
-    def wanted(self) -> frozenset[str]:
-        """Every word that a step may be looked at for."""
-        return self.related | self.small | self.hints | self.seen
-
-    def asks_for(self, relation: frozenset[str]) -> bool:
-        """Whether the question, or an answer to it, has all words of a relation."""
-        return bool(relation) and relation <= self.related | self.small
-
-    def _of(self, text: str) -> frozenset[str]:
-        # "This country" is the topic.
-        return stems(text) - stems(self.topic.name) - stems(self.topic.kind)
-
-
-@lru_cache(maxsize=1 << 14)
-def stems(text: str) -> frozenset[str]:
-    """Stems of the content words of a text."""
-    return frozenset(stem(word) for word in words(text) if word not in stop_words())
-
-
-@lru_cache(maxsize=1 << 12)
-def relation_stems(relation: str) -> frozenset[str]:
-    """Stems of the content words of a relation, or of all its words where none has content."""
-    return stems(relation) or frozenset(map(stem, words(relation)))
-
-
 def score(
-    query: Query,
+    terms: QueryTerms,
     paths: Sequence[Path],
     encoder: Encoder,
     *,
@@ -158,7 +77,7 @@ def score(
     """How likely each of the paths is the one that answers, float64[n], together 1.
 
     Args:
-        query: what is asked.
+        terms: The words of the query, and the entity where the paths start.
         paths: paths from one entity, best all that come into question.
         encoder: for texts.
         captions: row of an entity → what its pictures show.
@@ -167,27 +86,28 @@ def score(
     if not paths:
         return np.zeros(0)
     columns = [weights.get(name, 0.0) for name in WEIGHTS]
-    sums = features(query, paths, encoder, captions or {}) @ np.array(columns)
+    sums = features(terms, paths, encoder, captions or {}) @ np.array(columns)
     powers = np.exp(sums - sums.max())
     likely: _Numbers = powers / powers.sum()
     return likely
 
 
 def features(
-    query: Query, paths: Sequence[Path], encoder: Encoder, captions: Mapping[int, str]
+    terms: QueryTerms, paths: Sequence[Path], encoder: Encoder, captions: Mapping[int, str]
 ) -> _Numbers:
     """What there is to say for and against each path, float64[n, len(WEIGHTS)]."""
-    asked = Asked(query, paths[0].start)
-    around = _Neighbourhood(paths, asked, captions)
-    near = _Nearness(paths, asked, around, encoder, captions)
+    around = _PathWords(paths, terms, captions)
+    near = _Nearness(paths, terms, around, encoder, captions)
     rows = [around.of(path) | near.of(path) for path in paths]
     return np.array([[row.get(name, 0.0) for name in WEIGHTS] for row in rows], np.float64)
 
 
-class _Neighbourhood:
+class _PathWords:
     """The words of some paths from one topic, and how rare they are."""
 
-    def __init__(self, paths: Sequence[Path], asked: Asked, captions: Mapping[int, str]) -> None:
+    def __init__(
+        self, paths: Sequence[Path], asked: QueryTerms, captions: Mapping[int, str]
+    ) -> None:
         self._asked, self._captions = asked, captions
         steps = {step.row: step for path in paths for step in path.steps}.values()
         self._relations = {step.relation: relation_stems(step.relation) for step in steps}
@@ -282,8 +202,8 @@ class _Nearness:
     def __init__(
         self,
         paths: Sequence[Path],
-        asked: Asked,
-        around: _Neighbourhood,
+        asked: QueryTerms,
+        around: _PathWords,
         encoder: Encoder,
         captions: Mapping[int, str],
     ) -> None:

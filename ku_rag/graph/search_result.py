@@ -73,7 +73,7 @@ class TraceEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GraphSearchResult:
     """The sub-graph that was searched (the paper's Î, eq. 10), and the paths in it.
 
     Args:

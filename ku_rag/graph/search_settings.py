@@ -13,7 +13,7 @@ from ku_rag.graph.embedded_agents import EmbeddedAgents, Sight
 from ku_rag.graph.mllm_agents import WORKERS, AgentPrompts, ModelAgents
 from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask
 from ku_rag.graph.model import Entity, Graph, Path
-from ku_rag.graph.search_result import Found, TraceEntry
+from ku_rag.graph.search_result import GraphSearchResult, TraceEntry
 from ku_rag.graph.search_types import Query
 from ku_rag.graph.summary import MOST_PATHS, Captions, Summary, summarise
 from ku_rag.mllm.base import MLLM
@@ -73,13 +73,13 @@ class GraphAnswer:
     failed: str
     perception: str
     summary: Summary
-    found: Found | None
+    found: GraphSearchResult | None
     trace: tuple[TraceEntry, ...]
 
     @property
     def usage(self) -> dict[str, int]:
-        """See `Found.usage`; perceiver and answer are counted here too."""
-        return Found(trace=self.trace).usage
+        """See `GraphSearchResult.usage`; perceiver and answer are counted here too."""
+        return GraphSearchResult(trace=self.trace).usage
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""

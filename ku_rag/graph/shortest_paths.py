@@ -1,74 +1,57 @@
-"""Shortest walks through the graph, without agents: between two entities, or from one to all."""
+"""The shortest paths between two entities, or from one to all others, without agents."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 
 from ku_rag.graph.model import Entity, Graph, Path
-from ku_rag.store.connection import Connection
-from ku_rag.store.sql import as_json
+from ku_rag.graph.traversal import extend_to_new, traverse
 
-_REMEMBERED = 1024
-"""Of so many entities the relations are kept, for each longer walk passes them again."""
+_CACHED = 1024
+"""Number of entities whose relations are kept in memory; paths of each length need them again."""
 
 
 def shortest(
-    connection: Connection,
-    graph: Graph,
-    start: Entity,
-    end: Entity | None,
-    *,
-    most: int,
-    longest: int,
+    graph: Graph, start: Entity, end: Entity | None, *, most: int, longest: int
 ) -> list[Path]:
-    """Walks that pass no entity twice, shortest first; those of one length in stated order.
+    """Return paths that pass no entity twice, shortest first, then in the order of statement.
 
     From an entity to itself they are the loops through it.
 
     Args:
-        connection: to the store that the graph is in.
-        graph: what is walked.
-        start: where they begin.
-        end: where they end; None: anywhere.
-        most: so many at most.
-        longest: relations that one has at most.
+        graph: The graph.
+        start: Where the paths start.
+        end: Where they end; None: anywhere.
+        most: Greatest number of paths.
+        longest: Greatest number of relations of a path.
+
+    Raises:
+        Corrupt: A relation fails its checksum.
     """
-    away = _distances(connection, end, longest) if end else None
-    hop = lru_cache(_REMEMBERED)(graph.hop)
+    hop = lru_cache(_CACHED)(graph.hop)
+    distances = {end.row: 0} if end else {}
+    choose = partial(extend_to_new, reached=set(distances))
+    nearest = traverse(graph, end, choose, longest=longest, direction="in") if end else iter(())
 
-    def reaches(entity: Entity, left: int) -> bool:
-        return away is None or away.get(entity.row, longest + 1) <= left
-
-    def of_length(path: Path, left: int) -> Iterator[Path]:
+    def paths_of_length(path: Path, left: int) -> Iterator[Path]:
         if not left:
-            if path.steps and (end is None or path.end.row == end.row):
+            if end is None or path.end.row == end.row:
                 yield path
             return
         passed = {entity.row for entity in path.entities}
         for step in hop(path.end):
             closes = left == 1 and end == start == step.tail
-            if (closes or step.tail.row not in passed) and reaches(step.tail, left - 1):
-                yield from of_length(path.then(step), left - 1)
+            near = end is None or distances.get(step.tail.row, longest) < left
+            if near and (closes or step.tail.row not in passed):
+                yield from paths_of_length(path.then(step), left - 1)
 
     found: list[Path] = []
     for length in range(1, longest + 1):
-        found += islice(of_length(Path(start), length), most - len(found))
+        found += islice(paths_of_length(Path(start), length), most - len(found))
         if len(found) >= most:
             break
+        # Only now: entities farther from the end matter to longer paths alone.
+        distances |= {path.end.row: length for path in next(nearest, ())}
     return found
-
-
-def _distances(connection: Connection, end: Entity, longest: int) -> dict[int, int]:
-    """Relations from each entity to `end`, against their direction, up to `longest`."""
-    away = {end.row: 0}
-    edge = [end.row]
-    for length in range(1, longest + 1):
-        rows = connection.execute(
-            "SELECT DISTINCT r.head FROM json_each(?) w CROSS JOIN relations r ON r.tail = w.value",
-            (as_json(edge),),
-        )
-        edge = [row for (row,) in rows if row not in away]
-        away |= dict.fromkeys(edge, length)
-    return away

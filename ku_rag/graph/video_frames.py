@@ -1,49 +1,41 @@
-"""Keyframes of the videos that a graph file names without keyframes of its own."""
+"""Frames of videos that a graph names without keyframes, as pictures of their entities."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
 from ku_rag.errors import KuError
 from ku_rag.graph.keyframes import keyframes
-from ku_rag.graph.name_resolution import Entry
-from ku_rag.types import Quarantined
 
-_JPEG_QUALITY = 95
+_QUALITY = 95
 
 
-def with_keyframes(
-    entries: Iterable[Entry | Quarantined], folder: Path
-) -> Iterator[Entry | Quarantined]:
-    """Yield entries; those with videos and no pictures get the keyframes of their videos.
-
-    A video that cannot be read is reported, and the stored pictures of its entry stay.
+def write_keyframes(videos: Iterable[str], folder: Path) -> tuple[tuple[Path, ...], list[str]]:
+    """Extract keyframes and write them as JPEG files.
 
     Args:
-        entries: as `Linked.entries` returns them.
-        folder: keyframes are written here; created if it does not exist.
+        videos: Paths of the videos.
+        folder: Where the frames are written; it is made when needed.
+
+    Returns:
+        The files, and what is wrong with videos that could not be read.
     """
-    for entry in entries:
-        if isinstance(entry, Quarantined) or entry.images or not entry.videos:
-            yield entry
+    images: list[Path] = []
+    problems: list[str] = []
+    for name in videos:
+        try:
+            found = keyframes(Path(name))
+        except KuError as error:
+            problems.append(str(error))
             continue
-        images: list[Path] = []
-        problems: list[str] = []
-        for name in entry.videos:
-            try:
-                found = keyframes(Path(name))
-            except KuError as error:
-                problems.append(str(error))
-                continue
-            if found.missing:
-                problems.append(found.missing)
-            folder.mkdir(parents=True, exist_ok=True)
-            stem = sha256(name.encode()).hexdigest()[:16]
-            for frame in found.frames:
-                file = folder / f"{stem}-{frame.number}.jpg"
-                frame.picture.save(file, quality=_JPEG_QUALITY)
-                images.append(file)
-        yield from (Quarantined(entry.uri, problem) for problem in problems)
-        yield entry._replace(images=tuple(images), partial=entry.partial or bool(problems))
+        if found.missing:
+            problems.append(found.missing)
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = sha256(name.encode()).hexdigest()[:16]
+        for frame in found.frames:
+            file = folder / f"{stem}-{frame.number}.jpg"
+            frame.picture.save(file, quality=_QUALITY)
+            images.append(file)
+    return tuple(images), problems

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.graph import name_resolution
 from ku_rag.graph.model import CAPTION, TOPIC, Entity, Graph
 from ku_rag.ingest import deletion
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import content_hash
+from ku_rag.store.relations import ANY_KIND
 from ku_rag.store.unit_records import known_row, unit_row
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Deleted, IngestReport, Record, Relation, Source, Unit
@@ -151,7 +151,7 @@ def add_relation(
     """
     end = _one(graph, relation.target)
     start = _one(graph, head)
-    target, kind = _reference(end) if end else (relation.target, name_resolution.ONLY_NAMED)
+    target, kind = _reference(end) if end else (relation.target, ANY_KIND)
     if start is None or start.unit is None:
         described = EntityInput(head, kind=start.kind if start else "")
         made = add_entity(pipeline, graph, connection, described)

@@ -1,25 +1,53 @@
-"""Graphs from files: what a file no longer says is deleted, what it says is stored."""
+"""Import of graph files: JSON lines, GraphML, folders of workbooks.
+
+An import is an ingest of the units that the files describe. What the same files said before is
+replaced.
+"""
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from ku_rag.graph import formats
-from ku_rag.graph.graph_records import GraphReport, Part
-from ku_rag.graph.name_resolution import Entry, Linked, known_units, split
-from ku_rag.graph.video_frames import with_keyframes
+from ku_rag.arguments import check_callable, regular_file
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.graph.video_frames import write_keyframes
 from ku_rag.ingest import deletion
-from ku_rag.ingest.pipeline import Pipeline, Progress
+from ku_rag.ingest.graph_names import ResolvedEntity, find_units, resolve
+from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.readers.decoding import PartialSource
-from ku_rag.ingest.unit_writer import NewEntity
+from ku_rag.ingest.readers.graph_records import GraphPart, Progress, read_graph_jsonl
+from ku_rag.ingest.readers.graphml import read_graphml
+from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES
+from ku_rag.ingest.readers.workbook import NODES, RELATIONS, read_workbooks
+from ku_rag.store.connection import Connection
 from ku_rag.store.database import Database
-from ku_rag.types import IngestReport, Quarantined, Record, Relation, Source
+from ku_rag.types import IngestReport, Quarantined, Record, Source
+
+EXPECTED = ".jsonl, .graphml or a folder of sub-graphs with Node.xlsx and Relations.xlsx"
+
+_MAX_BYTES = 1 << 40
+
+
+@dataclass(slots=True)
+class GraphReport(IngestReport):
+    """What an import of a graph did.
+
+    Args:
+        only_named: Entities at which relations end and that nobody describes.
+    """
+
+    only_named: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields of `IngestReport` and "only_named"."""
+        return {**IngestReport.to_dict(self), "only_named": self.only_named}
 
 
 def import_graph(
@@ -27,104 +55,129 @@ def import_graph(
     database: Database,
     path: Path,
     *,
-    frames: Path | None,
+    frames: Path | None = None,
     progress: Progress | None = None,
 ) -> GraphReport:
-    """Take in a graph; see `GraphView.import_file`.
+    """Import a graph; see docs/graph.md. The caller holds the writer lock.
+
+    Sources that the same files brought before and no longer contain are deleted, unless a file
+    could not be read completely.
 
     Args:
-        pipeline: stores records.
-        database: the store.
-        path: a file, or a folder of workbooks.
-        frames: folder for the keyframes of videos; None takes one that is deleted afterwards.
-        progress: called with the number of entities and relations read, then of units seen.
+        pipeline: Stores the units.
+        database: The store.
+        path: The file, or the folder of workbooks.
+        frames: Folder for the frames of videos without keyframes; None: a temporary folder.
+        progress: Called with the number of entities and relations read, then of units stored.
 
     Raises:
-        NotFound: the path does not exist.
-        BadInput: no reader knows this kind of file, it is damaged, or there is nothing in it.
-        MissingExtra: it holds workbooks, and openpyxl is not installed.
+        NotFound: The path does not exist.
+        BadInput: The format is unknown, the file is damaged, or it holds nothing.
+        MissingExtra: It holds workbooks, and openpyxl is not installed.
     """
+    check_callable(progress, "progress")
     started = time.monotonic()
-    with _folder(frames) as folder:
-        with _paused_collection():
-            parts = formats.read(path, progress)
-            within = formats.ranges(path, parts)
-            linked = Linked(parts, lambda names: known_units(database.connection, names, within))
-            deleted = _delete_unsaid(pipeline, database, path, parts, within, linked)
-            bare, rest = split(with_keyframes(linked.entries(), folder), database.connection)
-            quick, _ = pipeline.writer.insert_entities(
-                [NewEntity(one.unit, one.uri, one.relations) for one in bare], "ingest"
-            )
-            quick.quarantined += linked.problems
-        done = pipeline.run(map(_record, rest), progress=progress)
-    counted = [one.name for one in fields(IngestReport) if one.name != "units_deleted"]
-    report = GraphReport(**{one: getattr(quick, one) + getattr(done, one) for one in counted})
-    report.units_deleted = deleted
-    report.only_named = len(linked.only_named)
-    report.seconds = time.monotonic() - started
-    return report
+    deleted: list[str] = []
+    with _without_garbage_collection(), TemporaryDirectory(prefix="ku-frames-") as temporary:
+        parts = read_graph(path, progress)
+        own = _uri_ranges(path, parts)
+        connection = database.connection
+        graph = resolve(parts, lambda names: find_units(connection, names, own))
+        if all(part.complete for part in parts):
+            # First: deleting an entity deletes relations to it, which may be stated anew.
+            stale = _stale_sources(connection, path, own, graph.entities)
+            with pipeline.writer.change() as changed:
+                deleted = deletion.delete_sources(
+                    changed, stale, pipeline.writer.inverted, keep_entities=True
+                ).units
+        items = (
+            item for one in graph.entities for item in _records(one, frames or Path(temporary))
+        )
+        report = pipeline.run((*graph.problems, *items), progress=progress)
+    done = {one.name: getattr(report, one.name) for one in fields(IngestReport)}
+    done |= {"units_deleted": deleted, "seconds": time.monotonic() - started}
+    return GraphReport(**done, only_named=graph.only_named)
 
 
-def _delete_unsaid(
-    pipeline: Pipeline,
-    database: Database,
-    path: Path,
-    parts: Sequence[Part],
-    within: Sequence[tuple[str, str]],
-    linked: Linked,
-) -> list[str]:
-    """Delete what the same files said before and do not say now, if all of them could be read.
+def read_graph(path: Path, progress: Progress | None = None) -> list[GraphPart]:
+    """Read a graph in any format.
 
-    This comes first: the relations to a deleted entity go with it, and those that stay are stated
-    anew.
+    Args:
+        path: The file, or the folder of workbooks.
+        progress: Called with the number of entities and relations read so far.
 
-    Returns:
-        The ids of the deleted units.
+    Raises:
+        NotFound: The path does not exist.
+        BadInput: The format is unknown, the file is damaged, or it holds nothing.
+        MissingExtra: It holds workbooks, and openpyxl is not installed.
     """
-    if not all(part.whole for part in parts):
-        return []
-    before = {
-        uri: row
-        for ends in within
-        for row, uri in database.connection.execute(
-            "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ?", ends
+    try:
+        path = path.resolve(strict=True)
+        if path.is_dir():
+            parts = read_workbooks(path, progress)
+        elif regular_file(path, EXPECTED, most=_MAX_BYTES).suffix.lower() in RECORD_SUFFIXES:
+            parts = [read_graph_jsonl(path, progress)]
+        elif path.suffix.lower() == ".graphml":
+            parts = [read_graphml(path, progress)]
+        else:
+            raise BadInput(f"{path.name} has an unknown format: expected {EXPECTED}")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"{path} is not there: expected {EXPECTED}") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"{path} cannot be read ({reason}): expected {EXPECTED}") from error
+    if not any(part.entities or part.relations or part.problems for part in parts):
+        raise BadInput(f"{path} holds neither an entity nor a relation: expected some")
+    return parts
+
+
+def _uri_ranges(path: Path, parts: Sequence[GraphPart]) -> list[tuple[str, str]]:
+    """Return the ranges (first, end) of the URIs of everything that was ever read from a path."""
+    if path.is_dir():
+        root = path.resolve().as_posix().rstrip("/")
+        return [(f"{root}/", f"{root}0")]  # "0" follows "/"
+    return [(f"{part.path.as_posix()}#", f"{part.path.as_posix()}$") for part in parts]
+
+
+def _stale_sources(
+    connection: Connection,
+    path: Path,
+    own: Sequence[tuple[str, str]],
+    entities: Iterable[ResolvedEntity],
+) -> list[int]:
+    """Return the rows of stored sources of a graph that it no longer contains."""
+    kept = {one.source.uri for one in entities}
+    return [
+        row
+        for bounds in own
+        for row, uri in connection.execute(
+            "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ?", bounds
         )
-        if formats.is_own(uri, path)
-    }
-    said = set(linked.uris()) if before else set()
-    gone = [row for uri, row in before.items() if uri not in said]
-    with pipeline.writer.change() as connection:
-        dropped = deletion.delete_sources(
-            connection, gone, pipeline.writer.inverted, keep_entities=True
-        )
-    return dropped.units
+        # A folder may hold files that are not workbooks.
+        if uri not in kept
+        and (path.is_file() or Path(uri.partition("#")[0]).name in (NODES, RELATIONS))
+    ]
+
+
+def _records(entity: ResolvedEntity, frames: Path) -> Iterator[Record | Quarantined]:
+    """Yield the record of an entity, with frames of its videos if it has no pictures."""
+    source = entity.source
+    if entity.videos and not source.images:
+        images, problems = write_keyframes(entity.videos, frames)
+        for problem in problems:
+            yield Quarantined(source.uri, problem)
+        partial = problems or isinstance(source, PartialSource)
+        source = (PartialSource if partial else Source)(source.uri, source.texts, images)
+    yield Record(entity.unit, (source,))
 
 
 @contextmanager
-def _folder(given: Path | None) -> Iterator[Path]:
-    if given:
-        yield given
-    else:
-        with TemporaryDirectory(prefix="ku-frames-") as folder:
-            yield Path(folder)
-
-
-@contextmanager
-def _paused_collection() -> Iterator[None]:
-    """Pause garbage collection: it takes a third of the time of an import and finds no cycles."""
-    was_enabled = gc.isenabled()
+def _without_garbage_collection() -> Iterator[None]:
+    """Pause garbage collection: a graph has no cycles, and collection takes a third of the time."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_enabled:
+        if enabled:
             gc.enable()
-
-
-def _record(entry: Entry | Quarantined) -> Record | Quarantined:
-    if isinstance(entry, Quarantined):
-        return entry
-    kind = PartialSource if entry.partial else Source
-    stated = tuple(Relation(*one) for one in entry.relations)
-    unit = replace(entry.unit, relations=stated)
-    return Record(unit, (kind(entry.uri, entry.texts, entry.images),))

@@ -15,14 +15,12 @@ import numpy as np
 
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest import assembly
-from ku_rag.ingest.assembly import Declaration, DeclaredSource, UnitRows
+from ku_rag.ingest.assembly import DeclaredSource, UnitRows
 from ku_rag.ingest.deletion import delete_sources
 from ku_rag.ingest.preparation import (
     PreparedPicture,
     PreparedRecord,
     PreparedSource,
-    hash_pictures,
-    hash_texts,
 )
 from ku_rag.settings import Settings
 from ku_rag.store import content_rows, relations, vectors
@@ -30,28 +28,11 @@ from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import Dropped, Texts, content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, replace_durably, write_durably
-from ku_rag.store.relations import Said, Stated
+from ku_rag.store.relations import Stated
 from ku_rag.store.sql import as_json
 from ku_rag.store.unit_records import unit_row
 from ku_rag.store.vectors import Kind
-from ku_rag.types import IngestReport, Unit
-
-_ENTITIES = 4096
-"""Entities that are inserted with one statement."""
-
-
-class NewEntity(NamedTuple):
-    """A unit without text and pictures that is not stored, with its only source.
-
-    Args:
-        unit: Its declaration, without relations.
-        uri: Of the source.
-        relations: What the source states.
-    """
-
-    unit: Unit
-    uri: str
-    relations: Sequence[Said]
+from ku_rag.types import IngestReport
 
 
 class _SourceRows(NamedTuple):
@@ -151,42 +132,6 @@ class UnitWriter:
             added = _state(connection, places)
             report.relations_added = len(added)
         return report, added
-
-    def insert_entities(
-        self, entities: Sequence[NewEntity], origin: str
-    ) -> tuple[IngestReport, range]:
-        """Insert units without content, all in one transaction; nothing is encoded.
-
-        Args:
-            entities: Neither they nor their sources are stored.
-            origin: "ingest" or "add".
-
-        Returns:
-            What was added, and the rows of the new relations.
-        """
-        digest = f"{hash_texts(())}:{hash_pictures(iter(()))}"
-        stated: list[Stated] = []
-        with self.change() as connection:
-            for start in range(0, len(entities), _ENTITIES):
-                some = entities[start : start + _ENTITIES]
-                units = {
-                    one.unit.id or "": [
-                        DeclaredSource(
-                            one.uri,
-                            origin,
-                            digest,
-                            Declaration.from_unit(one.unit, relations.digest(one.relations)),
-                        )
-                    ]
-                    for one in some
-                }
-                rows = assembly.insert_units(connection, units, self.inverted)
-                stated += (
-                    Stated(of.sources[0], of.unit or 0, one.relations)
-                    for one, of in zip(some, rows, strict=True)
-                )
-            added = relations.add_many(connection, stated)
-        return IngestReport(units_added=len(entities), relations_added=len(added)), added
 
     # ---- units and sources ---------------------------------------------------------------------
 

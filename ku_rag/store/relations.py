@@ -9,6 +9,7 @@ Everything here is called inside a change (`Database.change`).
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,13 @@ _REBUILT = 20_000
 """From so many new relations on, if there are fewer old ones, indexes are sooner built anew."""
 ANY_KIND = "entity"
 """The kind of what nobody says more of."""
+
+_QUALIFIED = re.compile(r"[^>]*[^>\s\-=]>([^>\s].*)", re.DOTALL)
+_WANTED = (
+    "(SELECT json_extract(value, '$[0]') AS n, json_extract(value, '$[1]') AS target, "
+    "json_extract(value, '$[2]') AS name, json_extract(value, '$[3]') AS key, "
+    "json_extract(value, '$[4]') AS kind FROM json_each(?1)) w"
+)
 
 _COLUMNS = "source, head, relation, target, target_kind, information, condition, target_key, tail"
 
@@ -133,16 +141,25 @@ def sources_aiming_at(connection: Connection, unit: int) -> list[int]:
     return [source for (source,) in rows]
 
 
+def unqualified_name(target: str) -> str:
+    """Return a name without its sub-graph: `Zinogre>Bite` is `Bite` in the sub-graph of Zinogre."""
+    found = _QUALIFIED.fullmatch(target)
+    return found[1] if found else target
+
+
+def target_key(target: str) -> str:
+    """Return the key under which the target of a relation is looked up."""
+    return name_key(unqualified_name(target))
+
+
 def resolve_names(connection: Connection, *, ids: Iterable[str], keys: Iterable[str]) -> None:
     """Look up again every relation that aims at one of these unit ids or name keys."""
     if connection.execute("SELECT 1 FROM relations LIMIT 1").fetchone() is None:
         return
+    wanted = {*keys, *map(target_key, ids)}
     rows = connection.execute(
-        "SELECT r.row FROM (SELECT json_extract(value, '$[0]') AS id, "
-        "json_extract(value, '$[1]') AS key FROM json_each(?)) w "
-        "CROSS JOIN relations r ON r.target_key = w.key AND r.target = w.id UNION "
         "SELECT r.row FROM json_each(?) w CROSS JOIN relations r ON r.target_key = w.value",
-        (as_json((one, name_key(one)) for one in ids), as_json(keys)),
+        (as_json(wanted),),
     ).fetchall()
     for start in range(0, len(rows), SLICE):
         resolve(connection, [row for (row,) in rows[start : start + SLICE]])
@@ -266,10 +283,14 @@ def _tails(
     That is a unit by id, one by name, a declared entity, or None. Entities that are meant for the
     first time are made.
     """
-    wanted = [(target, name_key(target), kind) for target, kind in meant]
+    wanted = [(target, target_key(target), kind) for target, kind in meant]
     units = _units_meant(connection, wanted)
     entities = _unit_entities(connection, set(units.values()))
-    left = [one for n, one in enumerate(wanted) if n not in units and one[2] is not None]
+    left = [
+        (target, name_key(target), kind)
+        for n, (target, _, kind) in enumerate(wanted)
+        if n not in units and kind is not None
+    ]
     declared = _declared(connection, left)
     return {
         (target, kind): (
@@ -287,24 +308,26 @@ def _units_meant(
 
     That is the unit of that id, or else the one unit of exactly that name, or else the one unit
     that bears the name in another spelling or as an alias. What several bear means none of them.
-    Where a kind is declared, only units of this kind count.
+    Where a kind is declared, only units of this kind count. A qualified name such as
+    `Zinogre>Rathian` that is no id may also mean a unit outside of sub-graphs, `Rathian`.
     """
+    named = [(n, target, unqualified_name(target), *one) for n, (target, *one) in enumerate(wanted)]
     found: dict[int, int] = dict(
         connection.execute(
-            "SELECT w.key, u.row FROM json_each(?) w CROSS JOIN units u ON u.id = w.value",
-            (as_json(target for target, *_ in wanted),),
+            f"SELECT w.n, u.row FROM {_WANTED} CROSS JOIN units u "
+            "ON u.id IN (w.target, w.name) ORDER BY u.id = w.target",
+            (as_json(named),),
         )
     )
-    named = [(n, *one) for n, one in enumerate(wanted) if one[1] and n not in found]
+    left = [one for one in named if one[0] not in found]
     bearing = connection.execute(
-        "SELECT w.n, iif(sum(u.name = w.target), max(iif(u.name = w.target, u.row, 0)), u.row), "
-        "iif(sum(u.name = w.target), sum(u.name = w.target), count(*)) AS bearers FROM "
-        "(SELECT json_extract(value, '$[0]') AS n, json_extract(value, '$[1]') AS target, "
-        "json_extract(value, '$[2]') AS key, json_extract(value, '$[3]') AS kind "
-        "FROM json_each(?)) w CROSS JOIN names n ON n.key = w.key "
-        "CROSS JOIN units u ON u.row = n.unit "
-        "AND (w.kind IS NULL OR w.kind = ? OR u.kind = w.kind) GROUP BY w.n HAVING bearers = 1",
-        (as_json(named), ANY_KIND),
+        "SELECT n, iif(sum(exact), max(iif(exact, row, 0)), row), "
+        "iif(sum(exact), sum(exact), count(*)) AS bearers FROM ("
+        f"SELECT w.n, u.row, u.name = w.name AS exact FROM {_WANTED} "
+        "CROSS JOIN names x ON x.key = w.key CROSS JOIN units u ON u.row = x.unit "
+        "WHERE w.key != '' AND (w.kind IS NULL OR w.kind = ?2 OR u.kind = w.kind) "
+        "AND (w.name = w.target OR instr(u.id, '>') = 0)) GROUP BY n HAVING bearers = 1",
+        (as_json(left), ANY_KIND),
     )
     return found | {n: unit for n, unit, _ in bearing}
 
@@ -365,7 +388,7 @@ def differences(connection: Connection) -> Iterator[str]:
     ):
         if head is None or head != owner:
             yield f"relation row {row} does not start at the unit of its source"
-        if key != name_key(target):
+        if key != target_key(target):
             yield f"relation row {row} is not looked up under the name of its target"
         if tail != _end(connection, target, key, kind):
             yield f"relation row {row} does not end at what its target {target!r} means"

@@ -404,7 +404,7 @@ class Odd:
     [
         ({"name": 5}, "the name is 5"),
         ({"name": " \t"}, "the name is empty"),
-        ({"name": "x" * 1_001}, "the name has 1,001 characters, a name at most 1,000"),
+        ({"name": "x" * 1_001}, "the name has 1,001 characters, at most 1,000"),
         ({"name": "A", "id": ["A"]}, "the id is a list"),
         ({"name": "A", "id": ""}, "the id is empty"),
         ({"name": "A", "aliases": "xyz"}, "aliases is 'xyz', one where several are expected"),

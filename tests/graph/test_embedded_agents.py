@@ -12,7 +12,8 @@ from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.embedded_agents import EmbeddedAgents, best_paths, look_ahead
 from ku_rag.graph.model import Graph
-from ku_rag.graph.scoring import WEIGHTS, Asked, features, score
+from ku_rag.graph.query_terms import QueryTerms
+from ku_rag.graph.scoring import WEIGHTS, features, score
 from ku_rag.graph.search_types import Query
 
 
@@ -136,7 +137,7 @@ def test_agents_are_asked_about_paths_of_their_plan_alone(graph):
     agents = EmbeddedAgents(graph, EmbeddedEncoder(), most=1)
     query = Query("Which action is this, Loom?", perception="The shuttle is thrown.")
     [loom] = graph.find("Loom")
-    root = look_ahead(graph, loom, query, longest=0, most=10)[0]
+    root = look_ahead(graph, QueryTerms(query, loom), longest=0, most=10)[0]
     [opened] = agents.expand(query, [(root, graph.hop(loom))])
     assert [step.tail.unit for step in opened] == ["Loom>Weaving"]
     [alone] = agents.validate(query, [root])
@@ -149,20 +150,20 @@ def test_looking_ahead_neither_comes_back_nor_goes_on_for_ever(tmp_path):
         kb.add_many(around)
         graph = Graph(kb._database.connection, kb._layout)
         [start] = graph.find("0")
-        paths = look_ahead(graph, start, Query("to"), longest=9, most=100)
+        paths = look_ahead(graph, QueryTerms(Query("to"), start), longest=9, most=100)
     assert ["".join(e.name for e in path.entities) for path in paths] == ["0", "01", "012", "0123"]
 
 
 def test_likelihoods_are_those_of_a_softmax(graph):
     [loom] = graph.find("Loom")
     query = Query("Which action?", hints="weaving", perception="a knot")
-    paths = look_ahead(graph, loom, query, longest=4, most=100)
-    columns = features(query, paths, EmbeddedEncoder(), {})
+    paths = look_ahead(graph, QueryTerms(query, loom), longest=4, most=100)
+    columns = features(QueryTerms(query, paths[0].start), paths, EmbeddedEncoder(), {})
     assert columns.shape == (len(paths), len(WEIGHTS))
-    likely = score(query, paths, EmbeddedEncoder())
+    likely = score(QueryTerms(query, loom), paths, EmbeddedEncoder())
     powers = np.exp(columns @ np.array(list(WEIGHTS.values())))
     np.testing.assert_allclose(likely, powers / powers.sum(), rtol=1e-9)
-    assert score(query, [], EmbeddedEncoder()).shape == (0,)
+    assert score(QueryTerms(query, loom), [], EmbeddedEncoder()).shape == (0,)
 
 
 def test_captions_count_as_what_the_end_shows(tmp_path):
@@ -176,7 +177,7 @@ def test_captions_count_as_what_the_end_shows(tmp_path):
         graph = Graph(kb._database.connection, kb._layout)
         query = Query("Which action of the Loom is this?", perception="Dust settles everywhere.")
         assert search(graph, query).paths[0].end.name == "B"
-        paths = look_ahead(graph, graph.find("Loom")[0], query, longest=1, most=9)[1:]
+        paths = look_ahead(graph, QueryTerms(query, graph.find("Loom")[0]), longest=1, most=9)[1:]
         for captions in (True, False):
             agents = EmbeddedAgents(graph, EmbeddedEncoder(), captions=captions)
             left, right = (verdict.score for verdict in agents.validate(query, paths))
@@ -186,16 +187,18 @@ def test_captions_count_as_what_the_end_shows(tmp_path):
 def value(graph, start, text, name, **said):
     """What a feature says of the path of this text."""
     query = Query(**({"question": "x"} | said))
-    paths = look_ahead(graph, graph.find(start)[0], query, longest=2, most=100)
+    paths = look_ahead(graph, QueryTerms(query, graph.find(start)[0]), longest=2, most=100)
     [n] = [n for n, path in enumerate(paths) if path.text == text]
-    return features(query, paths, EmbeddedEncoder(), {})[n][list(WEIGHTS).index(name)]
+    columns = features(QueryTerms(query, paths[0].start), paths, EmbeddedEncoder(), {})
+    return columns[n][list(WEIGHTS).index(name)]
 
 
 def test_topics_are_told_apart_by_kind_alone(graph):
     assert value(graph, "Loom", "Loom —pair→ Red Loom —action→ Steam Burst", "crossing") == 1
     assert value(graph, "Loom", "Loom —has→ Idle", "crossing") == 0
     [loom] = graph.find("Loom")
-    assert Asked(Query("Which machine, Loom, weaves threads?"), loom).question == {"weav", "thread"}
+    terms = QueryTerms(Query("Which machine, Loom, weaves threads?"), loom)
+    assert terms.question == {"weav", "thread"}
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_an_entity_whose_metadata_are_refused_keeps_its_relations(kb, tmp_path):
     )
     report = kb.graph.import_file(tmp_path / "a.jsonl")
     (problem,) = report.quarantined
-    assert problem.reason.endswith("; the rest of the entity is kept")
+    assert problem.reason.endswith("; the rest of the record is kept")
     assert ends(kb) == [("A", "r", "B"), ("B", "r", "~C")]
     assert kb.show("B").to_dict()["kind"] == "x"
 

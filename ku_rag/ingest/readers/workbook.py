@@ -1,0 +1,257 @@
+"""Graphs as folders of workbooks, the layout in which MH-MMKG is published.
+
+Each sub-graph is a folder, named like its topic entity, with `Node.xlsx`, `Relations.xlsx`,
+`Knowledge_Images` and `Knowledge_Videos`. Names are valid within their sub-graph: "Bite" of another
+sub-graph is another entity. As in the loader of MH-MMKG, elements and pierce pods are the same
+entities everywhere, and columns with unknown titles are identified by position.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+from ku_rag.errors import BadInput
+from ku_rag.ingest.readers.graph_cells import parse_cell
+from ku_rag.ingest.readers.graph_records import PROGRESS_STEP, GraphPart, Progress, clean
+from ku_rag.pictures import PICTURE_SUFFIXES
+from ku_rag.plugins import extra
+from ku_rag.text.tokens import name_key
+
+NODES, RELATIONS = "Node.xlsx", "Relations.xlsx"
+IMAGES, VIDEOS = "Knowledge_Images", "Knowledge_Videos"
+
+NODE_TITLES = {
+    "entity": ("name", "node", "entity", "node name", "entity name"),
+    "id": ("id",),
+    "kind": ("type", "kind", "category"),
+    "topic": ("topic",),
+    "aliases": ("aliases", "alias"),
+    "caption": ("caption", "human caption", "action description", "description"),
+    "text": ("text", "additional", "information", "additional information"),
+    "texts": ("texts",),
+    "images": ("image", "images", "picture", "pictures"),
+    "videos": ("video", "videos"),
+    "keyframes": ("keyframes", "keyframe", "key frames"),
+    "unit": ("unit",),
+    "metadata": ("metadata",),
+    "match": ("match",),
+}
+RELATION_TITLES = {
+    "head": ("head", "source", "from"),
+    "relation": ("relation", "predicate"),
+    "tail": ("tail", "target", "to"),
+    "information": ("information", "additional information", "additional"),
+    "condition": ("condition", "conditions"),
+    "tail_kind": ("tail kind", "tail type"),
+}
+"""Titles of columns in lower case, by field. The first one is written."""
+_NODE_POSITIONS = ("entity", "images", "videos", "caption", "text")
+_RELATION_POSITIONS = ("head", "relation", "information", "condition", "tail")
+"""The fields of sheets of five columns whose titles are unknown."""
+
+_SHARED = re.compile(r"\bElement\b|\bPierce Pod\b")
+_MAX_BYTES = 1 << 30
+_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
+"""How Office Open XML writes a character that a cell cannot hold."""
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, ParseError, OSError, EOFError),
+    *(KeyError, IndexError, ValueError, TypeError, AttributeError),
+)
+"""What openpyxl raises for damaged workbooks."""
+
+
+def read_workbooks(path: Path, progress: Progress | None = None) -> list[GraphPart]:
+    """Read the sub-graphs of a folder, or the sub-graph that the folder is.
+
+    Args:
+        path: Resolved.
+        progress: Called with the number of rows read so far.
+
+    Raises:
+        BadInput: The folder holds no workbook.
+        MissingExtra: openpyxl is not installed.
+    """
+    folders = [path, *sorted(one for one in path.iterdir() if one.is_dir())]
+    parts = [
+        GraphPart(one / NODES, one / RELATIONS, scope=clean(one.name), has_ids=False)
+        for one in folders
+        if (one / NODES).is_file() or (one / RELATIONS).is_file()
+    ]
+    if not parts:
+        raise BadInput(
+            f"{path} holds no {NODES} and no {RELATIONS}, nor does a folder in it: expected one "
+            "folder a sub-graph with both"
+        )
+    count = 0
+    for part in parts:
+        for book in (part.path, part.relations_path):
+            try:
+                for where, row in _rows(book) if book.is_file() else ():
+                    if book == part.path:
+                        _add_node(part, row, where)
+                    else:
+                        part.add_relation(row, where)
+                    count += 1
+                    if progress and not count % PROGRESS_STEP:
+                        progress(count)
+            except BadInput as error:
+                part.leave_out(book.as_posix(), str(error), unread=True)
+    _add_topics(parts)
+    return parts
+
+
+def qualified_name(scope: str | None, name: str) -> str:
+    """Return the name of an entity outside its sub-graph, `Zinogre>Bite`, which is its id.
+
+    Args:
+        scope: The sub-graph; None for a whole graph, whose names are valid everywhere.
+        name: The entity's name.
+    """
+    if scope is None or name == scope or _SHARED.search(name):
+        return name
+    return f"{scope}>{name}"
+
+
+def is_shared(entity_id: str) -> bool:
+    """Return whether an entity that belongs to no sub-graph is the same in all of them."""
+    return ">" not in entity_id and bool(_SHARED.search(entity_id))
+
+
+def _add_node(part: GraphPart, row: Mapping[str, str], where: str) -> None:
+    folder = part.path.parent
+    try:
+        data = {field: parse_cell(field, text) for field, text in row.items()}
+    except BadInput as error:
+        part.leave_out(where, str(error), unread=True)
+        return
+    name = clean(data.get("entity", ""))
+    if "id" in data:
+        part.has_ids = True
+    elif name:
+        data["id"] = qualified_name(part.scope, name)
+        if data["id"] != name:
+            data["aliases"] = [*data.get("aliases", ()), f"{part.scope} {name}"]
+    data.setdefault("topic", name == part.scope)
+    for field in ("images", "keyframes"):
+        data[field] = [path for one in data.get(field, ()) for path in _pictures(folder, one)]
+    data["videos"] = [f"{VIDEOS}/{one}" for one in data.get("videos", ())]
+    part.add_entity(data, where)
+
+
+def _pictures(folder: Path, name: str) -> list[str]:
+    """Return the picture that a cell names, or the pictures of the folder that it names."""
+    name = name.replace("\\", "/")
+    named = folder / IMAGES / name
+    if named.is_dir() and named.resolve().is_relative_to(folder / IMAGES):
+        files = sorted(one for one in named.iterdir() if one.suffix.lower() in PICTURE_SUFFIXES)
+        return [f"{IMAGES}/{name}/{one.name}" for one in files]
+    if not named.is_file() and (folder / VIDEOS / name).is_file():
+        return [f"{VIDEOS}/{name}"]
+    return [f"{IMAGES}/{name}"]
+
+
+def _add_topics(parts: Sequence[GraphPart]) -> None:
+    """Add the topics that relations mention and no row describes."""
+    ends = {
+        name_key(end)
+        for part in parts
+        for one in part.relations
+        for end in (one.head, "" if one.tail_kind else one.tail)
+    }
+    described = {entity for part in parts for entity in part.entities}
+    for part in parts:
+        names = {one.unit.name for one in part.entities.values()} | described
+        if part.scope and part.scope not in names and name_key(part.scope) in ends:
+            part.add_entity({"entity": part.scope, "topic": True}, part.path.as_posix())
+
+
+# ---- sheets ------------------------------------------------------------------------------------
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield place and fields of the rows of the first sheet that hold something.
+
+    Raises:
+        BadInput: The workbook is damaged or too large, or lacks a column.
+    """
+    titles, positions, required = (
+        (NODE_TITLES, _NODE_POSITIONS, ("entity",))
+        if path.name == NODES
+        else (RELATION_TITLES, _RELATION_POSITIONS, ("head", "relation", "tail"))
+    )
+    load_workbook = extra("graph", "openpyxl").load_workbook
+    try:
+        with zipfile.ZipFile(path) as packed:
+            size = sum(one.file_size for one in packed.infolist())
+        if size > _MAX_BYTES:
+            raise BadInput(
+                f"{path.name} unpacks to {size:,} bytes, at most {_MAX_BYTES:,} are read: split it"
+            )
+        with closing(load_workbook(path, read_only=True, data_only=True)) as book:
+            sheet = book.worksheets[0]
+            sheet.reset_dimensions()
+            fields: list[str] = []
+            for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
+                texts = [_cell_text(value) for value in cells]
+                if any(texts) and not fields:
+                    fields = _fields(texts, titles, positions, required)
+                elif any(texts):
+                    row: dict[str, str] = {}
+                    for field, text in zip(fields, texts, strict=False):
+                        if field and text:
+                            row.setdefault(field, text)
+                    yield f"{path.as_posix()}:{number}", row
+    except BadInput:
+        raise
+    except _DAMAGED as error:
+        reason = str(error).partition("\n")[0]
+        raise BadInput(
+            f"{path.name} is no workbook that can be read ({reason}): save it as .xlsx again"
+        ) from error
+
+
+def _fields(
+    header: Sequence[str],
+    titles: Mapping[str, Sequence[str]],
+    positions: Sequence[str],
+    required: Sequence[str],
+) -> list[str]:
+    """Return the field of each column; a column with an unknown title is a field of that name."""
+    known = {title: field for field, names in titles.items() for title in names}
+    found = [known.get(" ".join(one.casefold().replace("_", " ").split()), "") for one in header]
+    missing = [field for field in required if field not in found]
+    if not missing:
+        return [field or title.strip() for field, title in zip(found, header, strict=True)]
+    width = max((n for n, title in enumerate(header, 1) if title), default=0)
+    pairs = zip(found, positions, strict=False)
+    if width == len(positions) and all(field in ("", position) for field, position in pairs):
+        return list(positions)
+    lacking = " and ".join(
+        f"{titles[field][0].title()} (or {', '.join(one.title() for one in titles[field][1:])})"
+        for field in missing
+    )
+    seen = ", ".join(repr(title[:40]) for title in header if title)
+    raise BadInput(f"no column is called {lacking}; there are {seen}: name the columns so")
+
+
+def _cell_text(value: Any) -> str:  # noqa: ANN401 - a text, number, boolean or date
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return ""
+    if isinstance(value, str):
+        return _ESCAPED.sub(_unescape, value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).upper() if isinstance(value, bool) else str(value)
+
+
+def _unescape(escaped: re.Match[str]) -> str:
+    """Return a carriage return or an underscore; other characters stay as they are written."""
+    character = chr(int(escaped[1], 16))
+    return character if character in "\r_" else escaped[0]

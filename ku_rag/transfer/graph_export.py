@@ -1,0 +1,352 @@
+"""Export of the graph: every unit as an entity, every relation, the pictures beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+from xml.sax.saxutils import escape
+
+from ku_rag.errors import BadInput, ReadOnly, Refused
+from ku_rag.graph.model import CAPTION, TOPIC
+from ku_rag.ingest.readers.graph_cells import format_cells
+from ku_rag.ingest.readers.graph_records import RelationRecord
+from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES
+from ku_rag.ingest.readers.workbook import (
+    IMAGES,
+    NODE_TITLES,
+    NODES,
+    RELATION_TITLES,
+    RELATIONS,
+)
+from ku_rag.plugins import extra
+from ku_rag.store.connection import Connection
+from ku_rag.store.content_rows import content_hash
+from ku_rag.store.database import snapshot
+from ku_rag.store.layout import Layout
+from ku_rag.store.unit_records import texts_of
+from ku_rag.types import Quarantined
+
+_EXPECTED = "a name that ends in .jsonl or .graphml, or has no ending for a folder of workbooks"
+_REST = "entities"
+"""The folder of entities that belong to no topic."""
+_MAX_CELL = 32_767
+_ESCAPED = re.compile("_(?=x[0-9A-Fa-f]{4}[_\r])")
+
+Entities = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphExport:
+    """What an export wrote.
+
+    Args:
+        entities: Number of entities.
+        relations: Number of relations.
+        images: Number of pictures.
+        left_out: Pictures that are missing or damaged.
+    """
+
+    entities: int
+    relations: int
+    images: int
+    left_out: tuple[Quarantined, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `ku graph export --json` prints."""
+        return {
+            "entities": self.entities,
+            "relations": self.relations,
+            "images": self.images,
+            "left_out": [{"item": one.item, "reason": one.reason} for one in self.left_out],
+        }
+
+
+def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExport:
+    """Write one state of the graph; the files appear when all of them are complete.
+
+    Args:
+        connection: To the store.
+        layout: Where pictures are.
+        path: The file, or the new or empty folder of workbooks. The suffix selects the format.
+
+    Raises:
+        BadInput: The suffix is unknown, or the format cannot hold a text.
+        Refused: The folder is not empty, or is in the knowledge base.
+        ReadOnly: The files cannot be written.
+        Corrupt: A row fails its checksum.
+        MissingExtra: The format is workbooks, and openpyxl is not installed.
+    """
+    suffix = path.suffix.lower()
+    if suffix and suffix not in RECORD_SUFFIXES | {".graphml"}:
+        raise BadInput(f"the graph is to go to {path}: expected {_EXPECTED}")
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()  # raises an error that `resolve` does not, for a link that leads to itself
+        if path.resolve().is_relative_to(layout.root.resolve()):
+            raise Refused(f"{path} lies in the knowledge base itself: name a place outside of it")
+        with snapshot(connection), _temporary_folder(path) as folder:
+            entities = list(_entities(connection))
+            relations = list(_relations(connection))
+            if suffix:
+                pictures = f"{path.name}.pictures"
+                folders = dict.fromkeys((entity["id"] for entity in entities), pictures)
+            else:
+                folders = {
+                    entity: f"{folder}/{IMAGES}" for entity, folder in _sub_graphs(entities).items()
+                }
+            pictures_of, left_out = _copy_pictures(connection, layout, folder, folders)
+            entities = [one | {"images": pictures_of[one["id"]]} for one in entities]
+            if not suffix:
+                _write_workbooks(folder, entities, relations)
+            elif suffix == ".graphml":
+                _write_graphml(folder / path.name, entities, relations)
+            else:
+                _write_jsonl(folder / path.name, entities, relations)
+    except OSError as error:
+        raise ReadOnly(
+            f"{path} cannot be written ({error.strerror or error}): make room, or name another"
+        ) from error
+    images = sum(map(len, pictures_of.values()))
+    return GraphExport(len(entities), len(relations), images, tuple(left_out))
+
+
+@contextmanager
+def _temporary_folder(path: Path) -> Iterator[Path]:
+    """A folder whose contents replace `path` and the folder of its pictures at the end."""
+    is_folder = not path.suffix
+    pictures = path.with_name(f"{path.name}.pictures")
+    if path.exists() and path.is_dir() != is_folder:
+        kind = "a file" if is_folder else "a folder"
+        raise Refused(f"{path} is {kind} already: expected {_EXPECTED}")
+    if is_folder and path.exists() and any(path.iterdir()):
+        raise Refused(f"{path} is not empty: name a new or empty folder")
+    if not is_folder and not path.exists() and pictures.exists():
+        raise Refused(
+            f"{pictures} is there already, but {path.name} is not: pictures would go there; name "
+            "another file, or move it away"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    folder.chmod(0o755)
+    try:
+        yield folder
+        if is_folder:
+            folder.rename(path)
+            return
+        if pictures.is_dir():
+            shutil.rmtree(pictures)
+        if (folder / pictures.name).exists():
+            (folder / pictures.name).rename(pictures)
+        (folder / path.name).replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---- what is exported --------------------------------------------------------------------------
+
+
+def _entities(connection: Connection) -> Iterator[dict[str, Any]]:
+    """Yield every unit as the fields of an entity, without pictures."""
+    for row, unit, name, kind, aliases, declared, match in connection.execute(
+        "SELECT row, id, name, kind, aliases, metadata, match FROM units ORDER BY id"
+    ).fetchall():
+        metadata = json.loads(declared)
+        topic = metadata.get(TOPIC) is True
+        caption = metadata.get(CAPTION)
+        texts = texts_of(connection, row)
+        optional = {
+            "topic": metadata.pop(TOPIC) if topic else None,
+            "aliases": json.loads(aliases),
+            "caption": metadata.pop(CAPTION) if caption and isinstance(caption, str) else None,
+            "text": texts[0] if len(texts) == 1 else None,
+            "texts": texts if len(texts) > 1 else None,
+            "metadata": metadata,
+        }
+        entity = {"entity": name, "id": unit, "kind": kind}
+        entity |= {key: value for key, value in optional.items() if value}
+        yield entity | ({"match": bool(match)} if bool(match) != topic else {})
+
+
+def _relations(connection: Connection) -> Iterator[RelationRecord]:
+    """Yield every relation, between ids; the tail of one that waits for its target is a name."""
+    for head, tail, relation, target, kind, information, condition in connection.execute(
+        "SELECT h.id, t.id, r.relation, r.target, r.target_kind, r.information, r.condition "
+        "FROM relations r "
+        "JOIN entities e ON e.row = r.head JOIN units h ON h.row = e.unit "
+        "LEFT JOIN entities a ON a.row = r.tail LEFT JOIN units t ON t.row = a.unit "
+        "ORDER BY h.id, r.row"
+    ).fetchall():
+        yield RelationRecord(
+            head, relation, tail or target, information, condition, None if tail else kind
+        )
+
+
+def _copy_pictures(
+    connection: Connection, layout: Layout, target: Path, folders: Mapping[str, str]
+) -> tuple[dict[str, list[str]], list[Quarantined]]:
+    """Copy the pictures of entities.
+
+    Args:
+        connection: To the store.
+        layout: Where pictures are.
+        target: The folder of the export.
+        folders: The folder in `target` for the pictures of each entity, by id.
+
+    Returns:
+        The names of the pictures as an entity gives them, by id; and the pictures that are missing
+        or damaged.
+    """
+    names: dict[str, list[str]] = {}
+    left_out = []
+    for entity, folder in folders.items():
+        names[entity] = []
+        for digest, file in connection.execute(
+            "SELECT i.hash, i.file FROM units u JOIN unit_images l ON l.unit = u.row "
+            "JOIN images i ON i.row = l.image "
+            "WHERE u.id = ? GROUP BY i.row ORDER BY min(l.source), min(l.position)",
+            (entity,),
+        ).fetchall():
+            stored = layout.image(file)
+            try:
+                data = stored.read_bytes()
+            except OSError as error:
+                left_out.append(Quarantined(str(stored), f"it cannot be read ({error.strerror})"))
+                continue
+            if content_hash(data) != digest:
+                left_out.append(Quarantined(str(stored), "it is not what was stored"))
+                continue
+            name = f"{digest[:16]}{stored.suffix}"
+            (target / folder).mkdir(parents=True, exist_ok=True)
+            (target / folder / name).write_bytes(data)
+            names[entity].append(name if folder.endswith(f"/{IMAGES}") else f"{folder}/{name}")
+    return names, left_out
+
+
+# ---- formats -----------------------------------------------------------------------------------
+
+
+def _write_jsonl(path: Path, entities: Entities, relations: Iterable[RelationRecord]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for one in (*entities, *(relation._asdict() for relation in relations)):
+            data = {key: value for key, value in one.items() if value not in (None, [])}
+            file.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+_NODE_KEYS = (
+    *("name", "id", "kind", "topic", "aliases", "caption", "text", "texts", "images"),
+    *("metadata", "match", "declared"),
+)
+_EDGE_KEYS = ("relation", "information", "condition")
+
+
+def _write_graphml(path: Path, entities: Entities, relations: Iterable[RelationRecord]) -> None:
+    nodes: dict[tuple[str, str | None], str] = {}
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
+        )
+        for domain, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
+            for key in keys:
+                kind = "boolean" if key in ("topic", "match", "declared") else "string"
+                file.write(
+                    f'<key id="{domain} {key}" for="{domain}" attr.name="{key}" '
+                    f'attr.type="{kind}"/>\n'
+                )
+        file.write('<graph edgedefault="directed">\n')
+
+        def write_node(key: tuple[str, str | None], data: Mapping[str, Any]) -> None:
+            nodes[key] = f"n{len(nodes)}"
+            file.write(f'<node id="{nodes[key]}">{_graphml_data("node", data)}</node>\n')
+
+        for entity in entities:
+            data = {"name": entity["entity"], **entity}
+            del data["entity"]
+            write_node((entity["id"], None), data)
+        for one in relations:
+            tail = (one.tail, one.tail_kind)
+            if tail not in nodes:
+                write_node(tail, {"name": one.tail, "kind": one.tail_kind, "declared": False})
+            data = {key: value for key, value in one._asdict().items() if key in _EDGE_KEYS}
+            file.write(
+                f'<edge source="{nodes[one.head, None]}" target="{nodes[tail]}">'
+                f"{_graphml_data('edge', data)}</edge>\n"
+            )
+        file.write("</graph>\n</graphml>\n")
+
+
+def _graphml_data(domain: str, data: Mapping[str, Any]) -> str:
+    return "".join(
+        f'<data key="{domain} {key}">{escape(text, {chr(13): "&#13;"})}</data>'
+        for key, text in format_cells(data).items()
+    )
+
+
+def _sub_graphs(entities: Entities) -> dict[str, str]:
+    """Return the folder of each entity, by id: that of its topic, or one for the rest."""
+    taken = {_REST}
+    topics: dict[str, str] = {}
+    for entity in entities:
+        if entity.get("topic"):
+            plain = re.sub(r"[^\w .()-]+", "_", entity["entity"]).strip(" .")[:100] or "topic"
+            names = (plain, *(f"{plain} {n}" for n in range(2, len(entities) + 3)))
+            name = next(one for one in names if one.casefold() not in taken)
+            taken.add(name.casefold())
+            topics[entity["id"]] = name
+    ids = [entity["id"] for entity in entities]
+    return {one: topics.get(one) or topics.get(one.partition(">")[0]) or _REST for one in ids}
+
+
+def _write_workbooks(target: Path, entities: Entities, relations: Iterable[RelationRecord]) -> None:
+    folders = _sub_graphs(entities)
+    nodes: dict[str, list[Mapping[str, Any]]] = {}
+    stated: dict[str, list[Mapping[str, Any]]] = {}
+    for entity in entities:
+        # An entity with the name of its folder would be read as its topic.
+        nodes.setdefault(folders[entity["id"]], []).append({"topic": False, **entity})
+    for one in relations:
+        stated.setdefault(folders[one.head], []).append(one._asdict())
+    for folder, rows in nodes.items():
+        (target / folder / IMAGES).mkdir(parents=True, exist_ok=True)
+        _write_sheet(target / folder / NODES, NODE_TITLES, rows)
+        _write_sheet(target / folder / RELATIONS, RELATION_TITLES, stated.get(folder, ()))
+
+
+def _write_sheet(
+    path: Path, titles: Mapping[str, Sequence[str]], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Write a workbook of one sheet, with the first title of each field, every cell a text.
+
+    Raises:
+        BadInput: A text is longer than a cell.
+        MissingExtra: openpyxl is not installed.
+    """
+    # All cells before the workbook is begun: an unfinished one leaves temporary files behind.
+    lines = [[_cell(data.get(key, "")) for key in titles] for data in map(format_cells, rows)]
+    book = extra("graph", "openpyxl").Workbook(write_only=True)
+    cell_type = extra("graph", "openpyxl.cell").WriteOnlyCell
+    sheet = book.create_sheet(path.stem)
+    sheet.append([names[0].title() for names in titles.values()])
+    for line in lines:
+        cells = [cell_type(sheet, value=text or None) for text in line]
+        for cell in cells:
+            cell.data_type = "s"  # never a formula, whatever the text begins with
+        sheet.append(cells)
+    book.save(path)
+
+
+def _cell(text: str) -> str:
+    """Escape carriage returns, which XML reads as line feeds, and texts that look so escaped."""
+    if len(text) > _MAX_CELL:
+        raise BadInput(
+            f"a text of {len(text):,} characters begins with {text[:40]!r}, a cell holds "
+            f"{_MAX_CELL:,}: export as .jsonl or .graphml"
+        )
+    return _ESCAPED.sub("_x005F_", text).replace("\r", "_x000D_")
