@@ -9,27 +9,21 @@ from contextlib import contextmanager
 from threadpoolctl import threadpool_limits
 
 _lock = threading.Lock()
-_users = 0
-_limits: threadpool_limits | None = None
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let BLAS use one thread; the last of several concurrent users restores the former number.
+    """Let BLAS use one thread, unless another thread of the process is in such a block already.
 
     The matrices of a picture are small: a second BLAS thread only waits, at full load. The limit
-    holds for the whole process, so it is set by the first user and removed by the last.
+    holds for the whole process, so one thread at a time sets it, and the same thread restores the
+    former number. A concurrent question runs under whatever limit there is.
     """
-    global _users, _limits
-    with _lock:
-        if _users == 0:
-            _limits = threadpool_limits(limits=1, user_api="blas")
-        _users += 1
-    try:
+    if not _lock.acquire(blocking=False):
         yield
+        return
+    try:
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield
     finally:
-        with _lock:
-            _users -= 1
-            if _users == 0 and _limits is not None:
-                _limits.restore_original_limits()
-                _limits = None
+        _lock.release()
