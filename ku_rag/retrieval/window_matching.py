@@ -31,7 +31,7 @@ LOWEST_COSINE = 0.15
 NEAREST = 24
 """Stored pictures that are compared with each window."""
 _TENTH = 9
-_LEAD, _CLEARANCE, _CONTRAST, _SIZE = 1.0, 0.3, 0.25, 0.06
+_LEAD, _CLEARANCE, _CONTRAST, _SIZE = 0.5, 0.3, 0.25, 0.06
 """Weights beside the cosine, set by hand on tuning data; docs/decisions/0011 gives the figures."""
 _CONTRAST_OF_WHOLE = 0.3
 """The whole picture has no surround; it counts as a window of this contrast."""
