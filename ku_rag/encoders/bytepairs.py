@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Any
 
-from ku_rag.plugins import extra
-
-_NEEDS_CLEANING = re.compile(r"[^\t\n\r\x20-\x7e]|&")
-"""Characters that open_clip's cleaning may change."""
-_CACHED_WORDS = 1 << 16
-_MAX_CACHED = 64
+_CACHED_WORDS = 1 << 14
 _MAX_WORD = 1000
 """Longer words are split, because merging the pairs of a word takes the square of its length."""
 
@@ -26,27 +20,18 @@ class BytePairs:
     """
 
     def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401 - a class of open_clip
-        clean = extra("longclip", "open_clip.tokenizer").get_clean_fn
         self.start: int = tokenizer.sot_token_id
         self.end: int = tokenizer.eot_token_id
         self._tokenizer = tokenizer
-        self._is_usual = tokenizer.clean_fn is clean("lower")
         self._specials = frozenset(tokenizer.decoder[n] for n in tokenizer.all_special_ids)
         self._cached = lru_cache(_CACHED_WORDS)(self._word)
 
     def ids(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a text."""
-        if self._is_usual and not _NEEDS_CLEANING.search(text):
-            cleaned = " ".join(text.split()).lower()
-        else:
-            cleaned = self._tokenizer.clean_fn(text)
         found: list[int] = []
-        for word in self._tokenizer.pat.findall(cleaned):
-            if len(word) <= _MAX_CACHED:
-                found += self._cached(word)
-            else:
-                for at in range(0, len(word), _MAX_WORD):
-                    found += self._word(word[at : at + _MAX_WORD])
+        for word in self._tokenizer.pat.findall(self._tokenizer.clean_fn(text)):
+            for at in range(0, len(word), _MAX_WORD):
+                found += self._cached(word[at : at + _MAX_WORD])
         return tuple(found)
 
     def _word(self, word: str) -> tuple[int, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL.Image import Image, new
 
 from ku_rag.encoders.base import Vectors
@@ -17,10 +16,8 @@ from ku_rag.encoders.torch_runtime import (
     TEXT_COSTS,
     Batches,
     Place,
-    encode_ahead,
-    encode_sorted,
+    check_length,
 )
-from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 from ku_rag.types import Box
 
@@ -67,22 +64,18 @@ class ClipEncoder:
     cross_modal = True
 
     def __init__(self, parts: Parts, where: Place, batch_size: int) -> None:
-        from ku_rag.encoders import towers
-
-        self._towers = towers
-        towers.fold_quick_gelu(parts.model)
+        self._torch = extra("longclip", "torch")
         self._model = where.load(parts.model)
         self._place = where
-        self._torch = extra("longclip", "torch")
         self._tokenizer = parts.tokenizer
         is_simple = type(parts.tokenizer).__name__ == "SimpleTokenizer"
         self._pairs = BytePairs(parts.tokenizer) if is_simple else None
-        self._text = towers.text_part(self._model) if is_simple else None
-        if self._text is not None:
-            towers.prepare(self._text.transformer)
-        self._has_plain_vision = towers.is_plain_vision(self._model.visual)
-        if self._has_plain_vision:
-            towers.prepare(self._model.visual.transformer)
+        # Only this class has a causal mask and takes the features at the end token.
+        self._is_plain = (
+            is_simple
+            and type(self._model) is extra("longclip", "open_clip.model").CLIP
+            and self._model.text_pool_type == "argmax"
+        )
         self._size = (0, 0)
         *self._steps, _, normalize = parts.preprocessing.transforms
         self._mean, self._std = (
@@ -94,8 +87,11 @@ class ClipEncoder:
         self._text_batches = Batches(batch_size, cost=TEXT_COSTS[kind])
         self._image_batches = Batches(batch_size, cost=IMAGE_COSTS[kind])
         self._context = parts.context
-        self.max_tokens = parts.context - self._marks()
-        self.dim = self._dim()
+        inner = getattr(parts.tokenizer, "tokenizer", None)
+        self.max_tokens = parts.context - (
+            2 if is_simple or inner is None else int(inner.num_special_tokens_to_add())
+        )
+        self.dim = int(self._encode([("", ())]).shape[1])
         self.fingerprint = f"{parts.fingerprint}:{_PREPROCESSING}:{_NUMBERS}:{self.dim}"
 
     # ---- texts ---------------------------------------------------------------------------------
@@ -105,22 +101,18 @@ class ClipEncoder:
         return len(self._ids(text))
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts, float32[n, dim]; each batch is padded to its longest text.
+        """Encode texts, float32[n, dim].
 
         Raises:
             BadInput: a text has more than `max_tokens` tokens.
         """
-        rows = [self._ids(text) for text in texts]
-        longest = max(map(len, rows), default=0)
-        if longest > self.max_tokens:
-            raise BadInput(
-                f"a text has {longest:,} tokens: {self.fingerprint.partition(':')[0]} takes "
-                f"{self.max_tokens} at most; cut it into chunks"
-            )
-        if self._text is not None:
-            return encode_sorted(rows, _cost, self._encode_ids, self._text_batches, self.dim)
-        return encode_sorted(
-            list(texts), lambda _: self._context, self._encode_padded, self._text_batches, self.dim
+        rows = [(text, self._ids(text)) for text in texts]
+        check_length(max((len(ids) for _, ids in rows), default=0), self)
+        return self._text_batches.encode(
+            rows,
+            lambda row: len(row[1]) + 2 if self._is_plain else self._context,
+            self._encode,
+            self.dim,
         )
 
     def _ids(self, text: str) -> tuple[int, ...]:
@@ -131,26 +123,30 @@ class ClipEncoder:
         found = inner(cleaned, add_special_tokens=False, truncation=False, verbose=False)
         return tuple(found["input_ids"])
 
-    def _marks(self) -> int:
-        if self._pairs is not None:
-            return 2
-        return int(self._tokenizer.tokenizer.num_special_tokens_to_add())
+    def _encode(self, rows: Sequence[tuple[str, tuple[int, ...]]]) -> Vectors:
+        """Encode texts with their token ids, float32[n, dim].
 
-    def _encode_ids(self, rows: Sequence[tuple[int, ...]]) -> Vectors:
-        pairs, torch = self._pairs, self._torch
-        assert pairs is not None
-        ids = np.zeros((len(rows), max(map(len, rows)) + 2), np.int64)
-        for place_of, row in zip(ids, rows, strict=True):
-            place_of[: len(row) + 2] = pairs.start, *row, pairs.end
-        ends = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))
+        A plain model's texts are padded to the longest of the batch only: its mask is causal, so
+        tokens after the end of a text have no effect. open_clip pads to the context length.
+        """
+        model, torch = self._model, self._torch
         with torch.inference_mode():
-            on_device = [torch.from_numpy(a).to(self._place.device) for a in (ids, ends)]
-            return self._normalised(self._towers.encode_text(self._text, *on_device))
-
-    def _encode_padded(self, texts: Sequence[str]) -> Vectors:
-        with self._torch.inference_mode():
-            ids = self._tokenizer(list(texts), context_length=self._context)
-            return self._normalised(self._model.encode_text(ids.to(self._place.device)))
+            if not self._is_plain:
+                ids = self._tokenizer([text for text, _ in rows], context_length=self._context)
+                return self._normalised(model.encode_text(ids.to(self._place.device)))
+            assert self._pairs is not None
+            length = max(len(row) for _, row in rows) + 2
+            ids = torch.zeros((len(rows), length), dtype=torch.int64)
+            for target, (_, row) in zip(ids, rows, strict=True):
+                target[: len(row) + 2] = torch.tensor([self._pairs.start, *row, self._pairs.end])
+            ids = ids.to(self._place.device)
+            x = model.token_embedding(ids) + model.positional_embedding[:length]
+            x = model.ln_final(model.transformer(x, attn_mask=model.attn_mask[:length, :length]))
+            x = x[torch.arange(len(rows)), ids.argmax(1)]
+            project = model.text_projection
+            return self._normalised(
+                project(x) if isinstance(project, torch.nn.Module) else x @ project
+            )
 
     # ---- pictures ------------------------------------------------------------------------------
 
@@ -173,58 +169,31 @@ class ClipEncoder:
             image = step(image)
         return image
 
-    def pixels(self, images: Iterable[Image]) -> Tensor:
+    def pixels(self, images: Sequence[Image]) -> Tensor:
         """Return the input of the image tower, float32[n, 3, side, side], on the device."""
-        return self._pixels([np.asarray(self.fit(image)) for image in images])
+        stacked = np.stack([np.asarray(self.fit(image)) for image in images])
+        on_device = self._torch.from_numpy(stacked).to(self._place.device)
+        pixels: Tensor = on_device.permute(0, 3, 1, 2).float()
+        return pixels.div_(255).sub_(self._mean).div_(self._std)
 
-    def encode_images(self, images: Iterable[Image]) -> Vectors:
-        """Encode whole RGB pictures, float32[n, dim], scaled and centre-cropped as CLIP does.
+    def encode_images(self, images: Sequence[Image]) -> Vectors:
+        """Encode whole RGB pictures, float32[n, dim], scaled and centre-cropped as CLIP does."""
 
-        Args:
-            images: read while others are encoded; an iterator may decode them lazily.
-        """
-        fitted = isinstance(images, Sequence) and all(one.size == self._size for one in images)
-        return encode_ahead(
-            images,
-            lambda image: np.asarray(self.fit(image)),
-            self._encode_arrays,
-            self._image_batches,
-            self.dim,
-            by_threads=not fitted,
-        )
+        def encode(numbers: Sequence[int]) -> Vectors:
+            with self._torch.inference_mode():
+                pixels = self.pixels([images[number] for number in numbers])
+                return self._normalised(self._model.encode_image(pixels.to(self._place.dtype)))
+
+        return self._image_batches.encode(range(len(images)), lambda _: 1, encode, self.dim)
 
     def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
         """Encode parts of one RGB picture, float32[len(boxes), dim]; boxes are clipped to it."""
         return self.encode_images([image.crop(_clipped(box, image.size)) for box in boxes])
 
-    def _pixels(self, arrays: Sequence[NDArray[np.uint8]]) -> Tensor:
-        stacked = self._torch.from_numpy(np.stack(arrays)).to(self._place.device)
-        pixels: Tensor = stacked.permute(0, 3, 1, 2).float()
-        return pixels.div_(255).sub_(self._mean).div_(self._std)
-
-    def _encode_arrays(self, arrays: Sequence[NDArray[np.uint8]]) -> Vectors:
-        with self._torch.inference_mode():
-            pixels = self._pixels(arrays).to(self._place.dtype)
-            if self._has_plain_vision:
-                return self._normalised(self._towers.encode_pixels(self._model.visual, pixels))
-            return self._normalised(self._model.encode_image(pixels))
-
-    # ---- both ----------------------------------------------------------------------------------
-
     def _normalised(self, features: Tensor) -> Vectors:
         unit = self._torch.nn.functional.normalize(features.float(), dim=-1)
         vectors: Vectors = unit.cpu().numpy()
         return vectors
-
-    def _dim(self) -> int:
-        project = getattr(self._text or self._model, "text_projection", None)
-        if project is not None:
-            return int(getattr(project, "out_features", None) or project.shape[-1])
-        return int(self._encode_padded([""]).shape[1])
-
-
-def _cost(row: tuple[int, ...]) -> int:
-    return len(row) + 2
 
 
 def _clipped(box: Box, size: tuple[int, int]) -> Box:

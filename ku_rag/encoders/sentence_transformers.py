@@ -12,7 +12,7 @@ from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.offline_loading import offline_and_silent
-from ku_rag.encoders.torch_runtime import TEXT_COSTS, Batches, encode_sorted, place
+from ku_rag.encoders.torch_runtime import TEXT_COSTS, Batches, check_length, place
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
 from ku_rag.types import Box
@@ -81,15 +81,8 @@ class SentenceEncoder:
             BadInput: a text has more than `max_tokens` tokens.
         """
         costs = {text: self._count(text) for text in texts}
-        longest = max(costs.values(), default=0)
-        if longest > self.max_tokens:
-            raise BadInput(
-                f"a text has {longest:,} tokens: this sentence encoder takes {self.max_tokens} at "
-                "most; cut it into chunks"
-            )
-        return encode_sorted(
-            texts, lambda text: costs[text] + 2, self._encode, self._batches, self.dim
-        )
+        check_length(max(costs.values(), default=0), self)
+        return self._batches.encode(texts, lambda text: costs[text] + 2, self._encode, self.dim)
 
     def encode_images(self, images: Sequence[Image]) -> Vectors:
         """Refused: see the class.

@@ -1,4 +1,4 @@
-"""Importing ultralytics so that it unpickles, installs, downloads and sends nothing (DESIGN 8)."""
+"""Import ultralytics without code in checkpoints, installations, downloads and telemetry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from ku_rag.plugins import extra
 
-_GUARDS = {
+_ENVIRONMENT = {
     "ULTRALYTICS_SAFE_LOAD": "true",
     "YOLO_AUTOINSTALL": "false",
     "YOLO_OFFLINE": "true",
@@ -22,26 +22,26 @@ _GUARDS = {
 _lock = threading.Lock()
 
 
-def guarded() -> Any:  # noqa: ANN401 - a module without types
-    """The module ultralytics, imported under guard: safe loading, offline, silent, nothing in HOME.
+def import_ultralytics() -> Any:  # noqa: ANN401 - a module without types
+    """Import the module ultralytics with safe loading, offline and silent.
 
-    The guards are environment variables that ultralytics reads while it is imported, so they are
-    set first; those that the user set otherwise are overruled. It keeps its settings in a folder of
-    this process alone, which goes when the process ends. What it changes for the whole process by
-    being imported is put back: OMP_NUM_THREADS, the printing of arrays, torch.save, and Pillow's
-    own `open`, which would try to install a package whenever a file is no picture.
+    The environment variables that ultralytics reads during its import are set first, whatever the
+    user set them to. Its settings are stored in a temporary folder of this process, so nothing is
+    written to the home folder. Its changes to the process are undone: OMP_NUM_THREADS, the print
+    options of arrays, `torch.save`, and Pillow's `open`, which would try to install a package for a
+    file that is not a picture.
 
     Raises:
         MissingExtra: ultralytics is not installed.
     """
     with _lock:
         if "ultralytics" not in sys.modules:
-            _prepare()
+            _set_environment()
         threads = os.environ.get("OMP_NUM_THREADS")
         import numpy as np
         from PIL import Image
 
-        # torch reads the number of threads once, when it is loaded: before ultralytics makes it 1.
+        # torch reads OMP_NUM_THREADS once, during its import; ultralytics sets it to 1.
         torch = extra("yolo", "torch")
         printing = np.get_printoptions()
         opening, saving = Image.open, torch.save
@@ -59,10 +59,10 @@ def guarded() -> Any:  # noqa: ANN401 - a module without types
         return module
 
 
-def _prepare() -> None:
+def _set_environment() -> None:
     folder = tempfile.mkdtemp(prefix="ku-rag-ultralytics-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     settings = Path(folder) / "Ultralytics" / "settings.json"
     settings.parent.mkdir()
     settings.write_text('{"sync": false}', "utf-8")
-    os.environ.update(_GUARDS, YOLO_CONFIG_DIR=folder)
+    os.environ.update(_ENVIRONMENT, YOLO_CONFIG_DIR=folder)

@@ -59,7 +59,7 @@ class YoloSegmenter:
         path = weights_file(argument, "a YOLO segmentation checkpoint (.pt)")
         checkpoint = read(path)
         self._device = torch_device(device, needs="yolo")
-        self._network = checkpoint.build().to(self._device)
+        self._network = checkpoint.network.to(self._device)
         self._names = checkpoint.names
         self._stride = max(int(self._network.stride.max()), 32)
         self._side = math.ceil(checkpoint.side / self._stride) * self._stride

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ku_rag.regions.ultralytics_guard import guarded
+from ku_rag.regions.ultralytics_guard import import_ultralytics
 from tests.assets.shapes import KINDS, scene
 
 HERE = Path(__file__).parent
@@ -26,7 +26,7 @@ EPOCHS = 18
 
 def main() -> None:
     """Draw, train, save, measure."""
-    guarded()
+    import_ultralytics()
     import torch
     from ultralytics.models.yolo.segment import SegmentationTrainer
 

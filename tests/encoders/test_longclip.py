@@ -21,11 +21,10 @@ from safetensors.torch import save_file
 
 import ku_rag
 from ku_rag import BadInput, Mismatch, NotFound
-from ku_rag.encoders import towers
 from ku_rag.encoders.bytepairs import BytePairs
 from ku_rag.encoders.longclip import LongClipEncoder
 from ku_rag.encoders.openclip import OpenClipEncoder
-from ku_rag.encoders.torch_runtime import Batches, encode_ahead, encode_sorted
+from ku_rag.encoders.torch_runtime import Batches
 from tests import checkpoints
 from tests.conftest import DATA, picture, write_records
 
@@ -85,19 +84,12 @@ def golden():
 
 def test_what_the_official_implementation_computes_is_computed(golden):
     encoder, texts, images, expected = golden
-    pairs = encoder._pairs
     ids = np.zeros((len(texts), 248), np.int64)
     for row, text in zip(ids, texts, strict=True):
-        found = (pairs.start, *pairs.ids(text), pairs.end)
+        found = (PAIRS.start, *PAIRS.ids(text), PAIRS.end)
         row[: len(found)] = found
     np.testing.assert_array_equal(ids, expected["token_ids"])
     np.testing.assert_allclose(encoder.pixels(images).numpy(), expected["pixels"], atol=1e-6)
-    with torch.inference_mode():
-        tokens = torch.from_numpy(ids)
-        of_texts = towers.encode_text(encoder._text, tokens, tokens.argmax(1))
-        of_images = towers.encode_pixels(encoder._model.visual, encoder.pixels(images))
-    np.testing.assert_allclose(of_texts.numpy(), expected["text_features"], atol=1e-4)
-    np.testing.assert_allclose(of_images.numpy(), expected["image_features"], atol=1e-4)
     np.testing.assert_allclose(
         encoder.encode_texts(texts), unit(expected["text_features"]), atol=1e-5
     )
@@ -175,9 +167,8 @@ def test_a_fitted_picture_gives_the_same_vector(encoder, images):
     np.testing.assert_array_equal(encoder.encode_images(fitted), encoder.encode_images(images))
 
 
-def test_pictures_may_come_from_an_iterator_and_as_regions(encoder, images):
+def test_regions_are_encoded_as_pictures(encoder, images):
     expected = encoder.encode_images(images)
-    np.testing.assert_array_equal(encoder.encode_images(iter(images)), expected)
     whole = encoder.encode_regions(images[0], [(0, 0, *images[0].size), (-5, -5, 500, 500)])
     np.testing.assert_allclose(whole, expected[[0, 0]], atol=1e-6)
 
@@ -196,24 +187,6 @@ def test_very_narrow_pictures_are_cut_before_they_are_scaled(encoder):
 # ---- batches -----------------------------------------------------------------------------------
 
 
-def test_items_are_drawn_no_further_ahead_than_two_batches():
-    drawn, furthest = [], []
-
-    def source():
-        for number in range(40):
-            drawn.append(number)
-            yield number
-
-    def encode(batch):
-        furthest.append(len(drawn) - batch[0])
-        return np.float32(batch)[:, None]
-
-    batches = Batches(4, cost=1)
-    made = encode_ahead(source(), lambda number: number, encode, batches, 1)
-    np.testing.assert_array_equal(made[:, 0], np.arange(40))
-    assert max(furthest) <= 13
-
-
 def test_a_batch_that_does_not_fit_is_halved_for_good():
     sizes = []
 
@@ -224,12 +197,11 @@ def test_a_batch_that_does_not_fit_is_halved_for_good():
         return np.float32(batch)[:, None]
 
     batches = Batches(0, cost=16)
-    made = encode_sorted(list(range(40)), lambda _: 1, encode, batches, 1)
+    made = batches.encode(list(range(40)), lambda _: 1, encode, 1)
     np.testing.assert_array_equal(made[:, 0], np.arange(40))
-    assert batches.size == 2
     assert max(sizes) == 2
     with pytest.raises(BadInput, match=r"no memory left for a single item .*--device cpu"):
-        encode_sorted([(1, 2, 3, 4)], lambda _: 1, lambda b: encode(b[0]), batches, 1)
+        batches.encode([(1, 2, 3, 4)], lambda _: 1, lambda b: encode(b[0]), 1)
 
 
 def test_a_device_that_is_not_here_is_named(tiny):
