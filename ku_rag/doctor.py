@@ -1,4 +1,4 @@
-"""Is everything here that ku-rag needs? One line a question, with what to do when it is not."""
+"""Checks of the installation: packages, SQLite, fonts and the knowledge base."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import apsw.sqlite_extra
 
 import ku_rag
 from ku_rag.errors import KuError
+from ku_rag.types import Serializable
 
 _PACKAGES = ("numpy", "faiss-cpu", "apsw", "pillow", "nltk", "click", "rich")
 _EXTRAS = {
@@ -28,20 +29,16 @@ _SCRIPTS = {"Latin": "Aé", "Greek": "Ω", "Cyrillic": "Ж", "Han": "中", "Arab
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: what, whether it is as it should be, and what was seen."""
+class Finding(Serializable):
+    """The result of one check: what was checked, whether it is in order, and what was seen."""
 
     what: str
     ok: bool
     seen: str
 
-    def to_dict(self) -> dict[str, str | bool]:
-        """One item of what `ku doctor --json` prints."""
-        return {"what": self.what, "ok": self.ok, "seen": self.seen}
-
 
 def examine(kb: Path) -> Iterator[Finding]:
-    """Look at the installation, and at the knowledge base in folder `kb` if there is one."""
+    """Check the installation, and the knowledge base in folder `kb` if there is one."""
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     yield Finding("Python", True, python)
     yield Finding("ku-rag", True, ku_rag.__version__)

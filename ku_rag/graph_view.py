@@ -187,7 +187,7 @@ class GraphView:
 
         arguments.check_callable(progress, "progress")
         chosen, session = arguments.texts(names, "names"), self._session
-        mllm = session.models.mllm
+        mllm = session.mllm()
         if mllm is None:
             raise NotFound("there is no model to caption with: name one with --mllm")
         with session.write() as writer:
@@ -302,7 +302,7 @@ class GraphView:
         if not query.question.strip():
             raise BadInput('the question is empty: ask something, such as "What follows?"')
         session = self._session
-        mllm = None if setting == "embedded" else session.models.mllm
+        mllm = None if setting == "embedded" else session.mllm()
         most, rounds, depth_first = limits
         with session.use():
             if mllm is not None:

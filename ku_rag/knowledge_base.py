@@ -14,11 +14,11 @@ from PIL.Image import Image
 
 from ku_rag import arguments, pictures
 from ku_rag.answering import pipeline
+from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.errors import BadInput
 from ku_rag.graph_view import GraphView
 from ku_rag.mllm.base import MLLM
-from ku_rag.models import load_named
 from ku_rag.regions.base import Segmenter
 from ku_rag.session import Session
 from ku_rag.settings import Settings
@@ -99,7 +99,7 @@ class KnowledgeBase:
             ReadOnly: it cannot be written to, and `read_only` was not given.
         """
         return cls(
-            Session.open(
+            Session(
                 path,
                 create=create,
                 read_only=read_only,
@@ -113,7 +113,7 @@ class KnowledgeBase:
 
     def close(self) -> None:
         """Close the knowledge base; it cannot be used afterwards."""
-        self._session.close()
+        self._session.database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +139,7 @@ class KnowledgeBase:
     @property
     def segmenter(self) -> Segmenter:
         """The segmenter that proposes regions of a picture; made at its first use."""
-        return self._session.models.segmenter
+        return self._session.segmenter()
 
     # ---- questions -----------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class KnowledgeBase:
         with session.use():
             if shown is not None:
                 session.encoding.images.refresh()
-            return pipeline.ask(session.retrieval(), asked, session.models.mllm)
+            return pipeline.ask(session.retrieval(), asked, session.mllm())
 
     def search(
         self,
@@ -505,7 +505,8 @@ class KnowledgeBase:
         with session.use() as database:
             session.check_writable()
             if isinstance(encoder, str):
-                encoder, spec = load_named(encoder, session.settings)
+                settings, spec = session.settings, "+".join(sides(encoder))
+                encoder = load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
             work = reindexing.Reindexing(
                 database,
                 session.layout,

@@ -1,4 +1,4 @@
-"""How a knowledge base comes to be: its folder, and what it says it was made with."""
+"""The manifest of a knowledge base: its folder, and the models that it was made with."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import json
 import re
 import shlex
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from ku_rag.encoders import load_encoder, load_side, sides
 from ku_rag.encoders.base import Encoder
-from ku_rag.encoders.pair import side
+from ku_rag.encoders.deferred import Deferred
+from ku_rag.encoders.pair import Paired, side
 from ku_rag.errors import Mismatch, NotFound, ReadOnly
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
@@ -26,20 +29,51 @@ from ku_rag.store.lock import WriterLock
 from ku_rag.store.vectors import KINDS, Kind
 
 _OURS = {
-    "ku.sqlite",
-    "ku.sqlite-journal",
-    "ku.sqlite-wal",
-    "ku.sqlite-shm",
-    "ku.commits",
-    "images",
-    "indexes",
-    "ku.toml",
-    "writer.lock",
+    *("ku.sqlite", "ku.sqlite-journal", "ku.sqlite-wal", "ku.sqlite-shm", "ku.commits"),
+    *("images", "indexes", "ku.toml", "writer.lock"),
 }
-
-
 _PARTIAL = re.compile(r"ku\.toml\.(\d+\.)?partial")
-"""What a process leaves behind that is stopped while it writes the settings."""
+"""A file that a process leaves behind when it is stopped while it writes the settings."""
+
+
+def choose_encoder(layout: Layout, settings: Settings, *, as_made: bool) -> tuple[Encoder, str]:
+    """Return the encoder of a base, and its spec with absolute paths.
+
+    It is the one that the settings name, else the one that the base was made with, else, for a new
+    base, the embedded one. The one that the base was made with is loaded at its first use.
+
+    Args:
+        layout: paths of the base.
+        settings: may name the encoder.
+        as_made: use the encoder that the base was made with, whatever the settings name.
+
+    Raises:
+        NotFound: there is no such encoder, or its weights are not here.
+        BadInput: its weights are damaged.
+        MissingExtra: a package that it needs is not installed.
+    """
+    made = made_with(layout.database)
+    own = made["spec"] if made else None
+    if own == "embedded" == (settings.encoder or own):
+        return load_side("embedded"), "embedded"  # installed packages need not be searched
+    spec = "+".join(sides(settings.encoder or own or "embedded"))
+    if made is None or not (as_made or own == spec != "embedded"):
+        made_now = load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
+        return made_now, spec
+    spec = own or ""
+    known = [made["sides"][kind] for kind in KINDS]
+    parts = sides(spec) if spec else list(dict.fromkeys(fingerprint for fingerprint, _ in known))
+    deferred = [
+        Deferred(
+            part,
+            whole=spec or part,
+            fingerprint=fingerprint,
+            dim=dim,
+            load=partial(load_side, part, device=settings.device, batch_size=settings.batch_size),
+        )
+        for part, (fingerprint, dim) in zip(parts, known, strict=False)
+    ]
+    return (deferred[0] if len(deferred) == 1 else Paired(*deferred)), spec
 
 
 def open_database(
@@ -53,20 +87,20 @@ def open_database(
     encoder: Encoder,
     segmenter: Callable[[], Segmenter],
 ) -> Database:
-    """Open the store of a knowledge base, made before if need be, and see that the encoder fits.
+    """Open the store of a knowledge base, made before if need be, and check its encoder.
 
-    Whoever makes one holds the writer lock meanwhile, so of several at once one does and the others
-    wait. What a maker that was stopped left behind is finished.
+    A base is made under the writer lock, so of several processes one makes it and the others wait.
+    A base that was made in part is finished.
 
     Args:
-        layout: where it lies.
-        settings: what a new one is made with.
-        create: make it if it is not there.
+        layout: paths of the base.
+        settings: what a new base is made with.
+        create: make it if it does not exist.
         read_only: never write.
-        stated: settings that a new one keeps in its ku.toml.
+        stated: settings that a new base keeps in its ku.toml.
         spec: the encoder's name; None for an object.
         encoder: the encoder.
-        segmenter: makes the segmenter; only a new base asks.
+        segmenter: returns the segmenter; called for a new base only.
 
     Raises:
         NotFound: there is none, or its folder cannot be made.
@@ -74,20 +108,18 @@ def open_database(
         Locked: another process is writing to one that is not finished.
         ReadOnly: it cannot be written to.
     """
-    if read_only:
-        database = Database(layout.database, read_only=True, lock_wait_s=settings.lock_wait_s)
-    elif create and made_with(layout.database) is None:
+    wait = settings.lock_wait_s
+    if create and not read_only and made_with(layout.database) is None:
         proposing = segmenter()
         _make_folder(layout)
-        with holding(WriterLock(layout.lock, wait_s=settings.lock_wait_s), layout):
-            _check_nothing_is_lost(layout)
+        with WriterLock(layout.lock, wait_s=wait):
             _fill_folder(layout, settings.to_toml(stated))
-            database = Database(layout.database, create=True, lock_wait_s=settings.lock_wait_s)
+            database = Database(layout.database, create=True, lock_wait_s=wait)
             _write_manifest(database, settings, spec, encoder, proposing)
     else:
-        database = Database(layout.database, lock_wait_s=settings.lock_wait_s)
-        if database.meta("encoder") is None:
-            with holding(database.lock, layout):
+        database = Database(layout.database, read_only=read_only, lock_wait_s=wait)
+        if not read_only and database.meta("encoder") is None:
+            with database.lock:
                 _write_manifest(database, settings, spec, encoder, segmenter())
     try:
         with explained(database.path):
@@ -98,27 +130,8 @@ def open_database(
     return database
 
 
-@contextmanager
-def holding(lock: WriterLock, layout: Layout) -> Iterator[None]:
-    """Hold the writer lock.
-
-    Raises:
-        ReadOnly: its file cannot be opened for writing.
-        Locked: another process is writing.
-    """
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(lock)
-        except OSError as error:
-            raise ReadOnly(
-                f"{layout.root} cannot be written to ({layout.lock.name}: {error.strerror}): "
-                "check its permissions, or use it read-only"
-            ) from error
-        yield
-
-
 def lost(layout: Layout) -> list[str]:
-    """The folders that hold files although the database that knows of them is gone or empty."""
+    """Return the folders that hold files although the database is gone or empty."""
     if layout.database.exists() and layout.database.stat().st_size:
         return []
     return [
@@ -129,26 +142,22 @@ def lost(layout: Layout) -> list[str]:
 
 
 def encoder_rows(database: Database, encoder: Encoder) -> dict[Kind, int]:
-    """The rows under which vectors of chunks and of images are stored.
+    """Return the rows of an encoder: for vectors of chunks, and of images.
 
     Raises:
-        Mismatch: there is none.
+        Mismatch: the base has no vectors of this encoder.
     """
+    prints = {kind: side(encoder, kind).fingerprint for kind in KINDS}
     with explained(database.path):
-        return {kind: _encoder_row(database, side(encoder, kind)) for kind in KINDS}
-
-
-def _encoder_row(database: Database, encoder: Encoder) -> int:
-    row = database.connection.execute(
-        "SELECT row FROM encoders WHERE fingerprint = ?", (encoder.fingerprint,)
-    ).fetchone()
-    if row is None:
-        raise Mismatch(f"the encoder {encoder.fingerprint} has no vectors in this knowledge base")
-    return int(row[0])
+        rows = dict(database.connection.execute("SELECT fingerprint, row FROM encoders"))
+    for one in prints.values():
+        if one not in rows:
+            raise Mismatch(f"the encoder {one} has no vectors in this knowledge base")
+    return {kind: rows[one] for kind, one in prints.items()}
 
 
 def made_with(path: Path) -> Mapping[str, Any] | None:
-    """What the manifest says of the encoder; None where no finished store can be read."""
+    """Return what the manifest says of the encoder; None without a base that can be read."""
     if not path.is_file() or not path.stat().st_size:
         return None
     try:
@@ -179,15 +188,12 @@ def _make_folder(layout: Layout) -> None:
         )
 
 
-def _check_nothing_is_lost(layout: Layout) -> None:
+def _fill_folder(layout: Layout, settings: str) -> None:
     if left := lost(layout):
         raise Mismatch(
             f"{layout.database} is gone, but {' and '.join(left)} hold files: "
             "restore ku.sqlite, or name another folder with --kb"
         )
-
-
-def _fill_folder(layout: Layout, settings: str) -> None:
     try:
         layout.images.mkdir(exist_ok=True)
         layout.indexes.mkdir(exist_ok=True)
@@ -207,7 +213,7 @@ def _write_manifest(
     encoder: Encoder,
     segmenter: Segmenter,
 ) -> None:
-    """Keep what a new base is made with; what an older one was made with stays."""
+    """Write the manifest of a new base; an existing one stays."""
     if database.meta("encoder") is not None:
         return
     with database.change() as connection:
@@ -221,13 +227,9 @@ def _write_manifest(
 
 
 def set_encoder(database: Database, spec: str | None, encoder: Encoder, max_tokens: int) -> None:
-    """Write down what vectors are made with, and how long a chunk may be. Called inside a change.
+    """Record the encoder and the longest chunk in tokens. Called inside a change.
 
-    Args:
-        database: the store.
-        spec: what the encoder is made from; None for an object.
-        encoder: the encoder.
-        max_tokens: longest chunk.
+    `spec` is the encoder's name; None for an object.
     """
     made = {kind: side(encoder, kind) for kind in KINDS}
     database.set_meta(
@@ -242,15 +244,15 @@ def set_encoder(database: Database, spec: str | None, encoder: Encoder, max_toke
 
 
 def check(database: Database, encoder: Encoder, spec: str | None = None) -> None:
-    """See that the base is still made with this encoder.
+    """Check that the base is made with this encoder.
 
     Args:
         database: the store.
-        encoder: the one that is to be used.
-        spec: what that is made from, if it is known.
+        encoder: the encoder that is to be used.
+        spec: its name, if it is known.
 
     Raises:
-        Mismatch: it is made with another one, or has no manifest.
+        Mismatch: it is made with another encoder, or has no manifest.
     """
     made = database.meta("encoder")
     if made is None:

@@ -46,7 +46,7 @@ def load(seam: str, own: Mapping[str, str], spec: str, **options: object) -> Any
         BadInput: it cannot be called so.
     """
     name, _, argument = spec.partition(":")
-    known = offered(seam, own)
+    known = own if name in own else offered(seam, own)
     if name not in known:
         raise NotFound(
             f"there is no {seam} {name!r}; there are: {', '.join(sorted(known))}. "

@@ -6,24 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from ku_rag import arguments, manifest
 from ku_rag.answering.evidence_retrieval import Retrieval
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
-from ku_rag.errors import Closed
 from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM
-from ku_rag.models import Models, encoder_of
 from ku_rag.plugins import absolute
+from ku_rag.regions import default_segmenter, load_segmenter
 from ku_rag.regions.base import Segmenter
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.settings import Settings
 from ku_rag.store import unit_records
 from ku_rag.store.database import Database, explained, snapshot
 from ku_rag.store.layout import Layout
-from ku_rag.store.vectors import Kind
+from ku_rag.store.vectors import KINDS, Kind
 
 # A question is answered sooner without the imports that only writing needs.
 if TYPE_CHECKING:
@@ -52,31 +53,22 @@ class Encoding:
 
 
 class Session:
-    """An open knowledge base, for the classes that users call.
+    """An open knowledge base, for the classes that users call; see `KnowledgeBase.open`.
 
     Several threads may use one session: each has a connection of its own, the writer lock
     serialises writes, and an `Encoding` is replaced as a whole.
 
-    Args:
+    Attributes:
         layout: paths of the files.
-        database: the store.
         settings: of the base.
-        models: the encoder, the segmenter and the multimodal model.
+        database: the store.
+        encoding: the present encoder and its indexes.
     """
 
-    def __init__(
-        self, layout: Layout, database: Database, settings: Settings, models: Models
-    ) -> None:
-        self.layout = layout
-        self.settings = settings
-        self.models = models
-        self._store: Database | None = database
-        self._pipeline: Pipeline | None = None
-        self.use_encoder(models.encoder)
+    encoding: Encoding
 
-    @classmethod
-    def open(
-        cls,
+    def __init__(
+        self,
         path: str | Path,
         *,
         create: bool,
@@ -86,71 +78,52 @@ class Session:
         segmenter: str | Segmenter | None,
         mllm: str | MLLM | None,
         options: dict[str, object],
-    ) -> Session:
-        """Open a knowledge base; see `KnowledgeBase.open`."""
-        layout = Layout(arguments.path(path, "the knowledge base").absolute())
+    ) -> None:
+        self.layout = Layout(arguments.path(path, "the knowledge base").absolute())
         chosen = {"encoder": encoder, "segmenter": segmenter, "mllm": mllm}
         for name, method in _METHODS.items():
             arguments.implementation(chosen[name], name, method)
         named = options | {k: value for k, value in chosen.items() if isinstance(value, str)}
-        settings = Settings.load(layout.settings, **named)
+        settings = Settings.load(self.layout.settings, **named)
         settings = replace(settings, segmenter=absolute(settings.segmenter))
         spec = None
         if encoder is None or isinstance(encoder, str):
-            encoder, spec = encoder_of(layout, settings, as_made=as_made)
+            encoder, spec = manifest.choose_encoder(self.layout, settings, as_made=as_made)
             settings = replace(settings, encoder=spec)
-        models = Models(
-            settings,
-            encoder,
-            segmenter=None if isinstance(segmenter, str) else segmenter,
-            mllm=None if isinstance(mllm, str) else mllm,
-        )
-        database = manifest.open_database(
-            layout,
+        self.settings = settings
+        self._encoder = encoder
+        self._given = None if isinstance(segmenter, str) else segmenter
+        self._segmenter = self._given
+        self._mllm = None if isinstance(mllm, str) else mllm
+        self._loading = RLock()
+        self._pipeline: Pipeline | None = None
+        self.database = manifest.open_database(
+            self.layout,
             settings,
             create=create,
             read_only=read_only,
             stated=[name for name, value in named.items() if value is not None],
             spec=spec,
             encoder=encoder,
-            segmenter=lambda: models.segmenter,
+            segmenter=self.segmenter,
         )
         try:
-            return cls(layout, database, settings, models)
+            self.use_encoder(encoder)
         except BaseException:
-            database.close()
+            self.database.close()
             raise
-
-    def close(self) -> None:
-        """Close the store."""
-        store, self._store = self._store, None
-        if store:
-            store.close()
-
-    @property
-    def database(self) -> Database:
-        """The store.
-
-        Raises:
-            Closed: the base was closed.
-        """
-        if (store := self._store) is None:
-            raise Closed(f"the knowledge base {self.layout.root} is closed: open it again")
-        return store
 
     # ---- reading and writing -------------------------------------------------------------------
 
     @contextmanager
     def use(self) -> Iterator[Database]:
-        """The store, for a call that chooses its own transactions; errors become sentences.
+        """The store, for a call that chooses its own transactions.
 
         Raises:
-            Closed: the base was closed.
-            ReadOnly, Locked, Corrupt: what SQLite reported.
+            ReadOnly, Locked, Corrupt: SQLite reported an error.
         """
-        database = self.database
-        with explained(database.path):
-            yield database
+        with explained(self.database.path):
+            yield self.database
 
     @contextmanager
     def read(self) -> Iterator[Database]:
@@ -160,7 +133,7 @@ class Session:
 
     @contextmanager
     def write(self) -> Iterator[Pipeline]:
-        """What stores records, while this thread alone may write.
+        """The pipeline that stores records, while this thread alone may write.
 
         Index files are brought up to date at the end where enough has changed.
 
@@ -195,7 +168,7 @@ class Session:
             Locked: another process is writing.
         """
         self.check_writable()
-        with manifest.holding(self.database.lock, self.layout):
+        with self.database.lock:
             yield
 
     def check_writable(self) -> None:
@@ -210,18 +183,44 @@ class Session:
 
     # ---- encoder and models --------------------------------------------------------------------
 
+    def segmenter(self) -> Segmenter:
+        """Return the segmenter; it is made at the first call."""
+        with self._loading:
+            if self._segmenter is None:
+                settings = self.settings
+                self._segmenter = load_segmenter(
+                    settings.segmenter or default_segmenter(side(self._encoder, "image")),
+                    device=settings.device,
+                    min_side=settings.region_min_side,
+                )
+            return self._segmenter
+
+    def mllm(self) -> MLLM | None:
+        """Return the multimodal model that answers, if there is one; made at the first call."""
+        with self._loading:
+            if self._mllm is None:
+                self._mllm = load_mllm(self.settings)
+            return self._mllm
+
     def use_encoder(self, encoder: Encoder) -> None:
         """Search and write with the vectors of an encoder from now on."""
-        database = self.database
-        rows = manifest.encoder_rows(database, encoder)
-
-        def index(kind: Kind) -> VectorIndex:
-            dim = side(encoder, kind).dim
-            folder = self.layout.indexes
-            return VectorIndex(database, folder, kind, rows[kind], dim, spare=self._spare_lock)
-
-        self.models.change_encoder(encoder)
-        self.encoding = Encoding(encoder, rows, index("image"), index("chunk"))
+        rows = manifest.encoder_rows(self.database, encoder)
+        chunks, images = (
+            VectorIndex(
+                self.database,
+                self.layout.indexes,
+                kind,
+                rows[kind],
+                side(encoder, kind).dim,
+                spare=self._spare_lock,
+            )
+            for kind in KINDS
+        )
+        with self._loading:
+            if encoder is not self._encoder:
+                self._segmenter = self._given  # the default depends on the encoder
+            self._encoder = encoder
+        self.encoding = Encoding(encoder, rows, images, chunks)
         self._pipeline = None
 
     @contextmanager
@@ -234,7 +233,7 @@ class Session:
             yield held
 
     def retrieval(self) -> Retrieval:
-        """What a question is asked of.
+        """Return what a question is asked of: the store, the indexes and the models.
 
         Raises:
             Mismatch: another process has changed the encoder.
@@ -243,7 +242,7 @@ class Session:
         manifest.check(database, encoding.encoder)
         image_search = ImageSearch(
             encoder=encoding.encoder,
-            segmenter=lambda: self.models.segmenter,
+            segmenter=self.segmenter,
             images=encoding.images,
             picture=lambda row: unit_records.picture(
                 database.connection, self.layout, row, _COMPARED
@@ -254,8 +253,8 @@ class Session:
         return Retrieval(database, self.layout, image_search, encoding.chunks)
 
     def segmenter_fingerprint(self) -> str:
-        """The segmenter's fingerprint, from the manifest where that spares loading a network."""
+        """Return the segmenter's fingerprint, from the manifest where a network would be loaded."""
         spec, recorded = self.settings.segmenter, self.database.meta("segmenter")
         if ":" in spec and recorded["spec"] == spec:
             return str(recorded["fingerprint"])
-        return self.models.segmenter.fingerprint
+        return self.segmenter().fingerprint

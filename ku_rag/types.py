@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
@@ -18,11 +18,31 @@ Box = tuple[int, int, int, int]
 """A rectangle in pixels, (x0, y0, x1, y1); x1 and y1 are exclusive."""
 
 
+class Serializable:
+    """A dataclass that methods return and commands print as JSON."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values, in their order."""
+        return {one.name: _json_value(getattr(self, one.name)) for one in fields(cast(Any, self))}
+
+
+def _json_value(value: object) -> object:
+    if isinstance(value, Serializable):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {key: _json_value(one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [_json_value(one) for one in value]
+    return value
+
+
 # ---- what goes in ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(Serializable):
     """A directed statement about a unit.
 
     Args:
@@ -51,11 +71,11 @@ class Relation:
         arguments.optional_text(self.information, "information")
         arguments.optional_text(self.condition, "condition")
 
-    def to_dict(self) -> dict[str, str]:
-        """The shape that `ku show --json` prints."""
-        shown = {"relation": self.relation, "target": self.target}
-        notes = {"information": self.information, "condition": self.condition}
-        return shown | {key: note for key, note in notes.items() if note is not None}
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that are set, without the kind of the target."""
+        shown = Serializable.to_dict(self)
+        del shown["target_kind"]
+        return {key: value for key, value in shown.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +164,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
+class Quarantined(Serializable):
     """An item that was left out of an ingest: what it was, and why, in one sentence."""
 
     item: str
@@ -155,7 +175,7 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class Region(Serializable):
     """The part of a picture that a question is about.
 
     Args:
@@ -173,9 +193,14 @@ class Region:
     why: str = ""
     mask: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values, without the mask."""
+        shown = {"box": list(self.box), "source": self.source}
+        return shown | {"score": self.score, "why": self.why}
+
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class Match(Serializable):
     """A unit that the picture or the question points to.
 
     Args:
@@ -194,7 +219,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Serializable):
     """A chunk that may be cited.
 
     Args:
@@ -214,29 +239,23 @@ class Evidence:
     score: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku search --json` prints; `ku query` adds the label."""
-        return {
-            "chunk": self.chunk,
-            "unit_ids": list(self.unit_ids),
-            "source": self.source,
-            "text": self.text,
-            "score": self.score,
-        }
+        """The fields as JSON values, without the label."""
+        shown = Serializable.to_dict(self)
+        del shown["label"]
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Serializable):
     """Units and chunks that a search found, best first."""
 
     units: tuple[Match, ...]
     chunks: tuple[Evidence, ...]
 
-    def to_dict(self) -> dict[str, list[dict[str, Any]]]:
-        """The shape that `ku search --json` prints."""
-        return {
-            "units": [{"id": m.id, "name": m.name, "score": m.score} for m in self.units],
-            "chunks": [e.to_dict() for e in self.chunks],
-        }
+    def to_dict(self) -> dict[str, Any]:
+        """The units without pictures and reasons, and the chunks."""
+        units = [{"id": m.id, "name": m.name, "score": m.score} for m in self.units]
+        return {"units": units, "chunks": [e.to_dict() for e in self.chunks]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,22 +357,12 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """The shape that `ku query --json` prints."""
-        region = self.region
         correction = self.correction or Correction()
         return {
             "question": self.question,
             "image": self.image,
-            "region": region
-            and {
-                "box": list(region.box),
-                "source": region.source,
-                "score": region.score,
-                "why": region.why,
-            },
-            "units": [
-                {"id": m.id, "name": m.name, "score": m.score, "image": m.image, "why": m.why}
-                for m in self.units
-            ],
+            "region": self.region and self.region.to_dict(),
+            "units": [one.to_dict() for one in self.units],
             "chunks": [{"evidence": e.label, **e.to_dict()} for e in self.chunks],
             "paths": [
                 {
@@ -381,7 +390,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class IngestReport:
+class IngestReport(Serializable):
     """What an ingest or sync did; the shape that `ku ingest --json` prints."""
 
     units_added: int = 0
@@ -410,24 +419,15 @@ class IngestReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; `units_deleted` is there after a sync only."""
-        shape: dict[str, Any] = {
-            "units_added": self.units_added,
-            "units_updated": self.units_updated,
-            "units_unchanged": self.units_unchanged,
-            "chunks_added": self.chunks_added,
-            "images_added": self.images_added,
-            "relations_added": self.relations_added,
-            "quarantined": [{"item": q.item, "reason": q.reason} for q in self.quarantined],
-            "seconds": round(self.seconds, 3),
-        }
-        if self.units_deleted is not None:
-            shape["units_deleted"] = self.units_deleted
-        return shape
+        """The fields as JSON values; `units_deleted` is there after a sync only."""
+        shown = Serializable.to_dict(self) | {"seconds": round(self.seconds, 3)}
+        if self.units_deleted is None:
+            del shown["units_deleted"]
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class Added(Serializable):
     """What `add` did: a new unit, or an existing one joined, and why."""
 
     id: str
@@ -438,20 +438,13 @@ class Added:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku add --json` prints."""
+        """The fields as JSON values; what was matched is an object."""
         matched = self.matched and {"id": self.matched[0], "score": self.matched[1]}
-        return {
-            "id": self.id,
-            "action": self.action,
-            "matched": matched,
-            "chunks": self.chunks,
-            "images": self.images,
-            "why": self.why,
-        }
+        return Serializable.to_dict(self) | {"matched": matched}
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Serializable):
     """What a deletion removed: ids of units, rows of chunks, hashes of images, rows of relations.
 
     A chunk or an image that other units share stays, and is not listed.
@@ -462,18 +455,9 @@ class Deleted:
     images: tuple[str, ...]
     relations: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, list[Any]]:
-        """The shape that `ku delete --json` prints."""
-        return {
-            "units": list(self.units),
-            "chunks": list(self.chunks),
-            "images": list(self.images),
-            "relations": list(self.relations),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(Serializable):
     """The size of a knowledge base, and the models that it was made with.
 
     Args:
@@ -492,25 +476,10 @@ class Stats:
     indexes: tuple[Mapping[str, Any], ...]
     schema: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku stats --json` prints."""
-        return {
-            "counts": dict(self.counts),
-            "bytes": self.bytes,
-            "encoder": self.encoder,
-            "segmenter": self.segmenter,
-            "indexes": [dict(one) for one in self.indexes],
-            "schema": self.schema,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(Serializable):
     """The size of a knowledge base before and after it was compacted, in bytes."""
 
     bytes_before: int
     bytes_after: int
-
-    def to_dict(self) -> dict[str, int]:
-        """The shape that `ku compact --json` prints."""
-        return {"bytes_before": self.bytes_before, "bytes_after": self.bytes_after}

@@ -30,7 +30,6 @@ LAYERS = [
     {"store", "weights"},
     {"encoders", "mllm", "regions"},
     {"indexes", "manifest"},
-    {"models"},
     {"retrieval"},
     {"graph"},
     {"ingest", "answering"},

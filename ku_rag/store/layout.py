@@ -1,4 +1,4 @@
-"""Where the files of a knowledge base lie, and how a picture gets there and stays there.
+"""The files of a knowledge base: their paths, and durable writing.
 
 kb/  ku.sqlite    everything that matters
      images/ab/…  pictures by content hash
@@ -13,43 +13,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import get_native_id
 
 from ku_rag.errors import ReadOnly
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
-    """The paths of the knowledge base in folder `root`."""
+    """The paths of the knowledge base in folder `root`.
 
-    root: Path
+    Attributes:
+        database: the SQLite file.
+        images: the folder of the pictures.
+        indexes: the folder of the caches.
+        settings: the settings file.
+        lock: the writer lock's file.
+    """
 
-    @property
-    def database(self) -> Path:
-        """The SQLite file."""
-        return self.root / "ku.sqlite"
-
-    @property
-    def images(self) -> Path:
-        """The folder of the pictures."""
-        return self.root / "images"
-
-    @property
-    def indexes(self) -> Path:
-        """The folder of the caches."""
-        return self.root / "indexes"
-
-    @property
-    def settings(self) -> Path:
-        """The settings file."""
-        return self.root / "ku.toml"
-
-    @property
-    def lock(self) -> Path:
-        """The writer lock's file."""
-        return self.root / "writer.lock"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.database = root / "ku.sqlite"
+        self.images = root / "images"
+        self.indexes = root / "indexes"
+        self.settings = root / "ku.toml"
+        self.lock = root / "writer.lock"
 
     def image(self, file: str) -> Path:
         """The path of a picture, given the `file` column of its row."""

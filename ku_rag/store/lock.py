@@ -7,10 +7,10 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ku_rag.errors import Locked
+from ku_rag.errors import Locked, ReadOnly
 
 _POLL_S = 0.05
 _WIDTH = 15
@@ -35,8 +35,13 @@ class WriterLock:
         self._depth = 0
 
     def __enter__(self) -> None:
-        self._turn.acquire()
-        self._lock_file(self._wait_s)
+        """Wait for the lock.
+
+        Raises:
+            ReadOnly: its file cannot be opened for writing.
+            Locked: another process is writing.
+        """
+        self._acquire(self._wait_s)
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
@@ -47,34 +52,41 @@ class WriterLock:
 
     @contextmanager
     def at_once(self) -> Iterator[bool]:
-        """Hold it if nobody does, this thread included, and say whether."""
-        free = self._turn.acquire(blocking=False)
-        if free and self._depth:
-            self._turn.release()
-            free = False
-        if free:
-            try:
-                self._lock_file(0)
-            except (Locked, OSError):
-                free = False
-        try:
-            yield free
-        finally:
-            if free:
-                self.__exit__()
-
-    def _lock_file(self, wait_s: float) -> None:
-        """Lock the file for the first of this thread's calls; the turn is ours."""
+        """Hold the lock if nobody does, this thread included; yields whether it is held."""
+        if not self._turn.acquire(blocking=False):
+            yield False
+            return
+        held = False
         try:
             if self._depth == 0:
-                self._file = self._open_locked(wait_s)
+                with suppress(Locked, ReadOnly):
+                    self._acquire(0)
+                    held = True
+            yield held
+        finally:
+            if held:
+                self.__exit__()
+            self._turn.release()
+
+    def _acquire(self, wait_s: float) -> None:
+        self._turn.acquire()
+        try:
+            if self._depth == 0:
+                self._file = self._lock_file(wait_s)
         except BaseException:
             self._turn.release()
             raise
         self._depth += 1
 
-    def _open_locked(self, wait_s: float) -> int:
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+    def _lock_file(self, wait_s: float) -> int:
+        folder = self._path.parent
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ReadOnly(
+                f"{folder} cannot be written to ({self._path.name}: {error.strerror}): "
+                "check its permissions, or use it read-only"
+            ) from error
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -86,7 +98,7 @@ class WriterLock:
                 holder = os.read(file, 32).decode(errors="replace").strip() or "unknown"
                 os.close(file)
                 raise Locked(
-                    f"process {holder} is writing to {self._path.parent} and did not finish "
+                    f"process {holder} is writing to {folder} and did not finish "
                     f"within {wait_s:g} s: wait for it, or stop it"
                 ) from None
             # Written over: file systems flush a file that was cut to nothing and written anew.

@@ -1,10 +1,10 @@
-"""Units as they are stored: records, texts, pictures and counts."""
+"""Reading of stored units: records, texts, pictures and counts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from PIL.Image import Image
@@ -14,15 +14,15 @@ from ku_rag.errors import NotFound
 from ku_rag.store.connection import Connection
 from ku_rag.store.layout import Layout
 from ku_rag.text.tokens import name_key
-from ku_rag.types import Relation
+from ku_rag.types import Relation, Serializable
 
-Result = TypeVar("Result")
+Summary = TypeVar("Summary")
 
 _TABLES = ("units", "chunks", "images", "sources", "entities", "relations")
 
 
 @dataclass(frozen=True, slots=True)
-class UnitSummary:
+class UnitSummary(Serializable):
     """A unit without its contents.
 
     Args:
@@ -44,21 +44,9 @@ class UnitSummary:
     match: bool
     counts: Mapping[str, int]
 
-    def to_dict(self) -> dict[str, Any]:
-        """One item of what `ku list --json` prints."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "kind": self.kind,
-            "aliases": list(self.aliases),
-            "metadata": dict(self.metadata),
-            "match": self.match,
-            "counts": dict(self.counts),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class StoredSource:
+class StoredSource(Serializable):
     """A source by its uri, and how it came: "ingest", "add", "join" or "update"."""
 
     uri: str
@@ -66,7 +54,7 @@ class StoredSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(Serializable):
     """A chunk of another unit that names this one: its row, its source's uri, its text."""
 
     chunk: int
@@ -91,17 +79,6 @@ class UnitRecord(UnitSummary):
     relations: tuple[Relation, ...]
     sources: tuple[StoredSource, ...]
     named_in: tuple[Mention, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku show --json` prints."""
-        return {
-            **UnitSummary.to_dict(self),
-            "images": list(self.images),
-            "texts": list(self.texts),
-            "relations": [one.to_dict() for one in self.relations],
-            "sources": [asdict(one) for one in self.sources],
-            "named_in": [asdict(one) for one in self.named_in],
-        }
 
 
 def counts(connection: Connection) -> dict[str, int]:
@@ -195,9 +172,9 @@ def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecor
 def _unit(
     connection: Connection,
     row: int,
-    make: Callable[..., Result],
+    make: Callable[..., Summary],
     **contents: Any,  # noqa: ANN401 - passed on to `make`
-) -> Result:
+) -> Summary:
     unit_id, name, kind, aliases, metadata, match = fields_of(connection, row)
     owned, named, images = connection.execute(
         "SELECT (SELECT count(*) FROM unit_chunks WHERE unit = ?1 AND owned), "
