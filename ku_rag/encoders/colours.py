@@ -15,12 +15,12 @@ NAMES = 12
 PALETTE = 128
 
 _STRETCH = np.array([0.7, 1.0, 1.0], np.float32)
-"""Lightness counts less than hue: light changes more often than things do."""
+"""Weight of lightness, less than that of hue because illumination varies."""
 _GAIN_TARGET, _GAIN_POWER, _BALANCE = 0.45, 0.4, 0.3
 
 
 def gains(mean: Floats) -> Floats:
-    """Factors that bring pictures part of the way to a common exposure and to grey on average.
+    """Return factors that adjust pictures partly to a common exposure and a grey average.
 
     Args:
         mean: mean colours, 0 to 1, float32[n, 3].
@@ -35,7 +35,7 @@ def gains(mean: Floats) -> Floats:
 
 
 def codes(colours: Floats | NDArray[np.uint8], factors: Floats) -> Ints:
-    """Colours[n, ..., 3] times factors[n, 3] as 15-bit numbers, five bits a channel from 0 to 1."""
+    """Return colours[n, ..., 3] times factors[n, 3] as 15-bit numbers, five bits a channel."""
     shape = (len(colours), *(1,) * (colours.ndim - 2), 3)
     scaled = colours * (np.float32(31.0) * factors).reshape(shape)
     levels = np.minimum(scaled + np.float32(0.5), np.float32(31.0)).astype(np.int32)
@@ -45,7 +45,7 @@ def codes(colours: Floats | NDArray[np.uint8], factors: Floats) -> Ints:
 
 @lru_cache(maxsize=1)
 def lab() -> Floats:
-    """CIE L*, a* and b* of every 15-bit colour, float32[3, 32768]."""
+    """Return CIE L*, a* and b* of every 15-bit colour, float32[3, 32768]."""
     code = np.arange(1 << 15)
     rgb = np.stack([code >> 10, code >> 5 & 31, code & 31], 1) / 31.0
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
@@ -60,14 +60,14 @@ def lab() -> Floats:
 
 @lru_cache(maxsize=1)
 def chroma() -> Floats:
-    """Distance of every 15-bit colour from grey in L*a*b*."""
+    """Return the distance of every 15-bit colour from grey in L*a*b*."""
     away: Floats = np.hypot(lab()[1], lab()[2])
     return away
 
 
 @lru_cache(maxsize=1)
 def palette() -> tuple[Ints, Floats]:
-    """The three nearest of 128 colours to every 15-bit colour, and how it is shared among them.
+    """Return the three nearest of 128 colours to every 15-bit colour, and their shares.
 
     descriptor_colours.txt is written by benchmarks/grocery_pictures.py --colours: L*, a* and b*.
     """
@@ -77,7 +77,7 @@ def palette() -> tuple[Ints, Floats]:
 
 @lru_cache(maxsize=1)
 def names() -> tuple[Ints, Floats]:
-    """The two nearest of 12 plain colours to every 15-bit colour, and the shares.
+    """Return the two nearest of 12 plain colours to every 15-bit colour, and their shares.
 
     They are black, grey, white, skin, and eight hues as they are printed.
     """
@@ -99,7 +99,7 @@ def names() -> tuple[Ints, Floats]:
 
 
 def spread(amounts: NDArray[np.int64], count: int) -> Floats:
-    """Colours that stand for all others, L*a*b*, by k-means from a frozen start.
+    """Return representative colours in L*a*b*, by k-means from a fixed start.
 
     Args:
         amounts: how often each 15-bit colour was seen, int64[32768]. It counts little: the colours
@@ -121,7 +121,7 @@ def spread(amounts: NDArray[np.int64], count: int) -> Floats:
 
 
 def _nearest(anchors: Floats, count: int, width: float) -> tuple[Ints, Floats]:
-    """The nearest anchors of every 15-bit colour; a share fades before another is as near."""
+    """Return the nearest anchors of every 15-bit colour, with shares that change smoothly."""
     points, targets = lab().T * _STRETCH, anchors * _STRETCH
     far = (points**2).sum(1)[:, None] - 2 * points @ targets.T + (targets**2).sum(1)
     rows = np.arange(len(far))

@@ -1,20 +1,19 @@
-"""Picture vectors without weights: colours, where they lie, and the directions of their edges.
+"""Picture vectors without weights: colours, their positions, and the directions of edges.
 
-Every box of a picture is averaged onto a fixed grid of 24 x 24 cells and sampled at 32 x 32
-points, whatever its size, so that a window and the same part cut out and described alone agree.
-Exposure and tint are evened out part of the way, then four blocks are made, each of length 1,
-weighted, together 512 numbers:
+Every box of a picture is averaged onto a grid of 24 x 24 cells and sampled at 32 x 32 points, so
+that a window and a crop of the same part have similar vectors. Exposure and tint are partly
+normalised. A vector of 512 numbers consists of four weighted blocks, each of length 1:
 
-- palette (128): how much of each of 128 colours there is among the points. The middle counts most,
-  and a colour that runs all along the border counts little: it is more likely to be the background.
-- map (192): how much of 12 plain colours there is in each of 4 x 4 parts, beyond what there is of
-  them in the whole: where colours lie, not which.
+- palette (128): the amounts of 128 colours among the points. The middle has the largest weight, and
+  a colour along the whole border, probably the background, has a small one.
+- map (192): the amounts of 12 plain colours in each of 4 x 4 parts, less their amounts in the whole
+  box.
 - outlines (144): directions of the strongest colour gradient in each of 6 x 6 parts (after Dalal
   and Triggs, 2005).
 - waves (48): the lowest cosine frequencies of lightness.
 
-The more a picture is grey, the less the first two count: there its shape must tell.
-docs/decisions/0010-picture-descriptor.md says what each block is worth.
+The first two blocks have less weight in a greyer picture.
+docs/decisions/0010-picture-descriptor.md measures each block.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ _FINE = 96
 _MAP_PARTS, _OUTLINE_PARTS, _BINS = 4, 6, 4
 _WORK_SIDE = 640
 _TWICE = (2 * _GRID, 2 * _GRID)
-"""The size in which parts are cut out for a second look."""
+"""Width and height of the pictures that are reduced in one pass."""
 _CHUNK = 64
-"""Boxes described at once: their cells stay in the processor's cache."""
+"""Boxes per batch, so that their cells fit into the processor's cache."""
 
 _SIZES = {"palette": 128, "map": 192, "outlines": 144, "waves": 48}
 # Measured on the tuning half of benchmarks/grocery_pictures.py and on scenes with flags.
 _SHARES = {"palette": 0.46, "map": 0.15, "outlines": 0.34, "waves": 0.05}
-"""What each block contributes to a cosine."""
+"""Weight of each block in a cosine."""
 _FAINT = {"palette": 0.0, "map": 0.25, "outlines": 0.05, "waves": 2.0}
-"""Length at which a block counts half: a plain patch has no layout, only noise."""
+"""Length at which a block has half its weight: the layout of a plain patch is noise."""
 _GREY, _LEAST = 4.0, 0.1
-"""Mean distance from grey, in L*a*b*, at which colour counts half, and the least that it counts."""
+"""Mean distance from grey, in L*a*b*, at which colour has half its weight; its least weight."""
 _PALETTE_POWER, _BACKGROUND, _COMMON = 0.4, 12.0, 0.9
 
 
@@ -95,7 +94,7 @@ def describe_boxes(image: Image, boxes: Sequence[Box]) -> Vectors:
 
 
 def raw_blocks(image: Image, boxes: Sequence[Box]) -> Vectors:
-    """Blocks of boxes, each of length 1, before the typical ones are taken off.
+    """Return the blocks of boxes, each of length 1, before the mean blocks are subtracted.
 
     This is what descriptor_mean.txt is made from; float32[len(boxes), 512].
     """
@@ -104,7 +103,7 @@ def raw_blocks(image: Image, boxes: Sequence[Box]) -> Vectors:
 
 
 def raw_colours(image: Image, boxes: Sequence[Box]) -> NDArray[np.int64]:
-    """How often each 15-bit colour is that of a cell, int64[32768].
+    """Count the cells of each 15-bit colour, int64[32768].
 
     This is what descriptor_colours.txt is made from.
     """
@@ -130,7 +129,7 @@ def _shrunk(images: Sequence[Image]) -> tuple[Floats, Points]:
 
 
 def _halved(pixels: NDArray[np.uint8]) -> tuple[Floats, Points]:
-    """What `_shrink` makes of pictures twice as wide and high as the grid, all at once."""
+    """Return the results of `_shrink` for pictures of twice the sides of the grid, in one pass."""
     # Rounded after each direction, as Pillow does.
     across = (pixels[:, :, ::2].astype(np.uint16) + pixels[:, :, 1::2] + 1) >> 1
     means = (across[:, ::2] + across[:, 1::2] + 1) >> 1
@@ -140,7 +139,7 @@ def _halved(pixels: NDArray[np.uint8]) -> tuple[Floats, Points]:
 
 
 def _shrink(image: Image) -> tuple[Floats, Points]:
-    """Cell means, 0 to 1, and points, 0 to 255, of a whole picture."""
+    """Return the cell means, 0 to 1, and the points, 0 to 255, of a whole picture."""
     if image.mode != "RGB":
         image = image.convert("RGB")
     small = image.resize((_GRID, _GRID), Resampling.BOX, reducing_gap=3.0)
@@ -157,7 +156,7 @@ def _shrink(image: Image) -> tuple[Floats, Points]:
 
 
 def _cells(image: Image, corners: NDArray[np.int64]) -> Floats:
-    """Cell means of many boxes of one picture, 0 to 1, by differences of its integral image."""
+    """Return the cell means, 0 to 1, of boxes of one picture, from its integral image."""
     width, height = image.size
     scale = min(1.0, _WORK_SIDE / max(width, height))
     if scale < 1.0:
@@ -185,7 +184,7 @@ def _cells(image: Image, corners: NDArray[np.int64]) -> Floats:
 
 
 def _points(image: Image, corners: NDArray[np.int64]) -> Points:
-    """Points of many boxes of one picture, 0 to 255, each from the reduction that fits its box."""
+    """Return the points, 0 to 255, of boxes of one picture, from the reduction that fits each."""
     span = corners[:, 2:] - corners[:, :2]
     halvings = np.rint(np.log2(np.sqrt(span.prod(1)) / _FINE)).clip(0).astype(int)
     steps = (np.arange(_POINTS) + 0.5) / _POINTS
@@ -221,7 +220,7 @@ def _describe(cells: Floats, points: Points) -> Vectors:
 
 
 def _coded(cells: Floats, points: Points) -> tuple[Floats, Ints, Ints]:
-    """Lightness of the cells, colours of the cells and colours of the points."""
+    """Return the lightness of the cells, and the colours of the cells and of the points."""
     mean = np.stack([_centred(cells[..., i], 0.6) for i in range(3)], 1)
     factors = colours.gains(mean)
     # A mean over the last axis, three long, takes ten times as long.
@@ -240,14 +239,14 @@ def _blocks(light: Floats, cells: Ints, points: Ints) -> dict[str, Floats]:
 
 
 def _unit(rows: Floats) -> tuple[Floats, Floats]:
-    """Rows of length 1, and how long they were."""
+    """Return the rows scaled to length 1, and their former lengths."""
     lengths: Floats = np.sqrt((rows * rows).sum(1, dtype=np.float32))
     unit: Floats = np.divide(rows, np.maximum(lengths, 1e-6)[:, None], dtype=np.float32)
     return unit, lengths
 
 
 def _centred(values: Floats, width: float) -> Floats:
-    """Mean over the grid, the middle counting most; float32[n]."""
+    """Return the mean over the grid, weighted towards the middle, float32[n]."""
     mean: Floats = values.reshape(len(values), -1) @ _centre(values.shape[1], width).ravel()
     return mean
 
@@ -301,7 +300,7 @@ def _outlines(cells: Ints) -> Floats:
 
 
 def _by_parts(pairs: Sequence[tuple[Ints, Floats]], parts: int, size: int) -> Floats:
-    """Mean amount of each of `size` kinds in each part, from kinds and amounts in each cell."""
+    """Return the mean amount of each of `size` kinds in each part of the grid."""
     n = len(pairs[0][0])
     first = np.arange(n, dtype=np.int32)[:, None, None] * parts**2 + _part_of_cell(parts)
     first *= size
@@ -325,7 +324,7 @@ _PLACES = {name: slice(end - _SIZES[name], end) for name, end in _ENDS.items()}
 
 @lru_cache(maxsize=1)
 def _typical() -> dict[str, Floats]:
-    """The mean of each block over many windows of photographs.
+    """Return the mean of each block over many windows of photographs.
 
     Without it pictures in common colours are near to everything (hubs). descriptor_mean.txt is
     written by benchmarks/grocery_pictures.py --mean.
@@ -340,7 +339,7 @@ def _typical() -> dict[str, Floats]:
 
 @lru_cache(maxsize=8)
 def _centre(grid: int, width: float) -> Floats:
-    """A bell over a grid, of sum 1; `width` is its deviation in half sides."""
+    """Return a Gaussian over a grid, of sum 1; `width` is its deviation in half sides."""
     x = (np.arange(grid) + 0.5) / grid * 2 - 1
     bell = np.exp(-(x**2) / (2 * width**2))
     both = np.outer(bell, bell)
@@ -350,7 +349,7 @@ def _centre(grid: int, width: float) -> Floats:
 
 @lru_cache(maxsize=1)
 def _border() -> NDArray[np.int64]:
-    """Flat places of the points along the border."""
+    """Return the flat indices of the points along the border."""
     inner = np.zeros((_POINTS, _POINTS), bool)
     inner[1:-1, 1:-1] = True
     return np.flatnonzero(~inner)
@@ -358,7 +357,7 @@ def _border() -> NDArray[np.int64]:
 
 @lru_cache(maxsize=2)
 def _part_of_cell(parts: int) -> Ints:
-    """The part that each cell belongs to."""
+    """Return the index of the part that contains each cell."""
     part = np.arange(_GRID, dtype=np.int32) // (_GRID // parts)
     return part[:, None] * parts + part
 
@@ -373,7 +372,7 @@ def _weights_of_parts(parts: int) -> Floats:
 
 @lru_cache(maxsize=1)
 def _waves() -> Floats:
-    """Cosine waves over the grid but for the constant one, lowest first."""
+    """Return the cosine waves over the grid without the constant one, by frequency."""
     x = (np.arange(_GRID) + 0.5) / _GRID
     pairs = sorted(((u, v) for u in range(12) for v in range(12)), key=lambda p: (p[0] + p[1], p))
     waves = [np.outer(np.cos(np.pi * u * x), np.cos(np.pi * v * x)).ravel() for u, v in pairs]

@@ -30,7 +30,7 @@ _JUDGEMENT: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """How far retrieved routes agree with the gold ones, each 0 to 1.
+    """Agreement of retrieved routes with the gold ones, each 0 to 1.
 
     Args:
         precision: right routes as a share of the retrieved.
@@ -53,7 +53,7 @@ class Consistency:
 
 
 def route_of(path: Path) -> Route:
-    """The names of the entities on a path."""
+    """Return the names of the entities on a path."""
     return tuple(entity.name for entity in path.entities)
 
 
@@ -85,7 +85,7 @@ def consistency(gold: Sequence[Route], retrieved: Sequence[Route]) -> Consistenc
 
 
 def mean(measured: Iterable[Consistency]) -> Consistency:
-    """The mean over questions of each measure.
+    """Return the mean over questions of each measure.
 
     Raises:
         BadInput: there are none.
@@ -98,7 +98,7 @@ def mean(measured: Iterable[Consistency]) -> Consistency:
 
 
 def contains(answer: str, gold: str) -> bool:
-    """Whether the words of the gold answer stand in an answer, one after the other.
+    """Return whether an answer contains the words of the gold answer in sequence.
 
     Case, accents and punctuation do not count. A gold answer without words is in none.
     """
@@ -108,7 +108,7 @@ def contains(answer: str, gold: str) -> bool:
 
 
 def judge(mllm: MLLM, question: str, answer: str, gold: str) -> bool:
-    """Whether a model holds an answer to be right, by one that is.
+    """Return whether a model judges an answer to be correct, given the gold answer.
 
     Args:
         mllm: the judge.
@@ -137,7 +137,7 @@ def _edges(routes: Sequence[Route]) -> set[tuple[str, str]]:
 
 
 def _shares(gold: Set[object], found: Set[object]) -> tuple[float, float]:
-    """Precision and recall of what was found."""
+    """Return precision and recall."""
     if not gold or not found:
         both = float(not gold and not found)
         return both, both

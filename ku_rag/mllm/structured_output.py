@@ -10,13 +10,12 @@ from typing import Any
 
 from ku_rag.plugins import extra
 
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _MAX_STARTS = 50
 _MAX_MESSAGE = 200
 
 
 def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """Find the object in a reply: the whole text, a code fence, or an object between words.
+    """Find the object in a reply, which may stand in a code fence or between words.
 
     Properties that the schema does not name are dropped.
 
@@ -46,17 +45,16 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
-    for body in [text, *_FENCED.findall(text)]:
-        end = 0
-        starts = [match.start() for match in re.finditer(r"\{", body)]
-        for start in starts[:_MAX_STARTS]:
-            if start < end:
-                continue
-            try:
-                value, end = decoder.raw_decode(body, start)
-            except (ValueError, RecursionError):
-                continue
-            yield value
+    end = 0
+    starts = [match.start() for match in re.finditer(r"\{", text)]
+    for start in starts[:_MAX_STARTS]:
+        if start < end:
+            continue
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        yield value
 
 
 def _refuse_constant(name: str) -> None:

@@ -15,10 +15,7 @@ from ku_rag.regions.crops import Background, crop
 from ku_rag.types import Region
 
 if TYPE_CHECKING:
-    from ku_rag.encoders.base import Encoder, Vectors
-
-_AT_ONCE = 64
-"""Regions encoded at once."""
+    from ku_rag.encoders.base import Encoder
 
 
 def choose(
@@ -62,7 +59,8 @@ def choose(
     if not question.strip():
         return replace(whole, why="there is no question to choose a region by: the whole picture")
     asked = encoder.encode_texts([fitting(question, encoder)])[0]
-    cosines = _vectors(image, regions, encoder, background) @ asked
+    crops = [crop(image, region, background) for region in regions]
+    cosines = encoder.encode_images(crops) @ asked
     best = int(cosines.argmax())
     passing = int((cosines > threshold).sum())
     if passing == 1:
@@ -104,20 +102,6 @@ def fitting(text: str, encoder: Encoder) -> str:
         fits = encoder.count_tokens(text[: ends[middle]]) <= encoder.max_tokens
         low, high = (middle, high) if fits else (low, middle)
     return text[: ends[low]]
-
-
-def _vectors(
-    image: Image, regions: Sequence[Region], encoder: Encoder, background: Background
-) -> Vectors:
-    """Return float32[n, dim] for the cropped regions."""
-    return np.concatenate(
-        [
-            encoder.encode_images(
-                [crop(image, one, background) for one in regions[at : at + _AT_ONCE]]
-            )
-            for at in range(0, len(regions), _AT_ONCE)
-        ]
-    )
 
 
 def _chosen(region: Region, cosine: float, threshold: float, count: int) -> str:
