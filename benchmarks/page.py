@@ -26,13 +26,14 @@ _NOT_YET = "Not measured yet."
 def fill(page: str, results: Path = RESULTS) -> str:
     """The page with every table made anew."""
     peers, grown = _read(results / "peers.json"), _read(results / "scale.json")
-    some = _read(results / "peers_some.json")
+    some, bulk = _read(results / "peers_some.json"), _read(results / "bulk.json")
     parts: dict[str, Callable[[], str]] = {
         "machine": lambda: _machine(peers),
         "kept": lambda: _kept(peers),
         "peers": lambda: _by_set(peers, report.table),
         "ratios": lambda: _by_set(peers, report.ratios),
         "peer-targets": lambda: _targets(peers),
+        "bulk": lambda: _bulk(bulk),
         "some-peers": lambda: _by_set(some, report.ratios),
         "some-peer-targets": lambda: _targets(some),
         "scale": lambda: "\n\n".join(
@@ -42,6 +43,7 @@ def fill(page: str, results: Path = RESULTS) -> str:
         "scale-targets": lambda: _targets(grown),
     }
     sources = {
+        "bulk": bulk,
         "some-peers": some,
         "some-peer-targets": some,
         "scale": grown,
@@ -54,6 +56,17 @@ def fill(page: str, results: Path = RESULTS) -> str:
         if times != 1:
             raise SystemExit(f"the page has {times} places for {name!r}: expected 1")
     return page
+
+
+def _bulk(result: Mapping[str, Any]) -> str:
+    lines = ["| set | system | seconds (median) | ku-rag ÷ system |", "| --- | --- | ---: | ---: |"]
+    for name, found in result["sets"].items():
+        ratios = {"ku-rag": 1.0, **found["ratios"]}
+        lines += [
+            f"| {name} | {system} | {found['medians'][system]:.2f} | {ratio:.2f} |"
+            for system, ratio in ratios.items()
+        ]
+    return "\n".join(lines)
 
 
 def _read(file: Path) -> dict[str, Any]:
