@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers.base import Hits, Peer, Vectors
-from ku_rag.indexes.index_kinds import KindName, lists, training_size
+from ku_rag.indexes.index_kinds import KindName, list_count, training_size
 
 
 class BareFaiss(Peer):
@@ -176,7 +176,7 @@ class Refined(BareFaiss):
         if self.kind == "rabitq":
             return self._faiss.IndexRaBitQFastScan(self.dim, by_cosine)
         held = "SQ8" if self.kind == "ivf-sq8" else "RaBitQ"
-        index = self._faiss.index_factory(self.dim, f"IVF{lists(count)},{held}", by_cosine)
+        index = self._faiss.index_factory(self.dim, f"IVF{list_count(count)},{held}", by_cosine)
         index.cp.min_points_per_centroid = 1
         return index
 
