@@ -64,11 +64,12 @@ def check(value: object, what: str, kind: type[T]) -> T:
 
 def text(value: object, what: str) -> str:
     """A text that can be stored: without NUL characters and bytes that are not UTF-8."""
-    given = check(value, what, str)
-    if found := _UNSTORABLE.search(given):
+    if not isinstance(value, str):
+        raise wrong(value, what, "a text")
+    if found := _UNSTORABLE.search(value):
         bad = "a NUL character" if found[0] == "\0" else "bytes that are not UTF-8"
         raise BadInput(f"{what} {_shown(value)} holds {bad}: write it as UTF-8 text")
-    return given
+    return value
 
 
 def optional_text(value: object, what: str) -> str | None:
@@ -79,9 +80,11 @@ def optional_text(value: object, what: str) -> str | None:
 def identity(value: object, what: str) -> str:
     """A text as in `text` that holds a visible character."""
     given = text(value, what)
-    if not any(map(_is_visible, given)):
-        raise BadInput(f"{what} is empty: expected a text that is not blank")
-    return given
+    for one in given:
+        invisible = category(one) in _INVISIBLE or one in _IGNORABLE
+        if not (invisible or "\ufe00" <= one <= "\ufe0f"):
+            return given
+    raise BadInput(f"{what} is empty: expected a text that is not blank")
 
 
 def name(value: object, what: str) -> str:
@@ -93,11 +96,6 @@ def name(value: object, what: str) -> str:
             'texts belong into "text"'
         )
     return given
-
-
-def _is_visible(character: str) -> bool:
-    invisible = category(character) in _INVISIBLE or character in _IGNORABLE
-    return not invisible and not "\ufe00" <= character <= "\ufe0f"
 
 
 def texts(values: object, what: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +18,6 @@ from ku_rag.answering import pipeline
 from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.errors import BadInput
-from ku_rag.graph_view import GraphView
 from ku_rag.mllm.base import MLLM
 from ku_rag.regions.base import Segmenter
 from ku_rag.session import Session
@@ -31,6 +31,7 @@ from ku_rag.types import Added, Answer, Compacted, Deleted, IngestReport, Search
 
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
+    from ku_rag.graph_view import GraphView
     from ku_rag.indexes.tuning import Tuning
     from ku_rag.ingest.pipeline import Progress
     from ku_rag.ingest.reindexing import Reindexed
@@ -55,14 +56,12 @@ class KnowledgeBase:
     `Mismatch` if another process has changed the encoder.
 
     Attributes:
-        graph: the entities and relations; see `GraphView`.
         settings: how the base works.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.settings: Settings = session.settings
-        self.graph = GraphView(session)
 
     @classmethod
     def open(
@@ -126,6 +125,13 @@ class KnowledgeBase:
     ) -> None:
         self.close()
 
+    @cached_property
+    def graph(self) -> GraphView:
+        """The entities and relations."""
+        from ku_rag.graph_view import GraphView
+
+        return GraphView(self._session)
+
     @property
     def path(self) -> Path:
         """The folder."""
@@ -181,7 +187,9 @@ class KnowledgeBase:
             arguments.text(question, "the question"),
             image=shown,
             k_units=settings.k_units,
-            k_chunks=settings.k_chunks if k is None else _most(k),
+            k_chunks=arguments.count(
+                settings.k_chunks if k is None else k, "k", least=1, most=_MOST_FOUND
+            ),
             passage=arguments.optional_output(passage, "the passage", spare=shown),
             report=arguments.optional_output(report, "the report"),
             kcc=kcc,
@@ -217,7 +225,8 @@ class KnowledgeBase:
         session, picture = self._session, pictures.given(image)
         encoding = session.encoding
         index = encoding.chunks if picture is None else encoding.images
-        words, most = arguments.text(text, "the text"), _most(k)
+        arguments.text(text, "the text")
+        arguments.count(k, "k", least=1, most=_MOST_FOUND)
         query = None
         if vector is not None:
             if image is not None or text:
@@ -228,9 +237,8 @@ class KnowledgeBase:
             # Before the state to be searched is chosen: index files may be of a later one by then.
             index.refresh()
             with session.read():
-                return pipeline.find(
-                    session.retrieval(), image=picture, text=words, vector=query, k=most
-                )
+                base = session.retrieval()
+                return pipeline.find(base, image=picture, text=text, vector=query, k=k)
 
     # ---- contents ------------------------------------------------------------------------------
 
@@ -275,10 +283,10 @@ class KnowledgeBase:
     # ---- changes -------------------------------------------------------------------------------
 
     def ingest(self, path: str | Path, *, progress: Progress | None = None) -> IngestReport:
-        """Take in a folder, a JSONL, CSV or TSV file, or a Markdown or text file.
+        """Ingest a folder, a JSONL, CSV or TSV file, or a Markdown or text file.
 
-        What is stored unchanged is skipped. What changed replaces what came from the same source
-        before. Another source that describes the same unit adds to it.
+        Unchanged records are skipped. A changed record replaces what its source gave before.
+        Another source that describes the same unit adds to it.
 
         Args:
             path: the folder or file.
@@ -294,7 +302,8 @@ class KnowledgeBase:
         arguments.check_callable(progress, "progress")
         with self._session.write() as writer:
             return writer.run(
-                folder.read(source, heading_level=self._heading_level), progress=progress
+                folder.read(source, heading_level=self.settings.heading_level or None),
+                progress=progress,
             )
 
     def sync(
@@ -305,9 +314,9 @@ class KnowledgeBase:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> IngestReport:
-        """Make the base hold what a folder holds now: add, replace, delete.
+        """Bring the base up to date with a folder: add, replace, delete.
 
-        Only what came from below the folder is touched.
+        Contents from other sources stay.
 
         Args:
             path: the folder.
@@ -328,7 +337,7 @@ class KnowledgeBase:
                 writer,
                 self._session.database,
                 folder,
-                heading_level=self._heading_level,
+                heading_level=self.settings.heading_level or None,
                 yes=yes,
                 dry_run=dry_run,
                 progress=progress,
@@ -370,7 +379,7 @@ class KnowledgeBase:
         vectors: Mapping[str, Vectors] | None = None,
         progress: Progress | None = None,
     ) -> IngestReport:
-        """Add units that have ids, many in one commit: the fastest way in for a program.
+        """Add units that have ids, many in one commit; the fastest way to add units from a program.
 
         Args:
             units: what to add; all are held in memory, so pass some ten thousands at a time.
@@ -424,7 +433,7 @@ class KnowledgeBase:
             return changes.update(writer, self._session.database, given, **fields)
 
     def delete(self, ids: str | Iterable[str]) -> Deleted:
-        """Delete units by id, or single sources by uri, with everything that only they brought.
+        """Delete units by id, or single sources by uri, with all contents that no other source has.
 
         Args:
             ids: units or sources; one text is one of them.
@@ -484,10 +493,10 @@ class KnowledgeBase:
             return tuning.tune_all(session.database, images, chunks, recall=recall, kind=kind)
 
     def reindex(self, encoder: str | Encoder, *, progress: Progress | None = None) -> Reindexed:
-        """Change the encoder: encode everything anew, then switch in one transaction.
+        """Change the encoder: encode everything again, then switch in one transaction.
 
-        Until then the old encoder serves; its weights are not needed. A call that was stopped goes
-        on where it was. Other processes that have the base open must open it again.
+        Queries use the old vectors until then; the old weights are not needed. A call that was
+        interrupted continues where it stopped. Other processes must open the base again.
 
         Args:
             encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol.
@@ -547,10 +556,10 @@ class KnowledgeBase:
             )
 
     def import_(self, folder: str | Path, *, progress: Progress | None = None) -> IngestReport:
-        """Take in an export, or Parquet files written by others; see docs/transfer.md.
+        """Import an export, or Parquet files written by others; see docs/transfer.md.
 
-        What is stored unchanged is skipped. Vectors made by the encoder of this base are taken
-        over; others are made anew.
+        Unchanged units are skipped. Vectors of this base's encoder are kept; others are computed
+        again.
 
         Args:
             folder: of the export.
@@ -616,14 +625,6 @@ class KnowledgeBase:
     @property
     def _layout(self) -> Layout:
         return self._session.layout
-
-    @property
-    def _heading_level(self) -> int | None:
-        return self.settings.heading_level or None
-
-
-def _most(k: object) -> int:
-    return arguments.count(k, "k", least=1, most=_MOST_FOUND)
 
 
 def _units(given: Iterable[object]) -> builtins.list[Unit]:

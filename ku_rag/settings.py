@@ -1,12 +1,12 @@
-"""Settings: argument, then environment, then ku.toml, then default, as one frozen object."""
+"""Settings, in order of precedence: argument, environment variable, ku.toml, default."""
 
 from __future__ import annotations
 
 import json
 import os
 import tomllib
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,10 @@ class Settings:
     """How a knowledge base works.
 
     Args:
-        encoder: what makes vectors: "embedded", "longclip:…", "open_clip:…", "sentence:…", an
+        encoder: the encoder: "embedded", "longclip:…", "open_clip:…", "sentence:…", an
             installed one, or two of them, "TEXT+IMAGE"; "" takes what the base was made with, and
             for a new base "embedded".
-        segmenter: what proposes regions: "windows", "whole", "yolo:…", "maskrcnn:…", or an
+        segmenter: the segmenter: "windows", "whole", "yolo:…", "maskrcnn:…", or an
             installed one; "" takes windows with the embedded encoder, and the whole picture with a
             model, for which 400 windows would be too many.
         k_units: most units that a picture and a question may match, 1 to 1,000.
@@ -69,7 +69,7 @@ class Settings:
         max_memory: megabytes, 64 to 1,000,000, that ingest may hold beside models and index.
         join_threshold: similarity, 0 to 1, above which a record without an id joins a unit; 0
             measures it.
-        device: what models run on, "auto", "cpu", "cuda" or "mps".
+        device: the device of models, "auto", "cpu", "cuda" or "mps".
         batch_size: items that a model encodes at once, 0 to 65,536; 0 finds out.
         region_threshold: cosine to the question, -1 to 1, from which on a region counts as meant,
             where texts and pictures are comparable (KU-RAG, eq. 6).
@@ -123,30 +123,25 @@ class Settings:
             BadInput: the file cannot be read, a setting is unknown, or its value is of the wrong
                 type or out of range.
         """
-        settings = cls()._with(_read(path), lambda name: f"{path}: {name}")
-        found = {f.name: os.environ.get(_variable(f.name)) for f in fields(cls)}
-        settings = settings._with(
-            {name: _parsed(name, value) for name, value in found.items() if value is not None},
-            _variable,
-        )
-        return settings._with(
-            {name: value for name, value in arguments.items() if value is not None},
-            lambda name: f"argument {name}",
-        )
-
-    def _with(self, values: Mapping[str, object], called: Callable[[str], str]) -> Settings:
-        """With these values; `called` names one in a message, with the place that it came from."""
-        known = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in values:
+        given = [(f"{path}: {name}", name, value) for name, value in _read(path).items()]
+        for one in fields(cls):
+            variable = f"KU_{one.name.upper()}"
+            if (text := os.environ.get(variable)) is not None:
+                given.append((variable, one.name, _parsed(one.name, text)))
+        given += [
+            (f"argument {name}", name, value)
+            for name, value in arguments.items()
+            if value is not None
+        ]
+        known = sorted(one.name for one in fields(cls))
+        chosen: dict[str, Any] = {}
+        for called, name, value in given:
             if name not in known:
                 raise BadInput(
-                    f"{called(name)}: there is no setting {name!r}; "
-                    f"there are {', '.join(sorted(known))}"
+                    f"{called}: there is no setting {name!r}; there are {', '.join(known)}"
                 )
-        return replace(
-            self,
-            **{name: _checked(name, value, called(name)) for name, value in values.items()},
-        )
+            chosen[name] = _checked(name, value, called)
+        return cls(**chosen)
 
     def to_toml(self, stated: Collection[str] = ()) -> str:
         """The text of a new ku.toml.
@@ -155,12 +150,13 @@ class Settings:
             stated: settings that hold for this base; the others are shown at their defaults.
                 The encoder is kept in the base itself, with the vectors that it made.
         """
-        stated = set(stated) - _NOT_KEPT
-        lines = [
-            f"{'' if f.name in stated else '# '}{f.name} = "
-            f"{_toml(getattr(self if f.name in stated else _DEFAULTS, f.name))}\n"
-            for f in fields(self)
-        ]
+        lines = []
+        for one in fields(self):
+            is_stated = one.name in stated and one.name not in _NOT_KEPT
+            value = json.dumps(
+                getattr(self if is_stated else _DEFAULTS, one.name), ensure_ascii=False
+            )
+            lines.append(f"{'' if is_stated else '# '}{one.name} = {value}\n")
         return _TEMPLATE + "".join(lines)
 
 
@@ -182,15 +178,6 @@ def _read(path: Path) -> Mapping[str, object]:
         raise BadInput(f"{path} is not TOML ({error}): correct it or delete it") from error
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror}): check it") from error
-
-
-def _toml(value: object) -> str:
-    text = isinstance(value, str | bool)
-    return json.dumps(value, ensure_ascii=False) if text else str(value)
-
-
-def _variable(name: str) -> str:
-    return f"KU_{name.upper()}"
 
 
 def _parsed(name: str, value: str) -> object:

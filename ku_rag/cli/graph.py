@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from ku_rag.cli.options import PATH, common, existing, mllm_option, open_base, output_path
+from ku_rag.cli.options import (
+    IMAGES,
+    PATH,
+    common,
+    existing,
+    mllm_option,
+    open_base,
+    output_option,
+)
 from ku_rag.cli.output import (
     one_line,
     print_deleted,
@@ -43,7 +51,7 @@ def graph() -> None:
 @click.argument("path", type=PATH)
 @common
 def import_(path: Path) -> None:
-    """Take in a graph: a .jsonl or .graphml file, or a folder of workbooks.
+    """Import a graph: a .jsonl or .graphml file, or a folder of workbooks.
 
     A folder holds one folder for each sub-graph, with Node.xlsx, Relations.xlsx, Knowledge_Images
     and Knowledge_Videos. What the same file said before is replaced; importing it twice changes
@@ -64,9 +72,7 @@ def import_(path: Path) -> None:
 @click.option("--topic", is_flag=True, help="A question may be about it as a whole.")
 @click.option("--caption", default="", help="What its pictures show, in words.")
 @click.option("--text", "texts", multiple=True, help="What else is known; may be repeated.")
-@click.option(
-    "--image", "images", multiple=True, type=PATH, help="A picture file; may be repeated."
-)
+@IMAGES
 @click.option("--alias", "aliases", multiple=True, help="Another name; may be repeated.")
 @click.option("--unit", help="Id or name of the unit that it is.")
 @_RELATION
@@ -138,13 +144,7 @@ def delete(name: str | None, relation: Relation | None, condition: str | None) -
     show_default=True,
     help="Relations listed in each direction.",
 )
-@click.option(
-    "--svg",
-    type=PATH,
-    callback=output_path,
-    metavar="FILE.svg",
-    help="Draw it and up to 60 entities around it.",
-)
+@output_option("--svg", "FILE.svg", "Draw it and up to 60 entities around it.")
 @click.option(
     "--hops",
     type=click.IntRange(1, 2),
@@ -236,9 +236,7 @@ def export(file: Path) -> None:
 
 @graph.command()
 @click.argument("question")
-@click.option(
-    "--image", "images", multiple=True, type=PATH, help="A picture file; may be repeated."
-)
+@IMAGES
 @click.option("--topic", metavar="NAME", help="The entity to start from.  [default: selected]")
 @click.option("--hints", default="", help="What pictures do not show, such as a state.")
 @click.option("--perception", default="", help="What the pictures show, in your own words.")

@@ -48,12 +48,12 @@ def init(encoder: str | None, segmenter: str | None, profile: str | None) -> Non
 )
 @common
 def ingest(path: Path, max_memory: int | None) -> None:
-    """Take in a folder, JSONL, CSV, TSV, Markdown or text file.
+    """Ingest a folder, JSONL, CSV, TSV, Markdown or text file.
 
     Each sub-folder is a unit: its name, its pictures, its .txt and .md files. The knowledge base
     is made if it does not exist. Ingesting the same thing twice changes nothing.
     """
-    existing(path, "a folder or file to take in")
+    existing(path, "a folder or file to ingest")
     limit = {} if max_memory is None else {"max_memory": max_memory}
     with open_base(create=True, **limit) as base, progress("ingesting") as moved:
         report = base.ingest(path, progress=moved)
@@ -111,7 +111,7 @@ def update(
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @common
 def delete(ids: tuple[str, ...]) -> None:
-    """Delete units, or single sources, with everything that only they brought.
+    """Delete units, or single sources, with all contents that no other source has.
 
     `ku compact` then frees the space and erases the content from disk.
     """

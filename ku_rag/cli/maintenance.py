@@ -64,8 +64,8 @@ def tune(recall: float, kind: str | None) -> None:
 def reindex(encoder: str) -> None:
     """Change the encoder of the knowledge base.
 
-    Everything is encoded anew beside the old vectors, which serve until all is done; then one
-    transaction switches. After an interrupt the same command goes on from there.
+    Everything is encoded again; queries use the old vectors until one transaction switches. After
+    an interrupt the same command continues where it stopped.
     """
     with open_base(as_made=True) as base, progress("encoding", "items") as moved:
         done = base.reindex(encoder, progress=moved)

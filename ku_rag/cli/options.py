@@ -1,4 +1,4 @@
-"""What commands share: their options, and the knowledge base that they open."""
+"""Options that commands share, and opening of the knowledge base."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _KB = "ku_rag.kb"
 _MODELS = "ku_rag.models"
 
 
-def _keep(key: str) -> Callable[[click.Context, click.Parameter, object], None]:
-    """A callback that keeps the value of an option in the context, for `open_base` and output."""
+def _kept(key: str, *names: str, **settings: Any) -> Callable[[Command], Command]:  # noqa: ANN401
+    """An option whose value is kept in the context, for `open_base` and output."""
 
     def keep(context: click.Context, option: click.Parameter, value: object) -> None:
         if key == _MODELS:
@@ -32,44 +32,30 @@ def _keep(key: str) -> Callable[[click.Context, click.Parameter, object], None]:
         else:
             context.meta[key] = value
 
-    return keep
+    return click.option(*names, expose_value=False, callback=keep, **settings)
 
 
 def common(command: Command) -> Command:
     """The options that every command has."""
     for option in (
-        click.option(
+        _kept(
+            _MODELS,
             "--batch-size",
             type=click.IntRange(0, 65_536),
             metavar="N",
-            expose_value=False,
-            callback=_keep(_MODELS),
             help="Items that a model encodes at once.  [default: measured]",
         ),
-        click.option(
+        _kept(
+            _MODELS,
             "--device",
             type=click.Choice(["auto", "cpu", "cuda", "mps"]),
             metavar="NAME",
-            expose_value=False,
-            callback=_keep(_MODELS),
             help="Device that models run on: auto, cpu, cuda or mps.  [default: auto]",
         ),
-        click.option(
-            "--quiet",
-            "-q",
-            is_flag=True,
-            expose_value=False,
-            callback=_keep(QUIET),
-            help="Print no progress and no remarks.",
-        ),
-        click.option(
-            "--json",
-            is_flag=True,
-            expose_value=False,
-            callback=_keep(AS_JSON),
-            help="Print JSON on stdout.",
-        ),
-        click.option(
+        _kept(QUIET, "--quiet", "-q", is_flag=True, help="Print no progress and no remarks."),
+        _kept(AS_JSON, "--json", is_flag=True, help="Print JSON on stdout."),
+        _kept(
+            _KB,
             "--kb",
             default="kb",
             envvar="KU_KB",
@@ -77,8 +63,6 @@ def common(command: Command) -> Command:
             show_envvar=True,
             metavar="DIR",
             type=PATH,
-            expose_value=False,
-            callback=_keep(_KB),
             help="The knowledge base.",
         ),
     ):
@@ -88,13 +72,13 @@ def common(command: Command) -> Command:
 
 def mllm_option(purpose: str) -> Callable[[Command], Command]:
     """The option that names a multimodal model."""
-    return click.option(
-        "--mllm",
-        metavar="MODEL",
-        expose_value=False,
-        callback=_keep(_MODELS),
-        help=f"The multimodal model that {purpose}.",
-    )
+    return _kept(_MODELS, "--mllm", metavar="MODEL", help=f"The multimodal model that {purpose}.")
+
+
+IMAGES = click.option(
+    "--image", "images", multiple=True, type=PATH, help="A picture file; may be repeated."
+)
+"""The option that names picture files."""
 
 
 def unit_options(command: Command) -> Command:
@@ -110,13 +94,7 @@ def unit_options(command: Command) -> Command:
             help="A text file; may be repeated.",
         ),
         click.option("--text", "texts", multiple=True, help="A text; may be repeated."),
-        click.option(
-            "--image",
-            "images",
-            multiple=True,
-            type=PATH,
-            help="A picture file; may be repeated.",
-        ),
+        IMAGES,
         click.option("--alias", "aliases", multiple=True, help="Another name; may be repeated."),
         click.option("--kind", help="entity, event, rule, topic …"),
     ):
@@ -151,12 +129,16 @@ def _read_texts(_: click.Context, __: click.Parameter, files: tuple[Path, ...]) 
     return texts
 
 
-def output_path(_: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
-    """The callback of an option that names a file to write: the ending must be right."""
-    endings = arguments.OUTPUTS[f"the {option.name}"]
-    if value and value.suffix.lower() not in endings and not value.is_dir():
-        raise click.BadParameter(f"is {str(value)!r}, expected a name ending in {endings[0]}")
-    return value
+def output_option(name: str, file: str, help: str) -> Callable[[Command], Command]:
+    """An option that names a file to write; the ending must be right."""
+
+    def check(_: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
+        endings = arguments.OUTPUTS[f"the {option.name}"]
+        if value and value.suffix.lower() not in endings and not value.is_dir():
+            raise click.BadParameter(f"is {str(value)!r}, expected a name ending in {endings[0]}")
+        return value
+
+    return click.option(name, type=PATH, callback=check, metavar=file, help=help)
 
 
 def existing(path: Path, expected: str) -> Path:

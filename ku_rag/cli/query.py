@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ku_rag.cli.options import PATH, common, mllm_option, open_base, output_path
+from ku_rag.cli.options import common, mllm_option, open_base, output_option
 from ku_rag.cli.output import one_line, print_answer, print_result, remark
 
 
@@ -15,20 +15,8 @@ from ku_rag.cli.output import one_line, print_answer, print_result, remark
 @click.argument("image")
 @click.argument("question")
 @click.option("-k", type=click.IntRange(1, 100), help="Most pieces of evidence.  [default: 3]")
-@click.option(
-    "--passage",
-    type=PATH,
-    callback=output_path,
-    metavar="FILE.png",
-    help="Write the stitched passage; further pages get a number.",
-)
-@click.option(
-    "--report",
-    type=PATH,
-    callback=output_path,
-    metavar="FILE.html",
-    help="Write one page that shows how the question was answered.",
-)
+@output_option("--passage", "FILE.png", "Write the stitched passage; further pages get a number.")
+@output_option("--report", "FILE.html", "Write a page that shows how the question was answered.")
 @mllm_option("answers; '' for none")
 @click.option("--no-kcc", is_flag=True, help="Ask it once, with the evidence; no correction.")
 @click.option("--no-units", is_flag=True, help="Search texts alone, by its caption of the picture.")

@@ -45,10 +45,10 @@ def export(folder: Path, salvage: bool) -> None:
 @click.option("--encoder", help="The encoder of a new base.  [default: as exported]")
 @common
 def import_(folder: Path, encoder: str | None) -> None:
-    """Take in DIR, an export or Parquet files that others wrote (docs/transfer.md).
+    """Import DIR, an export or Parquet files that others wrote (docs/transfer.md).
 
-    The knowledge base is made with the exported settings if it does not exist. Vectors made by its
-    encoder are taken over; others are made anew. Importing the same thing twice changes nothing.
+    The knowledge base is made with the exported settings if it does not exist. Vectors of its
+    encoder are kept; others are computed again. Importing the same thing twice changes nothing.
     """
     from ku_rag.transfer.parquet_reader import Export
 

@@ -1,9 +1,9 @@
 """The number of the last commit, beside the database, so that lost commits are reported.
 
-SQLite drops what follows a damaged place in its write-ahead log without a word. So every commit
-has a number, which is stored in the database with it and written to `ku.commits` after it. A file
-that is ahead of the database tells that commits were lost. It is not synced: a power cut may leave
-an older number there, which reports nothing wrong.
+SQLite silently drops what follows a damaged place in its write-ahead log. So every commit has a
+number, which is stored in the database with it and written to `ku.commits` after it. If the file is
+ahead of the database, commits were lost. The file is not synced: a power cut may leave an older
+number in it, which reports nothing wrong.
 """
 
 from __future__ import annotations
@@ -16,18 +16,14 @@ from pathlib import Path
 
 import apsw
 
+_FILE = "ku.commits"
 _log = logging.getLogger("ku_rag")
-
-
-def file_of(database: Path) -> Path:
-    """The file that holds the number of the last commit."""
-    return database.with_name("ku.commits")
 
 
 def last_known(database: Path) -> int:
     """The number in the file; 0 where there is none that can be read."""
     with suppress(OSError, ValueError):
-        number, stored = file_of(database).read_bytes().split()
+        number, stored = database.with_name(_FILE).read_bytes().split()
         if int(stored, 16) == zlib.crc32(number):
             return int(number)
     return 0
@@ -35,27 +31,28 @@ def last_known(database: Path) -> int:
 
 def note(database: Path, number: int) -> None:
     """Write the number of a commit that is done."""
-    digits = b"%020d" % number
+    file, digits = database.with_name(_FILE), b"%020d" % number
     try:
-        handle = os.open(file_of(database), os.O_WRONLY | os.O_CREAT, 0o644)
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             os.pwrite(handle, b"%s %08x\n" % (digits, zlib.crc32(digits)), 0)
         finally:
             os.close(handle)
     except OSError as error:
-        _log.warning("%s cannot be written (%s)", file_of(database), error.strerror)
+        _log.warning("%s cannot be written (%s)", file, error.strerror)
 
 
 def count(connection: apsw.Connection, database: Path) -> int:
-    """Give a change its number, larger than any before even if commits were lost.
+    """Number a change; the number is larger than any before even if commits were lost.
 
     Called at the end of a change.
     """
-    last, known = _meta(connection, "commits"), last_known(database)
-    if known > last:
-        _put(connection, "lost", _meta(connection, "lost") + known - last)
+    (last, missing), known = _numbers(connection), last_known(database)
     number = max(last, known) + 1
-    _put(connection, "commits", number)
+    changed = [("commits", str(number))]
+    if known > last:
+        changed.append(("lost", str(missing + known - last)))
+    connection.executemany("REPLACE INTO meta VALUES (?, ?)", changed)
     return number
 
 
@@ -66,8 +63,8 @@ def lost(connection: apsw.Connection, known: int) -> str | None:
         connection: to the database.
         known: the file's number, read before anything of the database was.
     """
-    last = _meta(connection, "commits")
-    missing = _meta(connection, "lost") + max(0, known - last)
+    last, before = _numbers(connection)
+    missing = before + max(0, known - last)
     if not missing:
         return None
     return (
@@ -78,14 +75,12 @@ def lost(connection: apsw.Connection, known: int) -> str | None:
 
 
 def accept(connection: apsw.Connection) -> None:
-    """Report earlier losses no longer. Called inside a change, after another one."""
+    """Stop reporting earlier losses. Called inside a change, after another one."""
     connection.execute("DELETE FROM meta WHERE key = 'lost'")
 
 
-def _meta(connection: apsw.Connection, key: str) -> int:
-    found = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return int(found[0]) if found else 0
-
-
-def _put(connection: apsw.Connection, key: str, number: int) -> None:
-    connection.execute("REPLACE INTO meta VALUES (?, ?)", (key, str(number)))
+def _numbers(connection: apsw.Connection) -> tuple[int, int]:
+    """The number of the last commit that the database holds, and how many were lost before."""
+    rows = connection.execute("SELECT key, value FROM meta WHERE key IN ('commits', 'lost')")
+    numbers = {str(key): int(str(value)) for key, value in rows}
+    return numbers.get("commits", 0), numbers.get("lost", 0)

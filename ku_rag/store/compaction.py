@@ -1,4 +1,4 @@
-"""Compaction: what was deleted leaves the files, not only the tables."""
+"""Compaction: deleted content is erased from the files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def compact(database: Database, layout: Layout) -> None:
         ).fetchone()
         database.set_meta("changes_pruned", last)
         connection.execute("DELETE FROM changes")
-    # What was lost is what there was to say of it; from now on the base is as it is.
     with database.change():
         commits.accept(connection)
     with explained(database.path):
@@ -40,7 +39,7 @@ def compact(database: Database, layout: Layout) -> None:
             f"another process is reading {database.path.parent}: compact again when it is done; "
             "deleted text may still be in ku.sqlite-wal, and pictures in images/, until then"
         )
-    # Who reads an older state may still look at its pictures: with the log empty, nobody does.
+    # With the log empty, no reader of an older state is left that could need these pictures.
     _sweep(database, layout)
 
 
@@ -49,13 +48,9 @@ def _sweep(database: Database, layout: Layout) -> None:
     known = {file for (file,) in database.connection.execute("SELECT file FROM images")}
     for folder in layout.images.iterdir() if layout.images.is_dir() else ():
         for file in folder.iterdir():
-            if f"{folder.name}/{file.name}" not in known and not _in_progress(
-                file.name, file.stat().st_mtime
-            ):
+            age = time.time() - file.stat().st_mtime
+            in_progress = file.suffix == ".partial" and age < _PARTIAL_AGE_S
+            if f"{folder.name}/{file.name}" not in known and not in_progress:
                 file.unlink()
         if not any(folder.iterdir()):
             folder.rmdir()
-
-
-def _in_progress(name: str, modified: float) -> bool:
-    return name.endswith(".partial") and time.time() - modified < _PARTIAL_AGE_S

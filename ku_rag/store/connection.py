@@ -20,8 +20,8 @@ from ku_rag.errors import Corrupt, Locked, Mismatch, ReadOnly
 
 APPLICATION_ID = 0x4B55_5241  # "KURA": tells a knowledge base from any other SQLite file
 _VFS = "cksmvfs"
-_PAGE_BYTES = 8192
-_CHECKSUM_BYTES = 8
+PAGE_BYTES = 8192
+CHECKSUM_BYTES = 8
 _BUSY_MS = 10_000
 _POLL_S = 0.02
 _CACHE_KIB = 128 << 10  # the vectors of 100,000 chunks
@@ -55,7 +55,10 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
         apsw.Error: it cannot be opened.
         ReadOnly: it has commits in its log that cannot be read without writing.
     """
-    _load_vfs()
+    with _loading:
+        if _VFS not in apsw.vfs_names():
+            with closing(apsw.Connection(":memory:")) as other:
+                apsw.sqlite_extra.load(other, "cksumvfs")
     if not read_only:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         return _configure(Connection(str(path), flags=flags, vfs=_VFS))
@@ -83,8 +86,8 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
 
 def prepare_file(connection: Connection) -> None:
     """Set the format of a new file, before its first transaction."""
-    connection.reserve_bytes("main", _CHECKSUM_BYTES)
-    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    connection.reserve_bytes("main", CHECKSUM_BYTES)
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     deadline = time.monotonic() + _BUSY_MS / 1000
     while True:
         try:
@@ -98,12 +101,6 @@ def prepare_file(connection: Connection) -> None:
             return
 
 
-def has_checksums(connection: Connection) -> bool:
-    """Whether the pages of the file are as `prepare_file` sets them."""
-    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
-    return page_bytes == _PAGE_BYTES and connection.reserve_bytes("main") == _CHECKSUM_BYTES
-
-
 def is_truncated(connection: Connection, path: Path) -> bool:
     """Whether the file ends too early; SQLite fills a page that is cut off with zeros."""
     with snapshot(connection):
@@ -111,7 +108,7 @@ def is_truncated(connection: Connection, path: Path) -> bool:
         log = path.with_name(path.name + "-wal")
         if log.exists() and log.stat().st_size > 0:
             return False  # the missing pages may be there
-        return path.stat().st_size < int(pages) * _PAGE_BYTES
+        return path.stat().st_size < int(pages) * PAGE_BYTES
 
 
 @contextmanager
@@ -198,13 +195,6 @@ def damaged(path: Path, reason: str) -> Corrupt:
     )
 
 
-def _load_vfs() -> None:
-    with _loading:
-        if _VFS not in apsw.vfs_names():
-            with closing(apsw.Connection(":memory:")) as connection:
-                apsw.sqlite_extra.load(connection, "cksumvfs")
-
-
 def _configure(connection: Connection) -> Connection:
     connection.set_busy_timeout(_BUSY_MS)
     for pragma in (
@@ -212,7 +202,7 @@ def _configure(connection: Connection) -> Connection:
         "foreign_keys = ON",
         "temp_store = FILE",
         f"cache_size = -{_CACHE_KIB}",
-        f"wal_autocheckpoint = {LOG_BYTES // _PAGE_BYTES}",
+        f"wal_autocheckpoint = {LOG_BYTES // PAGE_BYTES}",
     ):
         connection.execute(f"PRAGMA {pragma}")
     return connection

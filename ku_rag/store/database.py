@@ -19,11 +19,12 @@ from ku_rag.errors import Closed, Corrupt, Mismatch, NotFound, ReadOnly
 from ku_rag.store import commits, schema
 from ku_rag.store.connection import (
     APPLICATION_ID,
+    CHECKSUM_BYTES,
+    PAGE_BYTES,
     Connection,
     connect,
     damaged,
     explained,
-    has_checksums,
     is_truncated,
     not_a_base,
     prepare_file,
@@ -117,8 +118,9 @@ class Database:
 
     def _check_format(self, *, create: bool) -> None:
         connection = self.connection
-        application, tables = connection.execute(
-            "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id"
+        application, page_bytes, tables = connection.execute(
+            "SELECT application_id, page_size, (SELECT count(*) FROM sqlite_master) "
+            "FROM pragma_application_id, pragma_page_size"
         ).fetchone()
         if (application, tables) == (0, 0):
             if self.read_only or not create:
@@ -129,7 +131,7 @@ class Database:
             prepare_file(connection)
         elif application != APPLICATION_ID:
             raise not_a_base(self.path, "it was not made by ku-rag")
-        elif not has_checksums(connection):
+        elif (page_bytes, connection.reserve_bytes("main")) != (PAGE_BYTES, CHECKSUM_BYTES):
             raise Mismatch(
                 f"{self.path.parent} was made by an earlier version of ku-rag: "
                 "ingest its sources again with this version, into a new knowledge base"

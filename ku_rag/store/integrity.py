@@ -1,4 +1,4 @@
-"""Is everything that the store holds what was put there, and does it hang together?"""
+"""Integrity checks: rows against checksums, counts and references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of another encoder, made while the old one serves: kept until they take its place."""
+"""Vectors of a new encoder, stored beside those of the old one until the encoder is switched."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def images_missing(connection: Connection, encoder: int) -> list[tuple[int, str]
 
 
 def put(connection: Connection, encoder: int, source: int, state: str, shadow: Shadow) -> None:
-    """Keep a shadow if its source is still as it was. Called inside a change."""
+    """Store a shadow if its source has not changed. Called inside a change."""
     still = connection.execute(
         f"SELECT 1 FROM sources s WHERE s.row = ? AND {_STATE} = ?", (source, state)
     ).fetchone()
@@ -75,11 +75,11 @@ def get(connection: Connection, encoder: int, source: int, dim: int) -> Shadow:
 
 
 def forget(connection: Connection, *, but: Sequence[int] = ()) -> None:
-    """Drop shadows, and vectors and encoders that nothing is found by. Called inside a change.
+    """Delete the shadows, vectors and changes of other encoders. Called inside a change.
 
     Args:
-        connection: inside a change.
-        but: rows of the encoders that are kept.
+        connection: the store.
+        but: rows of the encoders whose rows stay.
     """
     kept = ", ".join(map(str, but)) or "NULL"
     for table in ("shadows", "vectors", "changes"):
