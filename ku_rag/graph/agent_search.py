@@ -1,22 +1,21 @@
 """The multi-agent retriever on the graph (MH-MMKG, section 4.1, eq. 5 to 10).
 
-The search starts at the topic entity and goes outwards, breadth first. In each round the expansion
-agent selects among the relations of all open entities, and the validation agent judges the paths
-that this extends. Entities reached for the first time are open in the next round, unless a path to
-them is sufficient. A relation to an entity reached before belongs to the sub-graph, and its path is
+The search starts at the topic entity and proceeds breadth first. In each round the expansion agent
+selects among the relations of all open entities, and the validation agent judges the paths that
+this extends. Entities reached for the first time are open in the next round, unless a path to them
+is sufficient. A relation to an entity reached before belongs to the sub-graph, and its path is
 validated, but no entity is opened twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ku_rag.errors import BadInput, BudgetSpent
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.search_result import GraphSearchResult, Note, Noting, TraceEntry
-from ku_rag.graph.search_types import Agents, Query, Verdict
+from ku_rag.graph.search_types import Agents, GraphSearchResult, Note, Query, TraceEntry, Verdict
 from ku_rag.graph.traversal import Offer, traverse
 from ku_rag.text.tokens import content_words, words
 
@@ -40,27 +39,25 @@ def explore(
     """Search the graph for paths that answer a question.
 
     Args:
-        graph: the graph.
-        query: what is asked.
-        agents: who says where to start, where to go, and when it is enough.
-        topic: where to start; None asks the agents.
-        max_paths: so many paths that are enough end the search, at least 1.
-        max_rounds: no path is longer than so many relations; 0 asks of the topic entity alone.
-        depth_first: follow each path to its end before the one beside it (section 5.3).
-        most_neighbours: relations of one entity that agents are shown, at least 1: those that
-            share most words with the query.
-        most_open: paths that are validated in one round, at least 1, chosen likewise; depth first
-            there is but one at a time.
+        graph: The graph.
+        query: The query.
+        agents: Select the topic entity and relations, and judge paths.
+        topic: Where to start; None: the agents select it.
+        max_paths: Number of sufficient paths that end the search, at least 1.
+        max_rounds: Greatest number of relations of a path; 0: only the topic entity is judged.
+        depth_first: Follow each path to its end before the next (section 5.3).
+        most_neighbours: Greatest number of relations of one entity that agents receive, at least
+            1: those that share most words with the query.
+        most_open: Greatest number of paths validated in one round, at least 1, selected likewise.
 
     Returns:
-        What was found until the search ended. The end of a model's budget is one of its ends.
+        The sub-graph at the end of the search, which may be the end of a model's budget.
 
     Raises:
-        BadInput: a number is less than that.
-        Corrupt: a row of the graph fails its checksum.
+        BadInput: A number is out of range.
+        Corrupt: A row of the graph fails its checksum.
     """
-    least = min(max_paths, max_rounds + 1, most_neighbours, most_open)
-    if least < 1:
+    if min(max_paths, max_rounds + 1, most_neighbours, most_open) < 1:
         raise BadInput(
             f"max_paths is {max_paths}, max_rounds {max_rounds}, most_neighbours "
             f"{most_neighbours}, most_open {most_open}: expected at least 1, 0 for max_rounds"
@@ -68,58 +65,56 @@ def explore(
     search = _Search(graph, query, agents, max_paths, max_rounds, most_neighbours, most_open)
     root = search.begin(topic)
     if root is None:
-        return search.found(None, search.spent or "no topic entity was found in the question")
-    stopped = search.ask_alone(root)
-    if not stopped:
-        stopped = search.go_deep(root) if depth_first else search.go_broad(root)
-    return search.found(root, stopped)
+        return search.result(None, search.spent or "no topic entity was found in the question")
+    if search.validate([root], 0):
+        return search.result(root, "the topic entity is enough by itself")
+    stopped = search.spent or (search.go_deep(root) if depth_first else search.go_broad(root))
+    return search.result(root, stopped)
 
 
+def most_similar(query: Query, texts: Sequence[str], most: int) -> list[int]:
+    """Return the places of the texts that share most words with a query, in ascending order.
+
+    Args:
+        query: The query.
+        texts: The texts.
+        most: Greatest number of places.
+    """
+    if len(texts) <= most:
+        return list(range(len(texts)))
+    asked = frozenset(content_words(query.text))
+    shared = [len(asked.intersection(words(text))) for text in texts]
+    return sorted(sorted(range(len(texts)), key=lambda n: -shared[n])[:most])
+
+
+@dataclass(slots=True)
 class _Search:
-    """One search: the sub-graph so far, and what the agents said of it."""
+    """The state of one search."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        query: Query,
-        agents: Agents,
-        max_paths: int,
-        max_rounds: int,
-        most_neighbours: int,
-        most_open: int,
-    ) -> None:
-        self._graph, self._query, self._agents = graph, query, agents
-        self._max_paths, self._max_rounds = max_paths, max_rounds
-        self._most_neighbours, self._most_open = most_neighbours, most_open
-        self._asked = frozenset(content_words(query.text))
-        self._steps: dict[int, Step] = {}
-        self._paths: list[Path] = []
-        self._verdicts: dict[Path, Verdict] = {}
-        self._captions: dict[int, str] = {}
-        self._trace: list[TraceEntry] = []
-        self.spent = ""
-
-    # ---- where it goes: all but the first return why it ended, "" while it goes on --------------
+    graph: Graph
+    query: Query
+    agents: Agents
+    max_paths: int
+    max_rounds: int
+    most_neighbours: int
+    most_open: int
+    steps: dict[int, Step] = field(default_factory=dict)
+    paths: list[Path] = field(default_factory=list)
+    verdicts: dict[Path, Verdict] = field(default_factory=dict)
+    captions: dict[int, str] = field(default_factory=dict)
+    trace: list[TraceEntry] = field(default_factory=list)
+    spent: str = ""
 
     def begin(self, topic: Entity | None) -> Path | None:
-        """K0: the topic entity, which the agents choose where none is given."""
+        """Return K0, the path of the topic entity alone; the agents select it if none is given."""
         if topic is None:
-            among = self._graph.topics(_MOST_TOPICS)
-            topic = self._ask(lambda: self._agents.topic(self._query, among), None)
-            said = topic.name if topic else "none"
-            self._tell(0, "topic", [self._query.question], [said])
+            among = self.graph.topics(_MOST_TOPICS)
+            topic = self._ask(lambda: self.agents.topic(self.query, among), None)
+            self._record(0, "topic", [self.query.question], [topic.name if topic else "none"])
         return Path(topic) if topic else None
 
-    def ask_alone(self, root: Path) -> str:
-        """Whether the topic entity is enough by itself."""
-        if self.spent:
-            return self.spent
-        if self._validate([root], 0):
-            return "the topic entity is enough by itself"
-        return self.spent
-
     def go_broad(self, root: Path) -> str:
-        """Breadth first: all open entities at once."""
+        """Search breadth first, and return why the search ended."""
         known, opened = {root.end.row}, [root]
 
         def choose(offers: Sequence[Offer]) -> list[Path]:
@@ -129,90 +124,85 @@ class _Search:
                 return []
             fresh = [path for path in reached if path.end.row not in known]
             known.update(path.end.row for path in fresh)
-            closed = {path.end.row for path in self._validate(reached, number)}
+            closed = {path.end.row for path in self.validate(reached, number)}
             # An entity that several paths reach is opened once, at the end of the best of them.
             best: dict[int, Path] = {}
-            for path in sorted(fresh, key=lambda path: -self._verdicts[path].score):
+            for path in sorted(fresh, key=lambda path: -self.verdicts[path].score):
                 best.setdefault(path.end.row, path)
             opened[:] = [path for row, path in best.items() if row not in closed]
-            return [] if self._over() else opened
+            return [] if self._end() else opened
 
-        for _ in traverse(self._graph, root.start, choose, longest=self._max_rounds):
+        for _ in traverse(self.graph, root.start, choose, longest=self.max_rounds):
             pass
-        return self._over() or (self._too_long(len(opened)) if opened else _NOTHING_OPEN)
+        return self._end() or (self._too_long(len(opened)) if opened else _NOTHING_OPEN)
 
     def go_deep(self, root: Path) -> str:
-        """Depth first: each path as far as it goes, before the one beside it."""
-        if not self._max_rounds:
+        """Search depth first, and return why the search ended."""
+        if not self.max_rounds:
             return self._too_long(1)
-        left, done, cut = list(reversed(self._expand([self._offer(root)], 1))), {root.end.row}, 0
-        while left and not self._over():
+        left, done, cut = [root], set[int](), 0
+        while left and not self._end():
             path = left.pop()
             length = len(path.steps)
-            if self._validate([path], length):
+            if length and self.validate([path], length):
                 done.add(path.end.row)
-            elif path.end.row not in done and length == self._max_rounds:
+            elif path.end.row not in done and length == self.max_rounds:
                 cut += 1
             elif path.end.row not in done:
                 done.add(path.end.row)
-                left += reversed(self._expand([self._offer(path)], length + 1))
-        return self._over() or (self._too_long(cut) if cut else _NOTHING_OPEN)
+                left += reversed(self._expand([(path, self.graph.hop(path.end))], length + 1))
+        return self._end() or (self._too_long(cut) if cut else _NOTHING_OPEN)
 
-    def _offer(self, path: Path) -> Offer:
-        return path, self._graph.hop(path.end)
-
-    def _over(self) -> str:
-        if len(self._paths) >= self._max_paths:
-            return f"{self._max_paths} paths are enough, as many as were wanted"
+    def _end(self) -> str:
+        if len(self.paths) >= self.max_paths:
+            return f"{self.max_paths} paths are enough, as many as were wanted"
         return self.spent
 
     def _too_long(self, opened: int) -> str:
         ends = "one entity was" if opened == 1 else f"{opened:,} entities were"
-        return f"paths are to have no more than {self._max_rounds} relations, and {ends} still open"
-
-    # ---- what the agents are asked --------------------------------------------------------------
+        return f"paths are to have no more than {self.max_rounds} relations, and {ends} still open"
 
     def _expand(self, offers: Sequence[Offer], number: int) -> list[Path]:
-        """Extend open paths by the relations that the expansion agent chooses (eq. 5 to 7)."""
+        """Extend open paths by the relations that the expansion agent selects (eq. 5 to 7)."""
         offered, cut = [], []
         for path, steps in offers:
-            shown = self._cut(steps, _said, self._most_neighbours)
+            texts = [f"{s.relation} {s.tail.name} {s.information} {s.condition}" for s in steps]
+            shown = [steps[n] for n in most_similar(self.query, texts, self.most_neighbours)]
             offered.append((path, shown))
             cut.append(_left_out("relations", len(shown), len(steps)))
         none: list[list[Step]] = [[] for _ in offered]
-        kept = self._ask(lambda: self._agents.expand(self._query, offered), none)
-        reached, said = [], []
-        for (path, shown), chosen in zip(offered, kept, strict=True):
+        selected = self._ask(lambda: self.agents.expand(self.query, offered), none)
+        reached, names = [], []
+        for (path, shown), chosen in zip(offered, selected, strict=True):
             rows = {step.row for step in shown}
             steps = list({step.row: step for step in chosen if step.row in rows}.values())
-            said.append(", ".join(step.tail.name for step in steps) or "none")
+            names.append(", ".join(step.tail.name for step in steps) or "none")
             reached += [path.then(step) for step in steps]
-        self._tell(number, "expansion", [path.text for path, _ in offers], said, cut)
-        widest = self._cut(reached, lambda path: path.text, self._most_open)
-        if len(widest) < len(reached):
-            remark = _left_out("paths", len(widest), len(reached))
-            self._trace.append(
-                TraceEntry(number, "expansion", "the whole round", "", Note(remark=remark))
-            )
-        self._steps.update({path.steps[-1].row: path.steps[-1] for path in widest})
-        self._verdicts.update(dict.fromkeys(widest, Verdict(False)))  # until they are asked about
+        self._record(number, "expansion", [path.text for path, _ in offers], names, cut)
+        texts = [path.text for path in reached]
+        widest = [reached[n] for n in most_similar(self.query, texts, self.most_open)]
+        if remark := _left_out("paths", len(widest), len(reached)):
+            note = Note(remark=remark)
+            self.trace.append(TraceEntry(number, "expansion", "the whole round", "", note))
+        self.steps.update({path.steps[-1].row: path.steps[-1] for path in widest})
+        self.verdicts.update(dict.fromkeys(widest, Verdict(False)))
         return widest
 
-    def _validate(self, paths: Sequence[Path], number: int) -> list[Path]:
-        """Those of the paths that the validation agent calls enough (eq. 8), best first."""
-        if not paths:
+    def validate(self, paths: Sequence[Path], number: int) -> list[Path]:
+        """Return the paths that the validation agent finds sufficient (eq. 8), best first."""
+        if not paths or self.spent:
             return []
         unasked = [Verdict(False) for _ in paths]
-        verdicts = self._ask(lambda: self._agents.validate(self._query, paths), unasked)
-        self._verdicts.update(zip(paths, verdicts, strict=True))
+        verdicts = self._ask(lambda: self.agents.validate(self.query, paths), unasked)
+        self.verdicts.update(zip(paths, verdicts, strict=True))
         for path, verdict in zip(paths, verdicts, strict=True):
             if verdict.caption:
-                self._captions.setdefault(path.end.row, verdict.caption)
-        said = ["enough" if verdict.enough else "not enough" for verdict in verdicts]
-        self._tell(number, "validation", [path.text for path in paths], said)
-        enough = [path for path in paths if self._verdicts[path].enough]
-        enough.sort(key=lambda path: -self._verdicts[path].score)
-        self._paths += enough[: self._max_paths - len(self._paths)]
+                self.captions.setdefault(path.end.row, verdict.caption)
+        answers = ["enough" if verdict.enough else "not enough" for verdict in verdicts]
+        self._record(number, "validation", [path.text for path in paths], answers)
+        enough = [path for path in paths if self.verdicts[path].enough]
+        enough.sort(key=lambda path: -self.verdicts[path].score)
+        self.paths += enough[: self.max_paths - len(self.paths)]
         return enough
 
     def _ask(self, call: Callable[[], _T], otherwise: _T) -> _T:
@@ -222,7 +212,7 @@ class _Search:
             self.spent = str(error)
             return otherwise
 
-    def _tell(
+    def _record(
         self,
         number: int,
         agent: str,
@@ -230,58 +220,40 @@ class _Search:
         said: Sequence[str],
         remarks: Sequence[str] = (),
     ) -> None:
-        """Write to the trace what an agent was asked and said, with its own account of it."""
-        notes: Sequence[Note] = ()
-        if isinstance(self._agents, Noting) and not self.spent:
-            notes = self._agents.notes()
-        told = list(notes) if len(notes) == len(about) else [Note()] * len(about)
-        for n, note in enumerate(told):
+        """Add the answers of an agent to the trace, with its notes."""
+        # After a failed call, the notes are those of the call before it.
+        notes = () if self.spent else self.agents.notes()
+        for n, note in enumerate(notes or [Note()] * len(about)):
             remark = "; ".join(filter(None, (*remarks[n : n + 1], note.remark)))
-            self._trace.append(
-                TraceEntry(
-                    number, agent, about[n], note.said or said[n], replace(note, remark=remark)
-                )
+            text = note.said or said[n]
+            self.trace.append(
+                TraceEntry(number, agent, about[n], text, replace(note, remark=remark))
             )
             self.spent = self.spent or note.spent
 
-    # ---- what comes of it ------------------------------------------------------------------------
-
-    def _cut(self, given: Sequence[_T], text: Callable[[_T], str], most: int) -> list[_T]:
-        """Those that share most words with the query, in the order in which they are given."""
-        if len(given) <= most:
-            return list(given)
-        shared = [self._shared(text(one)) for one in given]
-        best = sorted(range(len(given)), key=lambda n: -shared[n])[:most]
-        return [given[n] for n in sorted(best)]
-
-    def _shared(self, text: str) -> int:
-        return len(self._asked.intersection(words(text)))
-
-    def found(self, root: Path | None, stopped: str) -> GraphSearchResult:
-        """What there is, and why there is no more."""
-        longer = {Path(path.start, path.steps[:-1]) for path in self._verdicts if path.steps}
-        ends = [p for p, v in self._verdicts.items() if not v.enough and p not in longer]
-        ends.sort(key=lambda path: (-self._verdicts[path].score, -self._shared(path.text)))
-        failed = sum(entry.note.failed for entry in self._trace)
-        said = [stopped]
-        if root and not self._paths:
-            said.append("no path was enough")
+    def result(self, root: Path | None, stopped: str) -> GraphSearchResult:
+        """Return the sub-graph and its paths."""
+        longer = {Path(path.start, path.steps[:-1]) for path in self.verdicts if path.steps}
+        leaves = [p for p, v in self.verdicts.items() if not v.enough and p not in longer]
+        asked = frozenset(content_words(self.query.text))
+        shared = {path: len(asked.intersection(words(path.text))) for path in leaves}
+        leaves.sort(key=lambda path: (-self.verdicts[path].score, -shared[path]))
+        failed = sum(entry.note.failed for entry in self.trace)
+        reasons = [stopped]
+        if root and not self.paths:
+            reasons.append("no path was enough")
         if failed:
             many = "one" if failed == 1 else str(failed)
-            said.append(f"{many} of the agents' replies could not be used")
+            reasons.append(f"{many} of the agents' replies could not be used")
         return GraphSearchResult(
             topic=root.start if root else None,
-            steps=tuple(self._steps.values()),
-            paths=tuple(sorted(self._paths, key=lambda path: -self._verdicts[path].score)),
-            leaves=tuple(ends),
-            captions=self._captions,
-            trace=tuple(self._trace),
-            stopped="; ".join(said),
+            steps=tuple(self.steps.values()),
+            paths=tuple(sorted(self.paths, key=lambda path: -self.verdicts[path].score)),
+            leaves=tuple(leaves),
+            captions=self.captions,
+            trace=tuple(self.trace),
+            stopped="; ".join(reasons),
         )
-
-
-def _said(step: Step) -> str:
-    return f"{step.relation} {step.tail.name} {step.information} {step.condition}"
 
 
 def _left_out(what: str, shown: int, of: int) -> str:

@@ -17,7 +17,7 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.query_terms import QueryTerms, relation_stems, stems
 from ku_rag.graph.scoring import WEIGHTS, score
-from ku_rag.graph.search_types import Query, Verdict
+from ku_rag.graph.search_types import Note, Query, Verdict
 from ku_rag.graph.traversal import Offer, extend_to_new, traverse
 from ku_rag.text.tokens import words
 
@@ -113,6 +113,10 @@ class EmbeddedAgents:
             chosen = self._planned(query, path.start).chosen
             verdicts.append(Verdict(_rows(path) in chosen, chosen.get(_rows(path), 0.0)))
         return verdicts
+
+    def notes(self) -> Sequence[Note]:
+        """Return no notes: no model is asked."""
+        return ()
 
     def _planned(self, query: Query, start: Entity) -> _PathPlan:
         plan = self._plan

@@ -1,4 +1,4 @@
-"""Questions to a multimodal model, many at once; answers in the order of the questions."""
+"""Concurrent questions to a multimodal model."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ from typing import Any
 from PIL.Image import Image
 
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
-from ku_rag.graph.search_result import Note
+from ku_rag.graph.search_types import Note
 from ku_rag.mllm.base import MLLM, Message, Picture, Reply, Request
 from ku_rag.mllm.encoding import fitted
 from ku_rag.pictures import load_picture
 
 LONGEST_SIDE = 1024
-"""Pixels: what the paper resizes all pictures to (section 5.1)."""
-
-_TEMPERATURE = 0.0
+"""Greatest side of a picture, px (MH-MMKG, section 5.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentQuestion:
-    """What a model is asked.
+    """A question to a model.
 
     Args:
-        text: the words, which come after the pictures.
-        pictures: in memory, or files that are read when their turn has come.
+        text: The text, which follows the pictures.
+        pictures: Images, or files that are read when the question is asked.
         schema: JSON schema of the reply; None for a text.
-        needs_pictures: it is not asked where none of them can be shown.
+        needs_pictures: Whether the question is skipped if no picture can be read.
     """
 
     text: str
@@ -41,13 +39,13 @@ class AgentQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a question.
+    """The result of a question.
 
     Args:
-        reply: None where there is none that can be used.
-        problem: why there is none.
-        spent: there is none because the budget is used up.
-        left_out: why pictures were not shown.
+        reply: The reply; None if there is none that can be used.
+        problem: Why there is no reply.
+        spent: Whether the model's budget is used up.
+        left_out: Why pictures were left out.
     """
 
     reply: Reply | None
@@ -56,16 +54,21 @@ class Outcome:
     left_out: tuple[str, ...] = ()
 
     @property
-    def said(self) -> Mapping[str, Any]:
-        """The object in the reply; empty where there is none."""
+    def fields(self) -> Mapping[str, Any]:
+        """The JSON object of the reply; empty if there is none."""
         return (self.reply and self.reply.parsed) or {}
 
+    @property
+    def text(self) -> str:
+        """The text of the reply; "" if there is none."""
+        return self.reply.text.strip() if self.reply else ""
+
     def note(self, said: str = "", remark: str = "") -> Note:
-        """The account of it.
+        """Return the note of the question.
 
         Args:
-            said: what the reply comes to.
-            remark: what else was wrong with it.
+            said: The answer in words.
+            remark: What else was wrong with it.
         """
         problem = "" if self.spent else self.problem
         reply = self.reply or Reply("")
@@ -82,22 +85,17 @@ class Outcome:
 
 
 def ask_all(mllm: MLLM, questions: Sequence[AgentQuestion], *, workers: int) -> list[Outcome]:
-    """Ask a model many questions at once.
+    """Ask questions concurrently, and return their outcomes in order.
 
     Args:
-        mllm: the model; it may let fewer of them through at a time.
-        questions: what it is asked.
-        workers: most questions at once, at least 1.
-
-    Returns:
-        What came of each, in the order of the questions. A failed one hinders no other.
+        mllm: The model.
+        questions: The questions.
+        workers: Greatest number of concurrent questions, at least 1.
     """
-    if not questions:
-        return []
-    pool = ThreadPoolExecutor(min(workers, len(questions)), "ku-agent")
+    pool = ThreadPoolExecutor(workers, "ku-agent")
     try:
         return list(pool.map(lambda question: ask(mllm, question), questions))
-    finally:  # also when interrupted: what has not begun is not begun
+    finally:  # on an interrupt, questions that have not begun are cancelled
         pool.shutdown(cancel_futures=True)
 
 
@@ -107,7 +105,8 @@ def ask(mllm: MLLM, question: AgentQuestion) -> Outcome:
     left_out: list[str] = []
     for picture in question.pictures:
         try:
-            shown.append(Picture(_shown(picture)))
+            image = load_picture(picture, LONGEST_SIDE) if isinstance(picture, File) else picture
+            shown.append(Picture(fitted(image, LONGEST_SIDE)))
         except (BadInput, NotFound) as error:
             left_out.append(str(error))
     if question.needs_pictures and not shown:
@@ -115,14 +114,7 @@ def ask(mllm: MLLM, question: AgentQuestion) -> Outcome:
         return Outcome(None, problem, left_out=tuple(left_out))
     message = Message("user", (*shown, question.text))
     try:
-        reply = mllm.chat(Request((message,), schema=question.schema, temperature=_TEMPERATURE))
+        reply = mllm.chat(Request((message,), schema=question.schema, temperature=0.0))
     except (ModelFailed, BudgetSpent) as error:
-        spent = isinstance(error, BudgetSpent)
-        return Outcome(None, str(error), spent=spent, left_out=tuple(left_out))
+        return Outcome(None, str(error), isinstance(error, BudgetSpent), tuple(left_out))
     return Outcome(reply, left_out=tuple(left_out))
-
-
-def _shown(picture: Image | File) -> Image:
-    if isinstance(picture, File):
-        picture = load_picture(picture, LONGEST_SIDE)
-    return fitted(picture, LONGEST_SIDE)

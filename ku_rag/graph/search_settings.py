@@ -1,4 +1,4 @@
-"""The six settings: what of the query and of the graph a model is given (MH-MMKG, table 2)."""
+"""The six settings: what a model receives of the query and of the graph (MH-MMKG, table 2)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from ku_rag.errors import BadInput, BudgetSpent, ModelFailed
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.embedded_agents import EmbeddedAgents, Sight
 from ku_rag.graph.mllm_agents import WORKERS, AgentPrompts, ModelAgents
-from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask
 from ku_rag.graph.model import Entity, Graph, Path
-from ku_rag.graph.search_result import GraphSearchResult, TraceEntry
-from ku_rag.graph.search_types import Query
+from ku_rag.graph.search_types import GraphSearchResult, Query, TraceEntry, usage
 from ku_rag.graph.summary import MOST_PATHS, Captions, Summary, summarise
 from ku_rag.mllm.base import MLLM
-from ku_rag.mllm.prompts import fenced
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +22,12 @@ class Setting:
     """A row of table 2.
 
     Args:
-        name: as commands and results call it.
-        vision: the model is given the pictures d, and puts them into words where it searches.
-        described: it is given what people say of them instead (s).
-        gold: it is given the annotated paths.
-        searches: it searches the graph for paths.
-        captions: whose captions of the graph's pictures it is given.
+        name: The name in commands and results.
+        vision: Whether the model receives the pictures d; where it searches, it describes them.
+        described: Whether it receives the description by people instead (s).
+        gold: Whether it receives the annotated paths.
+        searches: Whether it searches the graph for paths.
+        captions: Which captions of the graph's pictures it receives.
     """
 
     name: str
@@ -56,16 +53,16 @@ SETTINGS: Mapping[str, Setting] = {
 
 @dataclass(frozen=True, slots=True)
 class GraphAnswer:
-    """An answer, and what led to it.
+    """An answer with its evidence and trace.
 
     Args:
-        setting: the setting's name.
-        answer: the model's words; "" where it failed to reply after a search.
-        failed: why there is no answer, or "".
-        perception: the pictures in words, as far as the setting has them.
-        summary: the paths that the answer rests on, and what was told of them.
-        found: what the search brought; None where there was none.
-        trace: all that the model was asked and said, in order.
+        setting: The name of the setting.
+        answer: The model's answer; "" if it did not reply after a search.
+        failed: Why there is no answer, or "".
+        perception: The description of the pictures that the setting uses.
+        summary: The paths that the answer is based on.
+        found: The result of the search; None if the setting does not search.
+        trace: All questions and answers of the model, in order.
     """
 
     setting: str
@@ -78,11 +75,11 @@ class GraphAnswer:
 
     @property
     def usage(self) -> dict[str, int]:
-        """See `GraphSearchResult.usage`; perceiver and answer are counted here too."""
-        return GraphSearchResult(trace=self.trace).usage
+        """See `usage`; perceiver and answer are included."""
+        return usage(self.trace)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return the JSON object of the answer."""
         found = self.found and self.found.to_dict()
         return {
             "setting": self.setting,
@@ -111,31 +108,30 @@ def answer(
     workers: int = WORKERS,
     prompts: AgentPrompts | None = None,
 ) -> GraphAnswer:
-    """Answer a question as one of the six settings has it (eq. 2 to 4, 11).
+    """Answer a question in one of the six settings (eq. 2 to 4, 11).
 
     Args:
-        graph: the graph.
-        query: what is asked. Its hints are given in every setting; its perception, which people
-            have written, in those three alone that take it.
-        setting: a key of `SETTINGS`.
-        mllm: the model, which is perceiver, agents and summariser in one.
-        topic: where the search starts; None asks the agents.
-        gold: the annotated paths, for "knowledgeable".
-        most_paths: α: the search ends with so many that are enough, and no more are told.
-        max_rounds: see `explore`.
-        depth_first: see `explore`.
-        captioner: for "unaided-offline", the model whose captions are told; see `Knowledge`.
-        workers: most questions at once.
-        prompts: by default those of the project.
+        graph: The graph.
+        query: The query. Every setting uses its hints; the settings that take a description by
+            people use its perception.
+        setting: A key of `SETTINGS`.
+        mllm: The model, for perceiver, agents and summariser.
+        topic: Where the search starts; None: the agents select it.
+        gold: The annotated paths, for "knowledgeable".
+        most_paths: α, the number of sufficient paths that end the search.
+        max_rounds: See `explore`.
+        depth_first: See `explore`.
+        captioner: The model whose captions "unaided-offline" uses; see `Knowledge`.
+        workers: Greatest number of concurrent questions.
+        prompts: The prompts; by default those of the package.
 
     Raises:
-        BadInput: there is no such setting, or the query has not what it takes.
-        ModelFailed, BudgetSpent: there is no reply, and nothing was found that would be lost.
+        BadInput: The setting is unknown, or the query lacks what it takes.
+        ModelFailed, BudgetSpent: The model did not reply, and there was no search.
     """
-    chosen = _chosen(setting, query, gold)
-    said = prompts or AgentPrompts.load()
+    chosen = _check(setting, query, gold)
     agents = ModelAgents(
-        mllm, graph, captions=chosen.captions, captioner=captioner, workers=workers, prompts=said
+        mllm, graph, captions=chosen.captions, captioner=captioner, workers=workers, prompts=prompts
     )
     trace: list[TraceEntry] = []
     asked = query if chosen.described else replace(query, perception="")
@@ -143,34 +139,43 @@ def answer(
         asked = agents.perceive(asked)
         (note,) = agents.notes()
         trace.append(TraceEntry(0, "perception", query.question, note.said, note))
-    found = None
+    found, paths = None, tuple(gold or ()) if chosen.gold else ()
     if chosen.searches:
-        found = explore(
-            graph,
-            asked,
-            agents,
-            topic=topic,
-            max_paths=most_paths,
-            max_rounds=max_rounds,
-            depth_first=depth_first,
-        )
+        limits = {"max_paths": most_paths, "max_rounds": max_rounds}
+        found = explore(graph, asked, agents, topic=topic, depth_first=depth_first, **limits)
+        paths = found.best(most_paths)
         trace += found.trace
-    paths = found.best(most_paths) if found else tuple(gold or ()) if chosen.gold else ()
+    shown = asked if chosen.vision else replace(asked, pictures=())
     summary = summarise(paths, agents.knowledge, most=most_paths)
-    outcome = _concluded(mllm, asked, chosen, summary, said)
+    return _conclude(agents, shown, chosen, summary, found, trace)
+
+
+def _conclude(
+    agents: ModelAgents,
+    query: Query,
+    setting: Setting,
+    summary: Summary,
+    found: GraphSearchResult | None,
+    trace: list[TraceEntry],
+) -> GraphAnswer:
+    """Let the summariser answer.
+
+    Raises:
+        ModelFailed, BudgetSpent: The model did not reply, and there was no search.
+    """
+    outcome = agents.answer(query, summary)
     if found is None and outcome.reply is None:
         raise (BudgetSpent if outcome.spent else ModelFailed)(outcome.problem)
-    words = outcome.reply.text.strip() if outcome.reply else ""
     last = max((entry.round for entry in trace), default=0)
-    trace.append(TraceEntry(last, "answer", query.question, words, outcome.note(words)))
+    note = outcome.note(outcome.text)
     return GraphAnswer(
-        setting=setting,
-        answer=words,
+        setting=setting.name,
+        answer=outcome.text,
         failed=outcome.problem,
-        perception=asked.perception,
+        perception=query.perception,
         summary=summary,
         found=found,
-        trace=tuple(trace),
+        trace=(*trace, TraceEntry(last, "answer", query.question, outcome.text, note)),
     )
 
 
@@ -185,40 +190,26 @@ def answer_without_model(
     max_rounds: int = 6,
     depth_first: bool = False,
 ) -> GraphAnswer:
-    """Find paths by the embedded agents; there is no answer in words.
+    """Search by the embedded agents; there is no answer in words.
 
     Args:
-        graph: the graph, in one state.
-        query: what is asked.
-        encoder: for texts.
-        sight: finds the entities that pictures show.
-        topic: where the search starts; None asks the agents.
-        most_paths: no more are found.
-        max_rounds: see `explore`.
-        depth_first: see `explore`.
+        graph: The graph, in one state.
+        query: The query.
+        encoder: Encodes texts.
+        sight: Finds the entities that pictures show.
+        topic: Where the search starts; None: the agents select it.
+        most_paths: Greatest number of paths.
+        max_rounds: See `explore`.
+        depth_first: See `explore`.
     """
     agents = EmbeddedAgents(graph, encoder, most=most_paths, sight=sight)
-    found = explore(
-        graph,
-        query,
-        agents,
-        topic=topic,
-        max_paths=most_paths,
-        max_rounds=max_rounds,
-        depth_first=depth_first,
-    )
-    return GraphAnswer(
-        setting="embedded",
-        answer="",
-        failed="",
-        perception=query.perception,
-        summary=Summary(found.best(most_paths)),
-        found=found,
-        trace=found.trace,
-    )
+    limits = {"max_paths": most_paths, "max_rounds": max_rounds}
+    found = explore(graph, query, agents, topic=topic, depth_first=depth_first, **limits)
+    summary = Summary(found.best(most_paths))
+    return GraphAnswer("embedded", "", "", query.perception, summary, found, found.trace)
 
 
-def _chosen(setting: str, query: Query, gold: Sequence[Path] | None) -> Setting:
+def _check(setting: str, query: Query, gold: Sequence[Path] | None) -> Setting:
     chosen = SETTINGS.get(setting)
     if chosen is None:
         raise BadInput(f"the setting is {setting!r}: expected one of {', '.join(SETTINGS)}")
@@ -230,13 +221,3 @@ def _chosen(setting: str, query: Query, gold: Sequence[Path] | None) -> Setting:
             "give it as the query's `perception`"
         )
     return chosen
-
-
-def _concluded(
-    mllm: MLLM, query: Query, setting: Setting, summary: Summary, prompts: AgentPrompts
-) -> Outcome:
-    """The summariser's turn: ŷ = MLLM(Q, ℵ(Î, G, A, α)) (eq. 11)."""
-    given = {"known": query.hints, "shown": query.perception}
-    lines = [*({key: text} for key, text in given.items() if text), *summary.lines]
-    text = prompts.answer.fill(question=query.question, data=fenced(lines) if lines else "")
-    return ask(mllm, AgentQuestion(text, query.pictures if setting.vision else ()))

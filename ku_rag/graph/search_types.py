@@ -1,10 +1,10 @@
-"""What is asked of the graph, who searches it, and what they find (MH-MMKG, section 4)."""
+"""The query, the agents and the result of a search of the graph (MH-MMKG, section 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ku_rag.graph.model import Entity, Path, Step
 
@@ -19,8 +19,8 @@ class Query:
     Args:
         question: q.
         pictures: d, RGB.
-        hints: z, what cannot be seen: a topic entity's name, the state that things are in.
-        perception: what the pictures show in words: by people (s), or by the perceiver (ŝ).
+        hints: z, what the pictures do not show: the name of the topic entity, its state.
+        perception: A description of the pictures, by people (s) or by the perceiver (ŝ).
     """
 
     question: str
@@ -30,18 +30,18 @@ class Query:
 
     @property
     def text(self) -> str:
-        """All of it that is words."""
+        """Question, hints and perception, one per line."""
         return "\n".join(filter(None, (self.question, self.hints, self.perception)))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What validation says of a path (eq. 8).
+    """The judgement of the validation agent on a path (eq. 8).
 
     Args:
-        enough: whether the path answers the question.
-        score: 0 to 1, how well; only for putting paths in order.
-        caption: of the leaf's pictures, made with the question in mind, or "".
+        enough: Whether the path is sufficient to answer the question.
+        score: How well it answers, 0 to 1; only for ranking.
+        caption: Caption of the pictures of the path's end, made for the question, or "".
     """
 
     enough: bool
@@ -49,24 +49,152 @@ class Verdict:
     caption: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Details of one answer of an agent.
+
+    Args:
+        said: The answer with its reason, in the agent's words.
+        remark: What was wrong with it, or was left out of the question.
+        calls: Number of calls of a model.
+        cached: Number of calls whose replies were cached.
+        prompt_tokens: As the endpoint counts them.
+        completion_tokens: As the endpoint counts them.
+        failed: Whether there was no usable reply, so that the agent selected nothing.
+        spent: Why the model cannot be called again, or "".
+    """
+
+    said: str = ""
+    remark: str = ""
+    calls: int = 0
+    cached: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    failed: bool = False
+    spent: str = ""
+
+
 class Agents(Protocol):
-    """The agents of the retriever. Each method takes what one round asks, all of it at once."""
+    """The agents of the retriever. Each method receives all questions of one round."""
 
     def topic(self, query: Query, among: Sequence[Entity]) -> Entity | None:
-        """The entity that the search starts from: e0 = L(q, z, E_o); None when there is none."""
+        """Select the entity where the search starts, e0 = L(q, z, E_o), or None."""
         ...
 
     def expand(
         self, query: Query, opened: Sequence[tuple[Path, Sequence[Step]]]
     ) -> list[list[Step]]:
-        """For each open path those of the steps from its end that may help (eq. 5).
+        """Select for each open path the relations that may help (eq. 5).
 
         Args:
-            query: what is asked.
-            opened: paths from the topic, each with the steps that leave its end.
+            query: The query.
+            opened: Paths from the topic, each with the relations that leave its end.
         """
         ...
 
     def validate(self, query: Query, paths: Sequence[Path]) -> list[Verdict]:
-        """For each path, the topic entity alone among them, whether it is enough (eq. 8)."""
+        """Judge each path (eq. 8); the topic entity alone is a path, too."""
         ...
+
+    def notes(self) -> Sequence[Note]:
+        """Return a note for each question of the last call, or none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEntry:
+    """A line of the trace of a search.
+
+    Args:
+        round: 0 before the first expansion; depth first, the length of the path.
+        agent: "perception", "topic", "expansion", "validation" or "answer".
+        about: The path or question that the agent received.
+        said: Its answer.
+        note: Details.
+    """
+
+    round: int
+    agent: str
+    about: str
+    said: str
+    note: Note = Note()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object of the entry."""
+        note = asdict(self.note)
+        del note["said"]
+        return {
+            "round": self.round,
+            "agent": self.agent,
+            "about": self.about,
+            "said": self.said,
+            **note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSearchResult:
+    """The explored sub-graph (the paper's Î, eq. 10) and its paths.
+
+    Args:
+        topic: Where the search started; None if no topic entity was selected.
+        steps: The relations of the sub-graph, in the order of the search.
+        paths: Sufficient paths, best first.
+        leaves: Other paths that were not extended, best first.
+        captions: Captions made by the agents, by row of the entity.
+        trace: Questions and answers of the agents, in order.
+        stopped: Why the search ended.
+    """
+
+    topic: Entity | None = None
+    steps: tuple[Step, ...] = ()
+    paths: tuple[Path, ...] = ()
+    leaves: tuple[Path, ...] = ()
+    captions: Mapping[int, str] = field(default_factory=dict)
+    trace: tuple[TraceEntry, ...] = ()
+    stopped: str = ""
+
+    @property
+    def entities(self) -> tuple[Entity, ...]:
+        """The distinct entities of the sub-graph, the topic first."""
+        first = [self.topic] if self.topic else []
+        every = [*first, *(step.tail for step in self.steps)]
+        return tuple({entity.row: entity for entity in every}.values())
+
+    @property
+    def enough(self) -> bool:
+        """Whether a path is sufficient."""
+        return bool(self.paths)
+
+    def best(self, most: int) -> tuple[Path, ...]:
+        """Return at most `most` sufficient paths, or else the best of the others."""
+        return (self.paths or self.leaves)[:most]
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """Sums of "calls", "cached", "prompt_tokens" and "completion_tokens"."""
+        return usage(self.trace)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object of the result."""
+        paths, leaves = (
+            [{key: path.to_dict()[key] for key in ("entities", "relations", "text")} for path in of]
+            for of in (self.paths, self.leaves)
+        )
+        return {
+            "topic": self.topic and self.topic.name,
+            "entities": [entity.name for entity in self.entities],
+            "relations": [[s.head.name, s.relation, s.tail.name] for s in self.steps],
+            "enough": self.enough,
+            "paths": paths,
+            "leaves": leaves,
+            "trace": [entry.to_dict() for entry in self.trace],
+            "stopped": self.stopped,
+            "usage": self.usage,
+        }
+
+
+def usage(trace: Sequence[TraceEntry]) -> dict[str, int]:
+    """Return the sums of "calls", "cached", "prompt_tokens" and "completion_tokens"."""
+    names = ("calls", "cached", "prompt_tokens", "completion_tokens")
+    return {name: sum(getattr(one.note, name) for one in trace) for name in names}

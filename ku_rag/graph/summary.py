@@ -1,4 +1,4 @@
-"""What is told of paths and entities: the summariser's evidence (MH-MMKG, section 4.2, eq. 11)."""
+"""Evidence from paths and entities: the summariser (MH-MMKG, section 4.2, eq. 11)."""
 
 from __future__ import annotations
 
@@ -14,61 +14,52 @@ MOST_PATHS = 5
 """The paper's α."""
 
 MOST_PICTURES = 10
-"""Of one entity: so many keyframes a video has at most (section 3.1)."""
+"""Greatest number of pictures of an entity; a video has as many keyframes (section 3.1)."""
 
 _LONGEST = 2_000
 
 Captions = Literal["human", "offline", "online", "none"]
-"""Whose captions of the entities' pictures are told: people's, those that a model has made once,
-those that it makes during the search, or nobody's."""
+"""Which captions of pictures are used: those by people, those that `ku graph caption` stored, those
+made during the search, or none."""
 
 
 class Knowledge:
-    """What a setting lets be known of entities. An entity is read from the store once.
+    """The attributes of entities that a setting discloses to the model, during one search.
 
     Args:
-        graph: the graph; it is read by the calling thread.
-        captions: whose are told.
-        captioner: the model whose captions are told where they were made once; "" takes the first
-            by name.
+        graph: The graph.
+        captions: Which captions are used.
+        captioner: The model whose stored captions are used; "" for the first model by name.
     """
 
     def __init__(self, graph: Graph, captions: Captions, captioner: str = "") -> None:
-        self._graph, self._captions, self._captioner = graph, captions, captioner
-        self._read: dict[int, Attributes] = {}
+        self.captions = captions
+        self._graph, self._captioner = graph, captioner
+        self._stored: dict[int, Attributes] = {}
         self._made: dict[int, str] = {}
 
-    @property
-    def captions(self) -> Captions:
-        """Whose are told."""
-        return self._captions
-
     def add(self, entity: Entity, caption: str) -> None:
-        """Take a caption that was made during the search, if it is the entity's first."""
+        """Add a caption that was made during the search; an entity's first one counts."""
         self._made.setdefault(entity.row, caption)
 
-    def forget(self) -> None:
-        """Drop the captions that were made during a search, as another begins."""
-        self._made.clear()
-
     def caption(self, entity: Entity) -> str:
-        """What the entity's pictures show, in the words that the setting allows, or ""."""
-        if self._captions == "none":
-            return ""
-        if self._captions == "online":
+        """Return the caption of an entity's pictures, or ""."""
+        if self.captions == "online":
             return self._made.get(entity.row, "")
         attributes = self._attributes(entity)
-        if self._captions == "human":
+        if self.captions == "human":
             return attributes.caption
+        if self.captions == "none":
+            return ""
         model = self._captioner or min(attributes.captions, default="")
         return attributes.captions.get(model, "")
 
     def about(self, entity: Entity, longest: int = _LONGEST) -> dict[str, str]:
-        """Its "kind", "caption" and "text", as far as there are any.
+        """Return "kind", "caption" and "text" of an entity, without empty values.
 
         Args:
-            entity: the entity.
-            longest: characters of caption and of text that are told.
+            entity: The entity.
+            longest: Greatest number of characters of caption and of text.
         """
         found = {
             "kind": entity.kind,
@@ -78,23 +69,23 @@ class Knowledge:
         return {key: value for key, value in found.items() if value}
 
     def pictures(self, entity: Entity) -> tuple[File, ...]:
-        """Its first pictures, at most `MOST_PICTURES`."""
+        """Return the first pictures of an entity, at most `MOST_PICTURES`."""
         return self._attributes(entity).images[:MOST_PICTURES]
 
     def _attributes(self, entity: Entity) -> Attributes:
-        if entity.row not in self._read:
-            self._read[entity.row] = self._graph.attributes(entity)
-        return self._read[entity.row]
+        if entity.row not in self._stored:
+            self._stored[entity.row] = self._graph.attributes(entity)
+        return self._stored[entity.row]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """ℵ(Î, G, A, α): paths as evidence.
+    """Paths as evidence, ℵ(Î, G, A, α).
 
     Args:
-        paths: those that are told, at most α.
-        lines: one for each path, `{"path": …}` with information and conditions, then one for each
-            entity of which more than its name is known, `{"entity": …, "caption"?, "text"?}`.
+        paths: At most α paths.
+        lines: `{"path": …}` for each path, then `{"entity": …, "kind", "caption"?, "text"?}` for
+            each entity with a caption or text.
     """
 
     paths: tuple[Path, ...] = ()
@@ -102,30 +93,30 @@ class Summary:
 
     @property
     def text(self) -> str:
-        """The lines as a prompt holds them: JSON between fences, as data; "" for none."""
+        """The lines as a fenced block of JSON for a prompt; "" for none."""
         return fenced(self.lines) if self.lines else ""
 
 
 def summarise(paths: Sequence[Path], knowledge: Knowledge, *, most: int = MOST_PATHS) -> Summary:
-    """Turn paths into evidence.
+    """Return paths as evidence.
 
     Args:
-        paths: best first.
-        knowledge: what may be told of their entities.
-        most: α, the most paths.
+        paths: The paths, best first.
+        knowledge: The attributes of their entities.
+        most: α, the greatest number of paths.
     """
-    told = tuple(paths[:most])
-    entities = {entity.row: entity for path in told for entity in path.entities}.values()
-    lines: list[Mapping[str, str]] = [{"path": path.text} for path in told]
+    best = tuple(paths[:most])
+    entities = {entity.row: entity for path in best for entity in path.entities}.values()
+    lines: list[Mapping[str, str]] = [{"path": path.text} for path in best]
     for entity in entities:
         known = knowledge.about(entity)
         if known.keys() - {"kind"}:
             lines.append({"entity": entity.name, **known})
-    return Summary(told, tuple(lines))
+    return Summary(best, tuple(lines))
 
 
 def shortened(text: str, longest: int) -> str:
-    """The text, or its first characters to the end of a word."""
+    """Return a text, or its first `longest` characters up to the end of a word."""
     if len(text) <= longest:
         return text
     return text[:longest].rpartition(" ")[0].rstrip() + " …"

@@ -9,8 +9,7 @@ import pytest
 from ku_rag.errors import BadInput, BudgetSpent
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.model import Graph
-from ku_rag.graph.search_result import Note
-from ku_rag.graph.search_types import Query, Verdict
+from ku_rag.graph.search_types import Note, Query, Verdict
 from ku_rag.types import Relation, Unit
 
 
@@ -63,6 +62,9 @@ class Agents:
         self._spend(len(paths))
         self.validated.append([path.text for path in paths])
         return [Verdict(p.text in self.enough, self.scores.get(p.text, 0.0)) for p in paths]
+
+    def notes(self):
+        return ()
 
 
 QUERY = Query("Which attack follows?", hints="The monster is Rathian.")
