@@ -10,13 +10,12 @@ likely than the best.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.query_terms import QueryTerms, relation_stems, stems
-from ku_rag.graph.scoring import WEIGHTS, score
+from ku_rag.graph.scoring import score
 from ku_rag.graph.search_types import Note, Query, Verdict
 from ku_rag.graph.traversal import Offer, extend_to_new, traverse
 from ku_rag.text.tokens import words
@@ -25,44 +24,36 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Sight = Callable[[Sequence["Image"]], Sequence[Entity]]
-"""What pictures show, best first: the entities among the units that match them."""
+"""Returns the entities that pictures show, best first."""
+
+_Likelihoods = dict[tuple[int, ...], float]
+"""Likelihoods of sufficient paths, by the rows of their steps."""
 
 _LONGEST = 4
-"""Relations of a path, at most."""
+"""Greatest number of relations of a path."""
 _OPENED = 48
-"""Paths of one length that are looked at further, at most."""
+"""Greatest number of paths of one length that are extended."""
 _STEPS = 400
-"""Relations of one entity that are looked at, at most: the first that were stated."""
+"""Greatest number of relations of one entity that are read, the first ones."""
 _SEEN = 1000
-"""Paths that are scored, at most."""
+"""Greatest number of paths that are scored."""
 _EVIDENCE = 400
-"""The same where evidence is looked for, from all entities together."""
+"""Greatest number of paths that are scored as evidence, from all entities together."""
 _LIKELY = 0.05
-"""The share of the best path's likelihood that another must have to be enough as well."""
+"""Least likelihood of a sufficient path, as a share of that of the best path."""
 _NAME_WORDS = 8
-"""Words of a name that is looked for in a text, at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class _PathPlan:
-    query: Query
-    start: Entity
-    chosen: Mapping[tuple[int, ...], float]
-    """Rows of the steps of each path that is enough → how likely it is."""
-    ways: frozenset[tuple[int, ...]]
-    """Rows of the steps of every piece of them, from the start."""
+"""Greatest number of words of a name that is searched for in a text."""
 
 
 class EmbeddedAgents:
-    """Agents that need no model, as a baseline (`ku_rag.graph.search_types.Agents`).
+    """Agents without a model, as a baseline (`ku_rag.graph.search_types.Agents`).
 
     Args:
-        graph: the graph that is searched.
-        encoder: for texts, commonly that of the knowledge base.
-        most: paths that are to be enough, at most.
-        sight: finds entities by picture, where the query names none.
-        captions: whether people's captions of the entities' pictures are read.
-        weights: of the features, by name; for measuring others.
+        graph: The graph.
+        encoder: Encodes texts, commonly that of the knowledge base.
+        most: Greatest number of sufficient paths.
+        sight: Finds entities by picture if the query names none.
+        captions: Whether captions by people are used.
     """
 
     def __init__(
@@ -73,18 +64,17 @@ class EmbeddedAgents:
         most: int = 5,
         sight: Sight | None = None,
         captions: bool = True,
-        weights: Mapping[str, float] = WEIGHTS,
     ) -> None:
         self._graph, self._encoder, self._most = graph, encoder, most
-        self._sight, self._captions, self._weights = sight, captions, weights
-        self._plan: _PathPlan | None = None
+        self._sight, self._captions = sight, captions
+        self._plan: tuple[Query, Entity, _Likelihoods] | None = None
 
     def topic(self, query: Query, among: Sequence[Entity]) -> Entity | None:
-        """The entity whose name or alias the query says most often, else the one that is seen.
+        """Return the entity that the query names most often, or else the one that is seen.
 
-        Of those said equally often it is the one that is said first. What the pictures show is
-        looked through only if question and hints name none; what leads to another entity that they
-        name, only if nothing is seen either.
+        Of entities named equally often, the first counts. The perception is searched only if
+        question and hints name no topic; entities that lead to another named entity only if the
+        pictures show none either.
         """
         known = {entity.row: entity for entity in among}
         asked = f"{query.question}\n{query.hints}"
@@ -98,41 +88,35 @@ class EmbeddedAgents:
     def expand(
         self, query: Query, opened: Sequence[tuple[Path, Sequence[Step]]]
     ) -> list[list[Step]]:
-        """Those steps that lead to a planned path."""
-        kept = []
+        """Return the relations of planned paths."""
+        selected = []
         for path, steps in opened:
-            ways = self._planned(query, path.start).ways
-            rows = _rows(path)
-            kept.append([step for step in steps if (*rows, step.row) in ways])
-        return kept
+            rows, planned = _rows(path), self._planned(query, path.start)
+            following = {of[len(rows)] for of in planned if of[: len(rows)] == rows and of != rows}
+            selected.append([step for step in steps if step.row in following])
+        return selected
 
     def validate(self, query: Query, paths: Sequence[Path]) -> list[Verdict]:
-        """Planned paths are enough; their score is how likely they are."""
-        verdicts = []
-        for path in paths:
-            chosen = self._planned(query, path.start).chosen
-            verdicts.append(Verdict(_rows(path) in chosen, chosen.get(_rows(path), 0.0)))
-        return verdicts
+        """Accept the planned paths; their scores are their likelihoods."""
+        planned = [self._planned(query, path.start).get(_rows(path)) for path in paths]
+        return [Verdict(one is not None, one or 0.0) for one in planned]
 
     def notes(self) -> Sequence[Note]:
         """Return no notes: no model is asked."""
         return ()
 
-    def _planned(self, query: Query, start: Entity) -> _PathPlan:
-        plan = self._plan
-        if plan is None or plan.query is not query or plan.start != start:
-            chosen = self._choose(query, start)
-            ways = {rows[:n] for rows in chosen for n in range(1, len(rows) + 1)}
-            self._plan = plan = _PathPlan(query, start, chosen, frozenset(ways))
-        return plan
+    def _planned(self, query: Query, start: Entity) -> _Likelihoods:
+        if self._plan is None or self._plan[0] is not query or self._plan[1] != start:
+            self._plan = query, start, self._choose(query, start)
+        return self._plan[2]
 
-    def _choose(self, query: Query, start: Entity) -> dict[tuple[int, ...], float]:
+    def _choose(self, query: Query, start: Entity) -> _Likelihoods:
         terms = QueryTerms(query, start)
         paths = look_ahead(self._graph, terms, longest=_LONGEST, most=_SEEN)
         ends = list({path.end.row: path.end for path in paths}.values())
         captions = self._graph.captions(ends) if self._captions else {}
-        likely = score(terms, paths, self._encoder, captions=captions, weights=self._weights)
-        chosen: dict[tuple[int, ...], float] = {}
+        likely = score(terms, paths, self._encoder, captions=captions)
+        chosen: _Likelihoods = {}
         for n in (-likely).argsort(kind="stable").tolist():
             rows = _rows(paths[n])
             if likely[n] < _LIKELY * likely.max() or len(chosen) == self._most:
@@ -142,7 +126,7 @@ class EmbeddedAgents:
         return chosen
 
     def _leading_to(self, named: Entity | None, known: Mapping[int, Entity]) -> Entity | None:
-        """The nearest known entity from which relations lead to one."""
+        """Return the nearest known entity from which relations lead to `named`."""
         if named is None:
             return None
         reached = {named.row}
@@ -160,8 +144,8 @@ class EmbeddedAgents:
         return found[0] if found else None
 
     def _named(self, text: str, known: Mapping[int, Entity] | None) -> Entity | None:
-        """What a text names most often, among the known ones or (None) all."""
-        said: dict[int, int] = {}
+        """Return the entity that a text names most often, among the known ones or (None) all."""
+        counts: dict[int, int] = {}
         named: dict[int, Entity] = {}
         parts, at = words(text), 0
         while at < len(parts):
@@ -169,13 +153,13 @@ class EmbeddedAgents:
                 found = self._graph.find(" ".join(parts[at : at + length]))
                 hits = (one for one in found if known is None or one.row in known)
                 if hit := next(hits, None):
-                    said[hit.row] = said.get(hit.row, 0) + 1
+                    counts[hit.row] = counts.get(hit.row, 0) + 1
                     named[hit.row] = hit
                     break
             else:
                 length = 1
             at += length
-        return named[max(said, key=said.__getitem__)] if said else None
+        return named[max(counts, key=counts.__getitem__)] if counts else None
 
 
 def best_paths(
@@ -187,23 +171,23 @@ def best_paths(
     k: int,
     longest: int = 3,
 ) -> list[Path]:
-    """The paths from some entities that bear on a question, best first: evidence for an answer.
+    """Return the paths from some entities that are relevant to a question, best first.
 
-    A path bears on it if its last relation, or what that leads to or says, shares a word with the
-    question. Those that end at what the question names come first, for they join what it speaks
-    of. However large the graph is, no more than some hundred paths are scored.
+    A path is relevant if its last relation, or the entity, information or condition of this
+    relation, shares a word with the question. Paths to an entity that the question names come
+    first. At most `_EVIDENCE` paths are scored, however large the graph is.
 
     Args:
-        graph: the graph.
-        starts: entities that the question is about, best first: what is likely of the second one
-            counts half, of the third one a third.
-        query: what is asked.
-        encoder: for texts, commonly that of the knowledge base.
-        k: most paths.
-        longest: relations of a path, at most.
+        graph: The graph.
+        starts: Entities of the question, best first: the likelihood of paths from the second one
+            is halved, from the third one divided by three, and so on.
+        query: The query.
+        encoder: Encodes texts, commonly that of the knowledge base.
+        k: Greatest number of paths.
+        longest: Greatest number of relations of a path.
 
     Raises:
-        Corrupt: a row of the graph fails its checksum.
+        Corrupt: A row of the graph fails its checksum.
     """
     ranked = []
     distinct = list(dict.fromkeys(starts))
@@ -213,9 +197,9 @@ def best_paths(
         paths = look_ahead(graph, terms, longest=longest, most=most)
         likely = score(terms, paths, encoder)
         ranked += [
-            (not _says(terms, path.end), -float(value) / (1 + place), place, n, path)
+            (not _names(terms, path.end), -float(value) / (1 + place), place, n, path)
             for n, (path, value) in enumerate(zip(paths, likely, strict=True))
-            if path.steps and _bears(terms, path.steps[-1])
+            if path.steps and terms.wanted & _words(path.steps[-1])
         ]
     return [path for *_, path in sorted(ranked, key=lambda one: one[:4])[:k]]
 
@@ -253,16 +237,12 @@ def look_ahead(graph: Graph, terms: QueryTerms, *, longest: int, most: int) -> l
 
 
 def _words(step: Step) -> frozenset[str]:
-    said = stems(step.tail.name) | stems(step.information) | stems(step.condition)
-    return said | relation_stems(step.relation)
+    notes = stems(step.information) | stems(step.condition)
+    return stems(step.tail.name) | notes | relation_stems(step.relation)
 
 
-def _bears(terms: QueryTerms, step: Step) -> bool:
-    return bool(terms.wanted & _words(step))
-
-
-def _says(terms: QueryTerms, entity: Entity) -> bool:
-    """Whether the question says all of an entity's name."""
+def _names(terms: QueryTerms, entity: Entity) -> bool:
+    """Return whether the question contains all words of an entity's name."""
     name = stems(entity.name)
     return bool(name) and name <= terms.question
 

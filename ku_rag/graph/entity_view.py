@@ -1,4 +1,4 @@
-"""One entity as it is shown: its attributes, and its relations in both directions."""
+"""The attributes of an entity, and its relations in both directions."""
 
 from __future__ import annotations
 
@@ -7,56 +7,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ku_rag.graph.model import CAPTION, MACHINE_CAPTION, TOPIC, VIDEOS, Attributes, Entity, Graph
+from ku_rag.graph.model import (
+    CAPTION,
+    MACHINE_CAPTION,
+    TOPIC,
+    VIDEOS,
+    Attributes,
+    Entity,
+    Graph,
+    Step,
+)
 from ku_rag.store.connection import Connection
 from ku_rag.store.unit_records import fields_of, known_row
-
-_ENDS = {"out": ("head", "tail"), "in": ("tail", "head")}
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A relation of an entity, as it is shown: the word, the other end and its notes.
-
-    Args:
-        relation: the word.
-        other: name of the other end.
-        other_id: id of the unit that it is, or None.
-        other_kind: its kind; None where the relation's end is not resolved.
-        information: more about the relation, or None.
-        condition: when it holds, or None.
-    """
-
-    relation: str
-    other: str
-    other_id: str | None
-    other_kind: str | None
-    information: str | None
-    condition: str | None
-
-    def to_dict(self, end: str) -> dict[str, Any]:
-        """One relation of what `ku graph show --json` prints; `end` is "head" or "tail"."""
-        notes = {"information": self.information, "condition": self.condition}
-        return {
-            "relation": self.relation,
-            end: {"id": self.other_id, "name": self.other, "kind": self.other_kind},
-            **{key: note for key, note in notes.items() if note is not None},
-        }
 
 
 @dataclass(frozen=True, slots=True)
 class EntityView:
-    """What is known of an entity.
+    """An entity with its attributes and relations.
 
     Args:
-        entity: id, name and kind.
-        attributes: what it brings.
-        aliases: further names.
-        videos: paths or addresses.
-        metadata: what else its unit declares.
-        counts: numbers of all relations "out" and "in".
-        out: relations that start at it, at most so many as were asked for.
-        into: relations that end at it, likewise.
+        entity: The entity.
+        attributes: Its topic mark, captions, texts and pictures.
+        aliases: Further names.
+        videos: Paths or addresses.
+        metadata: Other metadata of its unit.
+        counts: Numbers of all its relations, "out" and "in".
+        out: The first relations that start at it.
+        into: The first relations that end at it.
     """
 
     entity: Entity
@@ -65,11 +42,11 @@ class EntityView:
     videos: tuple[str, ...]
     metadata: Mapping[str, Any]
     counts: Mapping[str, int]
-    out: tuple[Neighbour, ...]
-    into: tuple[Neighbour, ...]
+    out: tuple[Step, ...]
+    into: tuple[Step, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku graph show --json` prints."""
+        """Return the JSON object that `ku graph show --json` prints."""
         return {
             "id": self.entity.unit,
             "name": self.entity.name,
@@ -83,62 +60,53 @@ class EntityView:
             "videos": list(self.videos),
             "metadata": dict(self.metadata),
             "counts": dict(self.counts),
-            "out": [one.to_dict("tail") for one in self.out],
-            "in": [one.to_dict("head") for one in self.into],
+            "out": [_relation(one, "tail", one.tail) for one in self.out],
+            "in": [_relation(one, "head", one.head) for one in self.into],
         }
 
 
+def _relation(step: Step, key: str, end: Entity) -> dict[str, Any]:
+    notes = {"information": step.information, "condition": step.condition}
+    return {
+        "relation": step.relation,
+        key: {"id": end.unit, "name": end.name, "kind": end.kind or None},
+        **{name: note for name, note in notes.items() if note},
+    }
+
+
 def show(connection: Connection, graph: Graph, entity: Entity, *, most: int) -> EntityView:
-    """What is known of an entity.
+    """Return an entity with its attributes and relations.
 
     Args:
-        connection: to one state of the store.
-        graph: of it.
-        entity: of it.
-        most: relations listed in each direction.
+        connection: To one state of the store.
+        graph: The graph in this state.
+        entity: The entity.
+        most: Greatest number of relations in each direction.
 
     Raises:
-        Corrupt: the store is damaged.
+        Corrupt: A row fails its checksum.
     """
     aliases, metadata = (), {}
     if entity.unit is not None:
         fields = fields_of(connection, known_row(connection, entity.unit))
         aliases, metadata = tuple(json.loads(fields[3])), json.loads(fields[4])
     videos = metadata.pop(VIDEOS) if isinstance(metadata.get(VIDEOS), list) else ()
-    counts = {
-        way: connection.execute(
-            f"SELECT count(*) FROM relations WHERE {here} = ?", (entity.row,)
-        ).fetchone()[0]
-        for way, (here, _) in _ENDS.items()
-    }
+    [counts] = connection.execute(
+        "SELECT (SELECT count(*) FROM relations WHERE head = ?1), "
+        "(SELECT count(*) FROM relations WHERE tail = ?1)",
+        (entity.row,),
+    )
     return EntityView(
         entity=entity,
         attributes=graph.attributes(entity),
         aliases=aliases,
         videos=tuple(videos),
-        metadata={key: value for key, value in metadata.items() if not _is_shown(key)},
-        counts=counts,
-        out=_neighbours(connection, entity, "out", most),
-        into=_neighbours(connection, entity, "in", most),
+        metadata={
+            key: value
+            for key, value in metadata.items()
+            if key not in (TOPIC, CAPTION) and not key.startswith(MACHINE_CAPTION)
+        },
+        counts=dict(zip(("out", "in"), counts, strict=True)),
+        out=tuple(graph.hop(entity, most, unresolved=True)),
+        into=tuple(graph.hop(entity, most, direction="in")),
     )
-
-
-def _is_shown(key: str) -> bool:
-    return key in (TOPIC, CAPTION) or key.startswith(MACHINE_CAPTION)
-
-
-def _neighbours(
-    connection: Connection, entity: Entity, way: str, most: int
-) -> tuple[Neighbour, ...]:
-    here, there = _ENDS[way]
-    listed = []
-    for name, kind, unit, relation, target, information, condition in connection.execute(
-        "SELECT o.name, o.kind, u.id, r.relation, r.target, r.information, r.condition "
-        "FROM relations r "
-        f"LEFT JOIN entities o ON o.row = r.{there} LEFT JOIN units u ON u.row = o.unit "
-        f"WHERE r.{here} = ? ORDER BY r.row LIMIT ?",
-        (entity.row, most),
-    ):
-        other = target if name is None else name
-        listed.append(Neighbour(relation, other, unit, kind, information, condition))
-    return tuple(listed)

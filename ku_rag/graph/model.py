@@ -43,9 +43,9 @@ class Entity:
     """A node of the graph.
 
     Args:
-        row: its number in the store, below 0 for a unit that is in no relation.
-        name: what people call it.
-        kind: monster, attack, country …
+        row: Row in the store; negative for a unit without relations.
+        name: Its name.
+        kind: Its kind, such as "monster" or "country".
         unit: Id of its unit; None if it has only a name.
     """
 
@@ -60,12 +60,12 @@ class Step:
     """A directed relation between two entities.
 
     Args:
-        row: its number in the store.
-        head: where it starts.
-        relation: what holds between them.
-        tail: where it ends.
-        information: more about it, or "".
-        condition: when it holds, or "".
+        row: Row in the store.
+        head: Where it starts.
+        relation: The word of the relation.
+        tail: Where it ends.
+        information: More about it, or "".
+        condition: When it holds, or "".
     """
 
     row: int
@@ -81,7 +81,7 @@ class Step:
 
     @property
     def text(self) -> str:
-        """Its arrow and tail with its notes: `—continues→ Bite (when enraged)`."""
+        """Arrow, tail and notes: `—continues→ Bite (when enraged)`."""
         return f"—{self.relation}→ {self.tail.name}{self.notes}"
 
     @property
@@ -109,12 +109,12 @@ class Path:
 
     @property
     def end(self) -> Entity:
-        """Its leaf."""
+        """The last entity."""
         return self.entities[-1]
 
     @property
     def entities(self) -> tuple[Entity, ...]:
-        """Its entities, both ends included."""
+        """All entities of the path, both ends included."""
         passed = [self.start]
         for step in self.steps:
             passed.append(step.other(passed[-1]))
@@ -122,7 +122,7 @@ class Path:
 
     @property
     def text(self) -> str:
-        """As the paper writes it: `Rathian —attack of→ Triple Rush —continues→ Bite`."""
+        """The path as in the paper: `Rathian —attack of→ Triple Rush —continues→ Bite`."""
         return " ".join(
             [
                 self.start.name,
@@ -137,15 +137,15 @@ class Path:
 
     @property
     def loops(self) -> bool:
-        """Whether it passes an entity twice."""
+        """Whether an entity occurs twice."""
         return len({entity.row for entity in self.entities}) < len(self.entities)
 
     def then(self, step: Step) -> Path:
-        """This path, one step longer."""
+        """Return the path extended by a step."""
         return Path(self.start, (*self.steps, step))
 
     def to_dict(self) -> dict[str, Any]:
-        """One item of what `ku graph paths --json` prints."""
+        """Return an item of what `ku graph paths --json` prints."""
         return {
             "ids": [entity.unit for entity in self.entities],
             "entities": [entity.name for entity in self.entities],
@@ -161,11 +161,11 @@ class Attributes:
     """The attributes of an entity (the paper's A(e) = (c, u)).
 
     Args:
-        topic: whether a question may be about it as a whole (the paper's monsters, E_o).
-        caption: of its pictures or video, written by people, or "".
-        captions: of the same, by models: model → text.
-        text: what else is known, the paper's u.
-        images: its pictures and keyframes.
+        topic: Whether it is a topic entity (E_o), where a search may start.
+        caption: Caption of its pictures or video by people, or "".
+        captions: Captions by models, by the name of the model.
+        text: Its texts (u).
+        images: Its pictures and keyframes.
     """
 
     topic: bool = False
@@ -176,11 +176,11 @@ class Attributes:
 
 
 class Graph:
-    """The graph of a knowledge base, for reading.
+    """Read access to the graph of a knowledge base.
 
     Args:
-        connection: to the store; a snapshot if several calls are to see one state.
-        layout: where pictures are.
+        connection: To the store; a snapshot if several calls must see one state.
+        layout: Where pictures are.
     """
 
     def __init__(self, connection: Connection, layout: Layout) -> None:
@@ -223,11 +223,11 @@ class Graph:
         return [one for one in self._named(plain) if one.kind == kind] if plain else []
 
     def one(self, name: str) -> Entity:
-        """Return the entity that a name means; of several, the one with exactly this spelling.
+        """Return the entity of a name; of several, the one with exactly this spelling.
 
         Raises:
-            NotFound: there is none.
-            BadInput: there are several.
+            NotFound: There is none.
+            BadInput: There are several.
         """
         found = self.find(name)
         exact = [one for one in found if one.name == name]
@@ -253,12 +253,10 @@ class Graph:
         return [Entity(*row) for row in rows.fetchall()]
 
     def topics(self, most: int) -> list[Entity]:
-        """Entities that a question may be about as a whole: the units that say so of themselves.
-
-        When none does, all units that are in a relation.
+        """Return the topic entities, or else all units with relations, in the order of insertion.
 
         Args:
-            most: no more than these, in the order of their arrival.
+            most: Greatest number of entities.
         """
         select = f"{_OF_UNITS} WHERE {{}} ORDER BY u.row LIMIT ?"
         marked = f"json_extract(u.metadata, '$.{TOPIC}') IS TRUE"
@@ -268,7 +266,7 @@ class Graph:
         return [Entity(*row) for row in rows]
 
     def with_pictures(self, most: int) -> list[Entity]:
-        """Units that bring pictures, in the order of their arrival, no more than `most`."""
+        """Return the first units with pictures, at most `most`."""
         rows = self._connection.execute(
             f"{_OF_UNITS} WHERE EXISTS (SELECT 1 FROM unit_images l WHERE l.unit = u.row) "
             "ORDER BY u.row LIMIT ?",
@@ -276,7 +274,14 @@ class Graph:
         )
         return [Entity(*row) for row in rows.fetchall()]
 
-    def hop(self, entity: Entity, most: int = -1, *, direction: Direction = "out") -> list[Step]:
+    def hop(
+        self,
+        entity: Entity,
+        most: int = -1,
+        *,
+        direction: Direction = "out",
+        unresolved: bool = False,
+    ) -> list[Step]:
         """Return the relations of an entity, in the order in which they were stated.
 
         Args:
@@ -284,6 +289,7 @@ class Graph:
             most: Greatest number of relations in each direction, the first ones; -1 for all.
             direction: "out" for relations that start at the entity, "in" for those that end
                 there, "both" for the former, then the latter.
+            unresolved: Include relations whose target is no entity; its row is 0, its kind "".
 
         Raises:
             Corrupt: A relation fails its checksum.
@@ -293,8 +299,9 @@ class Graph:
         here, there = ("head", "tail") if direction == "out" else ("tail", "head")
         found = []
         rows = self._connection.execute(
-            "SELECT r.row, r.relation, r.information, r.condition, e.row, e.name, e.kind, u.id "
-            f"FROM relations r JOIN entities e ON e.row = r.{there} "
+            "SELECT r.row, r.relation, r.information, r.condition, coalesce(e.row, 0), "
+            "coalesce(e.name, r.target), coalesce(e.kind, ''), u.id FROM relations r "
+            f"{'LEFT ' * unresolved}JOIN entities e ON e.row = r.{there} "
             "LEFT JOIN units u ON u.row = e.unit "
             f"WHERE r.{here} = ? ORDER BY r.row LIMIT ?",
             (entity.row, most),
@@ -319,7 +326,7 @@ class Graph:
         """Return the attributes of an entity; none if it has only a name.
 
         Raises:
-            Corrupt: a row fails its checksum.
+            Corrupt: A row fails its checksum.
         """
         if entity.unit is None:
             return Attributes()

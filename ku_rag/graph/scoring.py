@@ -1,10 +1,10 @@
-"""How well a path answers a question, without a model: a few features and a weight for each.
+"""Likelihoods of paths as answers to a question, from weighted features, without a model.
 
-What a question asks for is matched against what a path says: its last entity, the states that it
-passes (entities of another kind, and conditions), its relations and their kinds, and whether it
-goes on from one thing to the next of its kind or over to another topic. Words are compared by
-their stems and count by how rare they are in the neighbourhood; meaning is the encoder's cosine.
-The weights are those of a softmax over the paths from one topic (`benchmarks/mh.py --fit`).
+The features compare the question with the last entity of a path, its states (entities of another
+kind between the ends, and conditions), its relations, and the kinds of its entities. Words are
+compared by their stems, weighted by their rarity in the neighbourhood; names and captions also by
+the cosine of their vectors. The weights are fitted by a softmax over the paths from one topic
+(`benchmarks/mh.py --fit`).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ WEIGHTS: Mapping[str, float] = {
     "crossing, compared": 4.63,
     "crossing, asked for": 0.54,
 }
-"""What each feature counts, in the order of the columns of `features`.
+"""Weights of the features, in the order of the columns of `features`.
 
-"relation asked for" came out as 0.13, for in that graph few relations tell much; 0.5 leaves what it
-was fitted on as good as it was, and heeds a relation that a question names.
+The fitted weight of "relation asked for" is 0.13, because relations are little distinctive in that
+graph. With 0.5 the result on that graph is the same, and a relation that a question names counts.
 """
 
 _ONWARD = frozenset(
@@ -74,14 +74,14 @@ def score(
     captions: Mapping[int, str] | None = None,
     weights: Mapping[str, float] = WEIGHTS,
 ) -> _Numbers:
-    """How likely each of the paths is the one that answers, float64[n], together 1.
+    """Return the likelihoods that paths answer a question, float64[n], with sum 1.
 
     Args:
         terms: The words of the query, and the entity where the paths start.
-        paths: paths from one entity, best all that come into question.
-        encoder: for texts.
-        captions: row of an entity → what its pictures show.
-        weights: name of a feature → what it counts.
+        paths: All candidate paths, from one entity.
+        encoder: Encodes texts.
+        captions: Captions of pictures, by row of the entity.
+        weights: Weights of the features, by name.
     """
     if not paths:
         return np.zeros(0)
@@ -95,7 +95,7 @@ def score(
 def features(
     terms: QueryTerms, paths: Sequence[Path], encoder: Encoder, captions: Mapping[int, str]
 ) -> _Numbers:
-    """What there is to say for and against each path, float64[n, len(WEIGHTS)]."""
+    """Return the features of paths, float64[n, len(WEIGHTS)]."""
     around = _PathWords(paths, terms, captions)
     near = _Nearness(paths, terms, around, encoder, captions)
     rows = [around.of(path) | near.of(path) for path in paths]
@@ -103,7 +103,7 @@ def features(
 
 
 class _PathWords:
-    """The words of some paths from one topic, and how rare they are."""
+    """The words of paths from one topic, and their rarities."""
 
     def __init__(
         self, paths: Sequence[Path], asked: QueryTerms, captions: Mapping[int, str]
@@ -113,7 +113,7 @@ class _PathWords:
         self._relations = {step.relation: relation_stems(step.relation) for step in steps}
         self._kinds = {step.tail.kind: stems(step.tail.kind) for step in steps}
         self._kind = asked.topic.kind
-        # Where all are of one kind it tells nobody apart.
+        # If all entities are of one kind, kinds do not distinguish them.
         self._apart = self._kind not in _UNTYPED and any(k != self._kind for k in self._kinds)
         self.general = frozenset[str]().union(*self._relations.values(), *self._kinds.values())
         own = stems(asked.topic.name)
@@ -168,12 +168,12 @@ class _PathWords:
         return row
 
     def passed(self, path: Path) -> list[Entity]:
-        """The entities between its ends, other topics left out."""
+        """Return the entities between the ends of a path, without other topics."""
         between = (step.tail for step in path.steps[:-1])
         return [one for one in between if not (self._apart and one.kind == self._kind)]
 
     def _states(self, path: Path) -> list[frozenset[str]]:
-        """Stems of what it passes, other topics left out, and of its conditions."""
+        """Return the stems of the entities between the ends, and of the conditions."""
         names = [self._names[entity.row] for entity in self.passed(path)]
         return names + [stems(step.condition) for step in path.steps if step.condition]
 
@@ -182,10 +182,10 @@ class _PathWords:
         return any(self._asked.asks_for(self._relations[one]) for one in over)
 
     def _relation(self, path: Path) -> float:
-        said = (self._relations[step.relation] for step in path.steps)
+        relations = (self._relations[step.relation] for step in path.steps)
         return max(
             sum(self._rare_relation(word) for word in one) if self._asked.asks_for(one) else 0.0
-            for one in said
+            for one in relations
         )
 
     def _covered(self, wanted: frozenset[str], by: frozenset[str]) -> float:
@@ -194,9 +194,9 @@ class _PathWords:
 
 
 class _Nearness:
-    """What the encoder says of the names and captions that paths pass and end at.
+    """Cosines of the names and captions of entities to parts of the query.
 
-    Cosines are those among the paths, made comparable: mean 0, deviation 1.
+    Cosines are normalised over the paths: mean 0, standard deviation 1.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class _Nearness:
 
 
 def _shared(one: frozenset[str], other: frozenset[str]) -> float:
-    """Words that both have, as a share of all that they have (Jaccard)."""
+    """Return the Jaccard similarity of two sets of words."""
     return len(one & other) / len(one | other) if other else 0.0
 
 

@@ -3,7 +3,8 @@
 A name in a file means, in this order: the entity of that id, the one entity of that name, the one
 with that alias, the unit of the knowledge base with that id, the one entity of the file with that
 name in another spelling, the one unit of the base with that name. In workbooks, names are valid
-within their sub-graph, and topics and shared entities everywhere. A name of several is refused.
+within their sub-graph, and topics and shared entities everywhere; ids come after names. A name of
+several is refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import NamedTuple
 
 from ku_rag.ingest.readers.graph_records import EntityRecord, GraphPart, RelationRecord
@@ -62,6 +64,9 @@ Lookup = Callable[[Iterable[str]], Mapping[str, Sequence[StoredUnit]]]
 
 _Names = dict[str, str | None]
 """Ids by name; None for a name of several entities."""
+
+_Search = Callable[[str], str | None]
+"""Returns the id of the unit that a name means, a new id, or None if it means several."""
 
 
 def find_units(
@@ -116,8 +121,24 @@ def resolve(parts: Sequence[GraphPart], lookup: Lookup) -> ResolvedGraph:
     return _Resolver(parts, lookup).resolve()
 
 
+class _NameIndex(NamedTuple):
+    """The names of some entities: as they are written, aliases after names; and by their keys."""
+
+    exact: _Names
+    spelled: _Names
+
+    @classmethod
+    def of(cls, entities: Iterable[EntityRecord]) -> _NameIndex:
+        """Index the names and aliases of entities."""
+        listed = list(entities)
+        names = [(one.unit.name, one) for one in listed]
+        aliases = [(alias, one) for one in listed for alias in one.unit.aliases]
+        keys = _table((name_key(name), one) for name, one in names + aliases)
+        return cls(_table(aliases) | _table(names), keys)
+
+
 class _Resolver:
-    """The tables of names of one graph."""
+    """The names of one graph."""
 
     def __init__(self, parts: Sequence[GraphPart], lookup: Lookup) -> None:
         self._parts = parts
@@ -128,41 +149,31 @@ class _Resolver:
         ends = {end for part in parts for one in part.relations for end in (one.head, one.tail)}
         asked = [one.same_as or _id(one) for one in every]
         self._stored = lookup([*asked, *sorted(ends - self._units.keys())])
-        for part in parts:
-            for entity in part.entities.values():
-                if entity.same_as:
-                    self._join(entity)
+        for entity in every:
+            if entity.same_as:
+                self._join(entity, entity.same_as)
         self._names = {one.id: one.name for found in self._stored.values() for one in found[:1]}
         for entity in every:
             self._names.setdefault(self._units[_id(entity)], entity.unit.name)
         self._described = frozenset(self._names)
-        self._has_ids = any(part.has_ids for part in parts)
         self._ids: _Names = {entity_id: entity_id for entity_id in self._units}
-        self._topics: _Names = {}
-        for part in parts:
-            if part.scope:
-                named = [_id(e) for e in part.entities.values() if e.unit.name == part.scope]
-                self._topics[part.scope] = named[0] if named else None
-        self._topics = {name: of for name, of in self._topics.items() if of}
-        topics = [one for one in every if one.topic]
-        self._topic_aliases = _table((alias, one) for one in topics for alias in one.unit.aliases)
-        self._spelled = _table(
-            (name_key(name), one)
-            for one in every
-            if one.topic or is_shared(_id(one))
-            for name in (one.unit.name, *one.unit.aliases)
+        self._everywhere = _NameIndex.of(
+            one
+            for part in parts
+            for one in part.entities.values()
+            if one.topic or is_shared(_id(one)) or one.unit.name == part.scope
         )
 
-    def _join(self, entity: EntityRecord) -> None:
-        """Let an entity be the unit that the file says it is."""
-        found = _only(self._stored.get(entity.same_as or "", ()), entity.same_as or "")
+    def _join(self, entity: EntityRecord, unit: str) -> None:
+        """Resolve the entity to the unit that the file says it is."""
+        found = _only(self._stored.get(unit, ()), unit)
         if found:
             self._units[_id(entity)] = found
             return
         self._problems.append(
             Quarantined(
                 entity.source.uri,
-                f"there is no unit {entity.same_as!r}, or several have the name: use an id; the "
+                f"there is no unit {unit!r}, or several have the name: use an id; the "
                 "entity is kept as a unit of its own",
             )
         )
@@ -171,49 +182,50 @@ class _Resolver:
         """Resolve all parts: heads first, because a new head is a unit that tails may name."""
         by_head = [self._relations_by_head(part) for part in self._parts]
         entities = []
-        for part, (tables, stated) in zip(self._parts, by_head, strict=True):
+        for part, (search, stated) in zip(self._parts, by_head, strict=True):
             for entity in part.entities.values():
                 unit = self._units[_id(entity)]
-                relations = self._relations(part, tables, stated.pop(unit, ()))
-                stored = any(one.id == unit for one in self._found(entity.same_as or _id(entity)))
-                match = entity.topic or stored if entity.match is None else entity.match
+                relations = self._relations(part, search, stated.pop(unit, ()))
+                found = self._stored.get(entity.same_as or _id(entity), ())
+                match = entity.match
+                if match is None:
+                    match = entity.topic or any(one.id == unit for one in found)
                 described = replace(entity.unit, id=unit, match=match, relations=relations)
                 entities.append(ResolvedEntity(described, entity.source, entity.videos))
             for head, statements in stated.items():
                 # Whether its names are searched for is up to the source that describes it.
-                relations = self._relations(part, tables, statements)
-                unit_of = Unit(
-                    self._names[head], id=head, match=head in self._described, relations=relations
-                )
-                uri = f"{part.relations_path.as_posix()}#{head}"
-                entities.append(ResolvedEntity(unit_of, Source(uri)))
+                relations = self._relations(part, search, statements)
+                match = head in self._described
+                described = Unit(self._names[head], id=head, match=match, relations=relations)
+                source = Source(f"{part.relations_path.as_posix()}#{head}")
+                entities.append(ResolvedEntity(described, source))
         return ResolvedGraph(entities, self._problems, len(self._only_named))
 
     def _relations_by_head(
         self, part: GraphPart
-    ) -> tuple[_Tables, dict[str, list[RelationRecord]]]:
+    ) -> tuple[_Search, dict[str, list[RelationRecord]]]:
         """Resolve the heads of a part's relations."""
-        tables = self._tables(part)
+        search = cache(partial(self._search, part, _NameIndex.of(part.entities.values())))
         stated: dict[str, list[RelationRecord]] = {}
         for one in part.relations:
-            head = self._resolve(part, tables, one.head)
+            head = search(one.head)
             if head is None:
                 self._problems.append(_ambiguous(part, one.head, one))
                 continue
             if head not in stated:
                 self._names.setdefault(head, one.head)
             stated.setdefault(head, []).append(one)
-        return tables, stated
+        return search, stated
 
     def _relations(
-        self, part: GraphPart, tables: _Tables, stated: Iterable[RelationRecord]
+        self, part: GraphPart, search: _Search, stated: Iterable[RelationRecord]
     ) -> tuple[Relation, ...]:
         """Resolve the tails of relations; equal relations are stored once."""
         made = []
         for one in dict.fromkeys(stated):
             tail, kind = one.tail, one.tail_kind
             if kind is None:
-                found = self._resolve(part, tables, tail)
+                found = search(tail)
                 if found is None:
                     self._problems.append(_ambiguous(part, tail, one))
                     continue
@@ -223,56 +235,24 @@ class _Resolver:
             made.append(Relation(one.relation, tail, kind, one.information, one.condition))
         return tuple(made)
 
-    def _tables(self, part: GraphPart) -> _Tables:
-        own = part.entities.values()
-        spelled = [
-            (name_key(name), one) for one in own for name in (one.unit.name, *one.unit.aliases)
-        ]
-        return _Tables(
-            exact=(
-                *((self._ids,) if self._has_ids else ()),
-                _table((one.unit.name, one) for one in own),
-                self._topics,
-                self._ids,
-                _table((alias, one) for one in own for alias in one.unit.aliases),
-                self._topic_aliases,
-            ),
-            spelled=(_table(spelled), self._spelled),
-            resolved={},
-        )
-
-    def _resolve(self, part: GraphPart, tables: _Tables, name: str) -> str | None:
-        """Return the id of the unit that a name means, a new id, or None if it means several."""
-        if name not in tables.resolved:
-            tables.resolved[name] = self._search(part, tables, name)
-        return tables.resolved[name]
-
-    def _search(self, part: GraphPart, tables: _Tables, name: str) -> str | None:
-        for table in tables.exact:
+    def _search(self, part: GraphPart, own: _NameIndex, name: str) -> str | None:
+        named = (own.exact, self._everywhere.exact)
+        for table in (self._ids, *named) if part.has_ids else (*named, self._ids):
             if name in table:
-                entity = table[name]
-                return entity and self._units[entity]
+                return self._unit(table[name])
         # Entities of other sub-graphs are not visible by their names.
-        stored = [one for one in self._found(name) if not (part.scope and ">" in one.id)]
+        found = self._stored.get(name, ())
+        stored = [one for one in found if not (part.scope and ">" in one.id)]
         if any(one.id == name for one in stored):
             return name
         key = name_key(name)
-        for table in tables.spelled:
-            if key and key in table:
-                entity = table[key]
-                return entity and self._units[entity]
+        for table in (own.spelled, self._everywhere.spelled):
+            if key in table:
+                return self._unit(table[key])
         return _only(stored, name) if stored else qualified_name(part.scope, name)
 
-    def _found(self, name: str) -> Sequence[StoredUnit]:
-        return self._stored.get(name, ())
-
-
-class _Tables(NamedTuple):
-    """The names that are valid in a part, by priority, and those that are resolved already."""
-
-    exact: tuple[_Names, ...]
-    spelled: tuple[_Names, ...]
-    resolved: dict[str, str | None]
+    def _unit(self, entity: str | None) -> str | None:
+        return entity and self._units[entity]
 
 
 def _table(named: Iterable[tuple[str, EntityRecord]]) -> _Names:

@@ -1,17 +1,17 @@
 """Entities and relations: the rows of the graph.
 
-An entity has a row while a relation mentions it. A relation's target is written as its author gave
-it; its tail is looked up among the units and entities that there are, again whenever a unit comes,
-goes or is renamed, so that the order of arrival makes no difference.
+An entity has a row while a relation mentions it. The target of a relation is stored as written. Its
+tail, the entity that the target means, is updated whenever a unit is added, deleted or renamed, so
+that the order of insertion makes no difference.
 
-Everything here is called inside a change (`Database.change`).
+Functions that write are called inside a change (`Database.change`).
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -24,12 +24,12 @@ Said = tuple[str, str, str | None, str | None, str | None]
 """A relation as a tuple: relation, target, target_kind, information, condition."""
 
 _Meant = tuple[str, str | None]
-"""What a relation aims at: the target as written and the kind that it declares, if any."""
+"""The target of a relation as written, and the kind that it declares, or None."""
 
 _REBUILT = 20_000
-"""From so many new relations on, if there are fewer old ones, indexes are sooner built anew."""
+"""Least number of new relations for which the indexes are rebuilt, if there are fewer old ones."""
 ANY_KIND = "entity"
-"""The kind of what nobody says more of."""
+"""Default kind of an undeclared entity."""
 
 _QUALIFIED = re.compile(r"[^>]*[^>\s\-=]>([^>\s].*)", re.DOTALL)
 _WANTED = (
@@ -42,12 +42,12 @@ _COLUMNS = "source, head, relation, target, target_kind, information, condition,
 
 
 class Stated(NamedTuple):
-    """What one source states about its unit.
+    """The relations of one source.
 
     Args:
-        source: row of the source.
-        unit: row of its unit.
-        relations: in their order.
+        source: Row of the source.
+        unit: Row of its unit.
+        relations: The relations, in order.
     """
 
     source: int
@@ -56,20 +56,15 @@ class Stated(NamedTuple):
 
 
 def said(relations: Iterable[Relation]) -> list[Said]:
-    """Relations as tuples."""
+    """Return relations as tuples."""
     return [
         (one.relation, one.target, one.target_kind, one.information, one.condition)
         for one in relations
     ]
 
 
-def add(connection: Connection, *, source: int, unit: int, stated: Sequence[Relation]) -> list[int]:
-    """Store what a source states about its unit; returns the new rows."""
-    return list(add_many(connection, [Stated(source, unit, said(stated))]))
-
-
 def add_many(connection: Connection, stated: Sequence[Stated]) -> range:
-    """Store what sources state, many relations to a statement; returns the new rows."""
+    """Insert the relations of sources; return the new rows."""
     heads = _unit_entities(connection, {of.unit for of in stated if of.relations})
     ends = _tails(connection, {one[1:3] for of in stated for one in of.relations})
     count = sum(len(of.relations) for of in stated)
@@ -77,27 +72,22 @@ def add_many(connection: Connection, stated: Sequence[Stated]) -> range:
     with _indexing(connection, count):
         connection.executemany(
             f"INSERT INTO relations (row, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            ((row, *one) for row, one in enumerate(_rows(stated, heads, ends), first)),
+            (
+                (row, of.source, heads[of.unit], *one, *ends[one[1:3]])
+                for row, (of, one) in enumerate(
+                    ((of, one) for of in stated for one in of.relations), first
+                )
+            ),
         )
     return range(first, first + count)
 
 
-def _rows(
-    stated: Iterable[Stated],
-    heads: Mapping[int, int],
-    ends: Mapping[_Meant, tuple[str, int | None]],
-) -> Iterator[tuple[object, ...]]:
-    """The rows of relations, in the order of `_COLUMNS`."""
-    for source, unit, relations in stated:
-        for word, target, kind, more, when in relations:
-            yield source, heads[unit], word, target, kind, more, when, *ends[target, kind]
-
-
 @contextmanager
 def _indexing(connection: Connection, new: int) -> Iterator[None]:
-    """Build the indexes of the table anew after this, where that is sooner done than adding."""
-    # Few are the common case, and counting reads them all.
-    if new < _REBUILT or new < _count(connection):
+    """Rebuild the indexes afterwards if that is faster than updating them."""
+    # The short test first: counting reads the whole table.
+    count = "SELECT count(*) FROM relations"
+    if new < _REBUILT or new < connection.execute(count).fetchone()[0]:
         yield
         return
     indexes = connection.execute(
@@ -110,19 +100,14 @@ def _indexing(connection: Connection, new: int) -> Iterator[None]:
         connection.execute(made)
 
 
-def _count(connection: Connection) -> int:
-    (count,) = connection.execute("SELECT count(*) FROM relations").fetchone()
-    return int(count)
-
-
 def digest(stated: Iterable[Said]) -> str:
-    """A string that changes when one of these relations does; "" for none."""
+    """Return a checksum of relations as a string; "" for none."""
     listed = list(stated)
     return str(zlib.crc32(as_json(listed).encode())) if listed else ""
 
 
 def stored_digest(connection: Connection, source: int) -> str:
-    """The digest of what is stored of the relations that a source states."""
+    """Return the checksum of the stored relations of a source."""
     rows = connection.execute(
         "SELECT relation, target, target_kind, information, condition FROM relations "
         "WHERE source = ? ORDER BY row",
@@ -132,7 +117,7 @@ def stored_digest(connection: Connection, source: int) -> str:
 
 
 def sources_aiming_at(connection: Connection, unit: int) -> list[int]:
-    """Rows of the sources of other units that state a relation to this one."""
+    """Return the rows of the sources of other units with a relation to this one."""
     rows = connection.execute(
         "SELECT DISTINCT r.source FROM entities e JOIN relations r ON r.tail = e.row "
         "JOIN sources s ON s.row = r.source WHERE e.unit = ?1 AND s.unit IS NOT ?1",
@@ -153,7 +138,7 @@ def target_key(target: str) -> str:
 
 
 def resolve_names(connection: Connection, *, ids: Iterable[str], keys: Iterable[str]) -> None:
-    """Look up again every relation that aims at one of these unit ids or name keys."""
+    """Update the tails of all relations whose target has one of these unit ids or name keys."""
     if connection.execute("SELECT 1 FROM relations LIMIT 1").fetchone() is None:
         return
     wanted = {*keys, *map(target_key, ids)}
@@ -187,7 +172,7 @@ def resolve(connection: Connection, rows: Sequence[int]) -> None:
 
 
 def sources_that_state(connection: Connection, sources: Iterable[int]) -> set[int]:
-    """Those of some sources, by row, of which relations are stored."""
+    """Return the sources, by row, that have relations."""
     rows = connection.execute(
         "SELECT w.value FROM json_each(?) w "
         "WHERE EXISTS (SELECT 1 FROM relations WHERE source = w.value)",
@@ -197,7 +182,7 @@ def sources_that_state(connection: Connection, sources: Iterable[int]) -> set[in
 
 
 def waiting(connection: Connection, rows: Sequence[int]) -> list[tuple[str, str, str]]:
-    """The relations among `rows` whose target nobody bears: (head's name, relation, target)."""
+    """Return the unresolved relations among `rows` as (name of the head, relation, target)."""
     if not rows:
         return []
     wanted = rows if isinstance(rows, range) else set(rows)
@@ -214,7 +199,7 @@ def waiting(connection: Connection, rows: Sequence[int]) -> list[tuple[str, str,
 
 
 def rename_unit(connection: Connection, unit: int, name: str, kind: str) -> None:
-    """Carry a unit's new name and kind into the graph."""
+    """Update the name and kind of a unit's entity."""
     connection.execute(
         "UPDATE entities SET name = ?, key = ?, kind = ? WHERE unit = ?",
         (name, name_key(name), kind, unit),
@@ -222,12 +207,12 @@ def rename_unit(connection: Connection, unit: int, name: str, kind: str) -> None
 
 
 def drop_of_source(connection: Connection, source: int) -> list[int]:
-    """Delete what a source states; returns the rows."""
+    """Delete the relations of a source; return their rows."""
     return _drop(connection, "source = ?", source)
 
 
 def let_go(connection: Connection, unit: int) -> list[int]:
-    """Let the relations of others to a unit end nowhere for now; returns their rows."""
+    """Set the tails of other units' relations to a unit to NULL; return their rows."""
     rows = connection.execute(
         "UPDATE relations SET tail = NULL FROM entities e "
         "WHERE e.unit = ? AND relations.tail = e.row AND relations.head != e.row "
@@ -238,7 +223,7 @@ def let_go(connection: Connection, unit: int) -> list[int]:
 
 
 def drop_of_unit(connection: Connection, unit: int) -> list[int]:
-    """Delete every relation from or to a unit; returns the rows."""
+    """Delete all relations from and to a unit; return their rows."""
     entity = connection.execute("SELECT row FROM entities WHERE unit = ?", (unit,)).fetchone()
     if not entity:
         return []
@@ -248,7 +233,7 @@ def drop_of_unit(connection: Connection, unit: int) -> list[int]:
 
 
 def drop(connection: Connection, rows: Sequence[int]) -> set[int]:
-    """Delete relations by row; returns the rows of the sources that stated them."""
+    """Delete relations by row; return the rows of their sources."""
     sources = set()
     for row in rows:
         (source,) = connection.execute(
@@ -278,10 +263,10 @@ def _drop_unmentioned(connection: Connection, entities: Iterable[int | None]) ->
 def _tails(
     connection: Connection, meant: Collection[_Meant]
 ) -> dict[_Meant, tuple[str, int | None]]:
-    """The key of each target and the entity that it means.
+    """Return the key of each target, and the row of the entity that it means.
 
-    That is a unit by id, one by name, a declared entity, or None. Entities that are meant for the
-    first time are made.
+    That is a unit by id, a unit by name, an entity of a declared kind, or None. New entities are
+    inserted.
     """
     wanted = [(target, target_key(target), kind) for target, kind in meant]
     units = _units_meant(connection, wanted)
@@ -304,12 +289,12 @@ def _tails(
 def _units_meant(
     connection: Connection, wanted: Sequence[tuple[str, str, str | None]]
 ) -> dict[int, int]:
-    """The units that (target, key, kind) mean: place in `wanted` → row.
+    """Return the units that (target, key, kind) mean, as {place in `wanted`: row}.
 
-    That is the unit of that id, or else the one unit of exactly that name, or else the one unit
-    that bears the name in another spelling or as an alias. What several bear means none of them.
-    Where a kind is declared, only units of this kind count. A qualified name such as
-    `Zinogre>Rathian` that is no id may also mean a unit outside of sub-graphs, `Rathian`.
+    That is the unit of that id, or else the only unit of exactly that name, or else the only unit
+    with the name in another spelling or as an alias. A name of several units means none of them.
+    If a kind is declared, only units of this kind count. A qualified name such as
+    `Zinogre>Rathian` that is not an id may also mean a unit outside of sub-graphs, `Rathian`.
     """
     named = [(n, target, unqualified_name(target), *one) for n, (target, *one) in enumerate(wanted)]
     found: dict[int, int] = dict(
@@ -335,7 +320,7 @@ def _units_meant(
 def _declared(
     connection: Connection, wanted: Sequence[tuple[str, str, str | None]]
 ) -> dict[_Meant, int]:
-    """The entities that (name, key, kind) declare, made where they are new: (name, kind) → row."""
+    """Return the rows of declared entities by (name, kind); new ones are inserted."""
     select = (
         "SELECT e.name, e.kind, e.row FROM (SELECT json_extract(value, '$[0]') AS name, "
         "json_extract(value, '$[1]') AS key, json_extract(value, '$[2]') AS kind "
@@ -355,7 +340,7 @@ def _declared(
 
 
 def _unit_entities(connection: Connection, units: Collection[int]) -> dict[int, int]:
-    """The entities that units are, made where they are new: row of the unit → row."""
+    """Return the rows of the entities of units; new ones are inserted."""
     known: dict[int, int] = {}
     new = []
     for unit, name, kind, row in connection.execute(
@@ -380,7 +365,7 @@ def _unit_entities(connection: Connection, units: Collection[int]) -> dict[int, 
 
 
 def differences(connection: Connection) -> Iterator[str]:
-    """Where relations and entities are not what sources, units and names say."""
+    """Yield a sentence for each relation or entity that is inconsistent with sources and units."""
     for row, target, key, kind, owner, head, *tail in connection.execute(
         "SELECT r.row, r.target, r.target_key, r.target_kind, s.unit, h.unit, "
         "t.unit, t.name, t.kind FROM relations r LEFT JOIN sources s ON s.row = r.source "
@@ -406,7 +391,7 @@ def differences(connection: Connection) -> Iterator[str]:
 
 
 def _end(connection: Connection, target: str, key: str, kind: str | None) -> list[int | str | None]:
-    """Unit, name and kind of the entity that a target means, as stored when all is well."""
+    """Return unit, name and kind of the entity that a target should mean."""
     unit = _units_meant(connection, [(target, key, kind)]).get(0)
     if unit is not None:
         name_and_kind = connection.execute("SELECT name, kind FROM units WHERE row = ?", (unit,))

@@ -39,7 +39,7 @@ _REST = "entities"
 _MAX_CELL = 32_767
 _ESCAPED = re.compile("_(?=x[0-9A-Fa-f]{4}[_\r])")
 
-Entities = Sequence[Mapping[str, Any]]
+Entities = Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,10 @@ def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExp
             relations = list(_relations(connection))
             if suffix:
                 pictures = f"{path.name}.pictures"
-                folders = dict.fromkeys((entity["id"] for entity in entities), pictures)
+                folders = dict.fromkeys((one["id"] for one in entities), pictures)
             else:
-                folders = {
-                    entity: f"{folder}/{IMAGES}" for entity, folder in _sub_graphs(entities).items()
-                }
-            pictures_of, left_out = _copy_pictures(connection, layout, folder, folders)
-            entities = [one | {"images": pictures_of[one["id"]]} for one in entities]
+                folders = {one: f"{of}/{IMAGES}" for one, of in _sub_graphs(entities).items()}
+            count, left_out = _copy_pictures(connection, layout, folder, entities, folders)
             if not suffix:
                 _write_workbooks(folder, entities, relations)
             elif suffix == ".graphml":
@@ -113,8 +110,7 @@ def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExp
         raise ReadOnly(
             f"{path} cannot be written ({error.strerror or error}): make room, or name another"
         ) from error
-    images = sum(map(len, pictures_of.values()))
-    return GraphExport(len(entities), len(relations), images, tuple(left_out))
+    return GraphExport(len(entities), len(relations), count, tuple(left_out))
 
 
 @contextmanager
@@ -189,29 +185,33 @@ def _relations(connection: Connection) -> Iterator[RelationRecord]:
 
 
 def _copy_pictures(
-    connection: Connection, layout: Layout, target: Path, folders: Mapping[str, str]
-) -> tuple[dict[str, list[str]], list[Quarantined]]:
-    """Copy the pictures of entities.
+    connection: Connection,
+    layout: Layout,
+    target: Path,
+    entities: Entities,
+    folders: Mapping[str, str],
+) -> tuple[int, list[Quarantined]]:
+    """Copy the pictures of entities, and list them in the entities.
 
     Args:
         connection: To the store.
         layout: Where pictures are.
         target: The folder of the export.
+        entities: The entities; "images" is added.
         folders: The folder in `target` for the pictures of each entity, by id.
 
     Returns:
-        The names of the pictures as an entity gives them, by id; and the pictures that are missing
-        or damaged.
+        The number of pictures, and those that are missing or damaged.
     """
-    names: dict[str, list[str]] = {}
-    left_out = []
-    for entity, folder in folders.items():
-        names[entity] = []
+    count, left_out = 0, []
+    for entity in entities:
+        folder = folders[entity["id"]]
+        entity["images"] = []
         for digest, file in connection.execute(
             "SELECT i.hash, i.file FROM units u JOIN unit_images l ON l.unit = u.row "
             "JOIN images i ON i.row = l.image "
             "WHERE u.id = ? GROUP BY i.row ORDER BY min(l.source), min(l.position)",
-            (entity,),
+            (entity["id"],),
         ).fetchall():
             stored = layout.image(file)
             try:
@@ -225,8 +225,9 @@ def _copy_pictures(
             name = f"{digest[:16]}{stored.suffix}"
             (target / folder).mkdir(parents=True, exist_ok=True)
             (target / folder / name).write_bytes(data)
-            names[entity].append(name if folder.endswith(f"/{IMAGES}") else f"{folder}/{name}")
-    return names, left_out
+            entity["images"].append(name if folder.endswith(f"/{IMAGES}") else f"{folder}/{name}")
+            count += 1
+    return count, left_out
 
 
 # ---- formats -----------------------------------------------------------------------------------

@@ -64,16 +64,16 @@ class _Key(NamedTuple):
 
 
 class _Edge(NamedTuple):
-    """An edge with its attributes by name."""
+    """An edge with the fields of its relation."""
 
     head: str
     tail: str
     directed: bool
-    attributes: Mapping[str, str]
+    fields: Mapping[str, str]
 
 
-class _Nodes(dict[str, tuple[str, str | None]]):
-    """By id of the node: the entity's id, or its name with its kind if it has only a name."""
+_Nodes = dict[str, tuple[str, str | None]]
+"""By id of the node: the entity's id, or its name with its kind if it has only a name."""
 
 
 def read_graphml(path: Path, progress: Progress | None = None) -> GraphPart:
@@ -89,7 +89,7 @@ def read_graphml(path: Path, progress: Progress | None = None) -> GraphPart:
     """
     part = GraphPart(path, path)
     keys: dict[str, _Key] = {}
-    nodes = _Nodes()
+    nodes: _Nodes = {}
     edges: list[_Edge] = []
     hyperedges = 0
     for number, (element, directed) in enumerate(_elements(path), 1):
@@ -198,9 +198,15 @@ def _add_node(part: GraphPart, nodes: _Nodes, node: str, attributes: Mapping[str
 
 
 def _edge(element: Element, attributes: Mapping[str, str], *, directed: bool) -> _Edge:
-    if "directed" in element.keys():  # noqa: SIM118 - an element contains its children
-        directed = element.get("directed", "").strip() in ("true", "1")
-    return _Edge(element.get("source", ""), element.get("target", ""), directed, attributes)
+    if (own := element.get("directed")) is not None:
+        directed = own.strip() in ("true", "1")
+    by_name = {name.casefold(): text for name, text in attributes.items()}
+    fields: dict[str, str] = {}
+    for name, field in _EDGE_FIELDS.items():
+        if clean(by_name.get(name, "")):
+            fields.setdefault(field, by_name[name])
+    fields.setdefault("relation", DEFAULT_RELATION)
+    return _Edge(element.get("source", ""), element.get("target", ""), directed, fields)
 
 
 def _add_edge(part: GraphPart, nodes: _Nodes, edge: _Edge) -> None:
@@ -211,18 +217,8 @@ def _add_edge(part: GraphPart, nodes: _Nodes, edge: _Edge) -> None:
                 where, f"there is no node {end!r}, or it was left out: every edge joins two nodes"
             )
             return
-    attributes = {name.casefold(): text for name, text in edge.attributes.items()}
-    data = {"relation": DEFAULT_RELATION}
-    found: dict[str, str] = {}
-    for name, field in _EDGE_FIELDS.items():
-        if clean(attributes.get(name, "")):
-            found.setdefault(field, attributes[name])
-    ends = (
-        [(edge.head, edge.tail)]
-        if edge.directed
-        else [(edge.head, edge.tail), (edge.tail, edge.head)]
-    )
-    for head, tail in ends:
+    forward = (edge.head, edge.tail)
+    for head, tail in (forward,) if edge.directed else (forward, forward[::-1]):
         name, kind = nodes[tail]
-        joined = {"head": nodes[head][0], "tail": name, "tail_kind": kind}
-        part.add_relation({**data, **found, **joined}, where)
+        ends = {"head": nodes[head][0], "tail": name, "tail_kind": kind}
+        part.add_relation({**edge.fields, **ends}, where)
