@@ -113,7 +113,9 @@ def draw_line(
         if run.font is not None:
             draw.text((x, y), run.text, font=run.font, fill=fill, anchor="ls")
         else:
-            draw.bitmap((x, y - size * 0.75), _code_point_box(run.text, size), fill=fill)
+            draw.bitmap(
+                (round(x), round(y - size * 0.75)), _code_point_box(run.text, size), fill=fill
+            )
         x += _advance(run, size)
 
 
