@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ku_rag.demo.facts import Country, country, with_article
-from ku_rag.demo.texts import is_plural, listed
+from ku_rag.demo.texts import listed
+
+_PLURAL = re.compile(r" and |^the \w+ (?:\w+ )?(?:stars|stripes|points)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ def make_question(
         kind = kinds[int(rng.integers(len(kinds)))]
         clue = named = kind[int(rng.integers(len(kind)))]
     phrase = str(rng.choice(UNKNOWN.get(topic) or KNOWN[topic]))
-    does = "do" if is_plural(part) else "does"
+    does = "do" if _PLURAL.search(part) else "does"
     return Question(phrase.format(c=named, part=part, does=does), topic, right, clue)
 
 

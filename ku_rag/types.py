@@ -209,6 +209,7 @@ class Match(Serializable):
         score: fused score, comparable within one query only.
         image: path of the picture in the store that matched best, if one did.
         why: what matched: the picture with its cosine, or the name as found.
+        named: the name or alias that the question holds, folded; "" if it holds none.
     """
 
     id: str
@@ -216,6 +217,13 @@ class Match(Serializable):
     score: float
     image: str | None = None
     why: str = ""
+    named: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values, without the name in the question."""
+        shown = Serializable.to_dict(self)
+        del shown["named"]
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +237,7 @@ class Evidence(Serializable):
         source: uri of the file or record that it came from.
         text: the chunk, exactly as it stood in its source.
         score: fused score, comparable within one query only.
+        owners: the units whose own source it comes from; None where that is not known.
     """
 
     label: str
@@ -237,11 +246,12 @@ class Evidence(Serializable):
     source: str
     text: str
     score: float
+    owners: tuple[str, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, without the label."""
+        """The fields as JSON values, without the label and the owners."""
         shown = Serializable.to_dict(self)
-        del shown["label"]
+        del shown["label"], shown["owners"]
         return shown
 
 
@@ -272,6 +282,19 @@ class PathEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class ClosestSentence(Serializable):
+    """The sentence of the evidence that shares most with a question: evidence, not an answer.
+
+    Args:
+        evidence: label of the evidence that holds it.
+        text: the sentence.
+    """
+
+    evidence: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What a reader made of the evidence.
 
@@ -282,6 +305,7 @@ class Reading:
             that evidence's text.
         score: 0 to 1, how sure the reader is.
         why: one sentence: how the answer was found, or why there is none.
+        closest: the closest sentence, where the reader abstains and there is one.
     """
 
     answer: str
@@ -289,6 +313,7 @@ class Reading:
     spans: tuple[tuple[int, int], ...] = ()
     score: float = 0.0
     why: str = ""
+    closest: ClosestSentence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +401,7 @@ class Answer:
             "passage": list(self.passage),
             "draft": self.draft,
             "answer": self.answer,
+            "closest": self.reading.closest and self.reading.closest.to_dict(),
             "changed": self.changed,
             "citations": list(self.citations),
             "why": self.reading.why,

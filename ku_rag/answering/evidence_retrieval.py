@@ -188,7 +188,7 @@ def _unit(base: Retrieval, found: UnitMatch) -> Match:
         ).fetchone()
     )
     image = str(base.layout.image(file[0])) if file else None
-    return Match(unit_id, name, found.score, image, found.why)
+    return Match(unit_id, name, found.score, image, found.why, found.name or "")
 
 
 def _evidence(base: Retrieval, hits: Sequence[Hit], ids: Mapping[int, str]) -> list[Evidence]:
@@ -200,22 +200,25 @@ def _evidence(base: Retrieval, hits: Sequence[Hit], ids: Mapping[int, str]) -> l
         (wanted,),
     )
     held = {chunk: (uri, text) for chunk, text, uri in rows}
-    listing = _listing(connection, wanted) if any(not hit.units for hit in hits) else {}
+    listing = _listing(connection, wanted)
     found = []
     for number, hit in enumerate(hits, 1):
-        units = tuple(ids[unit] for unit in hit.units) or tuple(listing.get(hit.chunk, ()))
+        listed = listing.get(hit.chunk, {})
+        units = tuple(ids[unit] for unit in hit.units) or tuple(listed)
+        owners = tuple(unit for unit, owned in listed.items() if owned)
         uri, text = held[hit.chunk]
-        found.append(Evidence(f"E{number}", hit.chunk, units, uri, text, hit.score))
+        found.append(Evidence(f"E{number}", hit.chunk, units, uri, text, hit.score, owners))
     return found
 
 
-def _listing(connection: Connection, chunks: str) -> dict[int, list[str]]:
-    """Ids of the units that list some chunks, each with its owner first."""
-    listing: dict[int, list[str]] = {}
-    for chunk, unit_id in connection.execute(
-        "SELECT l.chunk, u.id FROM json_each(?) r CROSS JOIN unit_chunks l ON l.chunk = r.value "
+def _listing(connection: Connection, chunks: str) -> dict[int, dict[str, bool]]:
+    """Chunk → ids of the units that list it, owners first → whether it comes from their source."""
+    listing: dict[int, dict[str, bool]] = {}
+    for chunk, unit_id, owned in connection.execute(
+        "SELECT l.chunk, u.id, l.owned FROM json_each(?) r "
+        "CROSS JOIN unit_chunks l ON l.chunk = r.value "
         "CROSS JOIN units u ON u.row = l.unit ORDER BY l.owned DESC, u.id",
         (chunks,),
     ):
-        listing.setdefault(chunk, []).append(unit_id)
+        listing.setdefault(chunk, {})[unit_id] = bool(owned)
     return listing

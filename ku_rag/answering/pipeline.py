@@ -13,7 +13,7 @@ from pathlib import Path
 
 from PIL.Image import Image
 
-from ku_rag.answering import correction, evidence_retrieval, extractive
+from ku_rag.answering import correction, evidence_retrieval, reader
 from ku_rag.answering.correction import Answered, Chain, Material
 from ku_rag.answering.evidence_retrieval import Matched
 from ku_rag.answering.evidence_retrieval import Retrieval as Retrieval
@@ -109,7 +109,7 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
     Args:
         base: what is asked.
         question: with the picture.
-        mllm: answers, and is corrected by what was found; None has the extractive reader answer.
+        mllm: answers, and is corrected by what was found; None has the reader answer.
 
     Raises:
         BadInput: the picture cannot be read, or a prompt is none.
@@ -263,13 +263,14 @@ def _read(question: QueryInput, found: _Found, *, with_picture: bool) -> Answere
     units = found.matched.units
     if not units and with_picture and question.with_units:
         why = "nothing in the picture matches a unit of the knowledge base"
-        return Answered(Reading("", why=why), models={"reader": extractive.NAME})
+        return Answered(Reading("", why=why), models={"reader": reader.NAME})
     about = found.matched.about
     pieces = [e for e in found.evidence if not units or about.intersection(e.unit_ids)]
-    reading = extractive.read(question.text, pieces, units)
-    if found.paths.answers and (found.paths.chosen or not reading.answer):
+    reading = reader.read(question.text, pieces, units)
+    # Relations and labelled lines go before prose.
+    if found.paths.answers and (found.paths.chosen or reading.score < reader.CERTAIN):
         reading = _from_paths(found.paths)
-    return Answered(reading, models={"reader": extractive.NAME})
+    return Answered(reading, models={"reader": reader.NAME})
 
 
 def _from_paths(found: evidence_retrieval.Paths) -> Reading:

@@ -143,6 +143,10 @@ def print_answer(answer: Answer) -> None:
     elif answer.draft is not None:
         lines.append(f"  = {one_line(answer.draft)}")
     lines.append(f"  why: {answer.reading.why}")
+    if closest := answer.reading.closest:
+        lines.append(
+            f"  closest: {one_line(closest.text)} (evidence {closest.evidence}, no answer)"
+        )
     cited = set(answer.citations)
     lines += [f"  unit: {unit.name} ({unit.why})" for unit in answer.units]
     lines += [

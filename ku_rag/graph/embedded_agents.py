@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.query_terms import QueryTerms, relation_stems, stems
+from ku_rag.graph.query_terms import QueryTerms, relation_stems
 from ku_rag.graph.scoring import score
 from ku_rag.graph.search_types import Note, Query, Verdict
 from ku_rag.graph.traversal import Offer, extend_to_new, traverse
+from ku_rag.text.stems import stems
 from ku_rag.text.tokens import words
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from functools import cached_property, lru_cache
 
 from ku_rag.graph.model import Entity
 from ku_rag.graph.search_types import Query
-from ku_rag.text.lexicon import stem
-from ku_rag.text.question import related
+from ku_rag.text.question import label_words
+from ku_rag.text.stems import stem, stems
 from ku_rag.text.tokens import stop_words, words
 
 
@@ -78,12 +78,6 @@ class QueryTerms:
         return stems(text) - stems(self.topic.name) - stems(self.topic.kind)
 
 
-@lru_cache(maxsize=1 << 14)
-def stems(text: str) -> frozenset[str]:
-    """Stems of the content words of a text."""
-    return frozenset(stem(word) for word in words(text) if word not in stop_words())
-
-
 @lru_cache(maxsize=1 << 12)
 def relation_stems(relation: str) -> frozenset[str]:
     """Stems of the content words of a relation, or of all its words where none has content."""
@@ -92,5 +86,5 @@ def relation_stems(relation: str) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def answer_stems(question: str) -> frozenset[str]:
-    """Return the stems of the words in which texts answer a question: "pay" for a currency."""
-    return frozenset(related(question))
+    """Return stems of the labels under which answers stand: "currenc" for "pay with"."""
+    return frozenset(label_words(question))

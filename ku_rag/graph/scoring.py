@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.graph.model import Entity, Path
-from ku_rag.graph.query_terms import QueryTerms, relation_stems, stems
-from ku_rag.text.clues import POINTED
-from ku_rag.text.lexicon import stem
+from ku_rag.graph.query_terms import QueryTerms, relation_stems
+from ku_rag.text.question import POINTED
+from ku_rag.text.stems import stem, stems
 from ku_rag.text.tokens import words
 
 WEIGHTS: Mapping[str, float] = {
@@ -58,7 +58,7 @@ _ONWARD = frozenset(
 )
 _INSIDE = frozenset({"within", "insid"})
 _COMPARED = frozenset(
-    {"sam", "similar", "differenc", "different", "compar", "comparison", "versus", "unlik", "both"}
+    {"same", "similar", "differ", "compar", "comparison", "versus", "unlik", "both"}
 )
 """Stems of English words that ask for what comes next, for a part, and for two things at once."""
 _POINTING = frozenset({"this", "that", "these", "those", *POINTED})

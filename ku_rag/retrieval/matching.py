@@ -15,11 +15,11 @@ from PIL.Image import Image
 
 from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import matchable
+from ku_rag.retrieval.clues import ClueWord, parted
 from ku_rag.retrieval.fusion import reciprocal_rank
 from ku_rag.retrieval.image_matching import ImageMatches, ImageSearch, match_image
 from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.store.connection import Connection
-from ku_rag.text.clues import ClueWord, parted
 from ku_rag.text.tokens import words
 from ku_rag.types import Region
 
@@ -27,8 +27,6 @@ _RIVAL_SCORE = 2.5
 """A clue decides between things whose picture scores are no further apart."""
 _RIVALS = 16
 _CLUE_WEIGHT = 4.0
-_KIND = 0.2
-"""What a word counts that only says what kind of thing is told, as "borders" does."""
 _LONGEST_NAME = 12
 
 
@@ -126,19 +124,18 @@ def _fitting(
 ) -> dict[int, float]:
     """How well each unit's own text fits the clue, 0 to 1, for those units that it tells apart.
 
-    A word counts the more the fewer units of the base have it, and less if it only says what kind
-    of thing is told: "borders Spain" is about Spain. Words that no unit has are left out of
-    account; those that only others have say that none of these is meant.
+    A word counts the more the fewer units of the base have it. Words that no unit has are left out
+    of account; those that only others have say that none of these is meant.
     """
     weights: dict[str, float] = {}
     holders: dict[str, set[int]] = {}
     total = connection.execute("SELECT count(*) FROM units").fetchone()[0]
-    for beginning, whole, kind in clue:
+    for beginning, whole in clue:
         everywhere = keywords.count_units_with(connection, whole, whole=True) if whole else 0
         known = everywhere > 0
         everywhere = everywhere or keywords.count_units_with(connection, beginning)
         if everywhere:
-            weights[beginning] = math.log(1 + total / everywhere) * (_KIND if kind else 1.0)
+            weights[beginning] = math.log(1 + total / everywhere)
             wanted = whole if known else beginning
             holders[beginning] = keywords.units_with(connection, wanted, units, whole=known)
     most = sum(weights.values())

@@ -13,7 +13,7 @@ from ku_rag.indexes.vector_index import Rows, VectorIndex
 from ku_rag.retrieval.fusion import RANK_OFFSET, reciprocal_rank
 from ku_rag.store.connection import Connection
 from ku_rag.store.sql import batched, marks
-from ku_rag.text.question import related
+from ku_rag.text.question import label_words
 from ku_rag.text.tokens import content_words
 
 _POOL = 50
@@ -72,7 +72,7 @@ def search_units(
         connection,
         question,
         _POOL,
-        stems=related(question),
+        stems=label_words(question),
         units=tuple(unit for unit, _ in units),
     )
     sparse = [row for row, _ in found]
@@ -109,7 +109,7 @@ def search_all(
     )
     dense = [row for _, row in ordered]
     sparse = [
-        row for row, _ in keywords.search(connection, question, _POOL, stems=related(question))
+        row for row, _ in keywords.search(connection, question, _POOL, stems=label_words(question))
     ]
     return _hits(reciprocal_rank([dense, sparse]), k, {}, {})
 

@@ -1,0 +1,87 @@
+"""Typed values in a sentence: dates, amounts with a unit, counts and names."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ku_rag.text.tokens import stop_words
+
+_MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+_YEAR = r"(?:1\d{3}|20\d{2})"
+_DATE = re.compile(
+    rf"(?:\d{{1,2}} {_MONTH},? |{_MONTH} \d{{1,2}}(?:st|nd|rd|th)? ?,? |{_MONTH} )?\b{_YEAR}\b"
+    rf"(?![,.]\d)(?! ?[-–] ?\d)|\b\d{{1,2}}(?:st|nd|rd|th)[ -]century|\b\d+ BC\b"
+)
+_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)(?: (?:thousand|million|billion))?"
+_UNITS = {
+    "length": "mm cm m km millimetres? centimetres? metres? kilometres? millimeters? centimeters? "
+    "meters? kilometers? inch(?:es)? in ft feet foot miles? mi yards?",
+    "area": "km2 km² m2 m² ha hectares? acres? square kilometres? square kilometers? square miles? "
+    "square metres? square meters?",
+    "mass": "mg g kg t grams? kilograms? tons? tonnes? pounds? lb ounces? oz",
+    "time": "years? months? weeks? days? hours? minutes? seconds? h min s",
+    "temperature": "°C °F degrees?",
+    "speed": "km/h mph knots? m/s",
+    "money": "euros? dollars? pounds? cents? € £ USD EUR",
+}
+_AMOUNTS = {
+    kind: re.compile(
+        rf"(?<![\w.]){_NUMBER}[ -]?(?:"
+        + "|".join(re.sub(r"(square) ", r"\1_", units).replace("_", "~").split()).replace("~", " ")
+        + r")(?!\w)"
+        + (rf"|[$€£] ?{_NUMBER}" if kind == "money" else "")
+    )
+    for kind, units in _UNITS.items()
+}
+_COUNT = re.compile(rf"(?<![\w.$€£]){_NUMBER}(?![\w%°])")
+_CAPITAL = r"[^\W\d_a-zß-öø-ÿ][\w’'&-]*(?:\. ?(?=[A-Z]))?"
+_NAME = re.compile(
+    rf"\b{_CAPITAL}(?:(?: |(?<=\.))(?:(?:of|the|de|van|von|der|la|le|di|da|du|al) ){{0,2}}"
+    rf"{_CAPITAL})*"
+)
+_PLACE = re.compile(rf"(?:{_NAME.pattern})(?: ?, {_NAME.pattern})*")
+_CALENDAR = re.compile(
+    rf"{_MONTH}|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|I|It|He|She|They|The|In|At"
+)
+
+
+class Value(NamedTuple):
+    """A value in a text: `text[start:end]`."""
+
+    start: int
+    end: int
+
+
+def find_values(text: str, kind: str) -> list[Value]:
+    """Return the values of a kind in a sentence, in order.
+
+    Args:
+        text: a sentence.
+        kind: "date", "number", "person", "place", "name", or kinds of unit such as "mass" or
+            "length time".
+    """
+    if kind == "date":
+        found = _DATE.finditer(text)
+        return [Value(*match.span()) for match in found]
+    if kind == "number":
+        dates = {match.span() for match in _DATE.finditer(text)}
+        return [Value(*m.span()) for m in _COUNT.finditer(text) if m.span() not in dates]
+    if kind in ("person", "place", "name"):
+        pattern = _PLACE if kind == "place" else _NAME
+        return [value for match in pattern.finditer(text) if (value := _name(match))]
+    matches = [m for one in kind.split() for m in _AMOUNTS[one].finditer(text)]
+    return [Value(*match.span()) for match in sorted(matches, key=lambda match: match.start())]
+
+
+def _name(match: re.Match[str]) -> Value | None:
+    """A capitalised span without a stop word that a sentence starts with; None for a month."""
+    start = match.start()
+    while (first := re.match(r"\w+ ?", match.string[start : match.end()])) and (
+        first[0].strip().lower() in stop_words()
+    ):
+        start += first.end()
+    said = match.string[start : match.end()].strip(" .,")
+    if not said or _CALENDAR.fullmatch(said) or len(said) < 2:
+        return None
+    return Value(start, start + len(said))

@@ -1,0 +1,137 @@
+"""What the reader states from evidence, what it leaves unsaid, and the closest sentence."""
+
+import pytest
+
+from ku_rag import Unit
+from ku_rag.answering.reader import read
+from ku_rag.types import Evidence, Match
+
+LAMP = """Found in: North Hall
+Country: Peru
+Price: 49 euros
+Color: red
+Weight (kg): 3
+Made by: Ana Reyes
+Built: 1851
+Population: 12,000
+Waterproof: no
+The Aurora lamp was designed by Ben Hall in 1964. It is made of brass. It isn't dimmable.
+It is 32 cm high."""
+
+
+def ask(question, text=LAMP, name="Aurora lamp", owners=None, image=None):
+    piece = Evidence("E1", 1, ("u",), "/things.jsonl#u", text, 1.0, owners)
+    return read(question, [piece], [Match("u", name, 0.9, image)])
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Where is it found?", "North Hall"),
+        ("Which country does it come from?", "Peru"),
+        ("Where does the lamp come from?", "Peru"),
+        ("What is the price of the Aurora lamp?", "49 euros"),
+        ("How much does it cost?", "49 euros"),
+        ("What color is it?", "red"),
+        ("What colour is the lamp?", "red"),
+        ("How heavy is this?", "3 kg"),
+        ("Who made it?", "Ana Reyes"),
+        ("When was it built?", "1851"),
+        ("How many people live in it?", "12,000"),
+        ("Who built it?", ""),
+        ("Where was it built?", ""),
+        ("How wide is it?", ""),
+        ("Who is the president?", ""),
+        ("Which country was it not made in?", ""),
+    ],
+)
+def test_labelled_lines(question, answer):
+    assert ask(question).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Who designed it?", "Ben Hall"),
+        ("When was it designed?", "1964"),
+        ("How high is it?", "32 cm"),
+        ("Who stole it?", ""),
+        ("When was it not designed?", ""),
+    ],
+)
+def test_the_one_value_of_a_sentence(question, answer):
+    assert ask(question).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Is the lamp waterproof?", "no"),
+        ("Isn't it waterproof?", "no"),
+        ("Is it red?", "yes"),
+        ("Is its colour blue?", "no"),
+        ("Is it dimmable?", "no"),
+        ("Is it made of brass?", "yes"),
+        ("Is it heavier than a chair?", ""),
+        ("Is it foldable?", ""),
+    ],
+)
+def test_yes_or_no(question, answer):
+    assert ask(question).answer == answer
+
+
+def test_names_and_descriptions():
+    assert ask("What is this?").answer == "Aurora lamp"
+    assert ask("Whose lamp is this?").answer == "Aurora lamp"
+    described = ask("What is the Aurora lamp?")
+    assert described.answer == "The Aurora lamp was designed by Ben Hall in 1964."
+    assert described.spans == ((LAMP.index("The Aurora"), LAMP.index(" It is made")),)
+    assert ask("Describe this.").answer == described.answer
+
+
+def test_an_answer_cites_its_line():
+    reading = ask("What is the price?")
+    ((start, end),) = reading.spans
+    assert (reading.citations, LAMP[start:end]) == (("E1",), "Price: 49 euros")
+    assert reading.closest is None
+
+
+def test_two_values_of_a_type_are_not_told_apart():
+    text = "The bridge was opened in 1964 and repaired in 1991."
+    assert ask("When was the bridge opened?", text, "Bridge").answer == ""
+
+
+def test_a_fact_of_another_unit_is_not_stated():
+    assert ask("Which country does it come from?", owners=("other",)).answer == ""
+    text = "Country: Peru\nThe Aurora lamp is made of brass."
+    assert ask("Is the Aurora lamp made of brass?", text, owners=("other",)).answer == "yes"
+
+
+def test_the_closest_sentence_is_evidence_and_no_answer():
+    reading = ask("Which metal is it made of, brass or tin?")
+    assert reading.answer == ""
+    assert reading.closest.to_dict() == {"evidence": "E1", "text": "It is made of brass."}
+    assert ask("Quo vadis?").closest is None
+    assert read("Who made it?", [], []).closest is None
+
+
+def test_a_clue_needs_a_picture():
+    """Spain is not the country that borders Spain."""
+    question = "What is the capital of the country that borders Spain?"
+    assert ask(question, "Capital: Madrid", "Spain").answer == ""
+    assert ask(question, "Capital: Lisbon", "Portugal", image="p.png").answer == "Lisbon"
+
+
+def test_lines_of_a_section_with_a_heading():
+    text = "Flag of Jamaica\nAdopted: 1962\nMeaning of black: strength"
+    assert ask("When was the flag adopted?", text, "Jamaica").answer == "1962"
+    assert ask("What does black stand for in the flag of Jamaica?", text, "Jamaica").answer == (
+        "strength"
+    )
+
+
+def test_a_query_answers_an_alias_and_shows_the_closest_sentence(kb):
+    kb.add(Unit("Aurora lamp", id="lamp", aliases=("AL-200",), texts=(LAMP,)))
+    assert kb.query(None, "How heavy is the AL-200?").answer == "3 kg"
+    shown = kb.query(None, "Which metal is the Aurora lamp made of?").to_dict()
+    assert (shown["answer"], shown["closest"]["evidence"]) == ("", "E1")

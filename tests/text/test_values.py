@@ -1,0 +1,30 @@
+import pytest
+
+from ku_rag.text.stems import stem, stems
+from ku_rag.text.values import find_values
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "found"),
+    [
+        ("date", "Born on 3 May 1964, or in July 1965, he won in 1990.",
+         ["3 May 1964", "July 1965", "1990"]),
+        ("date", "It has 1,964 parts and lasted 1914-1918.", ["1918"]),
+        ("mass", "It weighs 12.5 kg and is 30 cm long.", ["12.5 kg"]),
+        ("length time", "It is 30 cm long and 4 years old.", ["30 cm", "4 years"]),
+        ("money", "It costs 49 euros or $55.", ["49 euros", "$55"]),
+        ("number", "In 1964, 12,000 people lived there.", ["12,000"]),
+        ("person", "In May it was given to Ana de la Cruz by Ben Hall.",
+         ["Ana de la Cruz", "Ben Hall"]),
+        ("place", "The hall stands in Lima, Peru.", ["Lima, Peru"]),
+    ],
+)  # fmt: skip
+def test_values_of_a_kind(kind, text, found):
+    assert [text[slice(*value)] for value in find_values(text, kind)] == found
+
+
+def test_stems_join_inflections_and_spellings():
+    assert stem("bordering") == stem("Borders") == "border"
+    assert stem("colours") == stem("color")
+    assert stem("written") == stem("writes")
+    assert stems("Where is the Price of it?") == {"price"}
