@@ -135,8 +135,6 @@ class Session:
     def write(self) -> Iterator[Pipeline]:
         """The pipeline that stores records, while this thread alone may write.
 
-        Index files are brought up to date at the end where enough has changed.
-
         Raises:
             Closed: the base was closed.
             ReadOnly: it cannot be written to.
@@ -156,8 +154,6 @@ class Session:
                     self.settings,
                 )
             yield self._pipeline
-            for index in self.encoding.indexes:
-                index.keep()
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:

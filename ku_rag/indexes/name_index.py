@@ -111,6 +111,8 @@ class NameIndex:
     def _occurrences(self, tokens: list[str]) -> Iterator[tuple[int, int, frozenset[int]]]:
         """Yield every occurrence: index of its first word, of its last word, and its units."""
         starts = self._root.following
+        if starts.keys().isdisjoint(tokens):
+            return
         for first in [at for at, word in enumerate(tokens) if word in starts]:
             node = starts[tokens[first]]
             last = first

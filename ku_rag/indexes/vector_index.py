@@ -33,8 +33,6 @@ Rows = NDArray[np.int64]
 
 BASE_MIN = 4096
 """A tail of this many vectors is worth a segment."""
-_TAIL_MOST = 4
-"""A process that may not write holds this many times as many in its tail."""
 _GATHER_MOST = 1000
 _SWALLOWED = 2
 """A new segment swallows those before it that are up to this many times as large."""
@@ -225,17 +223,16 @@ class VectorIndex:
 
     def _take_in(self) -> None:
         """Make what came searchable: in the tail, or in segments when it is much."""
-        many = _TAIL_MOST * BASE_MIN
-        if not self._doubtful and len(self._tail) + len(self._pending) < many:
+        if not self._doubtful and len(self._tail) + len(self._pending) < BASE_MIN:
             if len(self._pending):
                 self._tail.add(*self.gather(self._pending))
                 self._pending = np.empty(0, np.int64)
             return
-        self._fold(unwritten_only=True)
         with self._spare() as may_write:
             known = self._read_header() if may_write else None
-            if may_write and (known is None or known.seq <= self._seq):
-                self._fold()
+            may_write = may_write and (known is None or known.seq <= self._seq)
+            self._fold(unwritten_only=not may_write)
+            if may_write:
                 self._write()
         self._doubtful = False
 
@@ -305,14 +302,6 @@ class VectorIndex:
 
     # ---- the files -----------------------------------------------------------------------------
 
-    def keep(self) -> None:
-        """Write what came to files if it is enough to be worth it; only the writer does this."""
-        with self._lock:
-            if self._worth_writing():
-                self._follow()
-                self._fold()
-                self._write()
-
     def compact(self) -> None:
         """Write everything as one segment, or none if it is little; only the writer does this."""
         with self._lock:
@@ -352,19 +341,6 @@ class VectorIndex:
             "changes: commits were lost; restore ku.sqlite from a newer copy or ingest again, "
             "then run `ku compact`"
         ]
-
-    def _worth_writing(self) -> bool:
-        """Whether enough has changed since the files were written; opens none of them."""
-        header = self._header or self._read_header()
-        seq = _last_seq(self._database)
-        if header is None or header.seq > seq:
-            first = stored.items_of(self._database.connection, self.kind, self._encoder, BASE_MIN)
-            return len(first) == BASE_MIN
-        (changed,) = self._database.connection.execute(
-            "SELECT count(*) FROM changes WHERE seq > ? AND kind = ? AND encoder = ?",
-            (header.seq, self.kind, self._encoder),
-        ).fetchone()
-        return int(changed) >= BASE_MIN
 
     def _fold(self, *, unwritten_only: bool = False) -> None:
         """Make the tail and what came a segment, together with older ones that are small or worn.

@@ -37,7 +37,7 @@ from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.unit_writer import UnitWriter, write_pictures
 from ku_rag.settings import Settings
 from ku_rag.store import relations, vectors
-from ku_rag.store.content_rows import content_hash
+from ku_rag.store.content_rows import text_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import unit_row
@@ -77,14 +77,14 @@ class _Encoding:
     """What of a batch has to be encoded, and the vectors that are known.
 
     Args:
-        texts: Chunks without a vector, by digest.
+        texts: Chunks without a vector.
         pictures: Pictures without a vector.
-        text_vectors: Vectors of chunks, by digest.
+        text_vectors: Vectors of chunks, by text.
         picture_vectors: Vectors of pictures, by digest.
         broken: Why pictures cannot be decoded, by digest.
     """
 
-    texts: Mapping[str, str]
+    texts: list[str]
     pictures: Sequence[PreparedPicture]
     text_vectors: dict[str, Vector]
     picture_vectors: dict[str, Vector]
@@ -350,24 +350,26 @@ class Pipeline:
 
     def _plan(self, batch: Sequence[PreparedRecord]) -> _Encoding:
         """Cut texts into chunks and look up which chunks and pictures have a vector."""
-        texts: dict[str, str] = {}
+        texts: dict[str, None] = {}
         for source in (s for record in batch for s in record.sources if not s.keeps_texts):
             if source.chunks is None:
                 source.chunks = [
                     (n, part) for n, text in enumerate(source.texts) for part in self._cut(text)
                 ]
             if source.chunk_vectors is None:
-                texts.update((content_hash(part), part) for _, part in source.chunks)
+                texts.update((part, None) for _, part in source.chunks)
         pictures = {
             picture.digest: picture
             for record in batch
             for picture in record.pictures()
             if picture.vector is None
         }
-        text_vectors = self._stored("chunk", texts)
-        picture_vectors = self._stored("image", pictures)
+        text_vectors = self._stored(
+            "chunk", "hash = ? AND text = ?", {text: (text_hash(text), text) for text in texts}
+        )
+        picture_vectors = self._stored("image", "hash = ?", {one: (one,) for one in pictures})
         return _Encoding(
-            {digest: text for digest, text in texts.items() if digest not in text_vectors},
+            [text for text in texts if text not in text_vectors],
             [picture for digest, picture in pictures.items() if digest not in picture_vectors],
             text_vectors,
             picture_vectors,
@@ -380,7 +382,7 @@ class Pipeline:
         first = list(islice(groups, 1))
         with self._encoding:
             if plan.texts:
-                found = self._encoder.encode_texts(list(plan.texts.values()))
+                found = self._encoder.encode_texts(plan.texts)
                 plan.text_vectors.update(zip(plan.texts, found, strict=True))
             for sound, broken in chain(first, groups):
                 plan.broken.update((picture.digest, str(error)) for picture, error in broken)
@@ -402,8 +404,7 @@ class Pipeline:
         for record in batch:
             for source in record.sources:
                 if source.chunk_vectors is None and not source.keeps_texts:
-                    digests = (content_hash(part) for _, part in source.chunks or ())
-                    found = [plan.text_vectors[digest] for digest in digests]
+                    found = [plan.text_vectors[part] for _, part in source.chunks or ()]
                     source.chunk_vectors = (
                         np.stack(found) if found else np.empty((0, dim), np.float32)
                     )
@@ -416,17 +417,25 @@ class Pipeline:
             return []
         return chunk(text, count_tokens=self._encoder.count_tokens, max_tokens=self.max_tokens)
 
-    def _stored(self, kind: Kind, digests: Iterable[str]) -> dict[str, Vector]:
-        """Return the stored vectors of contents that this encoder has encoded, by digest."""
+    def _stored(
+        self, kind: Kind, condition: str, contents: Mapping[str, tuple[object, ...]]
+    ) -> dict[str, Vector]:
+        """Return the stored vectors of contents that this encoder has encoded.
+
+        Args:
+            kind: Of the contents.
+            condition: SQL that selects the rows of one content.
+            contents: The values of the condition for each.
+        """
         table = {"chunk": "chunks", "image": "images"}[kind]
         connection, dim = self._database.connection, side(self._encoder, kind).dim
         found: dict[str, Vector] = {}
-        for digest in digests:
+        for content, values in contents.items():
             row = connection.execute(
-                f"SELECT row FROM {table} WHERE hash = ? LIMIT 1", (digest,)
+                f"SELECT row FROM {table} WHERE {condition} LIMIT 1", values
             ).fetchone()
             if row:
                 _, stored = vectors.gather(connection, kind, self._encoder_rows[kind], row, dim)
                 if len(stored):
-                    found[digest] = stored[0]
+                    found[content] = stored[0]
         return found

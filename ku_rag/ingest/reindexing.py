@@ -26,7 +26,7 @@ from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
 from ku_rag.store import content_rows, pending_vectors, vectors
 from ku_rag.store.connection import Connection
-from ku_rag.store.content_rows import Dropped, content_hash
+from ku_rag.store.content_rows import Dropped
 from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.store.pending_vectors import Shadow
@@ -151,12 +151,12 @@ class Reindexing:
         connection = self.database.connection
         with snapshot(connection):
             cuts = [self._cut(_documents(connection, source)) for source, _ in sources]
-        texts = {content_hash(text): text for cut in cuts for _, text in cut}
-        found = self.new.encode_texts(list(texts.values()))
-        place = {digest: n for n, digest in enumerate(texts)}
+        texts = list(dict.fromkeys(text for cut in cuts for _, text in cut))
+        found = self.new.encode_texts(texts)
+        place = {text: n for n, text in enumerate(texts)}
         with self.writing(), self.database.change():
             for (source, state), cut in zip(sources, cuts, strict=True):
-                own = found[[place[content_hash(text)] for _, text in cut]]
+                own = found[[place[text] for _, text in cut]]
                 lengths = tuple((document, len(text)) for document, text in cut)
                 pending_vectors.put(connection, row, source, state, Shadow(lengths, own))
         return sum(map(len, cuts))
@@ -180,7 +180,7 @@ class Reindexing:
             found = self.new.encode_images([picture for _, picture in sound])
             with self.writing(), self.database.change():
                 there = [n for n, (image, _) in enumerate(sound) if self._is_there(image)]
-                vectors.put(connection, "image", row, [sound[n][0] for n in there], found[there])
+                vectors.put(connection, "image", row, [sound[n][0] for n in there], [found[there]])
             yield len(sound)
 
     def _picture(self, file: str) -> Image:
@@ -217,7 +217,7 @@ class Reindexing:
                     inverted.add_chunks(
                         dict(zip(numbers, (text for _, text in chunks), strict=True))
                     )
-                vectors.put(connection, "chunk", rows["chunk"], numbers, shadow.vectors)
+                vectors.put(connection, "chunk", rows["chunk"], numbers, [shadow.vectors])
         connection.execute("DELETE FROM shadows")
         pending_vectors.forget(connection, but=list(rows.values()))
 

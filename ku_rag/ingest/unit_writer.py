@@ -25,7 +25,7 @@ from ku_rag.ingest.preparation import (
 from ku_rag.settings import Settings
 from ku_rag.store import content_rows, relations, vectors
 from ku_rag.store.connection import Connection
-from ku_rag.store.content_rows import Dropped, Texts, content_hash
+from ku_rag.store.content_rows import Dropped, Texts
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, replace_durably, write_durably
 from ku_rag.store.relations import Stated
@@ -206,9 +206,7 @@ class UnitWriter:
             for of in places
             if of.source.chunks and of.source.chunk_vectors is not None
         ]
-        if made:
-            row = self._encoder_rows["chunk"]
-            vectors.put(connection, "chunk", row, list(chunks), np.concatenate(made))
+        vectors.put(connection, "chunk", self._encoder_rows["chunk"], list(chunks), made)
         self.inverted.add_chunks(chunks)
         return len(chunks)
 
@@ -239,7 +237,7 @@ class UnitWriter:
             size=len(picture.data),
         )
         vector = np.asarray(picture.vector, np.float32)
-        vectors.put(connection, "image", self._encoder_rows["image"], [row], vector[None])
+        vectors.put(connection, "image", self._encoder_rows["image"], [row], [vector[None]])
         return row
 
 
@@ -292,9 +290,9 @@ def _replace_texts(connection: Connection, source: PreparedSource, row: int) -> 
         return False
     if source.is_known:
         stored = connection.execute(
-            "SELECT document, hash FROM chunks WHERE source = ? ORDER BY position", (row,)
+            "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (row,)
         ).fetchall()
-        if stored and stored == [(n, content_hash(c)) for n, c in source.chunks or ()]:
+        if stored and stored == list(source.chunks or ()):
             return False
         if stored:
             content_rows.drop_source_chunks(connection, row, Dropped())

@@ -6,6 +6,7 @@ Everything here is called inside a change (`Database.change`).
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,11 @@ class Dropped:
         return Deleted(
             tuple(self.units), tuple(self.chunks), tuple(self.images), tuple(self.relations)
         )
+
+
+def text_hash(text: str) -> int:
+    """CRC-32 of a text, by which equal texts are found; the texts are compared as well."""
+    return zlib.crc32(text.encode())
 
 
 def content_hash(data: str | bytes) -> str:
@@ -166,7 +172,7 @@ def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, str]:
         "INSERT INTO chunks (row, source, position, document, hash, text) "
         "VALUES (?, ?, ?, ?, ?, ?)",
         (
-            (row, source, position, document, content_hash(text), text)
+            (row, source, position, document, text_hash(text), text)
             for row, (source, position, document, text) in enumerate(flat, first)
         ),
     )

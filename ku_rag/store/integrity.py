@@ -11,7 +11,7 @@ import apsw
 from ku_rag.errors import Corrupt
 from ku_rag.store import relations, schema
 from ku_rag.store.connection import Connection
-from ku_rag.store.content_rows import content_hash
+from ku_rag.store.content_rows import text_hash
 from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind, places
@@ -142,7 +142,7 @@ def _keywords(connection: Connection) -> Iterator[str]:
     for row, digest, text, held in connection.execute(
         "SELECT c.row, c.hash, c.text, w.terms FROM chunks c LEFT JOIN words w ON w.rowid = c.row"
     ):
-        if content_hash(text) != digest:
+        if text_hash(text) != digest:
             yield f"chunk {row} is not the text that was stored"
         if held != indexed(text):
             yield f"chunk {row} is not in the keyword index as it should be"

@@ -49,7 +49,7 @@ STEPS: tuple[str, ...] = (
         source INTEGER NOT NULL REFERENCES sources(row),
         position INTEGER NOT NULL,
         document INTEGER NOT NULL,            -- which of the source's texts it is a part of
-        hash TEXT NOT NULL,
+        hash INTEGER NOT NULL,                -- CRC-32 of the text: candidates for equal texts
         text TEXT NOT NULL,
         UNIQUE (source, position)
     );
@@ -116,6 +116,8 @@ STEPS: tuple[str, ...] = (
     );
 
     CREATE VIRTUAL TABLE words USING fts5(terms, tokenize = "unicode61 remove_diacritics 2");
+    -- Words of one commit are sorted in memory, up to these bytes: fewer segments are merged.
+    INSERT INTO words (words, rank) VALUES ('hashsize', 16777216);
 
     CREATE TABLE entities (
         row INTEGER PRIMARY KEY AUTOINCREMENT,

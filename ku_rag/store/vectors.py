@@ -22,6 +22,8 @@ _NOTED = (
     "ORDER BY value"
 )
 _HALF = np.dtype("<f2")
+_NOT_FINITE = np.uint16(0x7C00)
+"""Exponent bits of float16: all are set in infinity and NaN."""
 _ITEM_BITS = 40
 _KIND_BIT = 62
 
@@ -60,29 +62,31 @@ def put(
     kind: Kind,
     encoder: int,
     items: Sequence[int],
-    vectors: Vectors,
+    vectors: Sequence[Vectors],
 ) -> None:
-    """Store float32[n, dim] in half precision, one row an item, and record it for the indexes.
+    """Store vectors in half precision, one row an item, and record it for the indexes.
 
     Args:
         connection: inside a change.
         kind: of the items.
         encoder: row of what made the vectors.
         items: rows of chunks or images.
-        vectors: float32[len(items), dim].
+        vectors: arrays float32[n, dim] of len(items) vectors in all, in order.
 
     Raises:
-        BadInput: they hold NaN or infinity.
+        BadInput: they hold NaN, infinity, or numbers too large for half precision.
     """
     if not len(items):
         return
-    if not np.isfinite(vectors).all():
+    with np.errstate(over="ignore"):
+        found = np.concatenate(vectors, dtype=_HALF, casting="same_kind")
+    if (found.view(np.uint16) & _NOT_FINITE == _NOT_FINITE).any():
         raise BadInput(
             "the encoder made vectors that hold no numbers (NaN or infinite): nothing was stored; "
             "its weights are damaged, or do not belong to it"
         )
-    halves = memoryview(vectors.astype(_HALF).tobytes())
-    size = 2 * vectors.shape[1]
+    halves = memoryview(found.tobytes())
+    size = 2 * found.shape[1]
     first = place(kind, encoder)
     connection.executemany(
         "INSERT INTO vectors (row, vector) VALUES (?, ?)",

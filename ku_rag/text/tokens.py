@@ -22,7 +22,8 @@ _CJK = (
 )
 _MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u0900-\u0903\u093a-\u094f"
 _TOKEN = re.compile(rf"[{_CJK}][{_MARKS}\u3099\u309a]*|(?:(?![{_CJK}_])[\w{_MARKS}])+")
-_ASCII = re.compile(r"[a-z0-9]+")  # what that comes to where there is nothing else
+_ASCII = "".join(chr(n).lower() if chr(n).isalnum() else " " for n in range(128)).encode() * 2
+"""Byte table for `bytes.translate`: ASCII letters in lower case, digits, all else a space."""
 _VOICED = "\u3099\u309a"  # part of the letter in Kana: ガ is not カ
 _CJK_CHAR = re.compile(rf"[{_CJK}]")
 
@@ -60,7 +61,7 @@ def spans(text: str) -> list[tuple[int, int]]:
 def words(text: str) -> list[str]:
     """The folded tokens of `text` without their places."""
     if text.isascii():
-        return _ASCII.findall(text.lower())
+        return text.encode().translate(_ASCII).decode().split()
     return [fold(word) for word in _TOKEN.findall(text)]
 
 

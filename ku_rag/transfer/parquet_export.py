@@ -18,6 +18,7 @@ import ku_rag
 from ku_rag.errors import Corrupt
 from ku_rag.store import vectors
 from ku_rag.store.connection import Connection
+from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database, explained, snapshot
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.transfer import atomic_folder
@@ -235,13 +236,15 @@ def _chunks(
     encoder, dim = encoders.get("chunk", (None, 0))
     rows = _by_source(
         connection,
-        "SELECT u.id, s.uri, c.position, c.document, c.hash, c.text, v.vector "
+        "SELECT u.id, s.uri, c.position, c.document, c.text, v.vector "
         "FROM sources s CROSS JOIN chunks c ON c.source = s.row "
         "LEFT JOIN units u ON u.row = s.unit LEFT JOIN vectors v ON v.row = ? + c.row "
         "WHERE {}, c.position",
         encoder and vectors.place("chunk", encoder),
     )
-    return rows if dim else (row[:-1] for row in rows)
+    for unit, uri, position, document, text, blob in rows:
+        out = (unit, uri, position, document, content_hash(text), text)
+        yield (*out, blob) if dim else out
 
 
 def _images(

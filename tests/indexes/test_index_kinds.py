@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def clustered(count, seed=0):
 
 def put(database, rows, vectors):
     with database.change() as connection:
-        stored.put(connection, "chunk", 1, list(rows), vectors)
+        stored.put(connection, "chunk", 1, list(rows), [vectors])
 
 
 def drop(database, rows):
@@ -57,6 +58,11 @@ def drop(database, rows):
 
 def opened(database, tmp_path, **options):
     return VectorIndex(database, tmp_path / "indexes", "chunk", 1, DIM, **options)
+
+
+def writer(database, tmp_path):
+    """An index that may write its files."""
+    return opened(database, tmp_path, spare=lambda: nullcontext(True))
 
 
 def exact(vectors, rows, queries, k=10):
@@ -179,7 +185,7 @@ def test_where_a_kind_finds_too_little_vectors_are_held_exactly(
     database.set_meta("index", {"chunk": wished})
     index = opened(database, tmp_path)
     with caplog.at_level(logging.WARNING, "ku_rag"):
-        index.keep()
+        index.refresh()
     assert index.describe()["kind"] == "flat"
     assert "is required: using an exact index instead" in caplog.text
 
@@ -239,11 +245,11 @@ def test_a_scan_by_threads_finds_what_one_thread_finds(monkeypatch, much):
 
 def test_few_segments_stay_however_knowledge_comes_in(database, tmp_path):
     vectors = clustered(COUNT)
-    index = opened(database, tmp_path)
+    index = writer(database, tmp_path)
     sizes = []
     for start in range(0, COUNT, 100):
         put(database, range(start + 1, start + 101), vectors[start : start + 100])
-        index.keep()
+        index.refresh()
         sizes.append(len(index.describe()["segments"]))
     assert max(sizes) <= 6
     assert sum(one["count"] for one in index.describe()["segments"]) == COUNT
@@ -257,12 +263,13 @@ def test_few_segments_stay_however_knowledge_comes_in(database, tmp_path):
 
 def test_a_worn_segment_is_made_anew(database, tmp_path):
     put(database, range(1, 401), clustered(400))
-    index = opened(database, tmp_path)
-    index.keep()
+    index = writer(database, tmp_path)
+    index.refresh()
     drop(database, list(range(1, 201)))
-    index.keep()
+    put(database, range(401, 501), clustered(100, seed=1))
+    index.refresh()
     assert index.describe()["tombstones"] == 0
-    assert index.describe()["segments"] == [{"kind": "flat", "count": 200}]
+    assert index.describe()["segments"] == [{"kind": "flat", "count": 300}]
 
 
 def test_who_may_not_write_holds_much_news_in_a_segment_of_its_own(database, tmp_path):
@@ -278,18 +285,16 @@ def test_who_may_not_write_holds_much_news_in_a_segment_of_its_own(database, tmp
 
 @pytest.mark.parametrize("which", [".faiss", ".rows", ".json"])
 def test_a_damaged_file_is_made_anew_by_whoever_may_write(database, tmp_path, caplog, which):
-    from contextlib import nullcontext
-
     vectors = clustered(COUNT)
     put(database, range(1, COUNT + 1), vectors)
-    opened(database, tmp_path).keep()
+    writer(database, tmp_path).refresh()
     (path,) = (tmp_path / "indexes").glob(f"*{which}")
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     queries = clustered(20, seed=8)
     with caplog.at_level(logging.WARNING, "ku_rag"):
-        index = opened(database, tmp_path, spare=lambda: nullcontext(True))
+        index = writer(database, tmp_path)
         rows, _ = index.search(queries, 10)
     assert recall(rows, exact(vectors, range(1, COUNT + 1), queries)) >= 0.97
     assert "made anew" in caplog.text
@@ -307,7 +312,7 @@ def test_files_of_a_later_state_are_no_lost_commits_inside_a_snapshot(database, 
     with snapshot(other.connection):
         other.connection.execute("SELECT count(*) FROM vectors").fetchone()
         put(database, range(201, 401), vectors[200:])
-        opened(database, tmp_path).keep()
+        writer(database, tmp_path).refresh()
         with caplog.at_level(logging.WARNING, "ku_rag"):
             rows, _ = opened(other, tmp_path).search(vectors[:5], 200)
         assert caplog.text == ""

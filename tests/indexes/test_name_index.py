@@ -163,7 +163,7 @@ def test_names_looked_up_in_the_store_are_those_of_the_index(written, text, quie
         for unit, name in enumerate(written, 1):
             key = name_key(name)
             connection.execute(
-                "INSERT INTO units VALUES (?, ?, ?, '', '', '', ?, 0)",
+                "INSERT INTO units VALUES (?, ?, ?, '', '', '', ?)",
                 (unit, str(unit), name, unit not in quiet),
             )
             connection.execute("INSERT INTO names VALUES (?, ?)", (key, unit))

@@ -37,7 +37,7 @@ def random_vectors(count, seed=0):
 
 def put(database, rows, vectors):
     with database.change() as connection:
-        stored.put(connection, "chunk", 1, rows, vectors)
+        stored.put(connection, "chunk", 1, rows, [vectors])
 
 
 def drop(database, rows):

@@ -202,7 +202,7 @@ def test_updating_a_unit_that_is_not_there_or_without_a_name_fails(kb):
     with pytest.raises(NotFound, match="no unit 'x'"):
         kb.update("x", name="X")
     kb.add(Unit("Lamp", id="lamp"))
-    with pytest.raises(BadInput, match="needs a name"):
+    with pytest.raises(BadInput, match="the name is empty"):
         kb.update("lamp", name=" ")
 
 

@@ -59,7 +59,7 @@ def test_a_name_holds_a_visible_character(name, kb, tmp_path):
     table.write_text(f"name\n{name}\nChair\n", encoding="utf-8")
     for path in (lines, table):
         assert len(kb.ingest(path).quarantined) == 1
-    with pytest.raises(BadInput, match="needs a name"):
+    with pytest.raises(BadInput, match="is empty"):
         kb.add(Unit(name))
     assert [unit.id for unit in kb.list()] == ["Chair", "Lamp"]
 
