@@ -54,7 +54,7 @@ def choose_encoder(layout: Layout, settings: Settings, *, as_made: bool) -> tupl
     """
     made = made_with(layout.database)
     own = made["spec"] if made else None
-    if own == "embedded" == (settings.encoder or own):
+    if not as_made and own == "embedded" == (settings.encoder or own):
         return load_side("embedded"), "embedded"  # installed packages need not be searched
     spec = "+".join(sides(settings.encoder or own or "embedded"))
     if made is None or not (as_made or own == spec != "embedded"):

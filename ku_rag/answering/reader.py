@@ -34,6 +34,11 @@ _LINE = re.compile(
     r"[ \t]*(?P<value>\S.*?)[ \t]*$",
     re.MULTILINE,
 )
+_COPULA = re.compile(
+    r"(?:The|Its|Their)\s+(?P<label>[^\W\d_][\w' -]{0,60}?)(?:\s+of\s+(?P<owner>[^,;:.]{1,60}?))?"
+    r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>[^,;:.]{1,60})\.?"
+)
+"""A sentence that says what a labelled line says: "The capital of Sweden is Stockholm."."""
 _NAMED, _FRESH = 0.3, 0.2
 """What the names in the question, and a value of the type asked for, add to a sentence's share."""
 _ANSWERED_BY = {
@@ -121,7 +126,7 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
     elif subject and asked.kind == "description":
         stated = _description(evidence, said)
     elif asked.content or asked.ways:
-        stated = _from_lines(asked, evidence, subject) or _from_prose(asked, said)
+        stated = _from_lines(asked, evidence, subject, said) or _from_prose(asked, said)
     if stated:
         answer, where, score = stated
         label = tuple(evidence[one.piece].label for one in where)
@@ -195,6 +200,26 @@ def _lines(evidence: Sequence[Evidence], subject: Match | None) -> Iterator[_Lab
                 yield _line(number, match, label, value, heading)
 
 
+def _copulas(said: Sequence[_Sentence], subject: Match) -> Iterator[_LabelledLine]:
+    """Sentences of the form "The LABEL of UNIT is VALUE", read as labelled lines."""
+    name = name_key(subject.name)
+    for one in said:
+        match = _COPULA.fullmatch(one.text) if one.own else None
+        if not match or is_negated(one.words) or _HEDGES.intersection(one.words):
+            continue
+        owner = name_key(match["owner"] or "")
+        if owner.removeprefix("the ") in ("", name) or f"the {name}" == owner:
+            yield _LabelledLine(
+                one.piece,
+                one.start,
+                one.end,
+                stems(match["label"]),
+                "",
+                match["value"],
+                frozenset(),
+            )
+
+
 def _line(
     piece: int, match: re.Match[str], label: str, value: str, heading: frozenset[str]
 ) -> _LabelledLine:
@@ -208,12 +233,15 @@ def _line(
 
 
 def _from_lines(
-    asked: Question, evidence: Sequence[Evidence], subject: Match | None
+    asked: Question,
+    evidence: Sequence[Evidence],
+    subject: Match | None,
+    said: Sequence[_Sentence],
 ) -> _Stated | None:
-    """The value of the labelled line that fits best."""
+    """The value of the labelled line, or of the sentence like one, that fits best."""
     if subject is None:
         return None
-    lines = list(_lines(evidence, subject))
+    lines = [*_lines(evidence, subject), *_copulas(said, subject)]
     if asked.kind == "yes-no":
         return next((stated for one in lines if (stated := _decided(asked, one))), None)
     if asked.negated or asked.compares:

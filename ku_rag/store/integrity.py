@@ -142,9 +142,9 @@ def _keywords(connection: Connection) -> Iterator[str]:
     for row, digest, text, held in connection.execute(
         "SELECT c.row, c.hash, c.text, w.terms FROM chunks c LEFT JOIN words w ON w.rowid = c.row"
     ):
-        if text_hash(text) != digest:
+        if not isinstance(text, str) or text_hash(text) != digest:
             yield f"chunk {row} is not the text that was stored"
-        if held != indexed(text):
+        elif held != indexed(text):
             yield f"chunk {row} is not in the keyword index as it should be"
     for (row,) in connection.execute(
         "SELECT rowid FROM words WHERE rowid NOT IN (SELECT row FROM chunks)"

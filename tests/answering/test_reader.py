@@ -135,3 +135,22 @@ def test_a_query_answers_an_alias_and_shows_the_closest_sentence(kb):
     assert kb.query(None, "How heavy is the AL-200?").answer == "3 kg"
     shown = kb.query(None, "Which metal is the Aurora lamp made of?").to_dict()
     assert (shown["answer"], shown["closest"]["evidence"]) == ("", "E1")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "question", "answer"),
+    [
+        (
+            "The capital of Sweden is Stockholm.",
+            "What is the capital of this country?",
+            "Stockholm",
+        ),
+        ("Its currency is the Swedish krona.", "What is its currency?", "Swedish krona"),
+        ("The capital of Norway is Oslo.", "What is the capital of Sweden?", ""),
+        ("The capital of Sweden is not Gothenburg.", "What is the capital of Sweden?", ""),
+        ("The capital of Sweden is Stockholm.", "Is Oslo the capital of Sweden?", "no"),
+    ],
+)
+def test_a_sentence_like_a_labelled_line_is_read_as_one(sentence, question, answer):
+    piece = Evidence("E1", 1, ("se",), "se", sentence, 1.0)
+    assert read(question, [piece], [Match("se", "Sweden", 1.0)]).answer == answer
