@@ -83,10 +83,7 @@ class WriterLock:
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise ReadOnly(
-                f"{folder} cannot be written to ({self._path.name}: {error.strerror}): "
-                "check its permissions, or use it read-only"
-            ) from error
+            raise self._read_only(error) from error
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -102,5 +99,15 @@ class WriterLock:
                     f"within {wait_s:g} s: wait for it, or stop it"
                 ) from None
             # Written over: file systems flush a file that was cut to nothing and written anew.
-            os.pwrite(file, f"{os.getpid():<{_WIDTH}}\n".encode(), 0)
+            try:
+                os.pwrite(file, f"{os.getpid():<{_WIDTH}}\n".encode(), 0)
+            except OSError as error:
+                os.close(file)
+                raise self._read_only(error) from error
             return file
+
+    def _read_only(self, error: OSError) -> ReadOnly:
+        return ReadOnly(
+            f"{self._path.parent} cannot be written to ({self._path.name}: {error.strerror}): "
+            "check its permissions and the room on the disk, or use it read-only"
+        )
