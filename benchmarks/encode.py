@@ -57,7 +57,7 @@ SHAPES: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
     ),
 }
 CONTEXT = 248
-FLOORS = {"texts": 3.0, "question": 6.0, "pictures_ingested": 0.90, "chunks_ingested": 0.90}
+FLOORS = {"texts": 2.0, "question": 3.5, "pictures_ingested": 0.90, "chunks_ingested": 0.90}
 _WORDS = ("bridge", "river", "tower", "castle", "museum", "station", "harbour", "garden", "market")
 _QUESTION = "Who designed the tower beside the old harbour bridge?"
 _ROUNDS = 7

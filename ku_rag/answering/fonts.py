@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,11 +16,16 @@ from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from PIL import ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont
 
 Font = ImageFont.FreeTypeFont
 
 _FONT_FILES = (".ttf", ".otf", ".ttc", ".otc")
+_FOLDERS = (
+    *("~/.local/share/fonts", "~/.fonts", "/usr/local/share/fonts", "/usr/share/fonts"),
+    *("~/Library/Fonts", "/Library/Fonts", "/System/Library/Fonts"),
+)
+"""The font folders of Linux and macOS; those that do not exist have no files."""
 _OUTLINES = ("glyf", "CFF ", "CFF2")
 # Words in the names of faces that are used only if no other face has a character.
 _UNSUITABLE = ("italic", "oblique", "mono", "condensed", "narrow", "light", "thin", "black", "math")
@@ -43,7 +47,7 @@ class Face:
 
     def has(self, text: str) -> bool:
         """Return whether the face has a glyph for every character of `text`."""
-        return all(ord(char) in self.characters for char in text)
+        return self.characters.issuperset(map(ord, text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +67,26 @@ def missing_characters(text: str) -> str:
 def runs(text: str, size: int, bold: bool = False) -> list[Run]:
     """Split one line into parts that one font can draw.
 
-    A mark stays with its letter if one font has both. Digits, spaces and punctuation stay in the
-    font before them. Invisible characters that the font lacks are left out.
+    A mark stays with its letter if one font has both. Digits, spaces and punctuation use the font
+    before them. Invisible characters that the font lacks are left out.
     """
     parts: list[tuple[str, Face | None]] = []
-    for cluster in _clusters(text):
-        visible = "".join(c for c in cluster if not _is_invisible(c))
-        face = parts[-1][1] if parts else None
-        if not visible:
-            continue
-        if face is None or visible[0].isalpha() or not face.has(visible):
+    face: Face | None = _shipped_face(bold)
+    for cluster in [text] if face and face.has(text) else _clusters(text):
+        visible = "".join(char for char in cluster if not _is_invisible(char))
+        if face is None or visible[:1].isalpha() or not face.has(visible):
             face = _face_for(visible, bold)
         if face is None:
-            pieces = [(char, _face_for(char, bold)) for char in visible]
+            parts += [(char, _face_for(char, bold)) for char in visible]
         else:
-            pieces = [("".join(c for c in cluster if c in visible or face.has(c)), face)]
-        for piece, piece_face in pieces:
-            if parts and piece_face is not None and parts[-1][1] is piece_face:
-                parts[-1] = (parts[-1][0] + piece, piece_face)
-            else:
-                parts.append((piece, piece_face))
+            kept = "".join(char for char in cluster if face.has(char))
+            before = parts.pop()[0] if parts and parts[-1][1] is face else ""
+            parts.append((before + kept, face))
     found = []
     for part, part_face in parts:
         # A trailing space of a right-to-left run would be drawn on its left.
-        body = part.rstrip(" ") if _is_right_to_left(part) else part
+        is_reversed = any(unicodedata.bidirectional(char) in ("R", "AL") for char in part)
+        body = part.rstrip(" ") if is_reversed else part
         font = _load(part_face.path, size) if part_face is not None else None
         found += [Run(one, font) for one in (body, part[len(body) :]) if one]
     return found
@@ -113,22 +113,16 @@ def draw_line(
         if run.font is not None:
             draw.text((x, y), run.text, font=run.font, fill=fill, anchor="ls")
         else:
-            font, label = _label_font(size), _code_point(run.text)
-            frame = (x + 1, y - size * 0.75, x + font.getlength(label) + 4, y + size * 0.15)
-            draw.rectangle(frame, outline=fill)
-            draw.text((x + 3, y - size * 0.1), label, font=font, fill=fill, anchor="ls")
+            draw.bitmap(
+                (round(x), round(y - size * 0.75)), _code_point_box(run.text, size), fill=fill
+            )
         x += _advance(run, size)
 
 
 def extent(text: str, size: int, bold: bool = False) -> tuple[int, int]:
-    """Return how many pixels the ink of one line reaches above and below its baseline."""
-    top = bottom = 0
-    for run in runs(text, size, bold):
-        font = run.font or _label_font(size)
-        label = run.text if run.font else _code_point(run.text)
-        _, above, _, below = font.getbbox(label, anchor="ls")
-        top, bottom = max(top, math.ceil(-above)), max(bottom, math.ceil(below))
-    return top, bottom
+    """Return how many pixels the fonts of one line reach above and below its baseline."""
+    metrics = [run.font.getmetrics() for run in runs(text, size, bold) if run.font]
+    return max((up for up, _ in metrics), default=0), max((down for _, down in metrics), default=0)
 
 
 def is_attached(char: str) -> bool:
@@ -155,10 +149,6 @@ def _face_for(chars: str, bold: bool) -> Face | None:
     return next((face for face in _system_faces(bold) if face.has(chars)), None)
 
 
-def _is_right_to_left(text: str) -> bool:
-    return any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)
-
-
 @lru_cache(maxsize=1 << 12)
 def _is_invisible(char: str) -> bool:
     """Return whether `char` is a joiner, a direction mark or a variation selector."""
@@ -166,17 +156,19 @@ def _is_invisible(char: str) -> bool:
 
 
 def _advance(run: Run, size: int) -> float:
-    if run.font is not None:
-        return run.font.getlength(run.text)
-    return _label_font(size).getlength(_code_point(run.text)) + 6
+    font = run.font
+    return font.getlength(run.text) if font else _code_point_box(run.text, size).width + 1
 
 
-def _code_point(char: str) -> str:
-    return f"U+{ord(char):04X}"
-
-
-def _label_font(size: int) -> Font:
-    return _load(_shipped_face(False).path, max(8, round(size * 0.6)))
+@lru_cache(maxsize=1 << 12)
+def _code_point_box(char: str, size: int) -> Image.Image:
+    """Return a mask with a character's code point in a frame, 0.9 em high."""
+    font, label = _load(_shipped_face(False).path, max(8, round(size * 0.6))), f"U+{ord(char):04X}"
+    mask = Image.new("L", (math.ceil(font.getlength(label)) + 5, round(size * 0.9)))
+    draw = ImageDraw.Draw(mask)
+    draw.rectangle((1, 0, mask.width - 1, mask.height - 1), outline=255)
+    draw.text((3, round(size * 0.65)), label, font=font, fill=255, anchor="ls")
+    return mask
 
 
 @lru_cache(maxsize=256)
@@ -214,28 +206,17 @@ def _system_faces(bold: bool) -> tuple[Face, ...]:
 
 
 @lru_cache(maxsize=1)
-def _read_system_faces() -> tuple[Face, ...]:
-    paths: dict[str, Path] = {}
-    for folder in _font_folders():
-        for root, _, names in os.walk(folder):
-            for name in names:
-                if name.lower().endswith(_FONT_FILES):
-                    paths.setdefault(name, Path(root, name))
-    faces = (Face(str(p), characters(p), "bold" in p.stem.lower()) for p in paths.values())
-    return tuple(face for face in faces if face.characters)
-
-
-def _font_folders() -> list[Path]:
-    home = Path.home()
+def _read_system_faces() -> list[Face]:
     named = [Path(part) for part in os.environ.get("KU_FONTS", "").split(os.pathsep) if part]
-    if sys.platform == "darwin":
-        system = [home / "Library/Fonts", Path("/Library/Fonts"), Path("/System/Library/Fonts")]
-    else:
-        data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share")
-        shared = os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
-        system = [data / "fonts", home / ".fonts"]
-        system += [Path(part, "fonts") for part in shared.split(":") if part]
-    return named + system
+    folders = [*named, *(Path(part).expanduser() for part in _FOLDERS)]
+    files = {
+        path.name: path
+        for folder in reversed(folders)
+        for path in sorted(folder.rglob("*"))
+        if path.suffix.lower() in _FONT_FILES
+    }
+    faces = [Face(str(p), characters(p), "bold" in p.stem.lower()) for p in files.values()]
+    return [face for face in faces if face.characters]
 
 
 def characters(path: Path) -> frozenset[int]:

@@ -117,7 +117,7 @@ def compose(cards: Sequence[Card], *, page_height: int = PAGE_HEIGHT) -> list[Im
 
 @dataclass(frozen=True)
 class _Line:
-    """A line ready to draw: pieces with their x and weight, and its extent about the baseline."""
+    """A line ready to draw: pieces with x and weight, and the pixels around the baseline."""
 
     pieces: tuple[tuple[float, str, bool], ...]
     size: int
@@ -148,28 +148,29 @@ def wrap(
         The lines, which joined hold every visible character of `text`.
     """
     lines: list[str] = []
-    line = ""
-    room = column - indent
-    queue = list(_words(text))[::-1]
-    while queue:
-        word = queue.pop()
-        if fonts.width((line + word[:_LONG_WORD]).strip(), size, bold) <= room:
-            line += word
+    line, used, room = "", 0.0, column - indent
+    words = list(_words(text))[::-1]
+    while words:
+        word = words.pop()
+        width = fonts.width(word[:_LONG_WORD], size, bold)
+        if word == " " or used + width <= room:
+            if line or word != " ":
+                line, used = line + word, used + width
             continue
-        if not line.strip() and room == column:
-            # A word that is wider than the column.
+        if line or room < column:
+            words.append(word)
+        else:
+            # The word is wider than the column.
             end = _fitting(word, size, bold, room)
-            line, rest = word[:end], word[end:]
-            queue += [rest] if rest else []
-        elif not word.isspace():
-            queue.append(word)
+            line = word[:end]
+            words += [word[end:]] if word[end:] else []
         lines.append(line.strip())
-        line, room = "", column
+        line, used, room = "", 0.0, column
     return [*lines, line.strip()] if line.strip() else lines
 
 
 def _fitting(word: str, size: int, bold: bool, room: float) -> int:
-    """How many characters of `word` fit into `room` pixels, at least one, marks kept on."""
+    """Return how many characters of `word` fit into `room` pixels, at least one, with marks."""
     low, high = 1, 8
     while high < len(word) and fonts.width(word[:high], size, bold) <= room:
         low, high = high, high * 2
@@ -187,7 +188,7 @@ def _fitting(word: str, size: int, bold: bool, room: float) -> int:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Words, single spaces and single CJK characters, closing marks left on what they close."""
+    """Yield words, single spaces and CJK characters; closing marks stay with what they close."""
     pending = ""
     for char in " ".join(text.split()):
         breaks = char == " " or pending == " " or is_cjk(char) or is_cjk(pending[:1])
@@ -224,11 +225,9 @@ def _text_lines(text: str, label: str) -> Iterator[_Line]:
 def _line(pieces: Sequence[tuple[float, str, bool]], size: int) -> _Line:
     ascent, descent = round(size * _ASCENT), round(size * _DESCENT)
     for _, text, bold in pieces:
-        top, bottom = fonts.extent(text, size, bold)
-        ascent, descent = max(ascent, top + 1), max(descent, bottom + 1)
-    # Marks can be stacked without end; a line higher than this is cut to it.
-    limit = PAGE_HEIGHT // 8
-    return _Line(tuple(pieces), size, min(ascent, limit), min(descent, limit))
+        up, down = fonts.extent(text, size, bold)
+        ascent, descent = max(ascent, up), max(descent, down)
+    return _Line(tuple(pieces), size, ascent, descent)
 
 
 def _clean(text: str) -> str:
@@ -240,7 +239,7 @@ def _clean(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Block:
-    """A card, or the part of one that stands on a page."""
+    """A card, or the part of one on a page."""
 
     picture: Image.Image | None
     lines: tuple[_Line, ...]
@@ -257,7 +256,7 @@ def _height(lines: Iterable[_Line]) -> int:
 def _split(
     name: str, picture: Image.Image | None, lines: list[_Line], *, page: int, left: int
 ) -> Iterator[_Block]:
-    """The parts of one card: one where it fits on a page, else the first fills what is left."""
+    """Yield the whole card if it fits on a page, else its parts; the first fills the page."""
     whole = _Block(picture, tuple(lines))
     if whole.height <= page:
         yield whole
@@ -300,7 +299,7 @@ def _page(blocks: Sequence[_Block]) -> Image.Image:
 
 
 def _strip(line: _Line) -> Image.Image:
-    """A line drawn by itself, so that no stroke can leave its column or its height."""
+    """Draw a line on its own picture, so that no stroke leaves its column or its height."""
     strip = Image.new("RGB", (TEXT_WIDTH, line.height), _PAPER)
     draw = ImageDraw.Draw(strip)
     for x, text, bold in line.pieces:
@@ -309,7 +308,7 @@ def _strip(line: _Line) -> Image.Image:
 
 
 def _picture(image: Image.Image) -> Image.Image:
-    """The picture at 224 px width, or narrower where it would be too high, on white."""
+    """Scale a picture to a width of 224 px, or less if it would be too high, on white."""
     scale = min(PICTURE_WIDTH / image.width, PICTURE_HEIGHT / image.height)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     return to_rgb(image).resize(size, Image.Resampling.LANCZOS)
