@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editab
 # One thread for each test process: pytest-xdist runs one process a core.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-rest test-all lint check bench peers scale docs format clean
+.PHONY: demo test test-torch test-rest test-all lint check bench peers scale docs format clean
 .DEFAULT_GOAL := test
 
 .venv/base: setup.cfg pyproject.toml
@@ -31,6 +31,10 @@ demo: .venv/base
 # Without torch, in minutes.
 test: .venv/test
 	$(PYTEST) -m "not torch"
+
+# The models: what needs torch.
+test-torch: .venv/test-all
+	$(PYTEST) -m torch
 
 # What `make test` leaves out: models, slow tests, and the long forms of the others.
 test-rest: .venv/test-all
