@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ku_rag.errors import BadInput, Refused
+from ku_rag.indexes import vector_index
 from ku_rag.indexes.index_kinds import KINDS, KindName
 from ku_rag.indexes.recall_measurement import RECALL, sample_rows
 from ku_rag.indexes.segment import Segment
 from ku_rag.indexes.segment_builder import build_and_measure
-from ku_rag.indexes.vector_index import BASE_MIN, VectorIndex
+from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store.database import Database
 
 _TIMED = 20
@@ -129,7 +130,7 @@ def tune(
         Refused: the given kind does not reach the recall.
     """
     rows = index.rows()
-    if len(rows) < BASE_MIN:
+    if len(rows) < vector_index.BASE_MIN:
         return TuningResult("flat", 1.0, ()), None
     tried: list[KindMeasurement] = []
     best: Segment | None = None
