@@ -122,7 +122,11 @@ def picture(path: Path, seed: int, size: tuple[int, int] = (96, 64)) -> Path:
     rng = np.random.default_rng(seed)
     blocks = rng.integers(0, 256, (4, 6, 3), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(blocks).resize(size, Image.Resampling.NEAREST).save(path)
+    # Renamed when it is complete: other processes may look for it.
+    partial = path.with_name(f".{path.name}")
+    image = Image.fromarray(blocks).resize(size, Image.Resampling.NEAREST)
+    image.save(partial, format=Image.registered_extensions()[path.suffix])
+    partial.replace(path)
     return path
 
 

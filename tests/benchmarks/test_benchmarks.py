@@ -170,6 +170,6 @@ def test_the_page_is_filled_from_results(cache, tmp_path, monkeypatch):
     monkeypatch.setattr(record, "RESULTS", tmp_path)
     record.write_result("peers", {"sets": found, "targets": []})
     filled = page.fill(text, tmp_path)
-    assert filled.count("Not measured yet.") == 4
+    assert filled.count("Not measured yet.") == 5
     assert "| FAISS flat half precision | flat half precision | none: memory" in filled
     assert page.fill(filled, tmp_path) == filled

@@ -27,12 +27,6 @@ from ku_rag.ingest import pipeline
 from ku_rag.store.database import snapshot
 from tests.conftest import picture, write_records
 
-# Caches that are written often, and two records that are never parted by the clock.
-assert hasattr(vector_index, "BASE_MIN")
-assert hasattr(pipeline, "_BATCH_SECONDS")
-vector_index.BASE_MIN = 4
-pipeline._BATCH_SECONDS = 1e9
-
 _MOST_PAIRS = 5
 _LEAST = 2
 _AFTERWARDS_S = 0.3
@@ -286,4 +280,9 @@ def _warm_up() -> None:
 
 
 if __name__ == "__main__":
+    # Caches that are written often, and two records that are never parted by the clock.
+    assert hasattr(vector_index, "BASE_MIN")
+    assert hasattr(pipeline, "_BATCH_SECONDS")
+    vector_index.BASE_MIN = 4
+    pipeline._BATCH_SECONDS = 1e9
     main(json.loads(sys.argv[1]))

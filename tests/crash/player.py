@@ -25,13 +25,6 @@ from ku_rag.ingest import pipeline
 from tests.crash import durable, mutations
 from tests.crash.script import CALLS, CONTENT
 
-# Small batches, so that one ingest is several commits; never by the clock.
-pipeline._BATCH_RECORDS = 3
-pipeline._BATCH_SECONDS = 1e9
-# Caches of a few vectors, so that they are written, left behind and caught up.
-assert hasattr(vector_index, "BASE_MIN")
-vector_index.BASE_MIN = 6
-
 _BEGUN, _DONE = "begun", "done"
 
 
@@ -165,6 +158,12 @@ def _warm_up() -> None:
 
 
 if __name__ == "__main__":
+    # Small batches, so that one ingest is several commits; never by the clock.
+    pipeline._BATCH_RECORDS = 3
+    pipeline._BATCH_SECONDS = 1e9
+    # Caches of a few vectors, so that they are written, left behind and caught up.
+    assert hasattr(vector_index, "BASE_MIN")
+    vector_index.BASE_MIN = 6
     if sys.argv[1] == "serve":
         _warm_up()
         _serve()

