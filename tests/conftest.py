@@ -170,7 +170,7 @@ def lists(kb: KnowledgeBase) -> dict[str, list[tuple[str, int]]]:
     """Every unit's list: the text of each chunk and whether it is owned."""
     rows = kb._database.connection.execute(
         "SELECT u.id, c.text, l.owned FROM unit_chunks l JOIN units u ON u.row = l.unit "
-        "JOIN chunks c ON c.row = l.chunk ORDER BY u.id, c.text"
+        "JOIN chunks c ON c.row = l.chunk ORDER BY u.id, c.text, l.owned"
     )
     found: dict[str, list[tuple[str, int]]] = {}
     for unit, text, owned in rows:
