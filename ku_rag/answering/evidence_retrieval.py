@@ -18,10 +18,9 @@ from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
 from ku_rag.retrieval.search import Hit, search_all, search_units
 from ku_rag.store import unit_records
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, as_json
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
-from ku_rag.store.sql import as_json
 from ku_rag.types import Evidence, Match, PathEvidence, Region
 
 _MOST_PATHS = 5

@@ -13,9 +13,8 @@ from pathlib import Path as File
 from typing import Any, Literal
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, as_json
 from ku_rag.store.layout import Layout
-from ku_rag.store.sql import as_json
 from ku_rag.store.unit_records import hint, texts_of
 from ku_rag.text.tokens import name_key
 

@@ -12,9 +12,8 @@ from functools import partial
 
 from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import NameIndex, matchable
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, as_json, fields
 from ku_rag.store.database import Database
-from ku_rag.store.sql import as_json, fields
 from ku_rag.text.tokens import words
 
 # A chunk of the unit's own source is already in its list and stays marked as owned.

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ku_rag.store.connection import Connection
-from ku_rag.store.sql import marks
+from ku_rag.store.connection import Connection, marks
 from ku_rag.text.tokens import content_words, is_cjk, search_terms, terms, words
 
 _MOST_TERMS = 64

@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from ku_rag.ingest.readers.graph_records import EntityRecord, GraphPart, RelationRecord
 from ku_rag.ingest.readers.workbook import is_shared, qualified_name
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, as_json
 from ku_rag.store.relations import ANY_KIND
-from ku_rag.store.sql import as_json
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Quarantined, Relation, Source, Unit
 

@@ -24,12 +24,11 @@ from ku_rag.ingest.preparation import (
 )
 from ku_rag.settings import Settings
 from ku_rag.store import content_rows, relations, vectors
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, as_json
 from ku_rag.store.content_rows import Dropped, Texts
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, replace_durably, write_durably
 from ku_rag.store.relations import Stated
-from ku_rag.store.sql import as_json
 from ku_rag.store.unit_records import unit_row
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport

@@ -11,8 +11,7 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.indexes import keywords
 from ku_rag.indexes.vector_index import Rows, VectorIndex
 from ku_rag.retrieval.fusion import RANK_OFFSET, reciprocal_rank
-from ku_rag.store.connection import Connection
-from ku_rag.store.sql import batched, marks
+from ku_rag.store.connection import Connection, batched, marks
 from ku_rag.text.question import label_words
 from ku_rag.text.tokens import content_words
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from ku_rag.errors import Locked
-from ku_rag.store import commits
 from ku_rag.store.database import Database, explained
 from ku_rag.store.layout import Layout
 
@@ -30,8 +29,8 @@ def compact(database: Database, layout: Layout) -> None:
         ).fetchone()
         database.set_meta("changes_pruned", last)
         connection.execute("DELETE FROM changes")
-    with database.change():
-        commits.accept(connection)
+    with database.change():  # the change before has counted them
+        connection.execute("DELETE FROM meta WHERE key = 'lost'")
     with explained(database.path):
         connection.execute("VACUUM")
     if not database.checkpoint():

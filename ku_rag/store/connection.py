@@ -1,4 +1,4 @@
-"""Connections to the SQLite file: page checksums, pragmas, and what SQLite's errors mean.
+"""Connections to the SQLite file: page checksums, pragmas, parameters, and what errors mean.
 
 Every page ends with a checksum of 8 bytes, which the VFS `cksumvfs` computes on writing and
 verifies on reading (https://sqlite.org/cksumvfs.html). It is part of apsw's wheel.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
 import apsw.sqlite_extra
+import numpy as np
+import orjson
 
 from ku_rag.errors import Corrupt, Locked, Mismatch, ReadOnly
 
@@ -27,7 +29,19 @@ _POLL_S = 0.02
 _CACHE_KIB = 128 << 10  # the vectors of 100,000 chunks
 LOG_BYTES = 64 << 20
 """A commit that finds a longer write-ahead log copies it into the database."""
+_PRAGMAS = f"""
+    PRAGMA synchronous = FULL;
+    PRAGMA foreign_keys = ON;
+    PRAGMA temp_store = FILE;
+    PRAGMA cache_size = -{_CACHE_KIB};
+    PRAGMA wal_autocheckpoint = {LOG_BYTES // PAGE_BYTES};
+"""
 _DAMAGED = {apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS}
+
+_MOST_PARAMETERS = 500
+
+SLICE = 2048
+"""So many rows go into one statement."""
 
 _loading = threading.Lock()
 
@@ -59,15 +73,23 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
         if _VFS not in apsw.vfs_names():
             with closing(apsw.Connection(":memory:")) as other:
                 apsw.sqlite_extra.load(other, "cksumvfs")
-    if not read_only:
+    if read_only:
+        connection = _open_for_reading(path)
+    else:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        return _configure(Connection(str(path), flags=flags, vfs=_VFS))
+        connection = Connection(str(path), flags=flags, vfs=_VFS)
+    connection.set_busy_timeout(_BUSY_MS)
+    connection.execute(_PRAGMAS)
+    return connection
+
+
+def _open_for_reading(path: Path) -> Connection:
     connection = Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=_VFS)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError) as error:
         if getattr(error, "extendedresult", 0) in _DAMAGED:
-            return _configure(connection)
+            return connection
         # SQLite needs a -shm file to read a log; without a log the file is complete.
         connection.close()
         log = path.with_name(path.name + "-wal")
@@ -78,10 +100,10 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
             ) from None
         uri = f"{path.absolute().as_uri()}?immutable=1"
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        connection = Connection(uri, flags=flags, vfs=_VFS)
+        return Connection(uri, flags=flags, vfs=_VFS)
     except apsw.Error:
         pass  # no database, or damaged: the next statement reports it
-    return _configure(connection)
+    return connection
 
 
 def prepare_file(connection: Connection) -> None:
@@ -99,16 +121,6 @@ def prepare_file(connection: Connection) -> None:
             time.sleep(_POLL_S)
         else:
             return
-
-
-def is_truncated(connection: Connection, path: Path) -> bool:
-    """Whether the file ends too early; SQLite fills a page that is cut off with zeros."""
-    with snapshot(connection):
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        log = path.with_name(path.name + "-wal")
-        if log.exists() and log.stat().st_size > 0:
-            return False  # the missing pages may be there
-        return path.stat().st_size < int(pages) * PAGE_BYTES
 
 
 @contextmanager
@@ -195,14 +207,38 @@ def damaged(path: Path, reason: str) -> Corrupt:
     )
 
 
-def _configure(connection: Connection) -> Connection:
-    connection.set_busy_timeout(_BUSY_MS)
-    for pragma in (
-        "synchronous = FULL",
-        "foreign_keys = ON",
-        "temp_store = FILE",
-        f"cache_size = -{_CACHE_KIB}",
-        f"wal_autocheckpoint = {LOG_BYTES // PAGE_BYTES}",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
-    return connection
+# ---- values of statements ------------------------------------------------------------------------
+
+
+def marks(values: Sequence[object]) -> str:
+    """As many question marks as there are values, for `IN (…)`."""
+    return ",".join("?" * len(values))
+
+
+def batched(items: Sequence[int], size: int = _MOST_PARAMETERS) -> Iterator[Sequence[int]]:
+    """Slices that are short enough for one statement."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def as_json(rows: Iterable[object]) -> str:
+    """Rows for `json_each(?)`: one statement then takes them all in, without Python in between."""
+    return orjson.dumps(list(rows)).decode()
+
+
+def fields(count: int) -> str:
+    """The fields of a row of `json_each`, each row being a list of so many."""
+    return ", ".join(f"json_extract(value, '$[{n}]')" for n in range(count))
+
+
+def next_row(connection: Connection, table: str) -> int:
+    """The number that the next row of a table gets; numbers are never used twice."""
+    found = connection.execute(
+        "SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)
+    ).fetchone()
+    return int(found[0]) + 1 if found else 1
+
+
+def array_of(rows: Sequence[int]) -> apsw.CArrayBinding:
+    """Row numbers as a parameter for `carray(?)`; there must be at least one."""
+    return apsw.carray(np.asarray(rows, np.int64))

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ku_rag.store import relations, vectors
-from ku_rag.store.connection import Connection
-from ku_rag.store.sql import array_of, as_json, next_row
+from ku_rag.store.connection import Connection, array_of, as_json, next_row
 from ku_rag.text.tokens import indexed
 from ku_rag.types import Deleted
 

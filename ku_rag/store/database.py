@@ -1,4 +1,10 @@
-"""The database of a knowledge base: a connection per thread, one change at a time."""
+"""The database of a knowledge base: a connection per thread, one change at a time.
+
+SQLite silently drops what follows a damaged place in its write-ahead log. So every commit has a
+number, which is stored in the database with it and written to `ku.commits` after it. If the file is
+ahead of the database, commits were lost. The file is not synced: a power cut may leave an older
+number in it, which reports nothing wrong.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,7 @@ from typing import Any
 import apsw
 
 from ku_rag.errors import Closed, Corrupt, Mismatch, NotFound, ReadOnly
-from ku_rag.store import commits, schema
+from ku_rag.store import schema
 from ku_rag.store.connection import (
     APPLICATION_ID,
     CHECKSUM_BYTES,
@@ -25,7 +31,6 @@ from ku_rag.store.connection import (
     connect,
     damaged,
     explained,
-    is_truncated,
     not_a_base,
     prepare_file,
     roll_back,
@@ -36,6 +41,7 @@ from ku_rag.store.lock import WriterLock
 __all__ = ["Database", "checksum", "explained", "framed", "snapshot"]
 
 _LOCK_WAIT_S = 10.0
+_COMMITS = "ku.commits"
 
 _log = logging.getLogger("ku_rag")
 
@@ -82,12 +88,12 @@ class Database:
         self._changing = threading.RLock()
         self._own_commits = 0
         self._closing = weakref.finalize(self, _close, self._connections, os.getpid())
-        known = commits.last_known(path)  # before the database, which is ahead of it
+        noted = self._last_noted()  # before the database, which is ahead of it
         try:
             with explained(path):
                 self._local.connection = self.connect(create=create)
                 self._check_format(create=create)
-                self.lost = commits.lost(self.connection, known)
+                self.lost = self.lost_commits(noted)
         except BaseException:
             self._closing()
             raise
@@ -117,11 +123,16 @@ class Database:
         return made
 
     def _check_format(self, *, create: bool) -> None:
-        connection = self.connection
-        application, page_bytes, tables = connection.execute(
-            "SELECT application_id, page_size, (SELECT count(*) FROM sqlite_master) "
-            "FROM pragma_application_id, pragma_page_size"
-        ).fetchone()
+        connection, log = self.connection, self.path.with_name(self.path.name + "-wal")
+        with snapshot(connection):
+            application, version, tables, page_bytes, pages = connection.execute(
+                "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master), "
+                "page_size, page_count FROM pragma_application_id, pragma_user_version, "
+                "pragma_page_size, pragma_page_count"
+            ).fetchone()
+            # SQLite fills a page that is cut off with zeros; missing pages may be in the log.
+            has_log = log.exists() and log.stat().st_size > 0
+            truncated = not has_log and self.path.stat().st_size < pages * PAGE_BYTES
         if (application, tables) == (0, 0):
             if self.read_only or not create:
                 raise NotFound(
@@ -136,15 +147,14 @@ class Database:
                 f"{self.path.parent} was made by an earlier version of ku-rag: "
                 "ingest its sources again with this version, into a new knowledge base"
             )
-        elif is_truncated(connection, self.path):
+        elif truncated:
             raise damaged(self.path, "it ends too early")
-        if self.read_only:
-            if schema.check_schema(connection) < schema.SCHEMA:
+        if version != schema.SCHEMA:
+            if self.read_only and schema.check_schema(connection) < schema.SCHEMA:
                 raise Mismatch(
                     f"{self.path.parent} has an older schema and is opened read-only: "
                     "open it once for writing, which brings it up to date"
                 )
-        else:
             schema.migrate(connection, application=APPLICATION_ID)
 
     @contextmanager
@@ -175,7 +185,12 @@ class Database:
                 before = connection.total_changes()
                 yield connection
                 if connection.total_changes() != before:
-                    number = commits.count(connection, self.path)
+                    noted, last = self._last_noted(), int(self.meta("commits") or 0)
+                    if noted > last:
+                        self.set_meta("lost", int(self.meta("lost") or 0) + noted - last)
+                    # Larger than any number before, even if commits were lost.
+                    number = max(last, noted) + 1
+                    self.set_meta("commits", number)
                 connection.execute("COMMIT")
             except BaseException:
                 # What made the change fail may make this fail, too: then SQLite takes the change
@@ -184,7 +199,7 @@ class Database:
                 raise
             if number is not None:
                 self._own_commits += 1
-                commits.note(self.path, number)
+                self._note(number)
 
     def checkpoint(self) -> bool:
         """Copy the log into the file and empty it; the caller holds the writer lock.
@@ -222,10 +237,42 @@ class Database:
         with self.change() as connection:
             connection.execute("REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
-    def lost_commits(self) -> Iterator[str]:
-        """A sentence when commits were lost, now or earlier."""
-        if found := commits.lost(self.connection, commits.last_known(self.path)):
-            yield found
+    def lost_commits(self, noted: int | None = None) -> str | None:
+        """A sentence when commits were lost, now or earlier, else None.
+
+        Args:
+            noted: the number in `ku.commits`, read before the database was; None reads it.
+        """
+        noted = self._last_noted() if noted is None else noted
+        last = int(self.meta("commits") or 0)
+        missing = int(self.meta("lost") or 0) + max(0, noted - last)
+        if not missing:
+            return None
+        return (
+            f"{missing} commit{' was' if missing == 1 else 's were'} lost: ku.commits names commit "
+            f"{noted}, ku.sqlite holds {last}. Restore ku.sqlite and ku.sqlite-wal from a copy, or "
+            "ingest again what came last; `ku compact` accepts what there is"
+        )
+
+    def _last_noted(self) -> int:
+        """The number in `ku.commits`; 0 where there is none that can be read."""
+        with suppress(OSError, ValueError):
+            number, stored = self.path.with_name(_COMMITS).read_bytes().split()
+            if int(stored, 16) == zlib.crc32(number):
+                return int(number)
+        return 0
+
+    def _note(self, number: int) -> None:
+        """Write the number of a commit that is done to `ku.commits`."""
+        file, digits = self.path.with_name(_COMMITS), b"%020d" % number
+        try:
+            handle = os.open(file, os.O_WRONLY | os.O_CREAT, 0o644)
+            try:
+                os.pwrite(handle, b"%s %08x\n" % (digits, zlib.crc32(digits)), 0)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            _log.warning("%s cannot be written (%s)", file, error.strerror)
 
     def version(self) -> int:
         """A number that changes when others have committed; to be asked inside a change."""

@@ -29,7 +29,7 @@ def problems(database: Database, layout: Layout, encoders: Mapping[Kind, int]) -
         encoders: rows of the encoders that every chunk and every image needs a vector of.
     """
     connection = database.connection
-    yield from guarded("the log of commits", database.lost_commits())
+    yield from filter(None, [database.lost_commits()])
     # A command to the keyword index counts as a write, so it stands outside the one state read.
     yield from guarded("the keyword index", _command(connection))
     with snapshot(connection):

@@ -15,8 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ku_rag.store.connection import Connection
-from ku_rag.store.sql import SLICE, as_json, fields, next_row
+from ku_rag.store.connection import SLICE, Connection, as_json, fields, next_row
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation
 

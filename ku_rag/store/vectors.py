@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.errors import BadInput
-from ku_rag.store.connection import Connection
-from ku_rag.store.sql import array_of
+from ku_rag.store.connection import Connection, array_of
 
 Kind = Literal["chunk", "image"]
 KINDS: tuple[Kind, ...] = ("chunk", "image")
