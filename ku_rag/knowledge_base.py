@@ -512,7 +512,6 @@ class KnowledgeBase:
         arguments.implementation(encoder, "encoder", "encode_texts", optional=False)
         arguments.check_callable(progress, "progress")
         with session.use() as database:
-            session.check_writable()
             if isinstance(encoder, str):
                 settings, spec = session.settings, "+".join(sides(encoder))
                 encoder = load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
@@ -525,7 +524,7 @@ class KnowledgeBase:
                 max_tokens=min(
                     session.settings.max_tokens or encoder.max_tokens, encoder.max_tokens
                 ),
-                writing=session.hold_lock,
+                writing=database.writing,
             )
             done = work.run(progress)
             for index in session.encoding.indexes:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import uuid
-from collections.abc import Callable, Collection, Mapping
-from contextlib import closing
+from collections.abc import Collection, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
-
-import apsw
 
 from ku_rag.encoders import load_encoder, load_side, sides
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.deferred import Deferred
+from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.encoders.pair import Paired, side
-from ku_rag.errors import Mismatch, NotFound, ReadOnly
+from ku_rag.errors import Mismatch, NotFound
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
 from ku_rag.store import vectors
-from ku_rag.store.connection import connect
-from ku_rag.store.database import Database, explained
+from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, sync_names, write_durably
 from ku_rag.store.lock import WriterLock
 from ku_rag.store.vectors import KINDS, Kind
@@ -36,14 +31,40 @@ _PARTIAL = re.compile(r"ku\.toml\.(\d+\.)?partial")
 """A file that a process leaves behind when it is stopped while it writes the settings."""
 
 
-def choose_encoder(layout: Layout, settings: Settings, *, as_made: bool) -> tuple[Encoder, str]:
+def open_existing(
+    layout: Layout, *, create: bool, read_only: bool, lock_wait_s: float
+) -> Database | None:
+    """Open the store of a knowledge base; None if it is to be made.
+
+    Args:
+        layout: paths of the base.
+        create: whether a base that does not exist, or was made in part, is to be made.
+        read_only: never write.
+        lock_wait_s: seconds to wait for another process that writes.
+
+    Raises:
+        NotFound: there is none, and it is not to be made.
+        Mismatch: the folder is something else.
+        ReadOnly: it cannot be written to.
+    """
+    try:
+        return Database(layout.database, read_only=read_only, lock_wait_s=lock_wait_s)
+    except NotFound:
+        if create and not read_only:
+            return None
+        raise
+
+
+def choose_encoder(
+    made: Mapping[str, Any] | None, settings: Settings, *, as_made: bool
+) -> tuple[Encoder, str]:
     """Return the encoder of a base, and its spec with absolute paths.
 
     It is the one that the settings name, else the one that the base was made with, else, for a new
     base, the embedded one. The one that the base was made with is loaded at its first use.
 
     Args:
-        layout: paths of the base.
+        made: the encoder in the manifest; None for a new base.
         settings: may name the encoder.
         as_made: use the encoder that the base was made with, whatever the settings name.
 
@@ -52,10 +73,9 @@ def choose_encoder(layout: Layout, settings: Settings, *, as_made: bool) -> tupl
         BadInput: its weights are damaged.
         MissingExtra: a package that it needs is not installed.
     """
-    made = made_with(layout.database)
     own = made["spec"] if made else None
     if not as_made and own == "embedded" == (settings.encoder or own):
-        return load_side("embedded"), "embedded"  # installed packages need not be searched
+        return EmbeddedEncoder(), "embedded"  # installed packages need not be searched
     spec = "+".join(sides(settings.encoder or own or "embedded"))
     if made is None or not (as_made or own == spec != "embedded"):
         made_now = load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
@@ -76,57 +96,53 @@ def choose_encoder(layout: Layout, settings: Settings, *, as_made: bool) -> tupl
     return (deferred[0] if len(deferred) == 1 else Paired(*deferred)), spec
 
 
-def open_database(
+def make(
     layout: Layout,
     settings: Settings,
+    database: Database | None,
     *,
     create: bool,
-    read_only: bool,
     stated: Collection[str],
     spec: str | None,
     encoder: Encoder,
-    segmenter: Callable[[], Segmenter],
+    segmenter: Segmenter,
 ) -> Database:
-    """Open the store of a knowledge base, made before if need be, and check its encoder.
+    """Make a knowledge base, or finish one that was made in part.
 
-    A base is made under the writer lock, so of several processes one makes it and the others wait.
-    A base that was made in part is finished.
+    This holds the writer lock, so of several processes one makes the base and the others wait.
 
     Args:
         layout: paths of the base.
-        settings: what a new base is made with.
-        create: make it if it does not exist.
-        read_only: never write.
-        stated: settings that a new base keeps in its ku.toml.
+        settings: what it is made with.
+        database: the store, if there is one.
+        create: make its folder, too.
+        stated: settings that its ku.toml states.
         spec: the encoder's name; None for an object.
         encoder: the encoder.
-        segmenter: returns the segmenter; called for a new base only.
+        segmenter: the segmenter.
 
     Raises:
-        NotFound: there is none, or its folder cannot be made.
-        Mismatch: it was made with another encoder, or the folder is something else.
-        Locked: another process is writing to one that is not finished.
+        NotFound: its folder cannot be made.
+        Mismatch: the folder is something else.
+        Locked: another process is writing to it.
         ReadOnly: it cannot be written to.
     """
     wait = settings.lock_wait_s
-    if create and not read_only and made_with(layout.database) is None:
-        proposing = segmenter()
+    if create:
         _make_folder(layout)
-        with WriterLock(layout.lock, wait_s=wait):
+    with WriterLock(layout.lock, wait_s=wait):
+        if create:
             _fill_folder(layout, settings.to_toml(stated))
-            database = Database(layout.database, create=True, lock_wait_s=wait)
-            _write_manifest(database, settings, spec, encoder, proposing)
-    else:
-        database = Database(layout.database, read_only=read_only, lock_wait_s=wait)
-        if not read_only and database.meta("encoder") is None:
-            with database.lock:
-                _write_manifest(database, settings, spec, encoder, segmenter())
-    try:
-        with explained(database.path):
-            check(database, encoder, spec)
-    except BaseException:
-        database.close()
-        raise
+        database = database or Database(layout.database, create=True, lock_wait_s=wait)
+        if database.meta("encoder") is None:  # another process may have made it meanwhile
+            with database.change() as connection:
+                database.set_meta("id", uuid.uuid4().hex)
+                set_encoder(database, spec, encoder, settings.max_tokens or encoder.max_tokens)
+                proposing = {"spec": settings.segmenter, "fingerprint": segmenter.fingerprint}
+                database.set_meta("segmenter", proposing)
+                for kind in KINDS:
+                    made = side(encoder, kind)
+                    vectors.encoder_row(connection, made.fingerprint, made.dim)
     return database
 
 
@@ -148,25 +164,11 @@ def encoder_rows(database: Database, encoder: Encoder) -> dict[Kind, int]:
         Mismatch: the base has no vectors of this encoder.
     """
     prints = {kind: side(encoder, kind).fingerprint for kind in KINDS}
-    with explained(database.path):
-        rows = dict(database.connection.execute("SELECT fingerprint, row FROM encoders"))
+    rows = dict(database.connection.execute("SELECT fingerprint, row FROM encoders"))
     for one in prints.values():
         if one not in rows:
             raise Mismatch(f"the encoder {one} has no vectors in this knowledge base")
     return {kind: rows[one] for kind, one in prints.items()}
-
-
-def made_with(path: Path) -> Mapping[str, Any] | None:
-    """Return what the manifest says of the encoder; None without a base that can be read."""
-    if not path.is_file() or not path.stat().st_size:
-        return None
-    try:
-        with closing(connect(path, read_only=True)) as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = 'encoder'").fetchone()
-    except (apsw.Error, ReadOnly):  # opening the store reports what is wrong
-        return None
-    found: dict[str, Any] | None = row and json.loads(row[0])
-    return found
 
 
 def _make_folder(layout: Layout) -> None:
@@ -204,26 +206,6 @@ def _fill_folder(layout: Layout, settings: str) -> None:
         raise NotFound(
             f"{layout.root} cannot be made ({error.strerror}): check the path"
         ) from error
-
-
-def _write_manifest(
-    database: Database,
-    settings: Settings,
-    spec: str | None,
-    encoder: Encoder,
-    segmenter: Segmenter,
-) -> None:
-    """Write the manifest of a new base; an existing one stays."""
-    if database.meta("encoder") is not None:
-        return
-    with database.change() as connection:
-        database.set_meta("id", uuid.uuid4().hex)
-        set_encoder(database, spec, encoder, settings.max_tokens or encoder.max_tokens)
-        chosen = {"spec": settings.segmenter, "fingerprint": segmenter.fingerprint}
-        database.set_meta("segmenter", chosen)
-        for kind in KINDS:
-            made = side(encoder, kind)
-            vectors.encoder_row(connection, made.fingerprint, made.dim)
 
 
 def set_encoder(database: Database, spec: str | None, encoder: Encoder, max_tokens: int) -> None:

@@ -85,32 +85,42 @@ class Session:
             arguments.implementation(chosen[name], name, method)
         named = options | {k: value for k, value in chosen.items() if isinstance(value, str)}
         settings = Settings.load(self.layout.settings, **named)
-        settings = replace(settings, segmenter=absolute(settings.segmenter))
-        spec = None
-        if encoder is None or isinstance(encoder, str):
-            encoder, spec = manifest.choose_encoder(self.layout, settings, as_made=as_made)
-            settings = replace(settings, encoder=spec)
-        self.settings = settings
-        self._encoder = encoder
+        if ":" in settings.segmenter:
+            settings = replace(settings, segmenter=absolute(settings.segmenter))
         self._given = None if isinstance(segmenter, str) else segmenter
         self._segmenter = self._given
         self._mllm = None if isinstance(mllm, str) else mllm
         self._loading = RLock()
         self._pipeline: Pipeline | None = None
-        self.database = manifest.open_database(
-            self.layout,
-            settings,
-            create=create,
-            read_only=read_only,
-            stated=[name for name, value in named.items() if value is not None],
-            spec=spec,
-            encoder=encoder,
-            segmenter=self.segmenter,
+        database = manifest.open_existing(
+            self.layout, create=create, read_only=read_only, lock_wait_s=settings.lock_wait_s
         )
+        spec = None
         try:
-            self.use_encoder(encoder)
+            with explained(self.layout.database):
+                made = database.meta("encoder") if database else None
+            if encoder is None or isinstance(encoder, str):
+                encoder, spec = manifest.choose_encoder(made, settings, as_made=as_made)
+                settings = replace(settings, encoder=spec)
+            self.settings, self._encoder = settings, encoder
+            if database is None or (made is None and not read_only):
+                database = manifest.make(
+                    self.layout,
+                    settings,
+                    database,
+                    create=create,
+                    stated=[name for name, value in named.items() if value is not None],
+                    spec=spec,
+                    encoder=encoder,
+                    segmenter=self.segmenter(),
+                )
+            self.database = database
+            with explained(database.path):
+                manifest.check(database, encoder, spec)
+                self.use_encoder(encoder)
         except BaseException:
-            self.database.close()
+            if database:
+                database.close()
             raise
 
     # ---- reading and writing -------------------------------------------------------------------
@@ -143,7 +153,7 @@ class Session:
         """
         from ku_rag.ingest.pipeline import Pipeline
 
-        with self.use() as database, self.hold_lock():
+        with self.use() as database, database.writing():
             manifest.check(database, self.encoding.encoder)
             if self._pipeline is None:
                 self._pipeline = Pipeline(
@@ -154,28 +164,6 @@ class Session:
                     self.settings,
                 )
             yield self._pipeline
-
-    @contextmanager
-    def hold_lock(self) -> Iterator[None]:
-        """Hold the lock that one writer of all processes has.
-
-        Raises:
-            ReadOnly: the base cannot be written to.
-            Locked: another process is writing.
-        """
-        self.check_writable()
-        with self.database.lock:
-            yield
-
-    def check_writable(self) -> None:
-        """Refuse a base that was opened for reading.
-
-        Raises:
-            ReadOnly: it was.
-        """
-        if self.database.read_only:
-            with self.database.change():  # raises the error that explains why
-                pass
 
     # ---- encoder and models --------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from ku_rag.indexes.recall_measurement import RECALL
 from ku_rag.indexes.segment import Segment
 from ku_rag.indexes.segment_builder import build_segment, default_kind
 from ku_rag.indexes.segment_files import Header, IndexFiles
-from ku_rag.indexes.tail import Tail, nearest
 from ku_rag.store import vectors as stored
 from ku_rag.store.database import Database
 
@@ -77,6 +76,7 @@ class VectorIndex:
         self._spare = spare
         self._lock = threading.RLock()  # of everything below
         self._files = IndexFiles(folder, f"{kind}-{encoder}")
+        self._no_tail = np.empty(0, np.int64), np.empty((0, dim), np.float32)
         self._forget()
 
     def search(
@@ -101,7 +101,11 @@ class VectorIndex:
 
     def _search(self, queries: Vectors, k: int, among: Rows | None) -> tuple[Rows, Vectors]:
         self.refresh()
-        exact = [self._tail.search(queries, k, among)] if len(self._tail) else []
+        rows, held = self._tail
+        if among is not None:
+            inside = np.isin(rows, among)
+            rows, held = rows[inside], held[inside]
+        exact = [nearest(queries, held, rows, k)] if len(rows) else []
         proposed: list[Rows] = []
         for segment in self._segments:
             rows, cosines = segment.search(queries, k, among)
@@ -151,7 +155,7 @@ class VectorIndex:
         """Number of vectors that a search sees."""
         with self._lock:
             self.refresh()
-            return sum(segment.count for segment in self._segments) + len(self._tail)
+            return sum(segment.count for segment in self._segments) + len(self._tail[0])
 
     def describe(self) -> dict[str, Any]:
         """Kind, size, measured recall and state, for `stats`."""
@@ -167,7 +171,7 @@ class VectorIndex:
                     {"kind": segment.plan.kind, "count": segment.count}
                     for segment in self._segments
                 ],
-                "tail": len(self._tail),
+                "tail": len(self._tail[0]),
                 "tombstones": sum(len(segment.dropped) for segment in self._segments),
             }
 
@@ -184,7 +188,7 @@ class VectorIndex:
         self._seq = -1
         self._header: Header | None = None
         self._segments: list[Segment] = []
-        self._tail = Tail(self.dim)
+        self._tail = self._no_tail
         self._pending: Rows = np.empty(0, np.int64)
         self._doubtful = False
 
@@ -218,14 +222,18 @@ class VectorIndex:
         gone = items[~come]
         for segment in self._segments:
             segment.drop(gone)
-        self._tail.drop(items)
+        rows, held = self._tail
+        kept = ~np.isin(rows, items)
+        self._tail = rows[kept], held[kept]
         self._pending = np.union1d(np.setdiff1d(self._pending, gone), items[come])
 
     def _take_in(self) -> None:
         """Make what came searchable: in the tail, or in segments when it is much."""
-        if not self._doubtful and len(self._tail) + len(self._pending) < BASE_MIN:
+        if not self._doubtful and len(self._tail[0]) + len(self._pending) < BASE_MIN:
             if len(self._pending):
-                self._tail.add(*self.gather(self._pending))
+                rows, come = self.gather(self._pending)
+                held = np.concatenate([self._tail[1], come])
+                self._tail = np.concatenate([self._tail[0], rows]), held
                 self._pending = np.empty(0, np.int64)
             return
         with self._spare() as may_write:
@@ -348,8 +356,8 @@ class VectorIndex:
         Args:
             unwritten_only: leave those alone that have files.
         """
-        parts = [self._pending, self._tail.rows]
-        size = len(self._pending) + len(self._tail)
+        parts = [self._pending, self._tail[0]]
+        size = len(self._pending) + len(self._tail[0])
         worn = [n for n, s in enumerate(self._segments) if len(s.dropped) > _WORN * len(s.rows)]
         first = len(self._segments)
         while first and not (unwritten_only and self._segments[first - 1].file):
@@ -364,7 +372,7 @@ class VectorIndex:
             self._segments[first:] = [self._build(rows)]
         else:
             del self._segments[first:]
-        self._tail = Tail(self.dim)
+        self._tail = self._no_tail
         self._pending = np.empty(0, np.int64)
 
     def _build(self, rows: Rows) -> Segment:
@@ -394,6 +402,17 @@ def _last_seq(database: Database) -> int:
         "SELECT seq FROM sqlite_sequence WHERE name = 'changes'"
     ).fetchone()
     return int(found[0]) if found else 0
+
+
+def nearest(queries: Vectors, vectors: Vectors, rows: Rows, k: int) -> tuple[Rows, Vectors]:
+    """The k rows of largest cosine for each query: (int64[n, m], float32[n, m]), in no order."""
+    if not len(rows):
+        return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
+    cosines = queries @ vectors.T
+    if k < len(rows):
+        best = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
+        return rows[best], np.take_along_axis(cosines, best, 1)
+    return np.broadcast_to(rows, cosines.shape), cosines
 
 
 def _top(found: list[tuple[Rows, Vectors]], k: int, queries: int = 1) -> tuple[Rows, Vectors]:

@@ -29,13 +29,6 @@ _POLL_S = 0.02
 _CACHE_KIB = 128 << 10  # the vectors of 100,000 chunks
 LOG_BYTES = 64 << 20
 """A commit that finds a longer write-ahead log copies it into the database."""
-_PRAGMAS = f"""
-    PRAGMA synchronous = FULL;
-    PRAGMA foreign_keys = ON;
-    PRAGMA temp_store = FILE;
-    PRAGMA cache_size = -{_CACHE_KIB};
-    PRAGMA wal_autocheckpoint = {LOG_BYTES // PAGE_BYTES};
-"""
 _DAMAGED = {apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS}
 
 _MOST_PARAMETERS = 500
@@ -79,7 +72,11 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = Connection(str(path), flags=flags, vfs=_VFS)
     connection.set_busy_timeout(_BUSY_MS)
-    connection.execute(_PRAGMAS)
+    connection.execute(
+        "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE; "
+        f"PRAGMA cache_size = -{_CACHE_KIB}; "
+        f"PRAGMA wal_autocheckpoint = {LOG_BYTES // PAGE_BYTES}"
+    )
     return connection
 
 

@@ -158,6 +158,22 @@ class Database:
             schema.migrate(connection, application=APPLICATION_ID)
 
     @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the lock that one writer of all processes has.
+
+        Raises:
+            ReadOnly: the base was opened for reading, or cannot be written to.
+            Locked: another process is writing.
+        """
+        if self.read_only:
+            raise ReadOnly(
+                f"{self.path.parent} is opened read-only and cannot be changed: "
+                "open it for writing, or copy it to a place that you may write to"
+            )
+        with self.lock:
+            yield
+
+    @contextmanager
     def change(self) -> Iterator[Connection]:
         """One transaction: all of it is committed, or nothing.
 
@@ -173,11 +189,6 @@ class Database:
         if connection.in_transaction:
             yield connection
             return
-        if self.read_only:
-            raise ReadOnly(
-                f"{self.path.parent} is opened read-only and cannot be changed: "
-                "open it for writing, or copy it to a place that you may write to"
-            )
         with self._changing, explained(self.path):
             connection.execute("BEGIN IMMEDIATE")
             number = None
