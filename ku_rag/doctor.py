@@ -22,7 +22,7 @@ _EXTRAS = {
     "sentence": "sentence-transformers",
     "yolo": "ultralytics",
     "maskrcnn": "torchvision",
-    "mllm": "openai",
+    "mllm": "httpx",
     "models": "huggingface_hub",
 }
 _SCRIPTS = {"Latin": "Aé", "Greek": "Ω", "Cyrillic": "Ж", "Han": "中", "Arabic": "ع", "Hindi": "अ"}

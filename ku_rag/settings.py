@@ -37,6 +37,9 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "mllm_concurrency": (1, 1_000),
     "mllm_max_calls": (0, 1_000_000_000),
     "mllm_max_tokens": (0, 1_000_000_000_000),
+    "mllm_max_reply_tokens": (0, 1_000_000),
+    "mllm_prompt_price": (0, 1_000_000),
+    "mllm_reply_price": (0, 1_000_000),
 }
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "images": ("copy", "link"),
@@ -79,11 +82,14 @@ class Settings:
             the extractive reader answer.
         mllm_url: its endpoint; "" takes OPENAI_BASE_URL, or OpenAI's own.
         mllm_image_side: longest side in pixels of pictures that are sent, 64 to 8,192.
-        mllm_timeout_s: seconds to wait for a reply, 0.1 to 86,400.
+        mllm_timeout_s: seconds for a call, from the connection to the last byte, 0.1 to 86,400.
         mllm_retries: how often a failed call is tried again, 0 to 20.
         mllm_concurrency: most calls at once, 1 to 1,000.
         mllm_max_calls: most calls of one opened base, 0 for any number.
         mllm_max_tokens: most tokens of one opened base, both ways, 0 for any number.
+        mllm_max_reply_tokens: longest reply in tokens, 0 to 1,000,000; 0: as the endpoint has it.
+        mllm_prompt_price: price of a million tokens of requests, in any currency; 0 if unknown.
+        mllm_reply_price: price of a million tokens of replies.
         mllm_cache: keep replies, and take them again for the same request.
         prompts: a folder, from the base's own on, whose Markdown files go before the prompts of the
             project; "" for none.
@@ -112,6 +118,9 @@ class Settings:
     mllm_concurrency: int = 4
     mllm_max_calls: int = 0
     mllm_max_tokens: int = 0
+    mllm_max_reply_tokens: int = 0
+    mllm_prompt_price: float = 0.0
+    mllm_reply_price: float = 0.0
     mllm_cache: bool = True
     prompts: str = ""
 

@@ -42,8 +42,8 @@ LAYERS = [
     {"__main__"},
 ]
 LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in folders}
-HEAVY = {"torch", "faiss", "PIL", "openai", "fastapi", "pandas", "numpy", "nltk", "rich"}
-NOT_FOR_A_QUERY = {"networkx", "jsonschema", "pooch", "fontTools", "torch", "openai", "pyarrow"}
+HEAVY = {"torch", "faiss", "PIL", "httpx", "fastapi", "pandas", "numpy", "nltk", "rich"}
+NOT_FOR_A_QUERY = {"networkx", "jsonschema", "pooch", "fontTools", "torch", "httpx", "pyarrow"}
 
 SAME_ROLE = {"__init__.py", "base.py", "pipeline.py", "jsonl.py", "models.py", "frames.py"}
 """File names that stand for the same role in sibling folders."""

@@ -39,6 +39,7 @@ def load_mllm(settings: Settings) -> MLLM | None:
         timeout_s=settings.mllm_timeout_s,
         retries=settings.mllm_retries,
         concurrency=settings.mllm_concurrency,
+        max_reply_tokens=settings.mllm_max_reply_tokens,
         budget=Budget(settings.mllm_max_calls, settings.mllm_max_tokens),
         cache=ReplyCache() if settings.mllm_cache else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -29,6 +30,15 @@ class Picture:
 
 Part = str | Picture
 
+LONGEST_TEXT = 20_000
+"""Characters of a text in a reply that are kept: no answer is longer."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def remove_control_characters(text: str) -> str:
+    """Remove control characters, and replace unpaired surrogates with "?"."""
+    return _CONTROL.sub("", text).encode("utf-8", "replace").decode("utf-8")
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -54,7 +64,8 @@ class Request:
 
     Args:
         messages: the conversation so far; the last message has the role "user".
-        schema: JSON schema (draft 2020-12) of the object to return; None asks for text.
+        schema: JSON schema (draft 2020-12) of the object to return; None asks for text. All of its
+            properties are requested, and those that it does not require may be missing.
         temperature: 0 to 2; None uses the endpoint's default.
         max_tokens: limit of the reply's length, at least 1; None uses the endpoint's default.
         seed: for endpoints that support one; None for none.

@@ -1,37 +1,32 @@
 """A model behind an endpoint with the chat-completions interface of OpenAI.
 
-Retries are made here and not by the `openai` package: each counts in the budget, and a call that
-waits for its retry leaves its slot to another thread.
+All calls run in one event loop, in a thread of its own: a deadline then covers a whole call, with
+its headers, and a call that ends early closes its connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import replace
-from functools import cached_property
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from ku_rag.errors import KuError, ModelFailed
+from ku_rag.errors import ModelFailed
 from ku_rag.mllm import call_errors, encoding
-from ku_rag.mllm.base import Reply, Request
+from ku_rag.mllm.base import LONGEST_TEXT, Message, Reply, Request
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.cache import ReplyCache, digest
 from ku_rag.mllm.call_errors import CallError
-from ku_rag.mllm.capabilities import Capabilities
 from ku_rag.mllm.structured_output import extract_object
 from ku_rag.plugins import extra
 
 _OPENAI = "https://api.openai.com/v1"
-_NO_KEY = "none"
-"""Sent to servers that need no key: the `openai` package requires one."""
-
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.5, 8.0
 _MAX_BYTES = 16 << 20
 _MIN_SECRET = 12
@@ -48,9 +43,11 @@ class EndpointMLLM:
         model: the endpoint's name of the model.
         url: the endpoint's address; "" uses OPENAI_BASE_URL, or OpenAI's address.
         image_side: longest side in pixels of the pictures that are sent.
-        timeout_s: seconds for each call, from the connection to the last byte.
+        timeout_s: seconds for each call, from the connection to the last byte; a call that takes
+            longer is not repeated.
         retries: how often a failed call is repeated.
         concurrency: most calls at the same time; further threads wait.
+        max_reply_tokens: limit of requests without one; 0 for the endpoint's default.
         budget: limits of calls and tokens; None for no limit.
         cache: of replies; None for none.
         wait: called with the seconds to wait before a retry.
@@ -68,6 +65,7 @@ class EndpointMLLM:
         timeout_s: float = 60.0,
         retries: int = 3,
         concurrency: int = 4,
+        max_reply_tokens: int = 0,
         budget: Budget | None = None,
         cache: ReplyCache | None = None,
         wait: Callable[[float], None] = time.sleep,
@@ -83,38 +81,58 @@ class EndpointMLLM:
                 "http://localhost:11434/v1"
             )
         self._image_side, self._timeout_s, self._retries = image_side, timeout_s, retries
+        self._max_reply_tokens = max_reply_tokens or None
         self._slots = threading.BoundedSemaphore(concurrency)
         self._budget = budget or Budget()
         self._cache = cache
         self._wait = wait
-        self._capabilities = Capabilities()
+        self._rejected: frozenset[str] = frozenset()
 
     def chat(self, request: Request) -> Reply:
         """Return the model's reply to a conversation; see `MLLM`."""
+        if request.max_tokens is None:
+            request = replace(request, max_tokens=self._max_reply_tokens)
         body = encoding.encode_request(request, self.model, self._image_side)
         key = digest({"url": self.url, "request": body})
         if self._cache and (cached := self._cache.get(key)):
             return cached
-        reply = self._complete(body)
-        if request.schema is not None:
-            reply = self._with_object(reply, body, request.schema)
+        reply = self._complete(request)
+        if request.schema is None:
+            reply = replace(reply, text=reply.text[:LONGEST_TEXT])
+        else:
+            reply = self._with_object(reply, request, request.schema)
         if self._cache:
             self._cache.put(key, reply)
         return reply
 
-    def _with_object(
-        self, reply: Reply, body: Mapping[str, Any], schema: Mapping[str, Any]
-    ) -> Reply:
+    def models(self) -> list[str]:
+        """Return the names of the endpoint's models.
+
+        Raises:
+            ModelFailed: the endpoint does not answer, or does not list them.
+        """
+        listed = self._fetch("GET", "/models")
+        found = listed.get("data") if isinstance(listed, dict) else None
+        names = [one.get("id") for one in found or () if isinstance(one, dict)]
+        return [name for name in names if isinstance(name, str)]
+
+    @property
+    def object_format(self) -> str:
+        """How objects are requested at present: "json_schema", "json_object" or "words"."""
+        known = (name for name in encoding.OBJECT_FORMATS if name not in self._rejected)
+        return next(known, "words")
+
+    def _with_object(self, reply: Reply, request: Request, schema: Mapping[str, Any]) -> Reply:
         """Return the reply with its object; ask once more if the first reply does not fit."""
         found, problem = extract_object(reply.text, schema)
         if found is not None:
             return replace(reply, parsed=found)
-        self._capabilities.disable_schemas()
-        correction = [
-            {"role": "assistant", "content": reply.text},
-            {"role": "user", "content": f"That cannot be used: {problem}. Give the reply again."},
-        ]
-        second = self._complete({**body, "messages": [*body["messages"], *correction]})
+        self._rejected |= set(encoding.OBJECT_FORMATS)
+        correction = (
+            Message("assistant", (reply.text[:LONGEST_TEXT],)),
+            Message("user", (f"That cannot be used: {problem}. Give the reply again.",)),
+        )
+        second = self._complete(replace(request, messages=(*request.messages, *correction)))
         found, problem = extract_object(second.text, schema)
         if found is None:
             raise ModelFailed(
@@ -128,16 +146,21 @@ class EndpointMLLM:
             completion_tokens=reply.completion_tokens + second.completion_tokens,
         )
 
-    def _complete(self, body: Mapping[str, Any]) -> Reply:
-        """Send a request: retry after transient errors, and without rejected parameters."""
-        failures = 0
+    def _complete(self, request: Request) -> Reply:
+        """Send a request: retry after transient errors, and without what the endpoint rejects."""
+        rejected, failures = self._rejected, 0
         while True:
-            sent = self._capabilities.adapt(body)
+            body = encoding.encode_request(request, self.model, self._image_side, rejected)
             try:
-                return self._call(sent)
+                with self._slots:
+                    self._budget.take_call()
+                    reply = encoding.decode_reply(
+                        self._fetch("POST", "/chat/completions", body), body
+                    )
+                    self._budget.add_tokens(reply.prompt_tokens + reply.completion_tokens)
             except CallError as error:
-                if self._capabilities.learn(error, sent):
-                    failures = 0
+                if feature := call_errors.rejected_feature(error, body):
+                    rejected |= {feature}
                     continue
                 pause = _pause(failures, error)
                 failures += 1
@@ -145,87 +168,75 @@ class EndpointMLLM:
                     raise
                 if failures > self._retries:
                     raise ModelFailed(f"{error} (tried {failures} times)") from None
+            except ModelFailed as error:
+                raise ModelFailed(f"{error} (model {self.model!r} at {self.url})") from None
+            else:
+                self._rejected |= rejected
+                return reply
             self._wait(pause)
 
-    def _call(self, body: Mapping[str, Any]) -> Reply:
-        """Make one call; raise an error at the deadline, whatever the server still sends.
+    # ---- one call ------------------------------------------------------------------------------
 
-        The call runs in a thread of its own, because the timeouts of HTTP clients apply to single
-        reads, and a server that sends its headers byte by byte would never exceed them.
-        """
-        with self._slots:
-            self._budget.take_call()
-            outcome: Future[Reply] = Future()
-            deadline = time.monotonic() + self._timeout_s
-            threading.Thread(target=self._run, args=(body, deadline, outcome), daemon=True).start()
-            try:
-                reply = outcome.result(self._timeout_s)
-            except TimeoutError:
-                raise call_errors.timed_out(self.url, self._timeout_s) from None
-            self._budget.add_tokens(reply.prompt_tokens + reply.completion_tokens)
-        return reply
-
-    def _run(self, body: Mapping[str, Any], deadline: float, outcome: Future[Reply]) -> None:
+    def _fetch(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> object:
+        """Return the JSON value of a response; an interrupt cancels the call."""
+        future = asyncio.run_coroutine_threadsafe(self._exchange(method, path, body), _loop())
         try:
-            outcome.set_result(self._exchange(body, deadline))
-        except BaseException as error:
-            outcome.set_exception(error)
+            status, text, headers = future.result()
+        finally:
+            future.cancel()
+        return call_errors.checked_body(
+            status, text, headers, url=self.url, model=self.model, has_key=bool(self._key)
+        )
 
-    def _exchange(self, body: Mapping[str, Any], deadline: float) -> Reply:
-        """Send a request and decode the reply. Messages of other packages may hold secrets."""
-        openai, client = extra("mllm", "openai"), self._client
+    async def _exchange(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> tuple[int, str, Mapping[str, str]]:
+        """Return status, text and headers of a response. Messages of others may hold secrets."""
+        httpx = extra("mllm", "httpx")
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         try:
-            with client.chat.completions.with_streaming_response.create(**body) as response:
-                text = self._read(response, deadline)
-        except KuError:
-            raise
-        except openai.APIStatusError as error:
-            failure = call_errors.status_error(error, self.url, self.model, has_key=bool(self._key))
-            failure.args = (self._redacted(str(failure), min_length=4),)
-            raise failure from None
-        except Exception as error:
-            if "Timeout" in type(error).__name__:
-                raise call_errors.timed_out(self.url, self._timeout_s) from None
+            async with (
+                asyncio.timeout(self._timeout_s),
+                httpx.AsyncClient(timeout=None, verify=_certificates()) as client,
+                client.stream(method, self.url + path, json=body, headers=headers) as response,
+            ):
+                data = bytearray()
+                async for piece in response.aiter_bytes():
+                    data += piece
+                    if len(data) > _MAX_BYTES:
+                        raise ModelFailed(
+                            f"{self.url} sent over {_MAX_BYTES:,} bytes, which is no reply"
+                        )
+        except TimeoutError:
+            raise call_errors.timed_out(self.url, self._timeout_s) from None
+        except httpx.HTTPError as error:
             raise call_errors.connection_error(error, self.url) from None
-        try:
-            return encoding.decode_reply(self._redacted(text, min_length=_MIN_SECRET), body)
-        except (ValueError, RecursionError):
-            raise call_errors.not_json(text, self.url) from None
-        except ModelFailed as error:
-            raise ModelFailed(f"{error} (model {self.model!r} at {self.url})") from None
-
-    def _read(self, response: Any, deadline: float) -> str:  # noqa: ANN401 - of an optional package
-        data = bytearray()
-        for piece in response.iter_bytes():
-            data += piece
-            if time.monotonic() > deadline:
-                raise call_errors.timed_out(self.url, self._timeout_s)
-            if len(data) > _MAX_BYTES:
-                raise ModelFailed(f"{self.url} sent over {_MAX_BYTES:,} bytes, which is no reply")
-        return data.decode("utf-8", "replace")
-
-    def _redacted(self, text: str, *, min_length: int) -> str:
-        """Replace the key, if it has at least `min_length` characters."""
-        return text.replace(self._key, "[key]") if len(self._key) >= min_length else text
-
-    @cached_property
-    def _client(self) -> Any:  # noqa: ANN401 - of an optional package
-        openai = extra("mllm", "openai")
-        try:
-            transport = openai.DefaultHttpxClient(follow_redirects=False, timeout=self._timeout_s)
-            client = openai.OpenAI(
-                api_key=self._key or _NO_KEY,
-                base_url=self.url,
-                max_retries=0,
-                http_client=transport,
-            )
-        except Exception as error:
+        except (httpx.InvalidURL, ValueError, OSError) as error:
             raise ModelFailed(
-                f"no client can be made for {self.url} ({type(error).__name__}): check mllm_url, "
-                "and the OPENAI_* and proxy variables of the environment"
+                f"no request can be sent to {self.url} ({type(error).__name__}): check mllm_url, "
+                "and the proxy and SSL variables of the environment"
             ) from None
-        weakref.finalize(self, client.close)
-        return client
+        text = data.decode("utf-8", "replace")
+        # Errors quote keys in part, replies whole ones if at all.
+        if len(self._key) >= (_MIN_SECRET if response.is_success else 4):
+            text = text.replace(self._key, "[key]")
+        return response.status_code, text, response.headers
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of all calls; its thread does not keep the process from ending."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="ku-mllm", daemon=True).start()
+    return loop
+
+
+os.register_at_fork(after_in_child=_loop.cache_clear)
+
+
+@cache
+def _certificates() -> Any:  # noqa: ANN401 - of an optional package
+    return extra("mllm", "httpx").create_ssl_context()
 
 
 def _pause(failures: int, error: CallError) -> float | None:

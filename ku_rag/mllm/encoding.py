@@ -4,42 +4,90 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from PIL import Image
 
 from ku_rag.errors import ModelFailed
-from ku_rag.mllm.base import Message, Picture, Reply, Request
+from ku_rag.mllm.base import Message, Picture, Reply, Request, remove_control_characters
+from ku_rag.mllm.structured_output import schema_instruction
 
 _JPEG_QUALITY = 90
-_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_THOUGHTS = re.compile(
+    r"\A.*</(?:think|thinking|thought|reasoning)>|<(?:think|thinking|thought|reasoning)>.*\Z",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Reasoning up to its last end, or one that does not end."""
+OBJECT_FORMATS = ("json_schema", "json_object")
+"""Response formats for an object, the most exact first; without them it is requested in words."""
+_NOT_SHOWN = "(The endpoint takes one picture: the others of this message are not shown.)"
 _CHARACTERS_PER_TOKEN, _TOKENS_PER_PICTURE = 3, 1000
 """Estimates, on the high side, for endpoints that do not report token counts."""
 
 
-def encode_request(request: Request, model: str, image_side: int) -> dict[str, Any]:
+def encode_request(
+    request: Request, model: str, image_side: int, rejected: Collection[str] = ()
+) -> dict[str, Any]:
     """Return a request as a JSON object with pictures as data URLs.
 
     Args:
         request: the request.
         model: the endpoint's name of the model.
         image_side: longest side in pixels of the encoded pictures.
+        rejected: what the endpoint does not support; see `call_errors.rejected_feature`.
     """
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": [_encode_message(message, image_side) for message in request.messages],
-    }
+    messages = request.messages
+    if "pictures" in rejected:
+        messages = _with_one_picture(messages)
+    body: dict[str, Any] = {"model": model}
     for name in ("temperature", "max_tokens", "seed"):
-        if (value := getattr(request, name)) is not None:
+        value = getattr(request, name)
+        if name == "max_tokens" and name in rejected:
+            name = "max_completion_tokens"
+        if value is not None and name not in rejected:
             body[name] = value
     if request.schema is not None:
-        wanted = {"name": "reply", "strict": True, "schema": dict(request.schema)}
-        body["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        schema = _strict(request.schema)
+        if "json_schema" not in rejected:
+            wanted = {"name": "reply", "strict": True, "schema": schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        else:
+            *before, last = messages
+            parts = (*last.parts, schema_instruction(schema))
+            messages = (*before, Message(last.role, parts))
+            if "json_object" not in rejected:
+                body["response_format"] = {"type": "json_object"}
+    body["messages"] = [_encode_message(message, image_side) for message in messages]
     return body
+
+
+def _strict(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema that requires all properties, as strict formats demand."""
+    return {**schema, "required": list(schema.get("properties", schema.get("required", ())))}
+
+
+def _with_one_picture(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a conversation with one picture: the first of its last message that shows one.
+
+    Pages of text go first, since a request says in words what they hold.
+    """
+    shown = [[p for p in message.pictures if not p.sharp] for message in messages]
+    (kept, *_) = next((found for found in reversed(shown) if found), [None])
+    found = []
+    for message in messages:
+        parts = tuple(p for p in message.parts if p is kept or not isinstance(p, Picture))
+        if len(parts) < len(message.parts):
+            parts = (*parts, _NOT_SHOWN)
+        found.append(Message(message.role, parts))
+    return tuple(found)
+
+
+def count_pictures(body: Mapping[str, Any]) -> int:
+    """Return the number of pictures in the body of a request."""
+    contents = [message["content"] for message in body["messages"]]
+    return sum("image_url" in part for parts in contents for part in parts)
 
 
 def _encode_message(message: Message, image_side: int) -> dict[str, Any]:
@@ -73,25 +121,29 @@ def fitted(image: Image.Image, side: int) -> Image.Image:
     return image.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3.0)
 
 
-def decode_reply(text: str, sent: Mapping[str, Any]) -> Reply:
-    """Return the reply in a response body.
+def decode_reply(body: object, sent: Mapping[str, Any]) -> Reply:
+    """Return the reply in a response.
 
     Args:
-        text: the body of a successful response.
+        body: the JSON value of a successful response.
         sent: the request's body.
 
     Raises:
-        ValueError, RecursionError: the body is not JSON, or nested too deeply.
-        ModelFailed: it reports an error, or holds no complete reply.
+        ModelFailed: it holds no complete reply.
     """
-    body = json.loads(text)
-    choice = _first_choice(body)
-    message = choice.get("message")
+    fields = body if isinstance(body, dict) else {}
+    choices = fields.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise ModelFailed(
+            "the endpoint's reply holds no choices[0].message, which the chat-completions "
+            "interface requires: check the address"
+        )
+    message = choices[0].get("message")
     message = message if isinstance(message, dict) else {}
     reply = _text(message.get("content"))
-    reason = choice.get("finish_reason")
+    reason = choices[0].get("finish_reason")
     _check_complete(reply, message, reason)
-    usage = body.get("usage")
+    usage = fields.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     return Reply(
         text=reply,
@@ -102,24 +154,11 @@ def decode_reply(text: str, sent: Mapping[str, Any]) -> Reply:
     )
 
 
-def _first_choice(body: object) -> dict[str, Any]:
-    if isinstance(body, dict):
-        choices = body.get("choices")
-        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-            return choices[0]
-        if reason := error_reason(body):
-            raise ModelFailed(f"the endpoint reports an error: {reason}")
-    raise ModelFailed(
-        "the endpoint's reply holds no choices[0].message, which the chat-completions interface "
-        "requires: check the address"
-    )
-
-
 def _check_complete(text: str, message: Mapping[str, Any], reason: object) -> None:
     if reason == "length":
         raise ModelFailed(
             f"the model's reply was truncated at its maximum length (it ends with {text[-40:]!r}): "
-            "allow more tokens or a longer context at the endpoint"
+            "raise mllm_max_reply_tokens, or allow a longer context at the endpoint"
         )
     if reason == "content_filter":
         raise ModelFailed("the endpoint's content filter withheld the reply: change the question")
@@ -128,7 +167,8 @@ def _check_complete(text: str, message: Mapping[str, Any], reason: object) -> No
             f"the model refuses to reply: {remove_control_characters(str(refusal))[:200]}"
         )
     if not text:
-        thought = bool(message.get("reasoning_content") or message.get("reasoning"))
+        fields = ("reasoning_content", "reasoning", "content")
+        thought = any(str(message.get(field) or "").strip() for field in fields)
         raise ModelFailed(
             "the model's reply is empty"
             + (", it holds only reasoning" if thought else "")
@@ -143,22 +183,6 @@ def _text(content: object) -> str:
     if not isinstance(content, str):
         return ""
     return remove_control_characters(_THOUGHTS.sub("", content)).strip()
-
-
-def remove_control_characters(text: str) -> str:
-    """Remove control characters, and replace unpaired surrogates with "?"."""
-    return _CONTROL.sub("", text).encode("utf-8", "replace").decode("utf-8")
-
-
-def error_reason(body: object) -> str:
-    """Return the message in an error body, one line of at most 300 characters; "" if none."""
-    found = body
-    for name in ("error", "message", "detail"):
-        if isinstance(found, dict) and found.get(name):
-            found = found[name]
-    if not isinstance(found, str):
-        return ""
-    return " ".join(remove_control_characters(found).split())[:300]
 
 
 def _count(reported: object, estimate: int) -> int:

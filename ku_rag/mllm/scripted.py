@@ -12,8 +12,7 @@ from typing import Any
 from PIL import Image
 
 from ku_rag.errors import BadInput, ModelFailed, NotFound
-from ku_rag.mllm.base import MLLM, Message, Picture, Reply, Request
-from ku_rag.mllm.encoding import remove_control_characters
+from ku_rag.mllm.base import MLLM, Message, Picture, Reply, Request, remove_control_characters
 from ku_rag.mllm.structured_output import extract_object
 
 Line = str | Mapping[str, Any] | Reply

@@ -8,46 +8,80 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ku_rag.mllm.base import LONGEST_TEXT, remove_control_characters
 from ku_rag.plugins import extra
 
-_MAX_STARTS = 50
+_MOST_ITEMS = 10_000
+_MOST_STARTS = 50
 _MAX_MESSAGE = 200
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 
 def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
     """Find the object in a reply, which may stand in a code fence or between words.
 
-    Properties that the schema does not name are dropped.
+    Properties that the schema does not name are dropped. Values of another type are converted where
+    their meaning is plain, and a property that is not required is dropped if it does not fit.
 
     Args:
         text: the reply.
         schema: a JSON schema, draft 2020-12.
 
     Returns:
-        The first object that fits, and ""; or None and the problem, as a clause.
+        The last object that fits, and ""; or None and the problem, as a clause.
 
     Raises:
         MissingExtra: jsonschema is not installed.
     """
     jsonschema = extra("mllm", "jsonschema")
     validator = jsonschema.Draft202012Validator(schema)
-    known = schema.get("properties")
-    problem = "the reply holds no JSON object"
-    for value in _objects(text):
-        found = {k: v for k, v in value.items() if known is None or k in known}
+    problem = ""
+    required = schema.get("required", ())
+    sources = dict.fromkeys((text, _TRAILING_COMMA.sub("", text)))
+    for value in (found for source in sources for found in reversed([*_objects(source)])):
+        found = _converted(value, schema)
+        errors = list(validator.iter_errors(found))
+        loose = {error.path[0] for error in errors if error.path and error.path[0] not in required}
+        found = {name: one for name, one in found.items() if name not in loose}
         error = jsonschema.exceptions.best_match(validator.iter_errors(found))
         if error is None:
             return found, ""
         message = " ".join(error.message.split())[:_MAX_MESSAGE]
-        problem = f"the reply does not fit the schema ({error.json_path}: {message})"
-    return None, problem
+        problem = problem or f"the reply does not fit the schema ({error.json_path}: {message})"
+    return None, problem or "the reply holds no JSON object"
+
+
+def _converted(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    """Return a JSON value with small slips mended: numbers as texts, one item without its list."""
+    kind = schema.get("type")
+    if kind == "object" and isinstance(value, dict):
+        known: Mapping[str, Any] = schema.get("properties", {name: {} for name in value})
+        return {name: _converted(value[name], known[name]) for name in known if name in value}
+    if kind == "array":
+        items = value if isinstance(value, list) else [] if value in (None, "") else [value]
+        return [_converted(item, schema.get("items", {})) for item in items[:_MOST_ITEMS]]
+    if kind == "string" and isinstance(value, list):
+        return ", ".join(str(_converted(item, schema)) for item in value[:_MOST_ITEMS])
+    if kind == "string" and not isinstance(value, str | dict):
+        value = "" if value is None else json.dumps(value)
+    if isinstance(value, str):
+        value = remove_control_characters(value[:LONGEST_TEXT])
+        if kind in ("boolean", "integer", "number"):
+            try:
+                return json.loads(value.strip().lower())
+            except (ValueError, RecursionError):
+                return value
+    return value
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
-    end = 0
-    starts = [match.start() for match in re.finditer(r"\{", text)]
-    for start in starts[:_MAX_STARTS]:
+    """Return the objects in a text, in order; of very many only the first and the last."""
+    decoder = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, parse_float=_finite)
+    end, first, last = 0, [text.find("{")], [text.rfind("{")]
+    for _ in range(_MOST_STARTS):
+        first.append(text.find("{", first[-1] + 1) if first[-1] >= 0 else -1)
+        last.append(text.rfind("{", 0, last[-1]) if last[-1] >= 0 else -1)
+    for start in sorted({*first, *last} - {-1}):
         if start < end:
             continue
         try:

@@ -364,8 +364,7 @@ def test_names_that_do_not_exist_are_left_out_and_noted(graph):
     assert texts(found.leaves) == [RUSH]
     note = next(entry.note for entry in found.trace if entry.agent == "expansion")
     assert note.remark == (
-        "named and left out, for nothing that was shown is called so: "
-        "'Fire\\x1b[31m Breath', 'Moon'"
+        "named and left out, for nothing that was shown is called so: 'Fire[31m Breath', 'Moon'"
     )
     assert not note.failed
     many = ScriptedMLLM(Script(useful=[f"Moon {n}" for n in range(3_000)]))
