@@ -1,6 +1,6 @@
 """Shop photos and distorted icons: does the picture descriptor find the right ones?
 
-    python -m benchmarks.grocery_pictures [--write] [--colours FILE] [--mean FILE]
+    python -m benchmarks.grocery_pictures [--write]
 
 Photos of `grocery/query_photos` look for their product among the shop photos of `kb_photos` (four
 each) and among the clean pictures of `units`; a product is found by its best picture. The
@@ -8,10 +8,6 @@ descriptor was tuned on the photos at even places of each product's sorted list,
 only reported. Beside it stands a 16 x 16 RGB thumbnail, normalised to length 1. Icons of
 `monster_hunter/icons` are looked for after they were turned, cropped, rescaled, recoloured, put on
 other backgrounds and made noisy.
-
-`--colours FILE` writes the colours of the descriptor's palette, ku_rag/encoders/
-descriptor_colours.txt, and `--mean FILE` the mean of its blocks, descriptor_mean.txt: both from
-windows of the shop photos and of the tuning half.
 """
 
 from __future__ import annotations
@@ -20,19 +16,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.record import write_result
-from ku_rag.encoders import colours, descriptor
+from ku_rag.encoders import descriptor
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.regions.windows import WindowsSegmenter
 from ku_rag.retrieval.window_matching import Search, match_windows
-from ku_rag.types import Box
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 Labels = NDArray[np.int64]
@@ -170,48 +164,6 @@ def _distort(icon: Image.Image, kind: str, rng: np.random.Generator) -> Image.Im
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
-def mean_blocks() -> NDArray[np.float64]:
-    """Mean of the descriptor's blocks over windows of shop photos, float64[512]."""
-    total, count = np.zeros(descriptor.DIM), 0
-    for picture in _learned_from():
-        blocks = descriptor.raw_blocks(picture, _central_windows(picture.size))
-        total += blocks.sum(0)
-        count += len(blocks)
-    return total / count
-
-
-def palette() -> NDArray[np.float32]:
-    """Colours for the palette, L*a*b*, dark ones first, float32[128, 3]."""
-    amounts = np.zeros(1 << 15, np.int64)
-    for picture in _learned_from():
-        amounts += descriptor.raw_colours(picture, _central_windows(picture.size))
-    found = colours.spread(amounts, colours.PALETTE)
-    return found[np.argsort(found[:, 0], kind="stable")]
-
-
-def _learned_from() -> Pictures:
-    queries, _, places = load("query_photos")
-    tuning = [q for q, n in zip(queries, places, strict=True) if n % 2 == 0]
-    return load("kb_photos")[0] + tuning
-
-
-def _central_windows(size: tuple[int, int]) -> list[Box]:
-    boxes = []
-    for scale in (1.0, 0.85, 0.7, 0.55):
-        for aspect in (1.0, 0.7, 1.4):
-            width = scale * min(1.0, aspect) * size[0]
-            height = scale * min(1.0, 1 / aspect) * size[1]
-            for x in np.linspace(0, size[0] - width, 3):
-                for y in np.linspace(0, size[1] - height, 3):
-                    boxes.append((round(x), round(y), round(x + width), round(y + height)))
-    return boxes[::2]
-
-
-def _write_numbers(file: Path, rows: NDArray[np.floating[Any]], form: str) -> None:
-    lines = "".join(" ".join(format(float(x), form) for x in row) + "\n" for row in rows)
-    file.write_text(lines, encoding="ascii")
-
-
 def _share(hits: NDArray[np.bool_]) -> float:
     return round(float(hits.mean()), 3)
 
@@ -221,17 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the result file")
     parser.add_argument("--no-windows", action="store_true", help="whole pictures only")
-    parser.add_argument("--colours", type=Path, metavar="FILE", help="write the palette's colours")
-    parser.add_argument("--mean", type=Path, metavar="FILE", help="write the descriptor's mean")
     options = parser.parse_args(arguments)
     if not (DATA / "grocery").is_dir():
         print("The shared data is not there: nothing measured.")
-        return 0
-    if options.colours:
-        _write_numbers(options.colours, palette(), ".1f")
-    if options.mean:
-        _write_numbers(options.mean, mean_blocks().reshape(-1, 16), ".4f")
-    if options.colours or options.mean:
         return 0
     found = grocery(windows=not options.no_windows)
     print(f"{'':46}  {'tuning @1 @5':>14}  {'reporting @1 @5':>16}")

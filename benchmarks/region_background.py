@@ -25,7 +25,7 @@ from benchmarks.record import write_result
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.regions.crops import BACKGROUNDS
-from ku_rag.retrieval.region_matching import match_regions
+from ku_rag.retrieval.image_matching import match_regions
 from ku_rag.retrieval.window_matching import RegionMatch, Search, match_windows
 from ku_rag.types import Box, Region
 from tests.assets.shapes import Drawn, alone, look, scene

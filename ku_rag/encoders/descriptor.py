@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image, Resampling
 
-from ku_rag.encoders import colours
 from ku_rag.encoders.base import Vectors
 from ku_rag.types import Box
 
@@ -43,8 +42,6 @@ _FINE = 96
 """A point is the mean of about one part in 96 x 96: smaller than a cell, so its colour is purer."""
 _MAP_PARTS, _OUTLINE_PARTS, _BINS = 4, 6, 4
 _WORK_SIDE = 640
-_TWICE = (2 * _GRID, 2 * _GRID)
-"""Width and height of the pictures that are reduced in one pass."""
 _CHUNK = 64
 """Boxes per batch, so that their cells fit into the processor's cache."""
 
@@ -56,6 +53,10 @@ _FAINT = {"palette": 0.0, "map": 0.25, "outlines": 0.05, "waves": 2.0}
 """Length at which a block has half its weight: the layout of a plain patch is noise."""
 _GREY, _LEAST = 4.0, 0.1
 """Mean distance from grey, in L*a*b*, at which colour has half its weight; its least weight."""
+_PLAIN = 12
+_STRETCH = np.array([0.7, 1.0, 1.0], np.float32)
+"""Weight of lightness, less than that of hue because illumination varies."""
+_GAIN_TARGET, _GAIN_POWER, _BALANCE = 0.45, 0.4, 0.3
 _PALETTE_POWER, _BACKGROUND, _COMMON = 0.4, 12.0, 0.9
 
 
@@ -93,24 +94,6 @@ def describe_boxes(image: Image, boxes: Sequence[Box]) -> Vectors:
     return _describe(cells, points)
 
 
-def raw_blocks(image: Image, boxes: Sequence[Box]) -> Vectors:
-    """Return the blocks of boxes, each of length 1, before the mean blocks are subtracted.
-
-    This is what descriptor_mean.txt is made from; float32[len(boxes), 512].
-    """
-    coded = _coded(*_shrunk([image.crop(box) for box in boxes]))
-    return np.hstack([_unit(block)[0] for block in _blocks(*coded).values()])
-
-
-def raw_colours(image: Image, boxes: Sequence[Box]) -> NDArray[np.int64]:
-    """Count the cells of each 15-bit colour, int64[32768].
-
-    This is what descriptor_colours.txt is made from.
-    """
-    coded = _coded(*_shrunk([image.crop(box) for box in boxes]))[1]
-    return np.bincount(coded.ravel(), minlength=1 << 15)
-
-
 def _clip(boxes: Sequence[Box], size: tuple[int, int]) -> NDArray[np.int64]:
     corners = np.asarray(boxes, np.int64).reshape(-1, 4)
     limit = np.asarray(size, np.int64)
@@ -121,21 +104,9 @@ def _clip(boxes: Sequence[Box], size: tuple[int, int]) -> NDArray[np.int64]:
 def _shrunk(images: Sequence[Image]) -> tuple[Floats, Points]:
     cells = np.empty((len(images), _GRID, _GRID, 3), np.float32)
     points = np.empty((len(images), _POINTS, _POINTS, 3), np.uint8)
-    if len(images) > 1 and all(i.size == _TWICE and i.mode == "RGB" for i in images):
-        return _halved(np.stack([np.asarray(image) for image in images]))
     for i, image in enumerate(images):
         cells[i], points[i] = _shrink(image)
     return cells, points
-
-
-def _halved(pixels: NDArray[np.uint8]) -> tuple[Floats, Points]:
-    """Return the results of `_shrink` for pictures of twice the sides of the grid, in one pass."""
-    # Rounded after each direction, as Pillow does.
-    across = (pixels[:, :, ::2].astype(np.uint16) + pixels[:, :, 1::2] + 1) >> 1
-    means = (across[:, ::2] + across[:, 1::2] + 1) >> 1
-    places = np.arange(_FINE // _POINTS // 2, _FINE, _FINE // _POINTS) * _TWICE[0] // _FINE
-    points: Points = pixels[:, places][:, :, places]
-    return (means.astype(np.float32) / np.float32(255.0)).astype(np.float32), points
 
 
 def _shrink(image: Image) -> tuple[Floats, Points]:
@@ -206,7 +177,7 @@ def _describe(cells: Floats, points: Points) -> Vectors:
     for start in range(0, len(cells), _CHUNK):
         part = slice(start, start + _CHUNK)
         rows, coded = out[part], _coded(cells[part], points[part])
-        hue = _centred(colours.chroma().take(coded[1]), 0.6)
+        hue = _centred(_chroma().take(coded[1]), 0.6)
         coloured = _LEAST + (1 - _LEAST) * hue**2 / (hue**2 + np.float32(_GREY**2))
         for name, block in _blocks(*coded).items():
             unit, strength = _unit(block)
@@ -220,13 +191,23 @@ def _describe(cells: Floats, points: Points) -> Vectors:
 
 
 def _coded(cells: Floats, points: Points) -> tuple[Floats, Ints, Ints]:
-    """Return the lightness of the cells, and the colours of the cells and of the points."""
+    """Return the lightness of the cells, and the 15-bit colours of the cells and of the points.
+
+    Pictures are adjusted partly to a common exposure and a grey average.
+    """
     mean = np.stack([_centred(cells[..., i], 0.6) for i in range(3)], 1)
-    factors = colours.gains(mean)
+    low = np.maximum(mean, np.float32(0.04))
+    light = low.mean(1, keepdims=True)
+    gains = (_GAIN_TARGET / light) ** _GAIN_POWER * (light / low) ** _BALANCE
+    coded = []
+    for colours, unit in ((cells, 1.0), (points, 1 / 255)):
+        factors = np.float32(31.0) * (gains.astype(np.float32) * np.float32(unit))
+        scaled = colours * factors[:, None, None] + np.float32(0.5)
+        levels = np.minimum(scaled, np.float32(31.0)).astype(np.int32)
+        coded.append(levels[..., 0] << 10 | levels[..., 1] << 5 | levels[..., 2])
     # A mean over the last axis, three long, takes ten times as long.
-    light: Floats = (cells[..., 0] + cells[..., 1] + cells[..., 2]) * np.float32(1 / 3)
-    coded = colours.codes(cells, factors)
-    return light, coded, colours.codes(points, factors * np.float32(1 / 255))
+    lightness: Floats = (cells[..., 0] + cells[..., 1] + cells[..., 2]) * np.float32(1 / 3)
+    return lightness, coded[0], coded[1]
 
 
 def _blocks(light: Floats, cells: Ints, points: Ints) -> dict[str, Floats]:
@@ -252,8 +233,8 @@ def _centred(values: Floats, width: float) -> Floats:
 
 
 def _palette(points: Ints) -> Floats:
-    nearest, shares = colours.palette()
-    n, size = len(points), colours.PALETTE
+    nearest, shares = _palette_colours()
+    n, size = len(points), _SIZES["palette"]
     first = (np.arange(n, dtype=np.int32) * size)[:, None]
     flat = points.reshape(n, -1)
     main = nearest[0].take(flat) + first
@@ -272,16 +253,16 @@ def _palette(points: Ints) -> Floats:
 
 
 def _map(cells: Ints) -> Floats:
-    nearest, shares = colours.names()
+    nearest, shares = _plain_colours()
     pairs = [(nearest[i].take(cells), shares[i].take(cells)) for i in range(len(shares))]
-    amounts = np.sqrt(_by_parts(pairs, _MAP_PARTS, colours.NAMES))
+    amounts = np.sqrt(_by_parts(pairs, _MAP_PARTS, _PLAIN))
     own = amounts - np.float32(_COMMON) * amounts.mean(1, keepdims=True)
     weighted: Floats = own * _weights_of_parts(_MAP_PARTS)[:, None]
     return weighted.reshape(len(cells), -1)
 
 
 def _outlines(cells: Ints) -> Floats:
-    (gx, gy), *others = (_gradient(channel.take(cells)) for channel in colours.lab())
+    (gx, gy), *others = (_gradient(channel.take(cells)) for channel in _lab())
     most = gx * gx + gy * gy
     for x, y in others:
         strength = x * x + y * y
@@ -326,8 +307,7 @@ _PLACES = {name: slice(end - _SIZES[name], end) for name, end in _ENDS.items()}
 def _typical() -> dict[str, Floats]:
     """Return the mean of each block over many windows of photographs.
 
-    Without it pictures in common colours are near to everything (hubs). descriptor_mean.txt is
-    written by benchmarks/grocery_pictures.py --mean.
+    Without it pictures in common colours are near to everything (hubs).
     """
     text = files("ku_rag.encoders").joinpath("descriptor_mean.txt").read_text("ascii")
     numbers = np.array(text.split(), np.float32)
@@ -377,3 +357,79 @@ def _waves() -> Floats:
     pairs = sorted(((u, v) for u in range(12) for v in range(12)), key=lambda p: (p[0] + p[1], p))
     waves = [np.outer(np.cos(np.pi * u * x), np.cos(np.pi * v * x)).ravel() for u, v in pairs]
     return np.stack(waves[1 : _SIZES["waves"] + 1], 1).astype(np.float32)
+
+
+# ---- colours -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _lab() -> Floats:
+    """Return CIE L*, a* and b* of every 15-bit colour, float32[3, 32768]."""
+    code = np.arange(1 << 15)
+    rgb = np.stack([code >> 10, code >> 5 & 31, code & 31], 1) / 31.0
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
+    xyz = linear @ to_xyz.T / to_xyz.sum(1)
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    found = [116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])]
+    return np.stack(found).astype(np.float32)
+
+
+@lru_cache(maxsize=1)
+def _chroma() -> Floats:
+    """Return the distance of every 15-bit colour from grey in L*a*b*."""
+    away: Floats = np.hypot(_lab()[1], _lab()[2])
+    return away
+
+
+@lru_cache(maxsize=1)
+def _palette_colours() -> tuple[Ints, Floats]:
+    """Return the three nearest of 128 colours to every 15-bit colour, and their shares.
+
+    descriptor_colours.txt holds their L*, a* and b*.
+    """
+    text = files("ku_rag.encoders").joinpath("descriptor_colours.txt").read_text("ascii")
+    return _nearest(np.array(text.split(), np.float32).reshape(_SIZES["palette"], 3), 3, 8.0)
+
+
+@lru_cache(maxsize=1)
+def _plain_colours() -> tuple[Ints, Floats]:
+    """Return the two nearest of 12 plain colours to every 15-bit colour, and their shares.
+
+    They are black, grey, white, skin, and eight hues as they are printed.
+    """
+    anchors = [
+        (12, 0, 0),
+        (55, 0, 0),
+        (95, 0, 0),
+        (70, 14, 22),
+        (45, 60, 38),
+        (62, 45, 60),
+        (82, 5, 70),
+        (45, -38, 30),
+        (70, -22, -18),
+        (35, 15, -45),
+        (35, 35, -20),
+        (32, 14, 16),
+    ]
+    return _nearest(np.asarray(anchors, np.float32), 2, 10.0)
+
+
+def _nearest(anchors: Floats, count: int, width: float) -> tuple[Ints, Floats]:
+    """Return the nearest anchors of every 15-bit colour, with shares that change smoothly."""
+    points, targets = _lab().T * _STRETCH, anchors * _STRETCH
+    far = (points**2).sum(1)[:, None] - 2 * points @ targets.T + (targets**2).sum(1)
+    rows = np.arange(len(far))
+    order, distances = [], []
+    for _ in range(count + 1):  # sorting all 128 would take most of the time to the first answer
+        best = far.argmin(1)
+        order.append(best)
+        distances.append(far[rows, best])
+        far[rows, best] = np.inf
+    away = np.stack(distances, 1)
+    kept = np.exp((away[:, :1] - away) / np.float32(2 * width**2))
+    kept = np.maximum(kept[:, :count] - kept[:, count:], np.float32(1e-3))
+    kept /= kept.sum(1, keepdims=True)
+    return np.stack(order[:count]).astype(np.int32), np.ascontiguousarray(kept.T)

@@ -8,28 +8,27 @@ pictures are comparable, the question first chooses the one region that it is ab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from PIL.Image import Image
+from threadpoolctl import threadpool_limits
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.regions.base import Segmenter
-from ku_rag.regions.crops import Background
+from ku_rag.regions.crops import Background, crop
 from ku_rag.regions.selection import choose
-from ku_rag.retrieval.region_matching import match_regions
-from ku_rag.retrieval.rescoring import rescore
-from ku_rag.retrieval.threads import one_blas_thread
-from ku_rag.retrieval.window_matching import Owner, RegionMatch, match_windows
+from ku_rag.retrieval.registration import rescore
+from ku_rag.retrieval.window_matching import NEAREST, Owner, RegionMatch, Search, match_windows
 from ku_rag.store.connection import Connection
 from ku_rag.types import Region
 
 _MATCHES = 60
-_STEEPNESS = 20.0
-"""Scores of regions times this are comparable with scores of windows in `matching`: a difference
-of 0.125 in cosine is large."""
+_blas_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class ImageMatches:
     """The units whose pictures match.
 
     Args:
-        units: the best match of each unit, by its row; scores are comparable within one picture.
+        units: the best match of each unit, by its row, the best first.
         region: the one that the question chose before anything was compared; None if it did not.
     """
 
@@ -82,6 +81,7 @@ def match_image(
     owner = _owners(connection)
     encoder = side(search.encoder, "image")
     segmenter = search.segmenter()
+    chosen = None
     if segmenter.name == "windows" and not encoder.cross_modal:
         with one_blas_thread():
             matches = match_windows(
@@ -92,30 +92,33 @@ def match_image(
                 owner=owner,
                 k=_MATCHES,
             )
-            return ImageMatches(_by_unit(rescore(image, matches, search.picture), owner))
-    chosen = None
-    regions = [Region((0, 0, *image.size), "whole"), *segmenter.propose(image)]
-    if encoder.cross_modal:
-        chosen = choose(
+            matches = rescore(image, matches, search.picture)
+    else:
+        regions = [Region((0, 0, *image.size), "whole"), *segmenter.propose(image)]
+        if encoder.cross_modal:
+            chosen = choose(
+                image,
+                question,
+                regions[1:],
+                encoder,
+                threshold=search.threshold,
+                background=search.background,
+            )
+            regions = [chosen]
+        matches = match_regions(
             image,
-            question,
-            regions[1:],
-            encoder,
-            threshold=search.threshold,
+            regions=regions,
+            encoder=encoder,
+            search=search.images.search,
+            owner=owner,
             background=search.background,
+            k=_MATCHES,
         )
-        regions = [chosen]
-    matches = match_regions(
-        image,
-        regions=regions,
-        encoder=encoder,
-        search=search.images.search,
-        owner=owner,
-        background=search.background,
-        k=_MATCHES,
-    )
-    scaled = [replace(match, score=_STEEPNESS * match.score) for match in matches]
-    return ImageMatches(_by_unit(scaled, owner), chosen)
+    units: dict[int, RegionMatch] = {}
+    for match in matches:
+        for unit in owner(match.image_row):
+            units.setdefault(unit, match)
+    return ImageMatches(units, chosen)
 
 
 def _owners(connection: Connection) -> Owner:
@@ -132,11 +135,69 @@ def _owners(connection: Connection) -> Owner:
     return owner
 
 
-def _by_unit(matches: list[RegionMatch], owner: Owner) -> dict[int, RegionMatch]:
-    """The best match of each unit."""
-    best: dict[int, RegionMatch] = {}
-    for match in matches:
-        for unit in owner(match.image_row):
-            if unit not in best or match.score > best[unit].score:
-                best[unit] = match
-    return best
+def match_regions(
+    image: Image,
+    *,
+    regions: Sequence[Region],
+    encoder: Encoder,
+    search: Search,
+    owner: Owner,
+    background: Background = "mask",
+    k: int = 10,
+) -> list[RegionMatch]:
+    """Match stored pictures with regions that a model proposed, each of which shows one thing.
+
+    Such a region is cut out once and compared as it is. The score is the cosine plus its lead over
+    the best picture of any other unit in the same region, because a region that resembles many
+    units shows none of them. These matches have no confidence.
+
+    Args:
+        image: RGB, upright.
+        regions: the regions to compare; the whole picture is not added.
+        encoder: the one that made the stored vectors.
+        search: finds stored pictures for vectors.
+        owner: the units of a stored picture; pictures of one unit do not compete.
+        background: what becomes of the background where a region has a mask, see `crop`.
+        k: the most matches returned.
+
+    Returns:
+        Matches, the best first, each at its best region.
+    """
+    if not regions:
+        return []
+    vectors = encoder.encode_images([crop(image, region, background) for region in regions])
+    rows, cosines = search(vectors, NEAREST)
+    found: dict[int, RegionMatch] = {}
+    for region, near, similar in zip(regions, rows, cosines, strict=True):
+        pairs = [(int(row), float(cosine)) for row, cosine in zip(near, similar, strict=True)]
+        pairs = [(row, cosine) for row, cosine in pairs if row >= 0]
+        units = {row: owner(row) for row, _ in pairs}
+        for row, cosine in pairs:
+            rivals = [c for other, c in pairs if other != row and not units[other] & units[row]]
+            score = round(cosine + (cosine - max(rivals) if rivals else 0.0), 4)
+            if row not in found or score > found[row].score:
+                found[row] = RegionMatch(
+                    image_row=row,
+                    cosine=round(cosine, 4),
+                    score=score,
+                    region=replace(region, score=score),
+                )
+    return sorted(found.values(), key=lambda match: (-match.score, match.image_row))[:k]
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let BLAS use one thread, unless another thread of the process is in such a block already.
+
+    The matrices of a picture are small: a second BLAS thread only waits, at full load. The limit
+    holds for the whole process, so one thread at a time sets it, and the same thread restores the
+    former number. A concurrent question runs under whatever limit there is.
+    """
+    if not _blas_lock.acquire(blocking=False):
+        yield
+        return
+    try:
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield
+    finally:
+        _blas_lock.release()

@@ -1,19 +1,50 @@
-"""Register a stored picture with a picture: find the frame in which its colours agree best.
+"""Register stored pictures with a picture, and score the best matches again by what is confirmed.
 
-An evolution strategy moves, rotates, stretches and shears the frame (an affine transform). Colours
-are compared robustly: each channel has a gain (exposure, white balance), and what hides a part of
-the thing counts as missing and not as wrong.
+A descriptor says what looks alike; it takes a part of a thing for another thing that looks like
+that part. Here an evolution strategy moves, rotates, stretches and shears a frame (an affine
+transform) until the colours of a stored picture agree best. Colours are compared robustly: each
+channel has a gain (exposure, white balance), and what hides a part of the thing counts as missing
+and not as wrong.
+
+The edges of the stored picture that are confirmed in that frame raise its score. What stands before
+a thing hides some of its edges; another thing in the same colours has its edges in other places.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image, Resampling
 
-from ku_rag.retrieval.rectangles import Floats, Frames, Pyramid, colours_of
+from ku_rag.retrieval.window_matching import RegionMatch
+from ku_rag.types import Box
+
+Floats = NDArray[np.float32]
+Frames = NDArray[np.float64]
+"""float64[n, 6]: centre x and y, width, height, rotation in radians, shear (rise over width)."""
+
+CANDIDATES = 12
+"""Matches that are registered."""
+_PLACES = 2
+"""Places of other, better matches where the registration of each may begin, too."""
+_APART = 0.5
+_SEED = 20240229
+_EDGES = 0.2
+"""What one confirmed edge across the whole thing adds to a score; see docs/decisions/0011."""
+_FLAT, _SOLID = 0.55, 0.45
+"""Shares of agreeing points. Above the first, the box of the registration replaces that of the
+window. Between them the whole picture gains weight: where no stored picture can be registered, as
+with things that are not flat, a photograph is best compared as a whole."""
+_STEP = 3
+"""Distance of the points between which an edge is looked for: closer ones would ask for too exact a
+registration."""
+_LEAST, _MOST, _TOLERANCE = 0.1, 0.3, 0.12
+"""A colour difference above the first is an edge and counts up to the second; a difference is
+confirmed within the third. Colours go from 0 to 1."""
 
 WIDE, HIGH = 24, 18
 """Points at which colours are compared."""
@@ -32,6 +63,33 @@ _BRIGHTNESS = 0.35
 _LARGER = 0.2
 """What a frame e times as large is worth, in shares of agreeing points. At 0.03 frames shrank to
 the part of a thing that nothing hides."""
+_SMALLEST_SIDE = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Pyramid:
+    """A picture and its reductions by 2, 4, 8 … in one array.
+
+    Args:
+        pixels: float32[all pixels, 3], 0 to 1.
+        sizes: int32[levels, 2], height and width of each level.
+        starts: int32[levels], row of `pixels` where each level begins.
+    """
+
+    pixels: Floats
+    sizes: NDArray[np.int32]
+    starts: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, image: Image) -> Pyramid:
+        """Build the pyramid of an RGB picture, down to fewer than 96 pixels of width or height."""
+        levels = [image]
+        while min(levels[-1].size) >= 2 * _SMALLEST_SIDE:
+            levels.append(levels[-1].reduce(2))
+        sizes = np.array([(level.height, level.width) for level in levels], np.int32)
+        starts = np.cumsum(sizes.prod(1)) - sizes.prod(1)
+        pixels = np.concatenate([colours_of(level).reshape(-1, 3) for level in levels])
+        return cls(pixels, sizes, starts.astype(np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +107,73 @@ class Registration:
     agreement: float
     colours: Floats
     expected: Floats
+
+
+def rescore(
+    image: Image, matches: Sequence[RegionMatch], picture: Callable[[int], Image]
+) -> list[RegionMatch]:
+    """Add the confirmed edges to the scores of the best matches, and sort again.
+
+    Args:
+        image: RGB, upright.
+        matches: the best first.
+        picture: the stored picture of a row, RGB.
+
+    Returns:
+        All matches, the best first; the first twelve of `matches` were registered.
+    """
+    candidates = matches[:CANDIDATES]
+    if len(candidates) < 2:
+        return list(matches)
+    pyramid, random = Pyramid.of(image), np.random.default_rng(_SEED)
+    frames = frames_of(np.array([match.region.box for match in candidates], np.int64))
+    places = frames[_apart(candidates)]
+    found = [
+        register(pyramid, thumbnail(picture(match.image_row)), np.vstack([frame, places]), random)
+        for match, frame in zip(candidates, frames, strict=True)
+    ]
+    best = max(registration.agreement for registration in found)
+    doubt = min(max((_FLAT - best) / (_FLAT - _SOLID), 0.0), 1.0)
+    rescored = []
+    for match, registration in zip_longest(matches, found):
+        score, box = match.score + doubt * match.whole, match.region.box
+        if registration:
+            score += _EDGES * confirmed_edges(registration)
+            if registration.agreement > _FLAT:
+                box = box_of(registration.frame, image.size)
+        score = round(score, 4)
+        region = replace(match.region, box=box, score=score)
+        rescored.append(replace(match, score=score, region=region))
+    return sorted(rescored, key=lambda match: -match.score)
+
+
+def confirmed_edges(found: Registration) -> float:
+    """How many edges of the stored picture, as long as it is wide, are seen where they should be.
+
+    Returns:
+        The sum of confirmed edge strengths over both directions, per column of points.
+    """
+    confirmed = 0.0
+    seen, expected = (c.reshape(HIGH, WIDE, 3) for c in (found.colours, found.expected))
+    for down, across in ((_STEP, 0), (0, _STEP)):
+        step, wanted = (
+            points[down:, across:] - points[: HIGH - down, : WIDE - across]
+            for points in (seen, expected)
+        )
+        strength = np.clip(np.sqrt((wanted**2).sum(2)) - _LEAST, 0, _MOST)
+        same = np.exp(-((step - wanted) ** 2).sum(2) / (2 * _TOLERANCE**2))
+        confirmed += float((strength * same).sum())
+    return confirmed / WIDE
+
+
+def _apart(matches: Sequence[RegionMatch]) -> list[int]:
+    """Numbers of the best matches whose regions lie apart from each other."""
+    boxes = np.array([match.region.box for match in matches], np.int64)
+    kept: list[int] = []
+    for i in range(len(matches)):
+        if not kept or overlap(boxes[kept], boxes[i]).max() < _APART:
+            kept.append(i)
+    return kept[:_PLACES]
 
 
 def register(
@@ -133,3 +258,37 @@ def _compare(colours: Floats, inside: NDArray[np.bool_], wanted: Floats) -> tupl
         squares -= (1 - _BRIGHTNESS) * along**2 / (expected + 1e-6)
         weights = np.exp(squares * np.float32(-0.5 / _TOLERANCE**2)) * inside
     return weights, gain
+
+
+def colours_of(image: Image) -> Floats:
+    """Return the colours of an RGB picture, float32[height, width, 3], 0 to 1."""
+    return np.asarray(image, np.float32) / np.float32(255)
+
+
+def frames_of(boxes: NDArray[np.int64]) -> Frames:
+    """Return upright frames with the corners of boxes int64[n, 4]."""
+    centre = (boxes[:, :2] + boxes[:, 2:]) / 2
+    return np.hstack([centre, boxes[:, 2:] - boxes[:, :2], np.zeros((len(boxes), 2))])
+
+
+def box_of(frame: NDArray[np.float64], size: tuple[int, int]) -> Box:
+    """Return the smallest box around one frame, clipped to a picture of that width and height."""
+    x, y, width, height, rotation, shear = frame.tolist()
+    u = np.array([-0.5, 0.5, 0.5, -0.5]) * width
+    v = np.array([-0.5, -0.5, 0.5, 0.5]) * height + u * shear
+    cos, sin = np.cos(rotation), np.sin(rotation)
+    points = np.stack([x + u * cos - v * sin, y + u * sin + v * cos])
+    limits = np.array(size)
+    low = np.clip(np.rint(points.min(1)), 0, limits - 1).astype(int)
+    high = np.clip(np.rint(points.max(1)), low + 1, limits).astype(int)
+    (x0, y0), (x1, y1) = low.tolist(), high.tolist()
+    return x0, y0, x1, y1
+
+
+def overlap(boxes: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the intersection over union of boxes int64[n, 4] with another int64[4], float64[n]."""
+    low, high = np.maximum(boxes[:, :2], other[:2]), np.minimum(boxes[:, 2:], other[2:])
+    both = np.prod(np.maximum(high - low, 0), axis=1)
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) + np.prod(other[2:] - other[:2])
+    shared: NDArray[np.float64] = both / np.maximum(areas - both, 1)
+    return shared

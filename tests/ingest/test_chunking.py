@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ku_rag.encoders.hashing import count_tokens
+from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.ingest.chunking import chunk
 from ku_rag.text.sentences import sentences
 
@@ -41,7 +41,11 @@ def split(text):
 # ---- chunks ------------------------------------------------------------------------------------
 
 
-@given(texts, st.sampled_from([words, marked, merging, len, count_tokens]), st.integers(1, 40))
+@given(
+    texts,
+    st.sampled_from([words, marked, merging, len, EmbeddedEncoder().count_tokens]),
+    st.integers(1, 40),
+)
 @example("\n\n", marked, 1)
 @example("x" * 300, len, 7)
 def test_chunks_lose_nothing_and_fit(text, count, limit):

@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from ku_rag.retrieval.rectangles import Pyramid, box_of, frames_of, overlap
-from ku_rag.retrieval.registration import register, thumbnail
-from ku_rag.retrieval.rescoring import confirmed_edges, rescore
+from ku_rag.retrieval.registration import (
+    Pyramid,
+    box_of,
+    confirmed_edges,
+    frames_of,
+    overlap,
+    register,
+    rescore,
+    thumbnail,
+)
 from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.types import Region
 
