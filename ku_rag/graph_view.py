@@ -65,8 +65,7 @@ class GraphView:
     ) -> EntityAdded:
         """Add an entity, or add to what was added of it before.
 
-        Without an id an entity joins the unit that has its name, if there is one. A name with its
-        kind, `Bath (city)`, that relations have named before becomes a unit of that name and kind.
+        Without an id an entity joins the unit that has its name, if there is one.
 
         Args:
             name: of the entity.

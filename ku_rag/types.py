@@ -48,8 +48,8 @@ class Relation(Serializable):
     Args:
         relation: the word for it, such as "borders".
         target: id or name of the unit or entity at the other end.
-        target_kind: when given, the target is declared here: it becomes an entity of this kind
-            if no unit bears the name. Without it an unknown target is reported and kept waiting.
+        target_kind: kind of the target. If no unit of this kind has the name, the target is an
+            entity of this kind. None: a unit of any kind, else an entity of kind "entity".
         information: what else is known about the relation.
         condition: when it holds.
 

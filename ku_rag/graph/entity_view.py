@@ -69,7 +69,7 @@ def _relation(step: Step, key: str, end: Entity) -> dict[str, Any]:
     notes = {"information": step.information, "condition": step.condition}
     return {
         "relation": step.relation,
-        key: {"id": end.unit, "name": end.name, "kind": end.kind or None},
+        key: {"id": end.unit, "name": end.name, "kind": end.kind},
         **{name: note for name, note in notes.items() if note},
     }
 
@@ -107,6 +107,6 @@ def show(connection: Connection, graph: Graph, entity: Entity, *, most: int) -> 
             if key not in (TOPIC, CAPTION) and not key.startswith(MACHINE_CAPTION)
         },
         counts=dict(zip(("out", "in"), counts, strict=True)),
-        out=tuple(graph.hop(entity, most, unresolved=True)),
+        out=tuple(graph.hop(entity, most)),
         into=tuple(graph.hop(entity, most, direction="in")),
     )

@@ -279,7 +279,6 @@ class Graph:
         most: int = -1,
         *,
         direction: Direction = "out",
-        unresolved: bool = False,
     ) -> list[Step]:
         """Return the relations of an entity, in the order in which they were stated.
 
@@ -288,7 +287,6 @@ class Graph:
             most: Greatest number of relations in each direction, the first ones; -1 for all.
             direction: "out" for relations that start at the entity, "in" for those that end
                 there, "both" for the former, then the latter.
-            unresolved: Include relations whose target is no entity; its row is 0, its kind "".
 
         Raises:
             Corrupt: A relation fails its checksum.
@@ -298,9 +296,8 @@ class Graph:
         here, there = ("head", "tail") if direction == "out" else ("tail", "head")
         found = []
         rows = self._connection.execute(
-            "SELECT r.row, r.relation, r.information, r.condition, coalesce(e.row, 0), "
-            "coalesce(e.name, r.target), coalesce(e.kind, ''), u.id FROM relations r "
-            f"{'LEFT ' * unresolved}JOIN entities e ON e.row = r.{there} "
+            "SELECT r.row, r.relation, r.information, r.condition, e.row, e.name, e.kind, u.id "
+            f"FROM relations r JOIN entities e ON e.row = r.{there} "
             "LEFT JOIN units u ON u.row = e.unit "
             f"WHERE r.{here} = ? ORDER BY r.row LIMIT ?",
             (entity.row, most),

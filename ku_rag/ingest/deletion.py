@@ -24,7 +24,7 @@ def delete_units(
         connection: Inside a change.
         units: Their rows.
         inverted: The lists to update.
-        keep_entities: Keep the relations of others to a unit, until another unit has its name.
+        keep_entities: Keep the relations of others to a unit; they end at an entity of its name.
     """
     dropped = Dropped()
     for unit in units:
@@ -32,13 +32,13 @@ def delete_units(
             key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (unit,))
         }
         inverted.drop(unit, keys)
-        unresolved = relations.let_go(connection, unit) if keep_entities else []
+        released = relations.release(connection, unit) if keep_entities else []
         others = relations.sources_aiming_at(connection, unit)
         content_rows.drop_unit(connection, unit, dropped)
         for source in others:
             assembly.update_relation_digest(connection, source)
         relations.resolve_names(connection, ids=(), keys=keys)
-        relations.resolve(connection, unresolved)
+        relations.resolve(connection, released)
     return dropped
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.graph.model import CAPTION, TOPIC, Entity, Graph
@@ -16,8 +15,7 @@ from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.store.unit_records import known_row, unit_row
-from ku_rag.text.tokens import name_key
-from ku_rag.types import Deleted, IngestReport, Record, Relation, Source, Unit
+from ku_rag.types import Deleted, IngestReport, Record, Relation, Serializable, Source, Unit
 
 _RELATION = "relation:"
 """Begins the uris of sources that state one relation that was added by itself."""
@@ -41,14 +39,14 @@ class EntityInput:
 
 
 @dataclass(frozen=True, slots=True)
-class EntityAdded:
+class EntityAdded(Serializable):
     """What became of an entity that was added.
 
     Args:
-        id: the unit that it is.
+        id: The unit that it is.
         action: "added" or "joined".
-        chunks: that it brought.
-        images: that it brought.
+        chunks: Number of chunks that were added.
+        images: Number of pictures that were added.
         kept: "kind" or "caption", where other sources state it differently and theirs stays.
     """
 
@@ -58,23 +56,15 @@ class EntityAdded:
     images: int
     kept: Mapping[str, str]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku graph add NAME --json` prints."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class RelationAdded:
-    """A relation as it is stored; `added` is False if the same was stated before."""
+class RelationAdded(Serializable):
+    """A relation as it is stored; `added` is False if it was stated before."""
 
     head: str
     relation: str
     tail: str
     added: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku graph add --relation --json` prints."""
-        return asdict(self)
 
 
 def add_entity(
@@ -83,54 +73,48 @@ def add_entity(
     """Add an entity; see `GraphView.add_entity`.
 
     Raises:
-        NotFound: there is no such unit.
-        BadInput: the name means several entities, or a picture is broken.
+        NotFound: There is no such unit.
+        BadInput: The name means several entities, or a picture is broken.
     """
-    name, own, kind = entity.name, entity.id, entity.kind
     if entity.unit is not None:
         found = _unit_called(graph, entity.unit)
         if found is None:
             raise NotFound(f"there is no unit {entity.unit!r}: `ku list` prints the ids")
-    elif own is None:
-        found = _unit_called(graph, name)
+    elif entity.id is None:
+        found = _unit_called(graph, entity.name)
     else:
-        found = own if unit_row(connection, own) is not None else None
-    unit_id, first = found or own or name, name
-    if not found and (single := _single(graph, name, kind)):
-        first, kind = single.name, single.kind
-        # With its name as its id it would replace others of that name.
-        if own is None and graph.find(first) == [single]:
-            unit_id = first
+        found = entity.id if unit_row(connection, entity.id) is not None else None
+    unit_id = found or entity.id or entity.name
     uri = f"{_ENTITY}{unit_id}"
-    said = connection.execute("SELECT declared FROM sources WHERE uri = ?", (uri,)).fetchone()
-    before = Declaration.from_json(said[0]) if said else Declaration(match=False)
-    first = before.name or first
-    names = dict.fromkeys((*(before.aliases or ()), name, *entity.aliases))
-    stated = Unit(
-        first,
+    stored = connection.execute("SELECT declared FROM sources WHERE uri = ?", (uri,)).fetchone()
+    before = Declaration.from_json(stored[0]) if stored else Declaration(match=False)
+    name = before.name or entity.name
+    names = dict.fromkeys((*(before.aliases or ()), entity.name, *entity.aliases))
+    unit = Unit(
+        name,
         id=unit_id,
-        kind=kind or before.kind,
-        aliases=tuple(one for one in names if one != first),
+        kind=entity.kind or before.kind,
+        aliases=tuple(one for one in names if one != name),
         metadata=dict(before.metadata or {})
         | ({TOPIC: True} if entity.topic else {})
         | ({CAPTION: entity.caption} if entity.caption else {}),
         match=entity.topic or before.match or found is not None,
     )
-    counted = IngestReport()
+    added = IngestReport()
     if entity.texts or entity.images:
         # First: a broken picture is reported before anything is stored.
-        brought = Source(f"{uri}/", entity.texts, entity.images)
-        counted = _put(pipeline, Unit(first, id=unit_id), brought)
-    _put(pipeline, stated, Source(uri))
-    (stored,) = graph.find(unit_id)
-    now = {"kind": stored.kind, "caption": graph.attributes(stored).caption}
-    given = {"kind": kind, "caption": entity.caption}
+        content = Source(f"{uri}/", entity.texts, entity.images)
+        added = _put(pipeline, Unit(name, id=unit_id), content)
+    _put(pipeline, unit, Source(uri))
+    (now,) = graph.find(unit_id)
+    given = {"kind": entity.kind, "caption": entity.caption}
+    kept = {"kind": now.kind, "caption": graph.attributes(now).caption}
     return EntityAdded(
         id=unit_id,
         action="joined" if found else "added",
-        chunks=counted.chunks_added,
-        images=counted.images_added,
-        kept={key: now[key] for key, one in given.items() if one and one != now[key]},
+        chunks=added.chunks_added,
+        images=added.images_added,
+        kept={key: kept[key] for key, value in given.items() if value and value != kept[key]},
     )
 
 
@@ -140,27 +124,22 @@ def add_relation(
     """Add a relation; see `GraphView.add_relation`.
 
     Args:
-        pipeline: stores it.
-        graph: finds its ends.
-        connection: to the store.
-        relation: with the id or name of its tail, and without a kind.
-        head: id or name of the entity where it starts, which is made if it is new.
+        pipeline: Stores it.
+        graph: Finds its ends.
+        connection: To the store.
+        relation: With the id or name of its tail, and without a kind.
+        head: Id or name of the entity where it starts; a new one is added.
 
     Raises:
-        BadInput: a name means several entities.
+        BadInput: A name means several entities.
     """
-    end = _one(graph, relation.target)
-    start = _one(graph, head)
-    target, kind = _reference(end) if end else (relation.target, ANY_KIND)
-    if start is None or start.unit is None:
-        described = EntityInput(head, kind=start.kind if start else "")
-        made = add_entity(pipeline, graph, connection, described)
-        start = graph.one(made.id)
-    if relation.target == head:
-        target, kind = _reference(start)
-    stated = Relation(
-        relation.relation, target, kind, relation.information or None, relation.condition or None
-    )
+    tail, start = _one(graph, relation.target), _one(graph, head)
+    if start.unit is None:
+        add_entity(pipeline, graph, connection, EntityInput(start.name, id=head, kind=start.kind))
+        start = graph.one(head)
+        tail = start if relation.target == head else tail
+    target = tail.unit or tail.name
+    stated = replace(relation, target=target, target_kind=None if tail.unit else tail.kind)
     fields = (stated.relation, target, stated.information or "", stated.condition or "")
     uri = f"{_RELATION}{start.unit}/{content_hash(chr(31).join(fields))[:16]}"
     report = _put(pipeline, Unit(start.name, id=start.unit, relations=(stated,)), Source(uri))
@@ -202,17 +181,16 @@ def delete_relation(
     start = graph.one(head)
     several = None
     try:
-        end = _one(graph, tail)
+        end = _one(graph, tail).row
     except BadInput as error:
-        end, several = None, error
+        end, several = 0, error
     rows = [
         row
         for row, aim, target, when in connection.execute(
             "SELECT row, tail, target, condition FROM relations WHERE head = ? AND relation = ?",
             (start.row, relation),
         )
-        if (target == tail or (end is not None and end.row == aim))
-        and (condition is None or condition == (when or None))
+        if (target == tail or end == aim) and (condition is None or condition == (when or None))
     ]
     if not rows and several:
         raise several
@@ -233,36 +211,22 @@ def _delete_relations(pipeline: Pipeline, rows: Sequence[int]) -> Deleted:
     return dropped.result()
 
 
-def _one(graph: Graph, name: str) -> Entity | None:
-    """The entity that a name means, or None.
+def _one(graph: Graph, name: str) -> Entity:
+    """Return the entity that a name means; a new one has row 0.
 
     Raises:
-        BadInput: there are several.
+        BadInput: There are several.
     """
-    return graph.one(name) if graph.find(name) else None
+    return graph.one(name) if graph.find(name) else Entity(0, name, ANY_KIND)
 
 
 def _unit_called(graph: Graph, name: str) -> str | None:
-    """The id of the unit that a name means, or None.
+    """Return the id of the unit that a name means, or None.
 
     Raises:
-        BadInput: there are several.
+        BadInput: There are several.
     """
-    units = [one.unit for one in graph.find(name) if one.unit is not None]
-    return graph.one(name).unit if len(units) > 1 else next(iter(units), None)
-
-
-def _single(graph: Graph, name: str, kind: str) -> Entity | None:
-    """The mere name that `name` means together with its kind, as in `Bath (city)`."""
-    for one in graph.find(name):
-        if one.unit is None and name_key(one.name) != name_key(name):
-            return one if kind in ("", one.kind) else None
-    return None
-
-
-def _reference(entity: Entity) -> tuple[str, str | None]:
-    """How a relation names its target: the id of a unit, or a name with its kind."""
-    return (entity.name, entity.kind) if entity.unit is None else (entity.unit, None)
+    return graph.one(name).unit if any(one.unit for one in graph.find(name)) else None
 
 
 def _put(pipeline: Pipeline, unit: Unit, source: Source) -> IngestReport:

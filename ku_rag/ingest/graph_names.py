@@ -18,7 +18,6 @@ from typing import NamedTuple
 from ku_rag.ingest.readers.graph_records import EntityRecord, GraphPart, RelationRecord
 from ku_rag.ingest.readers.workbook import is_shared, qualified_name
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Quarantined, Relation, Source, Unit
 
@@ -222,16 +221,13 @@ class _Resolver:
         """Resolve the tails of relations; equal relations are stored once."""
         made = []
         for one in dict.fromkeys(stated):
-            tail, kind = one.tail, one.tail_kind
-            if kind is None:
-                found = search(tail)
-                if found is None:
-                    self._problems.append(_ambiguous(part, tail, one))
-                    continue
-                tail, kind = found, None if found in self._names else ANY_KIND
-            if kind is not None:
+            tail = one.tail if one.tail_kind else search(one.tail)
+            if tail is None:
+                self._problems.append(_ambiguous(part, one.tail, one))
+                continue
+            if one.tail_kind or tail not in self._names:
                 self._only_named.add(tail)
-            made.append(Relation(one.relation, tail, kind, one.information, one.condition))
+            made.append(Relation(one.relation, tail, one.tail_kind, one.information, one.condition))
         return tuple(made)
 
     def _search(self, part: GraphPart, own: _NameIndex, name: str) -> str | None:

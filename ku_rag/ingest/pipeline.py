@@ -36,7 +36,7 @@ from ku_rag.ingest.preparation import (
 from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.unit_writer import UnitWriter, write_pictures
 from ku_rag.settings import Settings
-from ku_rag.store import relations, vectors
+from ku_rag.store import vectors
 from ku_rag.store.content_rows import text_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
@@ -61,7 +61,7 @@ Item = Record | PreparedRecord | Quarantined
 Progress = Callable[[int], None]
 """Called with the number of records read so far."""
 
-Commit = Callable[[], tuple[IngestReport, Sequence[int]]]
+Commit = Callable[[], IngestReport]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,6 @@ class Pipeline:
         origin: str = "ingest",
         progress: Progress | None = None,
         write_files: bool = True,
-        check_targets: bool = True,
     ) -> IngestReport:
         """Store all records that a reader yields.
 
@@ -143,11 +142,9 @@ class Pipeline:
             origin: "ingest", "add", "join" or "update".
             progress: Called with the number of items read so far.
             write_files: False writes no picture files, for a change that is rolled back.
-            check_targets: Report relations whose target is unknown.
         """
         started = time.monotonic()
         report = IngestReport()
-        stated: list[int] = []
         commit: Commit | None = None
         with SeenSources(self._database) as seen, ThreadPoolExecutor(2, "ku-ingest") as pool:
             batches = self._batches(items, origin, seen, progress, write_files)
@@ -161,21 +158,9 @@ class Pipeline:
                         report += batch.report
                         commit = self._begin(batch.records, pool, write_files)
                     if due:
-                        added, rows = due()
-                        report += added
-                        stated += rows
+                        report += due()
                 if batch is None:
                     break
-        if check_targets:
-            report.quarantined += [
-                Quarantined(
-                    f"{head}: {relation} {target}",
-                    f"no unit or entity is called {target!r}, or several are; the relation is kept "
-                    "and will hold when one alone is: name its id (or give it a target_kind to "
-                    "declare the target)",
-                )
-                for head, relation, target in relations.waiting(self._database.connection, stated)
-            ]
         report.seconds = time.monotonic() - started
         return report
 
@@ -185,7 +170,7 @@ class Pipeline:
         if not record.sources:
             return IngestReport()
         write_pictures(self.writer.picture_files(record.pictures()))
-        return self.writer.commit([record])[0]
+        return self.writer.commit([record])
 
     def encode(
         self, record: Record, origin: str, vectors: ReadyVectors | None = None
@@ -317,15 +302,12 @@ class Pipeline:
         written = pool.submit(write_pictures, files)
         encoded = pool.submit(self._encode, plan)
 
-        def commit() -> tuple[IngestReport, Sequence[int]]:
+        def commit() -> IngestReport:
             encoded.result()
             records, report = self._without_broken(batch, plan.broken)
             self._assign(records, plan)
             written.result()
-            if not records:
-                return report, []
-            added, rows = self.writer.commit(records)
-            return report + added, rows
+            return report + self.writer.commit(records) if records else report
 
         return commit
 

@@ -240,8 +240,7 @@ def prepare(
             except BadInput as error:
                 broken.append(Quarantined(str(path), str(error)))
         stated = unit.relations if unit and not sources else ()
-        digest = relations.digest(relations.said(stated)) if stated else ""
-        declared = Declaration.from_unit(unit, digest) if unit else None
+        declared = Declaration.from_unit(unit, relations.digest(stated)) if unit else None
         described = declared is not None and declared.describes_unit
         if pictures or source.texts or not source.images or described:
             partial = isinstance(source, PartialSource) or len(pictures) < len(source.images)

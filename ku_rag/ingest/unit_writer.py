@@ -99,12 +99,8 @@ class UnitWriter:
 
     # ---- units ---------------------------------------------------------------------------------
 
-    def commit(self, batch: Sequence[PreparedRecord]) -> tuple[IngestReport, range]:
-        """Store encoded records whose picture files are written.
-
-        Returns:
-            What was added, and the rows of the new relations.
-        """
+    def commit(self, batch: Sequence[PreparedRecord]) -> IngestReport:
+        """Store encoded records whose picture files are written; return what was added."""
         with self.change() as connection:
             # Units first: the chunks of the batch are then searched for the names of all of them.
             rows, report = self._write_sources(connection, batch)
@@ -128,9 +124,8 @@ class UnitWriter:
                 self._image_row(connection, picture)
             report.images_added = sum(self._show(connection, place) for place in places)
             places.sort(key=lambda place: place.source.relation_order)
-            added = _state(connection, places)
-            report.relations_added = len(added)
-        return report, added
+            report.relations_added = _state(connection, places)
+        return report
 
     # ---- units and sources ---------------------------------------------------------------------
 
@@ -310,10 +305,10 @@ def _show_images(
     return len(set(images) - set(before))
 
 
-def _state(connection: Connection, places: Sequence[_SourceRows]) -> range:
-    """Replace what sources state about their units; return the rows of the new relations."""
+def _state(connection: Connection, places: Sequence[_SourceRows]) -> int:
+    """Replace what sources state about their units; return the number of new relations."""
     stated = {
-        place.row: Stated(place.row, place.unit, relations.said(place.source.relations))
+        place.row: Stated(place.row, place.unit, place.source.relations)
         for place in places
         if place.unit is not None
     }

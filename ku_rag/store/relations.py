@@ -1,7 +1,8 @@
 """Entities and relations: the rows of the graph.
 
 An entity has a row while a relation mentions it. The target of a relation is stored as written. Its
-tail, the entity that the target means, is updated whenever a unit is added, deleted or renamed, so
+tail is the entity that the target means: a unit, or else an entity that has only this name and the
+kind that the relation declares. Tails are updated whenever a unit is added, deleted or renamed, so
 that the order of insertion makes no difference.
 
 Functions that write are called inside a change (`Database.change`).
@@ -12,23 +13,17 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from ku_rag.store.connection import SLICE, Connection, as_json, fields, next_row
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation
 
-Said = tuple[str, str, str | None, str | None, str | None]
-"""A relation as a tuple: relation, target, target_kind, information, condition."""
-
-_Meant = tuple[str, str | None]
-"""The target of a relation as written, and the kind that it declares, or None."""
-
-_REBUILT = 20_000
-"""Least number of new relations for which the indexes are rebuilt, if there are fewer old ones."""
 ANY_KIND = "entity"
-"""Default kind of an undeclared entity."""
+"""Kind of an entity for which no kind is declared."""
+
+_Target = tuple[str, str]
+"""The target of a relation as written, and the kind that it declares."""
 
 _QUALIFIED = re.compile(r"[^>]*[^>\s\-=]>([^>\s].*)", re.DOTALL)
 _WANTED = (
@@ -36,8 +31,8 @@ _WANTED = (
     "json_extract(value, '$[2]') AS name, json_extract(value, '$[3]') AS key, "
     "json_extract(value, '$[4]') AS kind FROM json_each(?1)) w"
 )
-
-_COLUMNS = "source, head, relation, target, target_kind, information, condition, target_key, tail"
+_FIELDS = "relation, target, target_kind, information, condition"
+"""The fields of `Relation`, in its order."""
 
 
 class Stated(NamedTuple):
@@ -51,68 +46,52 @@ class Stated(NamedTuple):
 
     source: int
     unit: int
-    relations: Sequence[Said]
+    relations: Sequence[Relation]
 
 
-def said(relations: Iterable[Relation]) -> list[Said]:
-    """Return relations as tuples."""
-    return [
-        (one.relation, one.target, one.target_kind, one.information, one.condition)
-        for one in relations
-    ]
-
-
-def add_many(connection: Connection, stated: Sequence[Stated]) -> range:
-    """Insert the relations of sources; return the new rows."""
+def add_many(connection: Connection, stated: Sequence[Stated]) -> int:
+    """Insert the relations of sources; return their number."""
     heads = _unit_entities(connection, {of.unit for of in stated if of.relations})
-    ends = _tails(connection, {one[1:3] for of in stated for one in of.relations})
-    count = sum(len(of.relations) for of in stated)
-    first = next_row(connection, "relations")
-    with _indexing(connection, count):
-        connection.executemany(
-            f"INSERT INTO relations (row, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                (row, of.source, heads[of.unit], *one, *ends[one[1:3]])
-                for row, (of, one) in enumerate(
-                    ((of, one) for of in stated for one in of.relations), first
-                )
-            ),
-        )
-    return range(first, first + count)
+    tails = _tails(connection, {_target(one) for of in stated for one in of.relations})
+    keys = {target: target_key(target) for target, _ in tails}
+    rows = [
+        (of.source, heads[of.unit], *_fields(one), keys[one.target], tails[_target(one)])
+        for of in stated
+        for one in of.relations
+    ]
+    connection.executemany(
+        f"INSERT INTO relations (source, head, {_FIELDS}, target_key, tail) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        rows,
+    )
+    return len(rows)
 
 
-@contextmanager
-def _indexing(connection: Connection, new: int) -> Iterator[None]:
-    """Rebuild the indexes afterwards if that is faster than updating them."""
-    # The short test first: counting reads the whole table.
-    count = "SELECT count(*) FROM relations"
-    if new < _REBUILT or new < connection.execute(count).fetchone()[0]:
-        yield
-        return
-    indexes = connection.execute(
-        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'relations'"
-    ).fetchall()
-    for name, _ in indexes:
-        connection.execute(f"DROP INDEX {name}")
-    yield
-    for _, made in indexes:
-        connection.execute(made)
-
-
-def digest(stated: Iterable[Said]) -> str:
+def digest(relations: Iterable[Relation]) -> str:
     """Return a checksum of relations as a string; "" for none."""
-    listed = list(stated)
-    return str(zlib.crc32(as_json(listed).encode())) if listed else ""
+    return _checksum(map(_fields, relations))
 
 
 def stored_digest(connection: Connection, source: int) -> str:
     """Return the checksum of the stored relations of a source."""
-    rows = connection.execute(
-        "SELECT relation, target, target_kind, information, condition FROM relations "
-        "WHERE source = ? ORDER BY row",
-        (source,),
+    return _checksum(
+        connection.execute(
+            f"SELECT {_FIELDS} FROM relations WHERE source = ? ORDER BY row", (source,)
+        )
     )
-    return digest(rows)
+
+
+def _checksum(rows: Iterable[Sequence[str | None]]) -> str:
+    listed = list(rows)
+    return str(zlib.crc32(as_json(listed).encode())) if listed else ""
+
+
+def _fields(one: Relation) -> tuple[str, str, str | None, str | None, str | None]:
+    return one.relation, one.target, one.target_kind, one.information, one.condition
+
+
+def _target(one: Relation) -> _Target:
+    return one.target, one.target_kind or ANY_KIND
 
 
 def sources_aiming_at(connection: Connection, unit: int) -> list[int]:
@@ -150,22 +129,20 @@ def resolve_names(connection: Connection, *, ids: Iterable[str], keys: Iterable[
 
 
 def resolve(connection: Connection, rows: Sequence[int]) -> None:
-    """Set the tails of relations from the units and declared entities as they are now."""
+    """Set the tails of relations from the units as they are now."""
     aimed = connection.execute(
-        "SELECT r.row, r.target, r.target_kind, r.tail FROM json_each(?) w "
+        "SELECT r.row, r.target, coalesce(r.target_kind, ?), r.tail FROM json_each(?) w "
         "CROSS JOIN relations r ON r.row = w.value",
-        (as_json(rows),),
+        (ANY_KIND, as_json(rows)),
     ).fetchall()
     tails = _tails(connection, {(target, kind) for _, target, kind, _ in aimed})
     moved = [
         (row, found, tail)
         for row, target, kind, tail in aimed
-        if (found := tails[target, kind][1]) != tail
+        if (found := tails[target, kind]) != tail
     ]
-    connection.execute(
-        "UPDATE relations SET tail = n.tail FROM (SELECT json_extract(value, '$[0]') AS row, "
-        "json_extract(value, '$[1]') AS tail FROM json_each(?)) n WHERE relations.row = n.row",
-        (as_json(moved),),
+    connection.executemany(
+        "UPDATE relations SET tail = ? WHERE row = ?", ((found, row) for row, found, _ in moved)
     )
     _drop_unmentioned(connection, {tail for *_, tail in moved})
 
@@ -178,23 +155,6 @@ def sources_that_state(connection: Connection, sources: Iterable[int]) -> set[in
         (as_json(sources),),
     )
     return {source for (source,) in rows}
-
-
-def waiting(connection: Connection, rows: Sequence[int]) -> list[tuple[str, str, str]]:
-    """Return the unresolved relations among `rows` as (name of the head, relation, target)."""
-    if not rows:
-        return []
-    wanted = rows if isinstance(rows, range) else set(rows)
-    return [
-        (head, relation, target)
-        for row, head, relation, target in connection.execute(
-            "SELECT r.row, e.name, r.relation, r.target FROM relations r "
-            "JOIN entities e ON e.row = r.head WHERE r.tail IS NULL AND r.row BETWEEN ? AND ? "
-            "ORDER BY r.row",
-            (min(rows), max(rows)),
-        )
-        if row in wanted
-    ]
 
 
 def rename_unit(connection: Connection, unit: int, name: str, kind: str) -> None:
@@ -210,8 +170,8 @@ def drop_of_source(connection: Connection, source: int) -> list[int]:
     return _drop(connection, "source = ?", source)
 
 
-def let_go(connection: Connection, unit: int) -> list[int]:
-    """Set the tails of other units' relations to a unit to NULL; return their rows."""
+def release(connection: Connection, unit: int) -> list[int]:
+    """Clear the tails of other units' relations to a unit; return their rows, for `resolve`."""
     rows = connection.execute(
         "UPDATE relations SET tail = NULL FROM entities e "
         "WHERE e.unit = ? AND relations.tail = e.row AND relations.head != e.row "
@@ -259,83 +219,61 @@ def _drop_unmentioned(connection: Connection, entities: Iterable[int | None]) ->
     )
 
 
-def _tails(
-    connection: Connection, meant: Collection[_Meant]
-) -> dict[_Meant, tuple[str, int | None]]:
-    """Return the key of each target, and the row of the entity that it means.
-
-    That is a unit by id, a unit by name, an entity of a declared kind, or None. New entities are
-    inserted.
-    """
-    wanted = [(target, target_key(target), kind) for target, kind in meant]
-    units = _units_meant(connection, wanted)
-    entities = _unit_entities(connection, set(units.values()))
-    left = [
-        (target, name_key(target), kind)
-        for n, (target, _, kind) in enumerate(wanted)
-        if n not in units and kind is not None
+def _tails(connection: Connection, targets: Collection[_Target]) -> dict[_Target, int]:
+    """Return the row of the entity that each target means; new entities are inserted."""
+    listed = list(targets)
+    units = _units_meant(connection, listed)
+    rows = _unit_entities(connection, set(units.values()))
+    tails = {target: rows[unit] for target, unit in units.items()}
+    undescribed = [
+        (name, name_key(name), kind) for name, kind in listed if (name, kind) not in units
     ]
-    declared = _declared(connection, left)
-    return {
-        (target, kind): (
-            key,
-            entities[units[n]] if n in units else declared.get((target, kind)),
-        )
-        for n, (target, key, kind) in enumerate(wanted)
-    }
-
-
-def _units_meant(
-    connection: Connection, wanted: Sequence[tuple[str, str, str | None]]
-) -> dict[int, int]:
-    """Return the units that (target, key, kind) mean, as {place in `wanted`: row}.
-
-    That is the unit of that id, or else the only unit of exactly that name, or else the only unit
-    with the name in another spelling or as an alias. A name of several units means none of them.
-    If a kind is declared, only units of this kind count. A qualified name such as
-    `Zinogre>Rathian` that is not an id may also mean a unit outside of sub-graphs, `Rathian`.
-    """
-    named = [(n, target, unqualified_name(target), *one) for n, (target, *one) in enumerate(wanted)]
-    found: dict[int, int] = dict(
-        connection.execute(
-            f"SELECT w.n, u.row FROM {_WANTED} CROSS JOIN units u "
-            "ON u.id IN (w.target, w.name) ORDER BY u.id = w.target",
-            (as_json(named),),
-        )
-    )
-    left = [one for one in named if one[0] not in found]
-    bearing = connection.execute(
-        "SELECT n, iif(sum(exact), max(iif(exact, row, 0)), row), "
-        "iif(sum(exact), sum(exact), count(*)) AS bearers FROM ("
-        f"SELECT w.n, u.row, u.name = w.name AS exact FROM {_WANTED} "
-        "CROSS JOIN names x ON x.key = w.key CROSS JOIN units u ON u.row = x.unit "
-        "WHERE w.key != '' AND (w.kind IS NULL OR w.kind = ?2 OR u.kind = w.kind) "
-        "AND (w.name = w.target OR instr(u.id, '>') = 0)) GROUP BY n HAVING bearers = 1",
-        (as_json(left), ANY_KIND),
-    )
-    return found | {n: unit for n, unit, _ in bearing}
-
-
-def _declared(
-    connection: Connection, wanted: Sequence[tuple[str, str, str | None]]
-) -> dict[_Meant, int]:
-    """Return the rows of declared entities by (name, kind); new ones are inserted."""
     select = (
         "SELECT e.name, e.kind, e.row FROM (SELECT json_extract(value, '$[0]') AS name, "
         "json_extract(value, '$[1]') AS key, json_extract(value, '$[2]') AS kind "
         "FROM json_each(?)) w CROSS JOIN entities e "
         "ON e.key = w.key AND e.name = w.name AND e.kind = w.kind AND e.unit IS NULL"
     )
-    rows = connection.execute(select, (as_json(wanted),)).fetchall()
-    known: dict[_Meant, int] = {(name, kind): row for name, kind, row in rows}
-    first = next_row(connection, "entities")
-    new = [one for one in wanted if (one[0], one[2]) not in known]
-    connection.execute(
-        "INSERT INTO entities (row, name, key, kind) "
-        f"SELECT key + ?, {fields(3)} FROM json_each(?)",
-        (first, as_json(new)),
+    for name, kind, row in connection.execute(select, (as_json(undescribed),)):
+        tails[name, kind] = row
+    new = [(*one, None) for one in undescribed if (one[0], one[2]) not in tails]
+    inserted = _insert_entities(connection, new)
+    return tails | {
+        (name, kind): row for row, (name, _, kind, _) in zip(inserted, new, strict=True)
+    }
+
+
+def _units_meant(connection: Connection, targets: Sequence[_Target]) -> dict[_Target, int]:
+    """Return the rows of the units that targets mean.
+
+    That is the unit of that id, or else the only unit of exactly that name, or else the only unit
+    with the name in another spelling or as an alias. A name of several units means none of them.
+    If a kind is declared, only units of this kind count. A qualified name such as
+    `Zinogre>Rathian` that is not an id may also mean a unit outside of sub-graphs, `Rathian`.
+    """
+    wanted = [
+        (n, target, unqualified_name(target), target_key(target), kind)
+        for n, (target, kind) in enumerate(targets)
+    ]
+    found: dict[int, int] = dict(
+        connection.execute(
+            f"SELECT w.n, u.row FROM {_WANTED} CROSS JOIN units u "
+            "ON u.id IN (w.target, w.name) ORDER BY u.id = w.target",
+            (as_json(wanted),),
+        )
     )
-    return known | {(name, kind): first + n for n, (name, _, kind) in enumerate(new)}
+    left = [one for one in wanted if one[0] not in found]
+    bearing = connection.execute(
+        "SELECT n, iif(sum(exact), max(iif(exact, row, 0)), row), "
+        "iif(sum(exact), sum(exact), count(*)) AS bearers FROM ("
+        f"SELECT w.n, u.row, u.name = w.name AS exact FROM {_WANTED} "
+        "CROSS JOIN names x ON x.key = w.key CROSS JOIN units u ON u.row = x.unit "
+        "WHERE w.key != '' AND w.kind IN (?2, u.kind) "
+        "AND (w.name = w.target OR instr(u.id, '>') = 0)) GROUP BY n HAVING bearers = 1",
+        (as_json(left), ANY_KIND),
+    )
+    found |= {n: unit for n, unit, _ in bearing}
+    return {targets[n]: unit for n, unit in found.items()}
 
 
 def _unit_entities(connection: Connection, units: Collection[int]) -> dict[int, int]:
@@ -351,13 +289,21 @@ def _unit_entities(connection: Connection, units: Collection[int]) -> dict[int, 
             new.append((name, name_key(name), kind, unit))
         else:
             known[unit] = row
+    inserted = _insert_entities(connection, new)
+    return known | {unit: row for row, (*_, unit) in zip(inserted, new, strict=True)}
+
+
+def _insert_entities(
+    connection: Connection, new: Sequence[tuple[str, str, str, int | None]]
+) -> range:
+    """Insert entities given as (name, key, kind, unit); return their rows."""
     first = next_row(connection, "entities")
     connection.execute(
         "INSERT INTO entities (row, name, key, kind, unit) "
         f"SELECT key + ?, {fields(4)} FROM json_each(?)",
         (first, as_json(new)),
     )
-    return known | {unit: first + n for n, (*_, unit) in enumerate(new)}
+    return range(first, first + len(new))
 
 
 # ---- for verify --------------------------------------------------------------------------------
@@ -374,7 +320,7 @@ def differences(connection: Connection) -> Iterator[str]:
             yield f"relation row {row} does not start at the unit of its source"
         if key != target_key(target):
             yield f"relation row {row} is not looked up under the name of its target"
-        if tail != _end(connection, target, key, kind):
+        if tail != _end(connection, target, kind or ANY_KIND):
             yield f"relation row {row} does not end at what its target {target!r} means"
     for row, name, key, kind, unit, *of_unit in connection.execute(
         "SELECT e.row, e.name, e.key, e.kind, e.unit, u.name, u.kind FROM entities e "
@@ -389,10 +335,10 @@ def differences(connection: Connection) -> Iterator[str]:
         yield f"entity row {row} is in no relation"
 
 
-def _end(connection: Connection, target: str, key: str, kind: str | None) -> list[int | str | None]:
+def _end(connection: Connection, target: str, kind: str) -> list[int | str | None]:
     """Return unit, name and kind of the entity that a target should mean."""
-    unit = _units_meant(connection, [(target, key, kind)]).get(0)
-    if unit is not None:
-        name_and_kind = connection.execute("SELECT name, kind FROM units WHERE row = ?", (unit,))
-        return [unit, *name_and_kind.fetchone()]
-    return [None, target if kind is not None else None, kind]
+    units = _units_meant(connection, [(target, kind)])
+    for unit in units.values():
+        (named,) = connection.execute("SELECT row, name, kind FROM units WHERE row = ?", (unit,))
+        return list(named)
+    return [None, target, kind]

@@ -171,12 +171,12 @@ def _entities(connection: Connection) -> Iterator[dict[str, Any]]:
 
 
 def _relations(connection: Connection) -> Iterator[RelationRecord]:
-    """Yield every relation, between ids; the tail of one that waits for its target is a name."""
+    """Yield every relation, between ids; a tail that no unit describes is a name with a kind."""
     for head, tail, relation, target, kind, information, condition in connection.execute(
-        "SELECT h.id, t.id, r.relation, r.target, r.target_kind, r.information, r.condition "
+        "SELECT h.id, t.id, r.relation, r.target, a.kind, r.information, r.condition "
         "FROM relations r "
         "JOIN entities e ON e.row = r.head JOIN units h ON h.row = e.unit "
-        "LEFT JOIN entities a ON a.row = r.tail LEFT JOIN units t ON t.row = a.unit "
+        "JOIN entities a ON a.row = r.tail LEFT JOIN units t ON t.row = a.unit "
         "ORDER BY h.id, r.row"
     ).fetchall():
         yield RelationRecord(

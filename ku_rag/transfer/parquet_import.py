@@ -57,7 +57,7 @@ def import_export(
         BadInput: A table cannot be read, or has vectors of another length.
     """
     records = _Records(export, pipeline)
-    return pipeline.run(records, progress=progress, check_targets=False)
+    return pipeline.run(records, progress=progress)
 
 
 @dataclass(slots=True)
@@ -277,7 +277,7 @@ class _Records:
     ) -> Declaration | None:
         if unit is None:
             return None
-        stated = relations.digest(relations.said(content.relations))
+        stated = relations.digest(content.relations)
         if row.get("declared"):
             try:
                 found = replace(Declaration.from_json(row["declared"]), relations=stated)

@@ -217,32 +217,18 @@ def met(kb):
     return [(one["id"], one["name"], one["kind"]) for one in tails]
 
 
-def test_a_mere_name_that_is_told_by_its_kind_becomes_a_unit_of_its_name(kb):
+def test_a_relation_makes_a_unit_of_the_name_where_it_starts(kb):
     baths(kb, "city", "tub")
     city = kb.graph.add_relation("Bath (city)", "in", "England")
     # "Bath" as its id would be what the relation to the tub aims at.
     assert city.head == "Bath (city)"
     assert met(kb) == [("Bath (city)", "Bath", "city"), (None, "Bath", "tub")]
-    assert kb.graph.add_entity("Bath (tub)", caption="A tub.").id == "Bath (tub)"
-    assert met(kb) == [("Bath (city)", "Bath", "city"), ("Bath (tub)", "Bath", "tub")]
     kb.graph.add_relation("Bath (city)", "near", "Bristol")
-    kb.graph.add_entity("bath (tub)", texts=("It is full.",))
-    assert [unit.id for unit in kb.list()] == ["Bath (city)", "Bath (tub)", "ann"]
-    shown = kb.graph.show("Bath (tub)").to_dict()
-    assert (shown["name"], shown["kind"], shown["text"]) == ("Bath", "tub", "It is full.")
-    assert [one["relation"] for one in kb.graph.show("Bath (city)").to_dict()["out"]] == [
-        "in",
-        "near",
-    ]
+    shown = kb.graph.show("Bath (city)").to_dict()
+    assert [one["relation"] for one in shown["out"]] == ["in", "near"]
+    assert kb.graph.add_entity("Bath", id="b1", kind="tub").id == "b1"
+    assert met(kb) == [("Bath (city)", "Bath", "city"), ("b1", "Bath", "tub")]
     assert kb.verify().problems == ()
-
-
-def test_a_mere_name_that_nobody_shares_is_the_id_of_its_unit(kb):
-    baths(kb, "city")
-    assert kb.graph.add_entity("Bath (city)", kind="city").id == "Bath"
-    assert kb.graph.add_entity("Bath (city)", caption="A city.").action == "joined"
-    assert met(kb) == [("Bath", "Bath", "city")]
-    assert [unit.id for unit in kb.list()] == ["Bath", "ann"]
 
 
 def test_a_relation_of_a_mere_name_to_itself(kb):
@@ -250,12 +236,6 @@ def test_a_relation_of_a_mere_name_to_itself(kb):
     added = kb.graph.add_relation("Bath (tub)", "is in", "Bath (tub)")
     assert (added.head, added.tail) == ("Bath (tub)", "Bath (tub)")
     assert kb.graph.show("Bath (tub)").counts == {"out": 1, "in": 2}
-
-
-def test_an_id_for_a_mere_name_is_taken(kb):
-    baths(kb, "city")
-    assert kb.graph.add_entity("Bath (city)", id="b1").id == "b1"
-    assert met(kb) == [("b1", "Bath", "city")]
 
 
 def test_of_several_spellings_the_one_that_is_given_is_meant(kb):

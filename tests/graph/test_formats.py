@@ -15,9 +15,7 @@ from ku_rag import Unit
 from ku_rag.errors import BadInput, NotFound, ReadOnly, Refused
 from ku_rag.ingest.readers import decoding
 from ku_rag.knowledge_base import KnowledgeBase
-from ku_rag.store import relations
 from ku_rag.store.database import snapshot
-from ku_rag.store.schema import expected
 from ku_rag.types import Relation
 from tests.conftest import picture, write_records
 
@@ -453,20 +451,7 @@ def test_a_star_of_100_000_neighbours(kb, tmp_path):
     assert kb.graph.show("Planet 5").counts == {"out": 0, "in": 2}
 
 
-def test_indexes_that_are_built_anew_are_what_they_were(kb, tmp_path, monkeypatch):
-    monkeypatch.setattr(relations, "_REBUILT", 1)
-    kb.graph.import_file(write_records(tmp_path / "g.jsonl", ZINOGRE))
-    made = expected()
-    indexes = "SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name"
-    stored = kb._database.connection.execute(indexes).fetchall()
-    assert stored == made.execute(indexes).fetchall()
-    made.close()
-    assert len(triples(kb)) == 5
-    assert kb.verify().problems == ()
-
-
-def test_who_reads_meanwhile_reads_on(kb, tmp_path, monkeypatch):
-    monkeypatch.setattr(relations, "_REBUILT", 1)
+def test_a_reader_sees_one_state_during_an_import(kb, tmp_path):
     kb.graph.import_file(write_records(tmp_path / "a.jsonl", ZINOGRE[:1]))
     with KnowledgeBase.open(kb.path, read_only=True) as reader:
         before = reader.graph.show("Zinogre")

@@ -319,20 +319,31 @@ def test_sync_refuses_to_delete_too_much_without_yes(kb, tmp_path, state):
     assert counts(kb)["units"] == (1 if state == "most of it gone" else 0)
 
 
-def test_relations_wait_for_their_target_and_are_reported(kb, tmp_path):
+def test_a_target_that_no_unit_describes_is_an_entity(kb, tmp_path):
     stated = [{"relation": "near", "target": "Chair"}]
     first = kb.ingest(
         write_records(tmp_path / "a.jsonl", [{"id": "l", "name": "Lamp", "relations": stated}])
     )
-    assert first.relations_added == 1
-    assert [q.item for q in first.quarantined] == ["Lamp: near Chair"]
-    kb.add(Unit("Chair", id="c"))
-    assert counts(kb)["entities"] == 2
+    assert (first.relations_added, first.quarantined) == (1, [])
+
+    def tail():
+        (step,) = kb.graph.show("l").out
+        return step.tail.unit, step.tail.name, step.tail.kind
+
+    undescribed = (None, "Chair", "entity")
+    assert tail() == undescribed
+    kb.add(Unit("Chair", id="c", kind="seat"))
+    assert tail() == ("c", "Chair", "seat")
     kb.update("c", name="Stool")
-    assert counts(kb)["entities"] == 1
+    assert tail() == undescribed
     kb.update("c", name="Chair")
+    kb.ingest(write_records(tmp_path / "b.jsonl", [{"name": "Armchair", "aliases": ["chair"]}]))
+    assert tail() == ("c", "Chair", "seat")
     kb.delete(["c"])
     assert (counts(kb)["relations"], counts(kb)["entities"]) == (0, 0)
+    kb.ingest(tmp_path / "a.jsonl")
+    assert tail() == ("Armchair", "Armchair", "entity")
+    assert kb.verify().problems == ()
 
 
 def test_a_name_that_several_bear_is_no_target_unless_one_is_spelt_so(kb):
