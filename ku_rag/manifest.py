@@ -31,30 +31,6 @@ _PARTIAL = re.compile(r"ku\.toml\.(\d+\.)?partial")
 """A file that a process leaves behind when it is stopped while it writes the settings."""
 
 
-def open_existing(
-    layout: Layout, *, create: bool, read_only: bool, lock_wait_s: float
-) -> Database | None:
-    """Open the store of a knowledge base; None if it is to be made.
-
-    Args:
-        layout: paths of the base.
-        create: whether a base that does not exist, or was made in part, is to be made.
-        read_only: never write.
-        lock_wait_s: seconds to wait for another process that writes.
-
-    Raises:
-        NotFound: there is none, and it is not to be made.
-        Mismatch: the folder is something else.
-        ReadOnly: it cannot be written to.
-    """
-    try:
-        return Database(layout.database, read_only=read_only, lock_wait_s=lock_wait_s)
-    except NotFound:
-        if create and not read_only:
-            return None
-        raise
-
-
 def choose_encoder(
     made: Mapping[str, Any] | None, settings: Settings, *, as_made: bool
 ) -> tuple[Encoder, str]:

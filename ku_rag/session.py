@@ -13,6 +13,7 @@ from ku_rag import arguments, manifest
 from ku_rag.answering.evidence_retrieval import Retrieval
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
+from ku_rag.errors import NotFound
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM
@@ -92,10 +93,14 @@ class Session:
         self._mllm = None if isinstance(mllm, str) else mllm
         self._loading = RLock()
         self._pipeline: Pipeline | None = None
-        database = manifest.open_existing(
-            self.layout, create=create, read_only=read_only, lock_wait_s=settings.lock_wait_s
-        )
-        spec = None
+        database, spec = None, None
+        try:
+            database = Database(
+                self.layout.database, read_only=read_only, lock_wait_s=settings.lock_wait_s
+            )
+        except NotFound:
+            if read_only or not create:
+                raise
         try:
             with explained(self.layout.database):
                 made = database.meta("encoder") if database else None
@@ -138,8 +143,8 @@ class Session:
     @contextmanager
     def read(self) -> Iterator[Database]:
         """The store in one state, whatever other threads and processes commit meanwhile."""
-        with self.use() as database, snapshot(database.connection):
-            yield database
+        with explained(self.database.path), snapshot(self.database.connection):
+            yield self.database
 
     @contextmanager
     def write(self) -> Iterator[Pipeline]:
@@ -153,15 +158,13 @@ class Session:
         """
         from ku_rag.ingest.pipeline import Pipeline
 
-        with self.use() as database, database.writing():
-            manifest.check(database, self.encoding.encoder)
+        database = self.database
+        with explained(database.path), database.writing():
+            encoding = self.encoding
+            manifest.check(database, encoding.encoder)
             if self._pipeline is None:
                 self._pipeline = Pipeline(
-                    database,
-                    self.layout,
-                    self.encoding.encoder,
-                    self.encoding.rows,
-                    self.settings,
+                    database, self.layout, encoding.encoder, encoding.rows, self.settings
                 )
             yield self._pipeline
 

@@ -476,10 +476,10 @@ class Deleted(Serializable):
     A chunk or an image that other units share stays, and is not listed.
     """
 
-    units: tuple[str, ...]
-    chunks: tuple[int, ...]
-    images: tuple[str, ...]
-    relations: tuple[int, ...]
+    units: tuple[str, ...] = ()
+    chunks: tuple[int, ...] = ()
+    images: tuple[str, ...] = ()
+    relations: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

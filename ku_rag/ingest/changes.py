@@ -18,16 +18,17 @@ from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import unit_resolution
 from ku_rag.ingest.assembly import Declaration
-from ku_rag.ingest.deletion import delete_sources, delete_units
+from ku_rag.ingest.deletion import delete_sources, delete_units, merged
 from ku_rag.ingest.pipeline import Pipeline, Progress, Vector
 from ku_rag.ingest.preparation import PreparedRecord, ReadyVectors, prepare
 from ku_rag.ingest.readers.folder import read
 from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.unit_resolution import Candidate
 from ku_rag.settings import Settings
+from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
-from ku_rag.store.unit_records import hint, known_row, unit_row
+from ku_rag.store.unit_records import hint, known_row
 from ku_rag.store.vectors import Kind
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Added, Deleted, IngestReport, Record, Source, Unit
@@ -176,23 +177,22 @@ def delete(pipeline: Pipeline, ids: Iterable[str]) -> Deleted:
     Raises:
         NotFound: One of them does not exist; nothing is deleted.
     """
-    units, sources = {}, []
     with pipeline.writer.change() as connection:
-        for one in dict.fromkeys(ids):
-            source = connection.execute("SELECT row FROM sources WHERE uri = ?", (one,)).fetchone()
-            if (unit := unit_row(connection, one)) is not None:
-                units[one] = unit
-            elif source:
-                sources.append(source[0])
-            else:
+        found = connection.execute(
+            "SELECT w.value, u.row, s.row FROM json_each(?) w LEFT JOIN units u ON u.id = w.value "
+            "LEFT JOIN sources s ON s.uri = w.value",
+            (as_json(dict.fromkeys(ids)),),
+        ).fetchall()
+        for one, *rows in found:
+            if rows == [None, None]:
                 raise NotFound(
                     f"there is no unit or source {one!r}: {hint(connection, one)}, "
                     "`ku show ID` the sources of one; nothing was deleted"
                 )
-        dropped = delete_sources(connection, sources, pipeline.writer.inverted)
-        left = [row for unit_id, row in units.items() if unit_id not in dropped.units]
-        dropped += delete_units(connection, left, pipeline.writer.inverted)
-    return dropped.result()
+        sources = [source for _, unit, source in found if unit is None]
+        of_sources = delete_sources(connection, sources, pipeline.writer.inverted)
+        units = [unit for one, unit, _ in found if unit and one not in of_sources.units]
+        return merged([of_sources, delete_units(connection, units, pipeline.writer.inverted)])
 
 
 def sync(
@@ -243,7 +243,8 @@ def sync(
         items = read(folder, heading_level=heading_level) if there else iter(())
         done = pipeline.run(items, progress=progress, write_files=write_files)
         with pipeline.writer.change() as connection:
-            done.units_deleted = delete_sources(connection, gone, pipeline.writer.inverted).units
+            deleted = delete_sources(connection, gone, pipeline.writer.inverted)
+            done.units_deleted = list(deleted.units)
         return done
 
     if dry_run:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest import assembly
 from ku_rag.store import content_rows, relations
-from ku_rag.store.connection import Connection
-from ku_rag.store.content_rows import Dropped
+from ku_rag.store.connection import Connection, as_json
+from ku_rag.types import Deleted
 
 
 def delete_units(
@@ -17,8 +17,8 @@ def delete_units(
     inverted: InvertedIndex,
     *,
     keep_entities: bool = False,
-) -> Dropped:
-    """Delete units.
+) -> Deleted:
+    """Delete units with their own sources; shared chunks that nobody else lists go as well.
 
     Args:
         connection: Inside a change.
@@ -26,7 +26,7 @@ def delete_units(
         inverted: The lists to update.
         keep_entities: Keep the relations of others to a unit; they end at an entity of its name.
     """
-    dropped = Dropped()
+    deleted = []
     for unit in units:
         keys = {
             key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (unit,))
@@ -34,12 +34,37 @@ def delete_units(
         inverted.drop(unit, keys)
         released = relations.release(connection, unit) if keep_entities else []
         others = relations.sources_aiming_at(connection, unit)
-        content_rows.drop_unit(connection, unit, dropped)
+        sources = content_rows.sources_of(connection, unit)
+        deleted.append(content_rows.drop_sources(connection, sources))
+        listed = "DELETE FROM unit_chunks WHERE unit = ? RETURNING chunk"
+        named = [chunk for (chunk,) in connection.execute(listed, (unit,))]
+        deleted.append(_delete_unlisted_chunks(connection, named))
+        gone = relations.drop_of_unit(connection, unit)
+        row = connection.execute("DELETE FROM units WHERE row = ? RETURNING id", (unit,))
+        deleted.append(Deleted(units=row.fetchone(), relations=tuple(gone)))
         for source in others:
             assembly.update_relation_digest(connection, source)
         relations.resolve_names(connection, ids=(), keys=keys)
         relations.resolve(connection, released)
-    return dropped
+    return merged(deleted)
+
+
+def _delete_unlisted_chunks(connection: Connection, chunks: Sequence[int]) -> Deleted:
+    """Delete those chunks of shared sources that no unit lists, and sources without chunks."""
+    unlisted = connection.execute(
+        "SELECT c.row, c.source FROM json_each(?) w CROSS JOIN chunks c ON c.row = w.value "
+        "JOIN sources s ON s.row = c.source WHERE s.unit IS NULL "
+        "AND NOT EXISTS (SELECT 1 FROM unit_chunks l WHERE l.chunk = c.row)",
+        (as_json(chunks),),
+    ).fetchall()
+    rows = [chunk for chunk, _ in unlisted]
+    content_rows.drop_chunks(connection, rows)
+    empty = connection.execute(
+        "SELECT row FROM sources WHERE row IN (SELECT value FROM json_each(?)) AND NOT chunks",
+        (as_json({source for _, source in unlisted}),),
+    ).fetchall()
+    gone = content_rows.drop_sources(connection, [source for (source,) in empty])
+    return merged([Deleted(chunks=tuple(rows)), gone])
 
 
 def delete_sources(
@@ -48,7 +73,7 @@ def delete_sources(
     inverted: InvertedIndex,
     *,
     keep_entities: bool = False,
-) -> Dropped:
+) -> Deleted:
     """Delete sources and update their units.
 
     A unit is deleted when it has no source left, or neither chunk nor image nor relation (KU-RAG,
@@ -61,26 +86,23 @@ def delete_sources(
         keep_entities: Keep units as long as they have a source, as entities of a graph are, and
             the relations of others to deleted units.
     """
-    dropped = Dropped()
-    touched: dict[int, str] = {}
-    for source in sources:
-        owner = connection.execute(
-            "SELECT u.row, u.id FROM sources s JOIN units u ON u.row = s.unit WHERE s.row = ?",
-            (source,),
-        ).fetchone()
-        content_rows.drop_source(connection, source, dropped)
-        if owner:
-            touched[owner[0]] = owner[1]
-    for unit, unit_id in touched.items():
+    touched = connection.execute(
+        "SELECT DISTINCT u.row, u.id FROM json_each(?) w CROSS JOIN sources s ON s.row = w.value "
+        "JOIN units u ON u.row = s.unit",
+        (as_json(sources),),
+    ).fetchall()
+    deleted = [content_rows.drop_sources(connection, sources)]
+    for unit, unit_id in touched:
         if keep_entities:
             is_empty = not content_rows.sources_of(connection, unit)
         else:
             is_empty = content_rows.is_empty(connection, unit)
         if is_empty:
-            dropped += delete_units(connection, [unit], inverted, keep_entities=keep_entities)
+            gone = delete_units(connection, [unit], inverted, keep_entities=keep_entities)
+            deleted.append(gone)
         else:
             assembly.update_unit(connection, unit_id, inverted, row=unit)
-    return dropped
+    return merged(deleted)
 
 
 def delete_relations(
@@ -89,7 +111,7 @@ def delete_relations(
     inverted: InvertedIndex,
     *,
     single: str,
-) -> Dropped:
+) -> Deleted:
     """Delete relations; their sources then declare the relations that are left.
 
     Args:
@@ -99,11 +121,23 @@ def delete_relations(
         single: Prefix of the uris of sources that hold one relation and nothing else. They are
             deleted.
     """
-    dropped = Dropped(relations=list(rows))
+    deleted = [Deleted(relations=tuple(rows))]
     for source in sorted(relations.drop(connection, rows)):
         (uri,) = connection.execute("SELECT uri FROM sources WHERE row = ?", (source,)).fetchone()
         if uri.startswith(single):
-            dropped += delete_sources(connection, [source], inverted, keep_entities=True)
+            gone = delete_sources(connection, [source], inverted, keep_entities=True)
+            deleted.append(gone)
         else:
             assembly.update_relation_digest(connection, source)
-    return dropped
+    return merged(deleted)
+
+
+def merged(parts: Iterable[Deleted]) -> Deleted:
+    """Return everything that several deletions removed."""
+    listed = list(parts)
+    return Deleted(
+        tuple(unit for one in listed for unit in one.units),
+        tuple(chunk for one in listed for chunk in one.chunks),
+        tuple(image for one in listed for image in one.images),
+        tuple(relation for one in listed for relation in one.relations),
+    )

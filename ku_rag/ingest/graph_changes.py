@@ -159,8 +159,7 @@ def delete_entity(pipeline: Pipeline, graph: Graph, connection: Connection, name
         return _delete_relations(pipeline, [row for (row,) in rows])
     with pipeline.writer.change():
         unit = known_row(connection, entity.unit)
-        dropped = deletion.delete_units(connection, [unit], pipeline.writer.inverted)
-    return dropped.result()
+        return deletion.delete_units(connection, [unit], pipeline.writer.inverted)
 
 
 def delete_relation(
@@ -205,10 +204,9 @@ def delete_relation(
 
 def _delete_relations(pipeline: Pipeline, rows: Sequence[int]) -> Deleted:
     with pipeline.writer.change() as connection:
-        dropped = deletion.delete_relations(
+        return deletion.delete_relations(
             connection, rows, pipeline.writer.inverted, single=_RELATION
         )
-    return dropped.result()
 
 
 def _one(graph: Graph, name: str) -> Entity:

@@ -87,9 +87,10 @@ def import_graph(
             # First: deleting an entity deletes relations to it, which may be stated anew.
             stale = _stale_sources(connection, path, own, graph.entities)
             with pipeline.writer.change() as changed:
-                deleted = deletion.delete_sources(
+                gone = deletion.delete_sources(
                     changed, stale, pipeline.writer.inverted, keep_entities=True
-                ).units
+                )
+                deleted = list(gone.units)
         items = (
             item for one in graph.entities for item in _records(one, frames or Path(temporary))
         )

@@ -26,7 +26,6 @@ from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
 from ku_rag.store import content_rows, pending_vectors, vectors
 from ku_rag.store.connection import Connection
-from ku_rag.store.content_rows import Dropped
 from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.store.pending_vectors import Shadow
@@ -210,7 +209,7 @@ class Reindexing:
                 ).fetchall()
                 numbers = [row for row, *_ in stored]
                 if [(document, text) for _, document, text in stored] != chunks:
-                    content_rows.drop_source_chunks(connection, source, Dropped())
+                    content_rows.drop_source_chunks(connection, source)
                     numbers = content_rows.add_chunks(
                         connection, source=source, unit=unit, chunks=chunks
                     )

@@ -25,7 +25,7 @@ from ku_rag.ingest.preparation import (
 from ku_rag.settings import Settings
 from ku_rag.store import content_rows, relations, vectors
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.store.content_rows import Dropped, Texts
+from ku_rag.store.content_rows import Texts
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, replace_durably, write_durably
 from ku_rag.store.relations import Stated
@@ -273,7 +273,7 @@ def _delete_content(connection: Connection, source: PreparedSource, unit: int) -
     content_rows.forget_added(connection, unit)
     for row in content_rows.sources_of(connection, unit):
         if not source.keeps_texts:
-            content_rows.drop_source_chunks(connection, row, Dropped())
+            content_rows.drop_source_chunks(connection, row)
         if not source.keeps_pictures:
             _show_images(connection, row, unit, [])
 
@@ -289,7 +289,7 @@ def _replace_texts(connection: Connection, source: PreparedSource, row: int) -> 
         if stored and stored == list(source.chunks or ()):
             return False
         if stored:
-            content_rows.drop_source_chunks(connection, row, Dropped())
+            content_rows.drop_source_chunks(connection, row)
     return bool(source.chunks)
 
 
@@ -299,9 +299,7 @@ def _show_images(
     """Let a source show exactly these images; return how many it did not show before."""
     before = content_rows.shown(connection, source)
     if before != list(images):
-        content_rows.replace_images(
-            connection, source=source, unit=unit, images=images, dropped=Dropped()
-        )
+        content_rows.replace_images(connection, source=source, unit=unit, images=images)
     return len(set(images) - set(before))
 
 

@@ -8,38 +8,13 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from ku_rag.store import relations, vectors
 from ku_rag.store.connection import Connection, array_of, as_json, next_row
 from ku_rag.text.tokens import indexed
 from ku_rag.types import Deleted
-
-
-@dataclass(slots=True)
-class Dropped:
-    """What a deletion took with it."""
-
-    units: list[str] = field(default_factory=list)
-    chunks: list[int] = field(default_factory=list)
-    images: list[str] = field(default_factory=list)
-    relations: list[int] = field(default_factory=list)
-
-    def __add__(self, other: Dropped) -> Dropped:
-        """Return what both deletions took with them."""
-        return Dropped(
-            self.units + other.units,
-            self.chunks + other.chunks,
-            self.images + other.images,
-            self.relations + other.relations,
-        )
-
-    def result(self) -> Deleted:
-        """All of it, for the caller of the deletion."""
-        return Deleted(
-            tuple(self.units), tuple(self.chunks), tuple(self.images), tuple(self.relations)
-        )
 
 
 def text_hash(text: str) -> int:
@@ -108,18 +83,27 @@ def forget_added(connection: Connection, unit: int) -> None:
         )
 
 
-def drop_source(connection: Connection, source: int, dropped: Dropped) -> None:
-    """Delete a source with its chunks, its images and the relations that it stated."""
-    drop_source_chunks(connection, source, dropped)
-    replace_images(connection, source=source, unit=None, images=(), dropped=dropped)
-    dropped.relations += relations.drop_of_source(connection, source)
-    connection.execute("DELETE FROM sources WHERE row = ?", (source,))
+def drop_sources(connection: Connection, sources: Sequence[int]) -> Deleted:
+    """Delete sources with their chunks, their images and the relations that they stated."""
+    if not sources:
+        return Deleted()
+    listed, wanted = "(SELECT value FROM carray(?))", (array_of(sources),)
+    chunks = connection.execute(f"SELECT row FROM chunks WHERE source IN {listed}", wanted)
+    rows = [row for (row,) in chunks]
+    drop_chunks(connection, rows)
+    shown = connection.execute(
+        f"DELETE FROM unit_images WHERE source IN {listed} RETURNING image", wanted
+    )
+    images = _drop_unseen_images(connection, {image for (image,) in shown})
+    stated = [row for source in sources for row in relations.drop_of_source(connection, source)]
+    connection.execute(f"DELETE FROM sources WHERE row IN {listed}", wanted)
+    return Deleted(chunks=tuple(rows), images=tuple(images), relations=tuple(stated))
 
 
-def drop_source_chunks(connection: Connection, source: int, dropped: Dropped) -> None:
+def drop_source_chunks(connection: Connection, source: int) -> None:
     """Delete the chunks of a source from every list that they are in."""
     rows = connection.execute("SELECT row FROM chunks WHERE source = ?", (source,))
-    drop_chunks(connection, [row for (row,) in rows], dropped)
+    drop_chunks(connection, [row for (row,) in rows])
 
 
 # ---- chunks ------------------------------------------------------------------------------------
@@ -191,7 +175,7 @@ def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, str]:
     return {first + n: text for n, (*_, text) in enumerate(flat)}
 
 
-def drop_chunks(connection: Connection, rows: Sequence[int], dropped: Dropped) -> None:
+def drop_chunks(connection: Connection, rows: Sequence[int]) -> None:
     """Delete chunks with their keyword rows, vectors and every list entry."""
     if not rows:
         return
@@ -207,7 +191,6 @@ def drop_chunks(connection: Connection, rows: Sequence[int], dropped: Dropped) -
         ((number, source) for (source,), number in Counter(sources).items()),
     )
     vectors.drop(connection, "chunk", rows)
-    dropped.chunks += rows
 
 
 # ---- images ------------------------------------------------------------------------------------
@@ -229,22 +212,17 @@ def add_image(
 
 
 def replace_images(
-    connection: Connection,
-    *,
-    source: int,
-    unit: int | None,
-    images: Sequence[int],
-    dropped: Dropped,
+    connection: Connection, *, source: int, unit: int | None, images: Sequence[int]
 ) -> None:
     """Let a source show these images, under its unit; those that nobody shows any more go."""
-    before = sorted(set(shown(connection, source)))
+    before = set(shown(connection, source))
     connection.execute("DELETE FROM unit_images WHERE source = ?", (source,))
     connection.executemany(
         "INSERT INTO unit_images (unit, image, source, position) VALUES (?, ?, ?, ?)",
         ((unit, image, source, position) for position, image in enumerate(images)),
     )
     connection.execute("UPDATE sources SET images = ? WHERE row = ?", (len(images), source))
-    _drop_unseen_images(connection, before, dropped)
+    _drop_unseen_images(connection, before)
 
 
 def shown(connection: Connection, source: int) -> list[int]:
@@ -255,16 +233,17 @@ def shown(connection: Connection, source: int) -> list[int]:
     return [image for (image,) in rows]
 
 
-def _drop_unseen_images(connection: Connection, images: Sequence[int], dropped: Dropped) -> None:
+def _drop_unseen_images(connection: Connection, images: Collection[int]) -> list[str]:
+    """Delete those images that no source shows; return their hashes."""
     if not images:
-        return
+        return []
     unseen = connection.execute(
         "DELETE FROM images WHERE row IN (SELECT value FROM carray(?)) "
         "AND row NOT IN (SELECT image FROM unit_images) RETURNING row, hash",
-        (array_of(images),),
+        (array_of(sorted(images)),),
     ).fetchall()
     vectors.drop(connection, "image", [row for row, _ in unseen])
-    dropped.images += [digest for _, digest in unseen]
+    return [digest for _, digest in unseen]
 
 
 # ---- units -------------------------------------------------------------------------------------
@@ -310,35 +289,6 @@ def add_units(
         ),
     )
     return first
-
-
-def drop_unit(connection: Connection, unit: int, dropped: Dropped) -> None:
-    """Delete a unit with its own sources; shared chunks that nobody else lists go as well."""
-    for source in sources_of(connection, unit):
-        drop_source(connection, source, dropped)
-    named = connection.execute("SELECT chunk FROM unit_chunks WHERE unit = ?", (unit,)).fetchall()
-    connection.execute("DELETE FROM unit_chunks WHERE unit = ?", (unit,))
-    _drop_unlisted_chunks(connection, [chunk for (chunk,) in named], dropped)
-    dropped.relations += relations.drop_of_unit(connection, unit)
-    (unit_id,) = connection.execute("SELECT id FROM units WHERE row = ?", (unit,)).fetchone()
-    connection.execute("DELETE FROM units WHERE row = ?", (unit,))
-    dropped.units.append(unit_id)
-
-
-def _drop_unlisted_chunks(connection: Connection, chunks: Sequence[int], dropped: Dropped) -> None:
-    if not chunks:
-        return
-    unlisted = connection.execute(
-        "SELECT c.row, c.source FROM chunks c JOIN sources s ON s.row = c.source "
-        "WHERE c.row IN (SELECT value FROM carray(?)) AND s.unit IS NULL "
-        "AND NOT EXISTS (SELECT 1 FROM unit_chunks l WHERE l.chunk = c.row)",
-        (array_of(chunks),),
-    ).fetchall()
-    drop_chunks(connection, [chunk for chunk, _ in unlisted], dropped)
-    for source in {source for _, source in unlisted}:
-        rest = connection.execute("SELECT 1 FROM chunks WHERE source = ?", (source,)).fetchone()
-        if not rest:
-            drop_source(connection, source, dropped)
 
 
 def is_empty(connection: Connection, unit: int) -> bool:

@@ -14,7 +14,6 @@ from ku_rag.errors import Corrupt, Locked, NotFound, ReadOnly
 from ku_rag.ingest import verification
 from ku_rag.store import content_rows, database, unit_records
 from ku_rag.store.compaction import compact
-from ku_rag.store.content_rows import Dropped
 from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import write_durably
 from tests.conftest import picture, write_records
@@ -117,7 +116,7 @@ def test_verify_finds_a_unit_that_is_not_what_its_sources_declare(filled):
 
 def test_verify_finds_a_chunk_that_went_without_a_trace(filled):
     with filled._database.change() as connection:
-        content_rows.drop_chunks(connection, [1], Dropped())
+        content_rows.drop_chunks(connection, [1])
         connection.execute("UPDATE sources SET chunks = 1 WHERE row = 1")
     (problem,) = found(filled)
     assert problem.endswith("u.jsonl#a has 0 chunks, 1 were stored of it")
