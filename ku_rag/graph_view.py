@@ -20,6 +20,7 @@ from ku_rag.types import Deleted, IngestReport, Relation
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
     from ku_rag.graph.entity_view import EntityView
+    from ku_rag.graph.relation_schema import RelationSchema
     from ku_rag.graph.search_settings import GraphAnswer
     from ku_rag.graph.search_types import Query
     from ku_rag.ingest.graph_changes import EntityAdded, RelationAdded
@@ -213,6 +214,13 @@ class GraphView:
         with self._session.read():
             graph, connection = self._graph()
             return entity_view.show(connection, graph, graph.one(given), most=most)
+
+    def schema(self) -> list[RelationSchema]:
+        """The words of the relations, with kinds of entities and counts, most frequent first."""
+        from ku_rag.graph import relation_schema
+
+        with self._session.read() as database:
+            return relation_schema.schema(database.connection)
 
     def paths(
         self, start: str, end: str | None = None, *, most: int = 10, longest: int = 4

@@ -26,6 +26,7 @@ from ku_rag.store import compaction, unit_records
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.schema import SCHEMA
+from ku_rag.store.unit_filter import UnitFilter
 from ku_rag.store.unit_records import UnitRecord, UnitSummary
 from ku_rag.types import Added, Answer, Compacted, Deleted, IngestReport, SearchResult, Stats, Unit
 
@@ -243,19 +244,28 @@ class KnowledgeBase:
     # ---- contents ------------------------------------------------------------------------------
 
     def list(
-        self, *, kind: str | None = None, limit: int | None = None
+        self,
+        *,
+        kind: str | None = None,
+        where: str | Sequence[str] = (),
+        limit: int | None = None,
     ) -> builtins.list[UnitSummary]:
         """Units with counts, ordered by id.
 
         Args:
             kind: only units of this kind.
+            where: only units that pass these conditions on metadata, such as "calories<100"; see
+                `ku_rag.store.unit_filter.UnitFilter.parse`.
             limit: most units, from 0 on; None for all.
+
+        Raises:
+            BadInput: a condition has another form.
         """
-        arguments.optional_text(kind, "kind")
+        chosen = UnitFilter.parse(kind, where)
         if limit is not None:
             arguments.count(limit, "limit", least=0, most=_MOST_ROWS)
         with self._session.read() as database:
-            return unit_records.list_units(database.connection, kind=kind, limit=limit)
+            return unit_records.list_units(database.connection, chosen, limit=limit)
 
     def show(self, unit_id: str) -> UnitRecord:
         """One unit with its pictures, texts, relations and sources.

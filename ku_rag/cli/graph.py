@@ -24,6 +24,7 @@ from ku_rag.cli.output import (
     print_result,
     progress,
     remark,
+    unit_lines,
 )
 
 Relation = tuple[str, str, str]
@@ -156,42 +157,24 @@ def delete(name: str | None, relation: Relation | None, condition: str | None) -
 def show(name: str, most: int, svg: Path | None, hops: int) -> None:
     """Show what is known of the entity NAME: an id, name or alias."""
     with open_base(read_only=True) as base:
-        found = base.graph.show(name, most=most).to_dict()
+        found = base.graph.show(name, most=most)
         written = svg and base.graph.draw(name, svg, hops=hops)
-    print_result(found, _lines(found))
+    print_result(found, unit_lines(found.to_dict()))
     if written:
         remark(f"wrote {written}")
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    identity = f"{found['id']}  " if found["id"] is not None else ""
-    lines = [f"{identity}{found['name']}  ({found['kind']}{'; topic' * found['topic']})"]
-    lines += [f"also called: {', '.join(found['aliases'])}"] if found["aliases"] else []
-    lines += [f"caption: {one_line(found['caption'])}"] if found["caption"] else []
-    for model, caption in found["machine_captions"].items():
-        lines.append(f"caption by {model}: {one_line(caption)}")
-    lines += [f"text: {one_line(found['text'])}"] if found["text"] else []
-    lines += [f"{key}: {value}" for key, value in found["metadata"].items()]
-    for key in ("images", "videos"):
-        lines += [f"{key.removesuffix('s')}: {one}" for one in found[key]]
-    lines += [f"  —{one['relation']}→ {_named(one['tail'])}{_notes(one)}" for one in found["out"]]
-    lines += [f"  {_named(one['head'])} —{one['relation']}→{_notes(one)}" for one in found["in"]]
-    for way, what in (("out", "from"), ("in", "to")):
-        more = found["counts"][way] - len(found[way])
-        lines += [f"  … and {more:,} more {what} it: --most"] if more else []
-    return lines
-
-
-def _named(end: dict[str, Any]) -> str:
-    """A name, with the id where that differs."""
-    return end["name"] if end["id"] in (None, end["name"]) else f"{end['name']} [{end['id']}]"
-
-
-def _notes(one: dict[str, Any]) -> str:
-    from ku_rag.graph.model import when
-
-    notes = "; ".join(filter(None, (one.get("information"), when(one.get("condition") or ""))))
-    return f"  ({one_line(notes)})" if notes else ""
+@graph.command()
+@common
+def schema() -> None:
+    """List the relations: kinds of the entities at their ends, and how many there are."""
+    with open_base(read_only=True) as base:
+        found = base.graph.schema()
+    lines = [
+        f"{one.count:>8,}  {', '.join(one.heads)} —{one.relation}→ {', '.join(one.tails)}"
+        for one in found
+    ]
+    print_result(found, lines or "no relations")
 
 
 @graph.command()

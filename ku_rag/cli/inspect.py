@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from ku_rag.cli.options import PATH, base_path, common, open_base
-from ku_rag.cli.output import AS_JSON, QUIET, clean, print_result, say
+from ku_rag.cli.options import PATH, base_path, common, filter_options, open_base
+from ku_rag.cli.output import AS_JSON, QUIET, clean, print_result, say, unit_lines
 
 
 @click.command("list")
-@click.option("--kind", help="Only units of this kind.")
+@filter_options
 @click.option("--limit", type=click.IntRange(1), help="Most units.")
 @common
-def list_units(kind: str | None, limit: int | None) -> None:
+def list_units(kind: str | None, where: tuple[str, ...], limit: int | None) -> None:
     """List the units."""
     with open_base(read_only=True) as base:
-        units = base.list(kind=kind, limit=limit)
+        units = base.list(kind=kind, where=where, limit=limit)
     lines = [
         f"{unit.id}  {unit.name}  ({unit.kind}; {unit.counts['chunks']} chunks, "
         f"{unit.counts['images']} images)"
@@ -34,7 +33,7 @@ def show(unit_id: str) -> None:
     """Show one unit: names, pictures, texts, relations, sources."""
     with open_base(read_only=True) as base:
         unit = base.show(unit_id)
-    print_result(unit, json.dumps(unit.to_dict(), ensure_ascii=False, indent=2))
+    print_result(unit, unit_lines(unit.to_dict()))
 
 
 @click.command()

@@ -81,6 +81,30 @@ IMAGES = click.option(
 """The option that names picture files."""
 
 
+def filter_options(command: Command) -> Command:
+    """The options that select units by kind and metadata."""
+    where = click.option(
+        "--where",
+        multiple=True,
+        callback=_check_conditions,
+        metavar="CONDITION",
+        help='Only units with such metadata: "calories<100"; may be repeated.',
+    )
+    return click.option("--kind", help="Only units of this kind.")(where(command))
+
+
+def _check_conditions(
+    _: click.Context, __: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    from ku_rag.store.unit_filter import UnitFilter
+
+    try:
+        UnitFilter.parse(where=value)
+    except BadInput as error:
+        raise click.BadParameter(str(error)) from error
+    return value
+
+
 def unit_options(command: Command) -> Command:
     """The options that describe a unit, for `add` and `update`."""
     for option in (

@@ -22,6 +22,7 @@ QUIET = "ku_rag.quiet"
 
 _LEFT_OUT = 3
 _SHOWN = 20
+_WIDTH = 96
 
 _CONTROL = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
@@ -158,6 +159,56 @@ def print_answer(answer: Answer) -> None:
         f"  {path.label}: {one_line(path.text)}" for path in answer.paths if path.label in cited
     ]
     print_result(answer, lines)
+
+
+def unit_lines(shown: Mapping[str, Any]) -> Iterator[str]:
+    """Lay out for a person what `ku show` or `ku graph show` prints as JSON."""
+    name, topic = shown["name"], "; topic" * shown.get("topic", False)
+    identity = "" if shown["id"] in (None, name) else f"  [{shown['id']}]"
+    yield f"{name}{identity}  ({shown['kind']}{topic})"
+    captions = {f"caption by {by}": text for by, text in shown.get("machine_captions", {}).items()}
+    facts = {"also called": shown["aliases"], "caption": shown.get("caption"), **captions}
+    for key, value in (facts | shown["metadata"]).items():
+        if value not in (None, "", []):
+            yield f"{key}: {_value(value)}"
+    for key in ("images", "videos"):
+        yield from (f"{key.removesuffix('s')}: {path}" for path in shown.get(key, ()))
+    for text in shown.get("texts") or filter(None, [shown.get("text")]):
+        yield ""
+        yield click.wrap_text(text.strip(), _WIDTH, "  ", "  ", preserve_paragraphs=True)
+    out, into = shown.get("relations", shown.get("out", ())), shown.get("in", ())
+    yield from [""] * bool(out or into)
+    yield from (f"  —{one['relation']}→ {_end(one, 'tail')}{_notes(one)}" for one in out)
+    yield from (f"  {_end(one, 'head')} —{one['relation']}→{_notes(one)}" for one in into)
+    for way, listed, what in (("out", out, "from"), ("in", into, "to")):
+        if (more := shown["counts"].get(way, 0) - len(listed)) > 0:
+            yield f"  … and {more:,} more {what} it: --most"
+    yield from [""] * bool(shown.get("sources"))
+    yield from (f"source: {one['uri']}" for one in shown.get("sources", ()))
+    if named_in := shown.get("named_in"):
+        yield f"named in {len(named_in)} chunks of other sources"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
+        return ", ".join(map(_value, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _end(relation: Mapping[str, Any], key: str) -> str:
+    """The name of an end of a relation, with the id where that differs."""
+    end = relation.get(key)
+    if end is None:
+        return str(relation["target"])
+    return str(end["name"] if end["id"] in (None, end["name"]) else f"{end['name']} [{end['id']}]")
+
+
+def _notes(relation: Mapping[str, Any]) -> str:
+    from ku_rag.graph.model import when
+
+    condition = when(relation.get("condition") or "")
+    notes = "; ".join(filter(None, (relation.get("information"), condition)))
+    return f"  ({one_line(notes)})" if notes else ""
 
 
 def one_line(text: str, most: int = 160) -> str:

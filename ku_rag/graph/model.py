@@ -233,7 +233,8 @@ class Graph:
         if len(exact) == 1:
             return exact[0]
         if not found:
-            raise NotFound(f"there is no entity {name!r}: {hint(self._connection, name)}")
+            near = hint(self._connection, name, entities=True)
+            raise NotFound(f"there is no entity {name!r}: {near}")
         if len(found) > 1:
             ids = ", ".join(repr(one.unit or f"{one.name} ({one.kind})") for one in found[:_SHOWN])
             more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""

@@ -185,10 +185,8 @@ def delete(pipeline: Pipeline, ids: Iterable[str]) -> Deleted:
         ).fetchall()
         for one, *rows in found:
             if rows == [None, None]:
-                raise NotFound(
-                    f"there is no unit or source {one!r}: {hint(connection, one)}, "
-                    "`ku show ID` the sources of one; nothing was deleted"
-                )
+                near = hint(connection, one)
+                raise NotFound(f"nothing was deleted: there is no unit or source {one!r}, {near}")
         sources = [source for _, unit, source in found if unit is None]
         of_sources = delete_sources(connection, sources, pipeline.writer.inverted)
         units = [unit for one, unit, _ in found if unit and one not in of_sources.units]

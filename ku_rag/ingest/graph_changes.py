@@ -14,7 +14,7 @@ from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.relations import ANY_KIND
-from ku_rag.store.unit_records import known_row, unit_row
+from ku_rag.store.unit_records import hint, known_row, unit_row
 from ku_rag.types import Deleted, IngestReport, Record, Relation, Serializable, Source, Unit
 
 _RELATION = "relation:"
@@ -79,7 +79,7 @@ def add_entity(
     if entity.unit is not None:
         found = _unit_called(graph, entity.unit)
         if found is None:
-            raise NotFound(f"there is no unit {entity.unit!r}: `ku list` prints the ids")
+            raise NotFound(f"there is no unit {entity.unit!r}: {hint(connection, entity.unit)}")
     elif entity.id is None:
         found = _unit_called(graph, entity.name)
     else:

@@ -13,11 +13,13 @@ from ku_rag import pictures
 from ku_rag.errors import NotFound
 from ku_rag.store.connection import Connection
 from ku_rag.store.layout import Layout
-from ku_rag.text.tokens import name_key
+from ku_rag.store.unit_filter import UnitFilter
 from ku_rag.types import Relation, Serializable
 
 Summary = TypeVar("Summary")
 
+_NEAR = 75
+"""Similarity, 0 to 100, from which a name is suggested instead of one that was not found."""
 _TABLES = ("units", "chunks", "images", "sources", "entities", "relations")
 
 
@@ -115,20 +117,11 @@ def fields_of(connection: Connection, row: int) -> tuple[str, str, str, str, str
 
 
 def list_units(
-    connection: Connection, *, kind: str | None = None, limit: int | None = None
+    connection: Connection, units: UnitFilter, *, limit: int | None = None
 ) -> list[UnitSummary]:
-    """Units with counts, in the order of their ids.
-
-    Args:
-        connection: to one state of the store.
-        kind: only this kind.
-        limit: most units.
-    """
-    rows = connection.execute(
-        "SELECT row FROM units WHERE (?1 IS NULL OR kind = ?1) ORDER BY id LIMIT ?2",
-        (kind, -1 if limit is None else limit),
-    ).fetchall()
-    return [_unit(connection, row, UnitSummary) for (row,) in rows]
+    """Return the first units that pass a filter, with counts, in the order of their ids."""
+    rows = units.rows(connection)[:limit]
+    return [_unit(connection, row, UnitSummary) for row in rows]
 
 
 def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecord:
@@ -234,10 +227,27 @@ def picture(connection: Connection, layout: Layout, row: int, longest: int | Non
     return pictures.load_picture(layout.image(file), longest, digest=digest)
 
 
-def hint(connection: Connection, wanted: str) -> str:
-    """Where to look for an id: a unit may bear it as a name."""
-    found = connection.execute(
-        "SELECT u.id FROM names n JOIN units u ON u.row = n.unit WHERE n.key = ? ORDER BY u.id",
-        (name_key(wanted),),
-    ).fetchone()
-    return f"one of that name has the id {found[0]!r}" if found else "`ku list` prints the ids"
+def hint(connection: Connection, wanted: str, *, entities: bool = False) -> str:
+    """Return a question for the unit whose id or name is nearest, or where to look for it.
+
+    Args:
+        connection: To the store.
+        wanted: An id or name that was not found.
+        entities: Names of entities that no unit describes count as well.
+    """
+    from rapidfuzz import fuzz, process, utils  # only where an error is reported
+
+    names: dict[str, str] = {}
+    for name, known in connection.execute(
+        "SELECT id, id FROM units UNION ALL SELECT name, id FROM units "
+        "UNION ALL SELECT name, name FROM entities WHERE ? AND unit IS NULL",
+        (entities,),
+    ):
+        names.setdefault(name, known)
+    found = process.extractOne(
+        wanted, list(names), scorer=fuzz.ratio, processor=utils.default_process, score_cutoff=_NEAR
+    )
+    if found is None:
+        return "`ku list` prints the ids"
+    name, known = found[0], names[found[0]]
+    return f"did you mean {known!r}?" if name == known else f"did you mean {known!r} ({name})?"

@@ -139,6 +139,11 @@ def test_add_update_show_list_delete(ku, tmp_path):
     assert ku("list", "--kind", "thing", "--json").json == []
     shown = ku("show", "lamp", "--json").json
     assert shown["texts"] == ["It shines.", "It hangs.", "Bright."]
+    laid_out = ku("show", "lamp").out.splitlines()
+    assert laid_out[:3] == ["Lamp  [lamp]  (device)", "also called: Light, light", "year: 1920"]
+    assert laid_out[3] == f"image: {shown['images'][0]}"
+    assert laid_out[4:10] == ["", "  It shines.", "", "  It hangs.", "", "  Bright."]
+    assert laid_out[10:] == ["", *(f"source: {one['uri']}" for one in shown["sources"])]
     assert shown["metadata"] == {"year": 1920}
     assert shape(ku("delete", "lamp", "--json").json) == {
         "units": ["str"], "chunks": ["int"], "images": ["str"], "relations": [],
@@ -388,7 +393,7 @@ def test_a_base_that_is_made_on_the_way_is_told(ku, fruits):
     assert ku("ingest", fruits).err == ""
 
 
-def test_a_name_given_for_an_id_brings_the_id(ku):
+def test_the_nearest_unit_is_suggested(ku):
     ku("add", "--name", "Dragon fruit", "--text", "It is red.")
     for command in (
         ("show", "Dragon fruit"),
@@ -396,5 +401,13 @@ def test_a_name_given_for_an_id_brings_the_id(ku):
         ("update", "Dragon Fruit"),
     ):
         done = ku(*command)
-        assert (done.code, "has the id 'dragon-fruit'" in done.err) == (1, True)
+        assert (done.code, done.err.count("did you mean 'dragon-fruit'")) == (1, 1)
+    ku("graph", "add", "--relation", "dragon-fruit", "grows in", "Vietnam")
+    for command in (
+        ("graph", "show", "Vietnm"),
+        ("graph", "paths", "Dragon fruit", "viet nam"),
+        ("graph", "delete", "Vietnamm"),
+    ):
+        assert ku(*command).err.endswith("did you mean 'Vietnam'?\n")
+    assert "did you mean 'dragon-fruit'?" in ku("show", "dragonfruit").err
     assert "`ku list` prints the ids" in ku("show", "Banana").err

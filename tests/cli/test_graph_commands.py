@@ -80,7 +80,7 @@ def test_add_show_and_delete_an_entity(ku, tmp_path):
         "out": [{"relation": "attack of", "tail": {"id": None, "name": "Bite", "kind": "entity"}}],
         "in": [],
     }
-    assert ku("graph", "show", "Bite").out == "Bite  (entity)\n  Zinogre —attack of→\n"
+    assert ku("graph", "show", "Bite").out == "Bite  (entity)\n\n  Zinogre —attack of→\n"
     deleted = ku("graph", "delete", "Wolf", "--json").json
     assert deleted["units"] == ["Zinogre"]
     assert len(deleted["relations"]) == 1
@@ -102,15 +102,15 @@ def test_show_prints_one_thing_a_line(zinogre):
     zinogre("graph", "add", "--relation", "Zinogre", "fears", "Ice", "--information", "a lot",
             "--condition", "wet")  # fmt: skip
     assert zinogre("graph", "show", "Zinogre", "--most", "2").out.splitlines() == [
-        "Zinogre  Zinogre  (monster; topic)",
+        "Zinogre  (monster; topic)",
+        "",
         "  —phase→ Charging",
         "  —phase→ Charged",
         "  Bite —back to→",
         "  … and 1 more from it: --most",
     ]
-    assert zinogre("graph", "show", "Zinogre").out.splitlines()[3] == (
-        "  —fears→ Ice  (a lot; when wet)"
-    )
+    lines = zinogre("graph", "show", "Zinogre").out.splitlines()
+    assert lines[4] == "  —fears→ Ice  (a lot; when wet)"
 
 
 def test_a_relation_is_added_once_and_its_ends_may_be_new(kb):
@@ -280,6 +280,22 @@ def test_a_name_that_relations_wait_for_becomes_a_unit_when_it_is_added(kb):
     (met,) = kb.graph.show("A").to_dict()["out"]
     assert met["tail"] == {"id": "B", "name": "B", "kind": "person"}
     assert kb.verify().problems == ()
+
+
+def test_the_schema_lists_relations_with_kinds_and_counts(zinogre):
+    zinogre("graph", "add", "--relation", "Slam", "back to", "Zinogre")
+    zinogre("graph", "add", "Slam", "--kind", "attack")
+    zinogre("graph", "add", "--relation", "Zinogre", "fears", "Ice")
+    assert zinogre("graph", "schema").out.splitlines()[:2] == [
+        "       3  entity —attack→ attack, entity",
+        "       2  attack, entity —back to→ monster",
+    ]
+    assert zinogre("graph", "schema", "--json").json[1] == {
+        "heads": ["attack", "entity"],
+        "relation": "back to",
+        "tails": ["monster"],
+        "count": 2,
+    }
 
 
 def test_the_shortest_paths_come_first(zinogre):

@@ -131,6 +131,7 @@ def units(run: Recorder) -> None:
     run("update", "update", "lamp", "--kind", "device", "--text", "It is bright.")
     run("list", "list")
     run("list, kind and limit", "list", "--kind", "device", "--limit", 1)
+    run("list, where", "list", "--where", "year<1930")
     run("show", "show", "lamp")
     run("show, with relations", "show", "river")
     run("stats", "stats")
@@ -214,6 +215,7 @@ def graph(run: Recorder) -> None:
     run("graph show", "graph", "show", "Wolf")
     run("graph show, only named", "graph", "show", "B")
     run("graph show, drawing", "graph", "show", "Barioth", "--svg", "b.svg", "--hops", 2)
+    run("graph schema", "graph", "schema")
     run("graph paths", "graph", "paths", "Zinogre", "Slam")
     run("graph paths, anywhere", "graph", "paths", "Zinogre", "--longest", 2)
     run("graph paths, none", "graph", "paths", "Slam", "Barioth")
@@ -323,6 +325,7 @@ def errors(run: Recorder) -> None:
         ("stats", "--kb", "nowhere"),
         ("list", "--kb", "fruits"),
         ("list", "--limit", "0"),
+        ("list", "--where", "calories"),
         ("add", "--name", " "),
         ("add",),
         ("add", "--name", "x", "--metadata", "{"),
