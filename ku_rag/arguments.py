@@ -100,7 +100,11 @@ def name(value: object, what: str) -> str:
 
 def texts(values: object, what: str) -> tuple[str, ...]:
     """Several texts as in `text`."""
-    return tuple(text(one, f"{what}[{n}]") for n, one in enumerate(several(values, what)))
+    given = tuple(several(values, what))
+    # One test for all of them, since a base is filled with many; the search names the wrong one.
+    if set(map(type, given)) <= {str} and not _UNSTORABLE.search("".join(given)):
+        return given
+    return tuple(text(one, f"{what}[{n}]") for n, one in enumerate(given))
 
 
 def path(value: object, what: str) -> Path:
@@ -132,6 +136,8 @@ def paths(values: object, what: str) -> tuple[Path, ...]:
 
 def several(values: object, what: str) -> Iterable[Any]:
     """Several things of any type, and not one text or path."""
+    if isinstance(values, list | tuple):
+        return values
     if isinstance(values, str | bytes | os.PathLike):
         raise BadInput(
             f"{what} is {_shown(values)}, one where several are expected: "

@@ -7,8 +7,10 @@ name is searched in all chunks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import NameIndex, matchable
@@ -74,20 +76,18 @@ class InvertedIndex:
                 names.add(key, unit)
         if before - after:
             self._unlink(connection, unit, after)
-        for key in sorted(after - before):
-            self._link_stored(connection, unit, key)
+        self._link_stored(connection, [(key, unit) for key in sorted(after - before)])
 
     def introduce(self, units: Mapping[int, set[str]]) -> None:
         """Add the names of new units: unit row → name keys."""
         connection = self._database.connection
         names = self._known()
-        searched = connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is not None
-        for unit, keys in units.items():
-            for key in sorted(filter(matchable, keys)):
-                if names:
-                    names.add(key, unit)
-                if searched:
-                    self._link_stored(connection, unit, key)
+        new = [(key, unit) for unit, keys in units.items() for key in filter(matchable, keys)]
+        if names:
+            for key, unit in new:
+                names.add(key, unit)
+        if connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone():
+            self._link_stored(connection, new)
 
     def drop(self, unit: int, keys: set[str]) -> None:
         """Remove the names of a unit that is being deleted with its list."""
@@ -105,14 +105,18 @@ class InvertedIndex:
         few = sum(map(len, chunks.values())) <= _FEW_LETTERS
         one_by_one = few and not self._known()
         find = partial(named, connection) if one_by_one else self.names().find
-        links = [(unit, chunk) for chunk, text in chunks.items() for unit in find(text)]
-        connection.execute(_LINKED, (as_json(links),))
+        _link(connection, ((unit, chunk) for chunk, text in chunks.items() for unit in find(text)))
 
     @staticmethod
-    def _link_stored(connection: Connection, unit: int, key: str) -> None:
-        wanted = _only({key}, unit)
-        candidates = keywords.chunks_with_all(connection, key)
-        _link(connection, ((unit, chunk) for chunk, text in candidates if wanted.find(text)))
+    def _link_stored(connection: Connection, names: Sequence[tuple[str, int]]) -> None:
+        """List the stored chunks that name a unit; `names` are (key, unit)."""
+        links: list[tuple[int, int]] = []
+        candidates = keywords.chunks_with_all(connection, [key for key, _ in names])
+        for place, found in groupby(candidates, key=itemgetter(0)):
+            key, unit = names[place]
+            wanted = _only({key}, unit)
+            links += ((unit, chunk) for _, chunk, text in found if wanted.find(text))
+        _link(connection, links)
 
     @staticmethod
     def _unlink(connection: Connection, unit: int, left: set[str]) -> None:

@@ -6,9 +6,9 @@ Queries are built from folded words, each quoted, so nothing in a question can a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ku_rag.store.connection import Connection, marks
+from ku_rag.store.connection import Connection, as_json, marks
 from ku_rag.text.tokens import content_words, is_cjk, search_terms, terms, words
 
 _MOST_TERMS = 64
@@ -128,17 +128,19 @@ def _ranked(
     return sorted(scored, key=lambda one: (-one[1], one[0]))
 
 
-def chunks_with_all(connection: Connection, key: str) -> list[tuple[int, str]]:
-    """Chunks (row, text) that hold all terms of a name key: the candidates for that name."""
-    query = " AND ".join(map(_quoted, search_terms(key)))
-    if not query:
-        return []
-    found: list[tuple[int, str]] = connection.execute(
-        "SELECT c.row, c.text FROM words CROSS JOIN chunks c ON c.row = words.rowid "
-        "WHERE words MATCH ?",
-        (query,),
-    ).fetchall()
-    return found
+def chunks_with_all(
+    connection: Connection, keys: Sequence[str]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield (place of the key, chunk row, text) for each chunk with all terms of a name key.
+
+    They are the candidates for that name, key by key.
+    """
+    queries = (" AND ".join(map(_quoted, search_terms(key))) for key in keys)
+    yield from connection.execute(
+        "SELECT k.key, c.row, c.text FROM json_each(?) k CROSS JOIN words ON words MATCH k.value "
+        "CROSS JOIN chunks c ON c.row = words.rowid",
+        (as_json(queries),),
+    )
 
 
 def _quoted(term: str) -> str:

@@ -208,17 +208,18 @@ class VectorIndex:
         return True
 
     def _read_changes(self, seq: int) -> None:
-        changes = np.fromiter(
-            self._database.connection.execute(
-                "SELECT item, op = 'put' FROM changes "
-                "WHERE seq > ? AND seq <= ? AND kind = ? AND encoder = ? ORDER BY seq",
-                (self._seq, seq, self.kind, self._encoder),
-            ),
-            np.dtype([("item", np.int64), ("put", np.bool_)]),
+        runs = self._database.connection.execute(
+            "SELECT first, last + 1, op = 'put' FROM changes "
+            "WHERE seq > ? AND seq <= ? AND kind = ? AND encoder = ? ORDER BY seq DESC",
+            (self._seq, seq, self.kind, self._encoder),
+        ).fetchall()
+        if not runs:
+            return
+        # The newest change of an item counts.
+        items, newest = np.unique(
+            np.concatenate([np.arange(first, end) for first, end, _ in runs]), return_index=True
         )
-        # The last word about an item counts.
-        items, last = np.unique(changes["item"][::-1], return_index=True)
-        come = changes["put"][::-1][last]
+        come = np.concatenate([np.full(end - first, put, bool) for first, end, put in runs])[newest]
         gone = items[~come]
         for segment in self._segments:
             segment.drop(gone)

@@ -302,11 +302,11 @@ def _new_id(database: Database, name: str) -> str:
 
 
 def _gone(database: Database, folder: Path, heading_level: int | None, *, there: bool) -> list[int]:
-    with SeenSources(database) as seen:
-        if there and _count_below(database, folder):
-            for item in read(folder, heading_level=heading_level):
-                seen.add(item)
-        return seen.missing_below(folder.as_posix())
+    seen = SeenSources()
+    if there and _count_below(database, folder):
+        for item in read(folder, heading_level=heading_level):
+            seen.add(item)
+    return seen.missing_below(database.connection, folder.as_posix())
 
 
 def _count_below(database: Database, folder: Path) -> int:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ from ku_rag.store import vectors
 from ku_rag.store.content_rows import text_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
+from ku_rag.store.connection import as_json
 from ku_rag.store.unit_records import unit_row
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport, Quarantined, Record
@@ -146,8 +148,8 @@ class Pipeline:
         started = time.monotonic()
         report = IngestReport()
         commit: Commit | None = None
-        with SeenSources(self._database) as seen, ThreadPoolExecutor(2, "ku-ingest") as pool:
-            batches = self._batches(items, origin, seen, progress, write_files)
+        with ThreadPoolExecutor(2, "ku-ingest") as pool:
+            batches = self._batches(items, origin, progress)
             while True:
                 batch: _Batch | None = None
                 try:
@@ -155,8 +157,10 @@ class Pipeline:
                 finally:  # a batch that was begun is committed, also when reading is interrupted
                     due, commit = commit, None
                     if batch:
+                        records, unchanged = self._without_stored(batch.records, repair=write_files)
                         report += batch.report
-                        commit = self._begin(batch.records, pool, write_files)
+                        report.units_unchanged += unchanged
+                        commit = self._begin(records, pool, write_files)
                     if due:
                         report += due()
                 if batch is None:
@@ -166,8 +170,7 @@ class Pipeline:
 
     def put(self, record: PreparedRecord) -> IngestReport:
         """Store one encoded record."""
-        self._remove_stored_sources(record, repair=True)
-        if not record.sources:
+        if not self._without_stored([record], repair=True)[0]:
             return IngestReport()
         write_pictures(self.writer.picture_files(record.pictures()))
         return self.writer.commit([record])
@@ -201,12 +204,10 @@ class Pipeline:
         self,
         items: Iterable[Item],
         origin: str,
-        seen: SeenSources,
         progress: Progress | None,
-        repair: bool,
     ) -> Iterator[_Batch]:
-        batch = _Batch([], IngestReport())
-        size = 0
+        seen = SeenSources()
+        batch, size = _Batch([], IngestReport()), 0
         most = (self._settings.max_memory << 20) // _SHARE
         started = time.monotonic()
         for count, item in enumerate(items, 1):
@@ -224,10 +225,6 @@ class Pipeline:
                     continue
                 prepared, unread = prepare(record, origin)
                 batch.report.quarantined += unread
-            self._remove_stored_sources(prepared, repair=repair)
-            if not prepared.sources:
-                batch.report.units_unchanged += self._is_stored(prepared.unit)
-                continue
             batch.records.append(prepared)
             size += self._weight(prepared)
             late = time.monotonic() - started > _BATCH_SECONDS
@@ -248,44 +245,40 @@ class Pipeline:
         chunks = chunks or letters // (_LETTERS * min(encoder.max_tokens, _USUAL_TOKENS)) + 1
         return letters + 4 * chunks * encoder.dim + sum(len(p.data) for p in record.pictures())
 
-    def _remove_stored_sources(self, record: PreparedRecord, *, repair: bool) -> None:
-        """Remove the sources of a record that are stored exactly so.
+    def _without_stored(
+        self, records: Sequence[PreparedRecord], *, repair: bool
+    ) -> tuple[list[PreparedRecord], int]:
+        """Remove the sources of records that are stored exactly so.
 
         Args:
-            record: The record.
+            records: The records; what is stored of their sources is noted in them.
             repair: Write stored picture files of these sources again that are missing or damaged.
+
+        Returns:
+            The records that have other sources, and the number of units of those that have none.
         """
-        left = []
-        for source in record.sources:
-            if source.replaces_others or not self._compare(source, record.unit):
-                left.append(source)
-            elif repair and source.pictures:
-                self.writer.repair_pictures(source.pictures)
-        record.sources = left
-
-    def _compare(self, source: PreparedSource, unit: str | None) -> bool:
-        """Return whether a source is stored as it is; note which parts of it are."""
-        stored = self._database.connection.execute(
-            "SELECT s.hash, s.declared, u.id, s.chunks FROM sources s "
-            "LEFT JOIN units u ON u.row = s.unit WHERE s.uri = ?",
-            (source.uri,),
-        ).fetchone()
-        if stored is None:
-            return False
-        digest, declared, owner, chunks = stored
-        source.is_known = True
-        if owner != unit:
-            return False
-        # Chunks that are given may be others although the texts are the same: those of an update.
-        same_chunks = source.chunks is None or len(source.chunks) == chunks
-        texts, _, pictures = digest.partition(":")
-        source.keeps_texts = source.texts_hash == texts and same_chunks
-        source.keeps_pictures = source.pictures_hash == pictures
-        same = source.keeps_texts and source.keeps_pictures
-        return same and declared == (source.declared.to_json() if source.declared else "{}")
-
-    def _is_stored(self, unit: str | None) -> bool:
-        return unit is not None and unit_row(self._database.connection, unit) is not None
+        connection = self._database.connection
+        stored = {
+            uri: fields
+            for uri, *fields in connection.execute(
+                "SELECT s.uri, u.id, s.hash, s.declared, s.chunks FROM json_each(?) w "
+                "CROSS JOIN sources s ON s.uri = w.value LEFT JOIN units u ON u.row = s.unit",
+                (as_json(source.uri for record in records for source in record.sources),),
+            )
+        }
+        changed, unchanged = [], 0
+        for record in records:
+            sources, record.sources = record.sources, []
+            for source in sources:
+                if source.replaces_others or not _is_stored(source, record.unit, stored):
+                    record.sources.append(source)
+                elif repair and source.pictures:
+                    self.writer.repair_pictures(source.pictures)
+            if record.sources:
+                changed.append(record)
+            elif record.unit is not None:
+                unchanged += unit_row(connection, record.unit) is not None
+        return changed, unchanged
 
     # ---- encoding ------------------------------------------------------------------------------
 
@@ -316,19 +309,12 @@ class Pipeline:
     ) -> tuple[Sequence[PreparedRecord], IngestReport]:
         """Return a batch without the pictures that cannot be decoded."""
         report = IngestReport()
-        if not broken:
-            return batch, report
-        records = []
-        for record in batch:
-            removed = record.remove_pictures(broken)
-            report.quarantined += [Quarantined(str(p.path), broken[p.digest]) for p in removed]
-            if removed:
-                self._remove_stored_sources(record, repair=False)
-            if record.sources:
-                records.append(record)
-            else:
-                report.units_unchanged += self._is_stored(record.unit)
-        return records, report
+        if broken:
+            for record in batch:
+                removed = record.remove_pictures(broken)
+                report.quarantined += [Quarantined(str(p.path), broken[p.digest]) for p in removed]
+            batch, report.units_unchanged = self._without_stored(batch, repair=False)
+        return batch, report
 
     def _plan(self, batch: Sequence[PreparedRecord]) -> _Encoding:
         """Cut texts into chunks and look up which chunks and pictures have a vector."""
@@ -421,3 +407,28 @@ class Pipeline:
                 if len(stored):
                     found[content] = stored[0]
         return found
+
+
+def _is_stored(
+    source: PreparedSource, unit: str | None, stored: Mapping[str, Sequence[Any]]
+) -> bool:
+    """Return whether a source is stored as it is; note in it which parts of it are.
+
+    Args:
+        source: The source.
+        unit: Id of its unit.
+        stored: Unit, hash, declaration and number of chunks of stored sources, by uri.
+    """
+    if source.uri not in stored:
+        return False
+    source.is_known = True
+    owner, digest, declared, chunks = stored[source.uri]
+    if owner != unit:
+        return False
+    # Chunks that are given may be others although the texts are the same: those of an update.
+    same_chunks = source.chunks is None or len(source.chunks) == chunks
+    texts, _, pictures = digest.partition(":")
+    source.keeps_texts = source.texts_hash == texts and same_chunks
+    source.keeps_pictures = source.pictures_hash == pictures
+    same = source.keeps_texts and source.keeps_pictures
+    return same and declared == (source.declared.to_json() if source.declared else "{}")

@@ -21,6 +21,7 @@ from ku_rag.ingest.readers.decoding import PartialSource
 from ku_rag.pictures import check_all_differ, open_picture, probe
 from ku_rag.store import relations
 from ku_rag.store.content_rows import content_hash
+from ku_rag.store.connection import as_json
 from ku_rag.types import Quarantined, Record, Relation, Unit
 
 
@@ -198,12 +199,8 @@ class PreparedRecord:
 
 
 def hash_texts(texts: Sequence[str]) -> str:
-    """Return the SHA-256 of documents, each with its length."""
-    found = hashlib.sha256()
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        found.update(b"%d:" % len(data) + data)
-    return found.hexdigest()
+    """Return the SHA-256 of documents, as a list in JSON."""
+    return content_hash(as_json(texts))
 
 
 def hash_pictures(digests: Iterator[str], *, partial: bool = False) -> str:

@@ -1,10 +1,10 @@
-"""The sources that an ingest has read, kept on disk: there may be more than fit into memory."""
+"""The sources that an ingest has read."""
 
 from __future__ import annotations
 
 import re
 
-from ku_rag.store.database import Database
+from ku_rag.store.connection import Connection
 from ku_rag.types import Quarantined, Record
 
 _LINE = re.compile(r":\d+$")
@@ -12,29 +12,18 @@ _BOUNDARY = re.compile(r"[/#]|$")
 
 
 class SeenSources:
-    """The uris read so far; a context manager that discards them at its end.
+    """The uris read so far."""
 
-    Args:
-        database: The store, whose temporary tables are used.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._connection = database.connection
-        self._table = f"seen_{id(self)}"
+    def __init__(self) -> None:
+        self._uris: set[str] = set()
         self._broken: set[str] = set()
-
-    def __enter__(self) -> SeenSources:
-        self._connection.execute(f"CREATE TEMP TABLE {self._table} (uri TEXT PRIMARY KEY)")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.execute(f"DROP TABLE temp.{self._table}")
 
     def new_sources(self, record: Record) -> tuple[Record, list[Quarantined]]:
         """Return a record without the sources that were read before, and a report of these."""
         new, repeated = [], []
         for source in record.sources:
-            if self._add(source.uri):
+            if source.uri not in self._uris:
+                self._uris.add(source.uri)
                 new.append(source)
                 continue
             name = record.unit.id if record.unit and record.unit.id else ""
@@ -56,24 +45,18 @@ class SeenSources:
         """
         if isinstance(item, Quarantined):
             self._broken |= {item.item, _LINE.sub("", item.item)}
-            return
-        for source in item.sources:
-            self._add(source.uri)
+        else:
+            self._uris.update(source.uri for source in item.sources)
 
-    def missing_below(self, folder: str) -> list[int]:
+    def missing_below(self, connection: Connection, folder: str) -> list[int]:
         """Return rows of stored sources below a folder that were not read and are not broken."""
         below = folder.rstrip("/") + "/"
-        rows = self._connection.execute(
-            "SELECT s.row, s.uri FROM sources s WHERE s.uri >= ? AND s.uri < ? "
-            f"AND s.uri NOT IN (SELECT uri FROM {self._table}) ORDER BY s.row",
+        rows = connection.execute(
+            "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ? ORDER BY row",
             (below, below[:-1] + "0"),
-        ).fetchall()
-        return [row for row, uri in rows if not self._is_broken(uri)]
+        )
+        return [row for row, uri in rows if uri not in self._uris and not self._is_broken(uri)]
 
     def _is_broken(self, uri: str) -> bool:
         ends = (m.start() for m in _BOUNDARY.finditer(uri))
         return bool(self._broken) and any(uri[:end] in self._broken for end in ends)
-
-    def _add(self, uri: str) -> bool:
-        self._connection.execute(f"INSERT OR IGNORE INTO {self._table} VALUES (?)", (uri,))
-        return self._connection.changes() == 1

@@ -106,13 +106,14 @@ STEPS: tuple[str, ...] = (
         PRIMARY KEY (encoder, source)
     ) WITHOUT ROWID;
     CREATE INDEX shadows_source ON shadows(source);
-    -- What was put and dropped, for caches that catch up.
+    -- Items that were put or dropped, for caches that catch up: a row for each run of numbers.
     CREATE TABLE changes (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
         kind TEXT NOT NULL,
         encoder INTEGER NOT NULL,
-        item INTEGER NOT NULL,
-        op TEXT NOT NULL                      -- put or drop
+        op TEXT NOT NULL,                     -- put or drop
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL
     );
 
     CREATE VIRTUAL TABLE words USING fts5(terms, tokenize = "unicode61 remove_diacritics 2");

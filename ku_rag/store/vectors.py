@@ -16,10 +16,6 @@ Kind = Literal["chunk", "image"]
 KINDS: tuple[Kind, ...] = ("chunk", "image")
 Vectors = NDArray[np.float32]
 
-_NOTED = (
-    "INSERT INTO changes (kind, encoder, item, op) SELECT ?, ?, value, ? FROM carray(?) "
-    "ORDER BY value"
-)
 _HALF = np.dtype("<f2")
 _NOT_FINITE = np.uint16(0x7C00)
 """Exponent bits of float16: all are set in infinity and NaN."""
@@ -94,7 +90,7 @@ def put(
             for item, at in zip(items, range(0, len(halves), size), strict=True)
         ),
     )
-    connection.execute(_NOTED, (kind, encoder, "put", array_of(items)))
+    _record_change(connection, kind, encoder, "put", items)
 
 
 def drop(connection: Connection, kind: Kind, items: Sequence[int]) -> None:
@@ -110,7 +106,24 @@ def drop(connection: Connection, kind: Kind, items: Sequence[int]) -> None:
             )
         ]
         if dropped:
-            connection.execute(_NOTED, (kind, encoder, "drop", array_of(dropped)))
+            _record_change(connection, kind, encoder, "drop", dropped)
+
+
+def _record_change(
+    connection: Connection, kind: Kind, encoder: int, op: str, items: Sequence[int]
+) -> None:
+    """Record for the indexes what was put or dropped: one row for each run of item numbers."""
+    rows = np.unique(np.asarray(items, np.int64))
+    ends = np.flatnonzero(np.diff(rows) > 1)
+    connection.executemany(
+        "INSERT INTO changes (kind, encoder, op, first, last) VALUES (?, ?, ?, ?, ?)",
+        (
+            (kind, encoder, op, first, last)
+            for first, last in zip(
+                rows[[0, *(ends + 1)]].tolist(), rows[[*ends, -1]].tolist(), strict=True
+            )
+        ),
+    )
 
 
 def items_of(connection: Connection, kind: Kind, encoder: int, most: int = -1) -> NDArray[np.int64]:
