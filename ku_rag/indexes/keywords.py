@@ -128,9 +128,7 @@ def _ranked(
     return sorted(scored, key=lambda one: (-one[1], one[0]))
 
 
-def chunks_with_all(
-    connection: Connection, keys: Sequence[str]
-) -> Iterator[tuple[int, int, str]]:
+def chunks_with_all(connection: Connection, keys: Sequence[str]) -> Iterator[tuple[int, int, str]]:
     """Yield (place of the key, chunk row, text) for each chunk with all terms of a name key.
 
     They are the candidates for that name, key by key.

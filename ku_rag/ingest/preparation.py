@@ -37,7 +37,6 @@ class PreparedPicture:
         width: Pixels of the upright picture.
         height: Likewise.
         vector: float32[dim], once encoded.
-        order: New pictures of one commit are stored in this order.
     """
 
     path: Path
@@ -47,7 +46,6 @@ class PreparedPicture:
     width: int
     height: int
     vector: NDArray[np.float32] | None = None
-    order: int = 0
 
     def decode(self) -> Image:
         """Return the upright RGB picture.
@@ -124,8 +122,6 @@ class PreparedSource:
         partial: Pictures of it could not be read: those that are stored are kept.
         chunks: (number of the document, text) each; None before the documents are cut.
         chunk_vectors: float32[number of chunks, dim]; None before the chunks are encoded.
-        text_order: The texts of one commit are stored in this order.
-        relation_order: Likewise the relations.
         is_known: Something is stored of the source.
         keeps_texts: The stored texts are those of the source.
         keeps_pictures: Likewise the pictures.
@@ -144,8 +140,6 @@ class PreparedSource:
     partial: bool = False
     chunks: list[tuple[int, str]] | None = None
     chunk_vectors: Vectors | None = None
-    text_order: int = 0
-    relation_order: int = 0
     is_known: bool = False
     keeps_texts: bool = False
     keeps_pictures: bool = False

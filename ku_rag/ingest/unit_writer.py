@@ -112,18 +112,13 @@ class UnitWriter:
             for place in places:
                 if place.source.replaces_others and place.unit is not None:
                     _delete_content(connection, place.source, place.unit)
-            places.sort(key=lambda place: place.source.text_order)
             texts = {
                 place.row: place
                 for place in places
                 if _replace_texts(connection, place.source, place.row)
             }
             report.chunks_added = self._insert_texts(connection, list(texts.values()))
-            pictures = [picture for record in batch for picture in record.pictures()]
-            for picture in sorted(pictures, key=lambda one: one.order):
-                self._image_row(connection, picture)
             report.images_added = sum(self._show(connection, place) for place in places)
-            places.sort(key=lambda place: place.source.relation_order)
             report.relations_added = _state(connection, places)
         return report
 

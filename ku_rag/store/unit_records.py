@@ -208,7 +208,7 @@ def _relations(connection: Connection, row: int) -> list[tuple[Any, ...]]:
     """The fields of each relation that starts at a unit: those of `Relation`, in its order."""
     found: list[tuple[Any, ...]] = connection.execute(
         "SELECT r.relation, r.target, r.target_kind, r.information, r.condition FROM relations r "
-        "JOIN entities e ON e.row = r.head WHERE e.unit = ? ORDER BY r.row",
+        "JOIN entities e ON e.row = r.head WHERE e.unit = ? ORDER BY r.source, r.row",
         (row,),
     ).fetchall()
     return found

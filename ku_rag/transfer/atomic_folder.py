@@ -88,15 +88,6 @@ def copy_file(source: Path, target: Path, *, link: bool = False) -> str:
     return found.hexdigest()
 
 
-def empty(folder: Path) -> None:
-    """Delete everything in a folder."""
-    for one in folder.iterdir():
-        if one.is_dir():
-            shutil.rmtree(one)
-        else:
-            one.unlink()
-
-
 def sync_tree(folder: Path) -> None:
     """Make every file and every name below a folder durable."""
     for root, _, files in os.walk(folder):

@@ -18,7 +18,6 @@ import ku_rag
 from ku_rag.errors import Corrupt
 from ku_rag.store import vectors
 from ku_rag.store.connection import Connection
-from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database, explained, snapshot
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.transfer import atomic_folder
@@ -39,18 +38,15 @@ from ku_rag.transfer.tables import (
     parquet,
     write_table,
 )
-from ku_rag.types import Quarantined
+from ku_rag.types import Quarantined, Serializable
 
-_TRIES = 3
 _MADE_WITH = ("encoder", "segmenter", "max_tokens")
 _IN_ORDER = ("s.unit IS NOT NULL ORDER BY s.unit, s.row", "s.unit IS NULL ORDER BY s.row")
 """Sources by unit, then those that belong to none."""
-_ORDER = "(SELECT source, row_number() OVER (ORDER BY min(row)) AS place FROM {} GROUP BY source)"
-"""The order in which sources got their content: it decides between equal scores."""
 
 
 @dataclass(slots=True)
-class Exported:
+class Exported(Serializable):
     """What an export wrote.
 
     Args:
@@ -69,14 +65,11 @@ class Exported:
     salvaged: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku export --json` prints."""
-        shape = {
-            "counts": self.counts,
-            "pictures": self.pictures,
-            "left_out": [{"item": one.item, "reason": one.reason} for one in self.left_out],
-            "seconds": round(self.seconds, 3),
-        }
-        return shape if self.salvaged is None else {**shape, "salvaged": self.salvaged}
+        """The fields as JSON values; `salvaged` only of a damaged base."""
+        shown = Serializable.to_dict(self)
+        if self.salvaged is None:
+            del shown["salvaged"]
+        return shown
 
 
 def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int) -> Exported:
@@ -97,14 +90,13 @@ def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int)
     parquet()
     started = time.monotonic()
     connection = database.connection
-    with atomic_folder.beside(folder, replaces=is_export, what="an export") as made:
-        for left in reversed(range(_TRIES)):
-            with explained(database.path), snapshot(connection):
-                found = write(connection, layout, made, settings={"max_tokens": max_tokens})
-            if not (left and _moved_on(connection, found)):
-                break
-            atomic_folder.empty(made)
-    found.seconds = time.monotonic() - started
+    with (
+        atomic_folder.beside(folder, replaces=is_export, what="an export") as made,
+        explained(database.path),
+        snapshot(connection),  # while this state is read, `compact` deletes no picture of it
+    ):
+        found = write(connection, layout, made, settings={"max_tokens": max_tokens})
+    found.seconds = round(time.monotonic() - started, 3)
     return found
 
 
@@ -169,14 +161,6 @@ def write(
     return done
 
 
-def _moved_on(connection: Connection, found: Exported) -> bool:
-    """Whether a picture is missing because its rows and it were deleted meanwhile."""
-    return any(
-        not connection.execute("SELECT 1 FROM images WHERE hash = ?", (one.item,)).fetchone()
-        for one in found.left_out
-    )
-
-
 # ---- pictures ----------------------------------------------------------------------------------
 
 
@@ -223,10 +207,8 @@ def _by_source(connection: Connection, sql: str, *values: object) -> Iterator[An
 def _sources(connection: Connection) -> Iterator[Row]:
     return _by_source(
         connection,
-        "SELECT s.uri, u.id, s.origin, s.hash, s.declared, s.chunks, s.images, t.place, r.place "
-        "FROM sources s LEFT JOIN units u ON u.row = s.unit "
-        f"LEFT JOIN {_ORDER.format('chunks')} t ON t.source = s.row "
-        f"LEFT JOIN {_ORDER.format('relations')} r ON r.source = s.row WHERE {{}}",
+        "SELECT s.uri, u.id, s.origin, s.hash, s.declared, s.chunks, s.images "
+        "FROM sources s LEFT JOIN units u ON u.row = s.unit WHERE {}",
     )
 
 
@@ -243,7 +225,7 @@ def _chunks(
         encoder and vectors.place("chunk", encoder),
     )
     for unit, uri, position, document, text, blob in rows:
-        out = (unit, uri, position, document, content_hash(text), text)
+        out = (unit, uri, position, document, text)
         yield (*out, blob) if dim else out
 
 
@@ -254,7 +236,7 @@ def _images(
 ) -> Iterator[Row]:
     encoder, dim = encoders.get("image", (None, 0))
     for digest, *fields, blob in connection.execute(
-        "SELECT i.hash, i.width, i.height, i.bytes, row_number() OVER (ORDER BY i.row), v.vector "
+        "SELECT i.hash, i.width, i.height, i.bytes, v.vector "
         "FROM images i LEFT JOIN vectors v ON v.row = ? + i.row ORDER BY i.hash",
         (encoder and vectors.place("image", encoder),),
     ):

@@ -13,7 +13,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ku_rag import arguments
 from ku_rag.encoders.pair import side
@@ -97,14 +96,13 @@ class _Records:
                 continue
             self._owners[row["uri"]] = row["unit"]
             self._sources.setdefault(row["unit"], {})[row["uri"]] = row
-        self._files: dict[str, tuple[str | None, int, NDArray[np.float16] | None]] = {}
+        self._files: dict[str, tuple[str | None, Vector | None]] = {}
         for row, vector in export.rows(IMAGES):
             if row["hash"] in self._files:
                 self._leave_out_repeated("images", row["hash"])
                 continue
             self._check_length(vector, "image")
-            halves = None if vector is None else vector.astype(np.float16)
-            self._files[row["hash"]] = row["file"], row.get("order") or 0, halves
+            self._files[row["hash"]] = row["file"], vector
         self._images: dict[_Key, list[str]] = {}
         for row, _ in export.rows(SHOWINGS):
             self._images.setdefault(self._key(row), []).append(row["image"])
@@ -244,11 +242,11 @@ class _Records:
         texts = content.documents()
         pictures = [one for one in map(self._picture, content.images) if one is not None]
         texts_hash, _, pictures_hash = (row.get("hash") or "").partition(":")
-        if not texts_hash or row.get("chunks") not in (None, len(content.chunks)):
+        if not self._export.is_whole or row.get("chunks") != len(content.chunks):
             texts_hash = _COMPUTED + hash_texts(texts)
         expected = row.get("images")
         lost = len(pictures) != (len(content.images) if expected is None else expected)
-        if lost or not row.get("hash"):
+        if lost or not self._export.is_whole:
             pictures_hash = _COMPUTED + hash_pictures(one.digest for one in pictures)
         source = PreparedSource(
             uri,
@@ -260,16 +258,13 @@ class _Records:
             pictures_hash,
             content.relations if unit is not None else (),
             partial=lost,
-            text_order=row.get("text_order") or 0,
-            relation_order=row.get("relation_order") or 0,
         )
-        has_vectors = any(vector is not None for vector in content.vectors)
-        if self._takes_chunks and (self._export.manifest or has_vectors):
+        found = [vector for vector in content.vectors if vector is not None]
+        if self._takes_chunks and (self._export.manifest or found):
             source.texts = ()
             source.chunks = content.chunks
-            found = [vector for vector in content.vectors if vector is not None]
             if found and len(found) == len(content.chunks):
-                source.chunk_vectors = np.stack(found)
+                source.chunk_vectors = np.stack(found).astype(np.float32)
         return source
 
     def _declaration(
@@ -306,16 +301,15 @@ class _Records:
         found = self._loaded.get(digest)
         if found is not None or digest in self._broken:
             return found
-        file, order, halves = self._files.get(digest, (None, 0, None))
+        file, vector = self._files.get(digest, (None, None))
         try:
             picture = self._load(digest, file)
         except KuError as error:
             self._export.leave_out(f"images: {digest}", str(error))
             self._broken.add(digest)
             return None
-        picture.order = order
-        if self._takes_images and halves is not None:
-            picture.vector = halves.astype(np.float32)
+        if self._takes_images and vector is not None:
+            picture.vector = vector.astype(np.float32)
         self._loaded[digest] = picture
         return picture
 

@@ -1,11 +1,10 @@
 """Reading an export, or Parquet of another program: sound rows, and a report of the others.
 
-Chunks are streamed; a row that fails a checksum, a type or a hash is reported and left out.
+Parquet verifies a checksum of each page; a row group with a damaged page is reported and left out.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,18 @@ from numpy.typing import NDArray
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput, Mismatch, NotFound
-from ku_rag.store.content_rows import content_hash
 from ku_rag.transfer.tables import (
     FORMAT,
+    GROUP_ROWS,
     MANIFEST,
     TABLES,
     UNITS,
     Table,
     file_checksum,
     parquet,
-    row_checksum,
 )
 from ku_rag.types import Quarantined
 
-_ROWS = 8192
 _UNIT_LENGTH = 0.01
 """How far from 1 the length of a vector in half precision may be."""
 
@@ -43,7 +40,7 @@ _MANIFEST: Mapping[str, Any] = {
 }
 """The types of what is read of a manifest; all but `_NEEDED` may be missing."""
 
-Vector = NDArray[np.float32]
+Vector = NDArray[np.float16]
 FoundRow = tuple[dict[str, Any], Vector | None]
 Place = Callable[[Mapping[str, Any]], int]
 """The number of the unit that a row belongs to."""
@@ -58,6 +55,7 @@ class Export:
     Attributes:
         folder: Likewise.
         manifest: Its manifest; {} without one.
+        is_whole: Whether every table is what was exported, by the SHA-256 in the manifest.
         left_out: What is not sound, in the order in which it was read.
 
     Raises:
@@ -76,13 +74,13 @@ class Export:
                 "made, or see docs/transfer.md"
             )
         self.manifest = _read_manifest(folder / MANIFEST)
+        known = {table.file for table in TABLES}
         for file, expected in self.manifest.get("sha256", {}).items():
-            if file not in {table.file for table in TABLES}:
-                continue
-            if not (folder / file).is_file():
+            if file in known and not (folder / file).is_file():
                 self.leave_out(file, "it is not there, although the manifest names it")
-            elif file_checksum(folder / file) != expected:
+            elif file in known and file_checksum(folder / file) != expected:
                 self.leave_out(file, "it is not what was exported; what is sound of it was taken")
+        self.is_whole = bool(self.manifest) and not self.left_out
 
     @property
     def encoder(self) -> Mapping[str, Any]:
@@ -119,12 +117,12 @@ class Export:
         self.left_out.append(Quarantined(item, reason))
 
     def rows(self, table: Table, place: Place | None = None) -> Iterator[FoundRow]:
-        """Yield the sound rows of a table, with vectors float32[dim]; none of a missing table.
+        """Yield the sound rows of a table, with vectors float16[dim]; none of a missing table.
 
         Args:
             table: Which table.
-            place: The rows are yielded in the order of these numbers: streamed if the file has
-                that order, else sorted in memory.
+            place: The rows are yielded in the order of these numbers. An export has that order; a
+                table of another program is sorted in memory.
 
         Raises:
             BadInput: The file cannot be read, or a column is missing or of a wrong type.
@@ -133,47 +131,32 @@ class Export:
             return
         columns = self._columns(table)
         batches = self._batches(table, columns)
-        if place and not self._is_ordered(table, columns, place):
-            batches = self._sorted(table, columns, place)
-        plain = [name for name in columns if name != "vector"]
-        has_checksum = {*table.columns, "checksum"} <= set(columns)
+        if place and not self.is_whole:
+            batches = _sorted(batches, place)
         for batch in batches:
-            vectors, lengths = _vectors(batch, self.folder / table.file)
-            rows = self._listed(table, batch, plain)
-            for row, vector, length in zip(rows, vectors, lengths, strict=True):
-                if has_checksum and row_checksum(row[c] for c in table.columns) != row["checksum"]:
-                    self.leave_out(_name(table, row), "the row fails its checksum")
-                elif problem := _problem(row):
+            for row, vector in zip(
+                self._listed(table, batch), self._vectors(table, batch), strict=True
+            ):
+                if problem := _problem(row):
                     self.leave_out(_name(table, row), problem)
-                else:
-                    yield row, self._sound_vector(table, row, vector, length)
+                    continue
+                length = 1.0 if vector is None else float(np.linalg.norm(vector.astype(np.float32)))
+                if length and abs(length - 1) >= _UNIT_LENGTH:
+                    reason = f"its vector has length {length:.4g}, expected 1; it was made anew"
+                    self.leave_out(_name(table, row), reason)
+                    vector = None
+                yield row, vector
 
     # ---- inside --------------------------------------------------------------------------------
-
-    def _sound_vector(
-        self, table: Table, row: dict[str, Any], vector: NDArray[np.float16] | None, length: float
-    ) -> Vector | None:
-        if vector is None:
-            return None
-        stored = row.get("vector_checksum")
-        if stored is not None and zlib.crc32(vector.tobytes()) != stored:
-            self.leave_out(_name(table, row), "its vector fails its checksum; it was made anew")
-        elif length == 0 or abs(length - 1) < _UNIT_LENGTH:
-            return vector.astype(np.float32)
-        else:
-            reason = f"its vector has length {length:.4g}, expected 1; it was made anew"
-            self.leave_out(_name(table, row), reason)
-        return None
 
     def _columns(self, table: Table) -> list[str]:
         pa, pq = parquet()
         path = self.folder / table.file
         try:
             there = set(pq.read_schema(path).names)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             raise _unreadable(path, error) from error
-        wanted = [*table.columns, "checksum"]
-        wanted += ["vector", "vector_checksum"] if table.has_vectors else []
+        wanted = [*table.columns, *(["vector"] if table.has_vectors else [])]
         owner = [] if {"source", "unit"} & there or "unit" not in table.columns else ["unit"]
         for name in (*table.required, *owner):
             if name not in there:
@@ -183,7 +166,7 @@ class Export:
                 )
         return [name for name in wanted if name in there]
 
-    def _batches(self, table: Table, columns: list[str], *, quiet: bool = False) -> Iterator[Any]:
+    def _batches(self, table: Table, columns: list[str]) -> Iterator[Any]:
         """Yield the batches of a file; a row group that cannot be read is reported and skipped."""
         pa, pq = parquet()
         path = self.folder / table.file
@@ -191,43 +174,54 @@ class Export:
             with pq.ParquetFile(path, page_checksum_verification=True) as data:
                 for group in range(data.num_row_groups):
                     try:
-                        yield from data.iter_batches(_ROWS, row_groups=[group], columns=columns)
-                    except (OSError, pa.ArrowException) as error:
+                        yield from data.iter_batches(
+                            GROUP_ROWS, row_groups=[group], columns=columns
+                        )
+                    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
                         count = data.metadata.row_group(group).num_rows
-                        if not quiet:
-                            item = f"{table.file}: some of {count} rows"
-                            self.leave_out(item, f"they are damaged: {error}")
-        except (OSError, pa.ArrowException) as error:
+                        item = f"{table.file}: some of {count} rows"
+                        self.leave_out(item, f"they are damaged: {error}")
+        except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             raise _unreadable(path, error) from error
 
-    def _listed(self, table: Table, batch: Any, columns: list[str]) -> list[dict[str, Any]]:  # noqa: ANN401
+    def _listed(self, table: Table, batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401
         """Return the rows of a batch, with columns of the types that the table has."""
         pa, _ = parquet()
-        types = table.types(1)
+        types = table.types()
+        names = [name for name in batch.schema.names if name in types]
         try:
-            arrays = [batch.column(name).cast(types[name]).to_pylist() for name in columns]
-        except (pa.ArrowException, UnicodeDecodeError) as error:
+            arrays = [batch.column(name).cast(types[name]).to_pylist() for name in names]
+        except (UnicodeDecodeError, pa.ArrowException) as error:
             raise _unreadable(self.folder / table.file, error) from error
-        return [dict(zip(columns, values, strict=True)) for values in zip(*arrays, strict=True)]
+        return [dict(zip(names, values, strict=True)) for values in zip(*arrays, strict=True)]
 
-    def _is_ordered(self, table: Table, columns: list[str], place: Place) -> bool:
-        names = [name for name in columns if name in ("unit", "source")]
-        last = -1
-        for batch in self._batches(table, names, quiet=True):
-            for row in self._listed(table, batch, names):
-                here = place(row)
-                if here < last:
-                    return False
-                last = here
-        return True
+    def _vectors(self, table: Table, batch: Any) -> list[Vector | None]:  # noqa: ANN401
+        """Return the vectors of a batch in half precision, None where there is none."""
+        if "vector" not in batch.schema.names:
+            return [None] * batch.num_rows
+        column = batch.column("vector")
+        there = np.asarray(column.is_valid())
+        flat = column.flatten().to_numpy(zero_copy_only=False)
+        count = int(there.sum())
+        if flat.dtype.kind != "f" or (count and (flat.size == 0 or flat.size % count)):
+            raise BadInput(
+                f"{self.folder / table.file} holds vectors as {column.type}, or of several "
+                "lengths: expected lists of float16 or float32, as many numbers in each as the "
+                "encoder makes"
+            )
+        found = iter(flat.astype("<f2").reshape(count, -1 if count else 0))
+        return [next(found) if one else None for one in there]
 
-    def _sorted(self, table: Table, columns: list[str], place: Place) -> Iterator[Any]:
-        pa, _ = parquet()
-        whole = pa.Table.from_batches(list(self._batches(table, columns)))
-        names = [name for name in columns if name in ("unit", "source")]
-        order = np.argsort([place(row) for row in whole.select(names).to_pylist()], kind="stable")
-        for start in range(0, len(order), _ROWS):
-            yield from whole.take(order[start : start + _ROWS]).combine_chunks().to_batches()
+
+def _sorted(batches: Iterator[Any], place: Place) -> Iterator[Any]:
+    pa, _ = parquet()
+    read = list(batches)
+    if read:
+        whole = pa.Table.from_batches(read)
+        owners = whole.select([c for c in ("unit", "source") if c in whole.schema.names])
+        order = np.argsort([place(row) for row in owners.to_pylist()], kind="stable")
+        for start in range(0, len(order), GROUP_ROWS):
+            yield from whole.take(order[start : start + GROUP_ROWS]).combine_chunks().to_batches()
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -283,9 +277,7 @@ def _problem(row: Mapping[str, Any]) -> str | None:
             if key in row and not (key == "source" and row[key] is None):
                 arguments.identity(row[key], f"the {key}")
         if "text" in row:
-            text = arguments.text(row["text"], "the text")
-            if row.get("hash") not in (None, content_hash(text)):
-                return "the text is not what its hash says"
+            arguments.text(row["text"], "the text")
     except BadInput as error:
         return str(error)
     return None
@@ -295,29 +287,6 @@ def _name(table: Table, row: Mapping[str, Any]) -> str:
     """Return what a row is called in a report."""
     keys = ("id", "uri", "source", "hash", "unit", "name")
     return f"{table.name}: {next((row[k] for k in keys if row.get(k) is not None), 'a row')}"
-
-
-def _vectors(
-    batch: Any,  # noqa: ANN401 - a RecordBatch
-    path: Path,
-) -> tuple[list[NDArray[np.float16] | None], list[float]]:
-    """Return the vectors of a batch in half precision, None where there is none, and lengths."""
-    if "vector" not in batch.schema.names:
-        return [None] * batch.num_rows, [0.0] * batch.num_rows
-    column = batch.column("vector")
-    there = np.asarray(column.is_valid())
-    flat = column.flatten().to_numpy(zero_copy_only=False)
-    count = int(there.sum())
-    if flat.dtype.kind != "f" or (count and (flat.size == 0 or flat.size % count)):
-        raise BadInput(
-            f"{path} holds vectors as {column.type}, or of several lengths: expected lists of "
-            "float16 or float32, as many numbers in each as the encoder makes"
-        )
-    halves = flat.astype("<f2").reshape(count, -1 if count else 0)
-    wide = halves.astype(np.float32)
-    found = iter(zip(halves, np.sqrt(np.einsum("ij,ij->i", wide, wide)).tolist(), strict=True))
-    pairs = [next(found) if one else (None, 0.0) for one in there]
-    return [vector for vector, _ in pairs], [length for _, length in pairs]
 
 
 def _unreadable(path: Path, error: Exception) -> BadInput:

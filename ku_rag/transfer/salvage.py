@@ -79,7 +79,7 @@ def salvage(layout: Layout, folder: Path) -> Exported:
     done.salvaged = {
         table: {"saved": number, "lost": lost[table]} for table, number in saved.items()
     }
-    done.seconds = time.monotonic() - started
+    done.seconds = round(time.monotonic() - started, 3)
     return done
 
 

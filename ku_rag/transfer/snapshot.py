@@ -11,19 +11,16 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ku_rag.store.connection import connect
-from ku_rag.store.database import Database, explained
+from ku_rag.store.database import Database, explained, snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.transfer import atomic_folder
-from ku_rag.types import Quarantined
-
-_TRIES = 3
+from ku_rag.types import Quarantined, Serializable
 
 
 @dataclass(slots=True)
-class Snapshot:
+class Snapshot(Serializable):
     """What was copied.
 
     Args:
@@ -37,15 +34,6 @@ class Snapshot:
     bytes: int = 0
     left_out: list[Quarantined] = field(default_factory=list)
     seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku snapshot --json` prints."""
-        return {
-            "pictures": self.pictures,
-            "bytes": self.bytes,
-            "left_out": [{"item": one.item, "reason": one.reason} for one in self.left_out],
-            "seconds": round(self.seconds, 3),
-        }
 
 
 def take(database: Database, layout: Layout, folder: Path, *, link: bool = False) -> Snapshot:
@@ -64,27 +52,21 @@ def take(database: Database, layout: Layout, folder: Path, *, link: bool = False
     """
     started = time.monotonic()
     with atomic_folder.beside(folder, replaces=lambda _: False, what="a snapshot") as made:
-        for left in reversed(range(_TRIES)):
-            copy = Layout(made)
-            _copy_store(database, copy)
+        copy = Layout(made)
+        # While a transaction reads this state or an older one, `compact` deletes no picture of it.
+        with closing(database.connect()) as reader, explained(database.path), snapshot(reader):
+            reader.execute("SELECT count(*) FROM meta").fetchone()
+            database.connection.execute("VACUUM INTO ?", (str(copy.database),))
+            with closing(connect(copy.database)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL")
             found = _copy_pictures(layout, copy, link=link)
-            if not (left and _moved_on(database, found)):
-                break
-            atomic_folder.empty(made)
         copy.images.mkdir(exist_ok=True)
         copy.indexes.mkdir()
         if layout.settings.exists():
             atomic_folder.copy_file(layout.settings, copy.settings)
         found.bytes = copy.bytes()
-    found.seconds = time.monotonic() - started
+    found.seconds = round(time.monotonic() - started, 3)
     return found
-
-
-def _copy_store(database: Database, copy: Layout) -> None:
-    with explained(database.path):
-        database.connection.execute("VACUUM INTO ?", (str(copy.database),))
-    with closing(connect(copy.database)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _copy_pictures(layout: Layout, copy: Layout, *, link: bool) -> Snapshot:
@@ -106,13 +88,3 @@ def _copy_pictures(layout: Layout, copy: Layout, *, link: bool) -> Snapshot:
                     Quarantined(digest, f"{path}: its content has changed; copied as it is")
                 )
     return found
-
-
-def _moved_on(database: Database, found: Snapshot) -> bool:
-    """Whether a picture is missing because its rows were deleted, and it swept, meanwhile."""
-    return any(
-        not database.connection.execute(
-            "SELECT 1 FROM images WHERE hash = ?", (one.item,)
-        ).fetchone()
-        for one in found.left_out
-    )
