@@ -38,10 +38,10 @@ from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.unit_writer import UnitWriter, write_pictures
 from ku_rag.settings import Settings
 from ku_rag.store import vectors
+from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import text_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
-from ku_rag.store.connection import as_json
 from ku_rag.store.unit_records import unit_row
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport, Quarantined, Record

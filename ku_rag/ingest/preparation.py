@@ -20,8 +20,8 @@ from ku_rag.ingest.image_decoding import LONGEST
 from ku_rag.ingest.readers.decoding import PartialSource
 from ku_rag.pictures import check_all_differ, open_picture, probe
 from ku_rag.store import relations
-from ku_rag.store.content_rows import content_hash
 from ku_rag.store.connection import as_json
+from ku_rag.store.content_rows import content_hash
 from ku_rag.types import Quarantined, Record, Relation, Unit
 
 
