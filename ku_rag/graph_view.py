@@ -184,6 +184,7 @@ class GraphView:
             NotFound: the base has no model.
         """
         from ku_rag.graph import captioning
+        from ku_rag.graph.mllm_agents import AgentPrompts
 
         arguments.check_callable(progress, "progress")
         chosen, session = arguments.texts(names, "names"), self._session
@@ -194,7 +195,8 @@ class GraphView:
             graph, _ = self._graph()
             entities = [graph.one(name) for name in chosen] or graph.with_pictures(_MOST)
             model = session.settings.mllm or "model"
-            made = captioning.caption(graph, mllm, entities, model=model)
+            prompts = AgentPrompts.load(session.prompts)
+            made = captioning.caption(graph, mllm, entities, model=model, prompts=prompts)
             return writer.run(made, progress=progress)
 
     # ---- questions -----------------------------------------------------------------------------
@@ -305,6 +307,7 @@ class GraphView:
     ) -> GraphAnswer:
         """Search by a model if there is one and the setting allows it, else by embedded agents."""
         from ku_rag.graph import search_settings
+        from ku_rag.graph.mllm_agents import AgentPrompts
 
         if not query.question.strip():
             raise BadInput('the question is empty: ask something, such as "What follows?"')
@@ -324,6 +327,7 @@ class GraphView:
                     most_paths=most,
                     max_rounds=rounds,
                     depth_first=depth_first,
+                    prompts=AgentPrompts.load(session.prompts),
                 )
             if setting not in (None, "embedded"):
                 raise BadInput(

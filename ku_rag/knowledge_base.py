@@ -196,7 +196,7 @@ class KnowledgeBase:
             kcc=kcc,
             with_units=units,
             with_paths=graph,
-            prompts=self.path / settings.prompts if settings.prompts else None,
+            prompts=session.prompts,
         )
         with session.use():
             if shown is not None:

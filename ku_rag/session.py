@@ -189,6 +189,11 @@ class Session:
                 self._mllm = load_mllm(self.settings)
             return self._mllm
 
+    @property
+    def prompts(self) -> Path | None:
+        """The folder whose prompts replace those of the package, if the settings name one."""
+        return self.layout.root / self.settings.prompts if self.settings.prompts else None
+
     def use_encoder(self, encoder: Encoder) -> None:
         """Search and write with the vectors of an encoder from now on."""
         rows = manifest.encoder_rows(self.database, encoder)

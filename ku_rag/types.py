@@ -328,8 +328,7 @@ class Correction:
             "all" where they agree; None where no path was at hand.
         dropped_citations: evidence that it cited and was not shown.
         caption: how it described the picture, where texts alone were searched.
-        usage: "replies", how many of them were "cached", and the "prompt_tokens" and
-            "completion_tokens" of all of them.
+        usage: see `ku_rag.mllm.base.usage`.
     """
 
     draft: str | None = None

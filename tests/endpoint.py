@@ -59,13 +59,17 @@ def fails(status: int, message: str, headers: dict[str, str] | None = None, **mo
 
 @dataclass
 class Endpoint:
-    """What is said, in order or by a function of the request's body, and what was asked."""
+    """What is said, in order or by a function of the request's body, and what was asked.
+
+    `listed` is what GET returns, the list of models.
+    """
 
     says: list[Said] | Callable[[dict[str, Any]], Said] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     url: str = ""
+    listed: Any = None
 
     def pictures(self, at: int) -> list[Image.Image]:
         """The pictures in a request, decoded."""
@@ -104,6 +108,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
+    def do_GET(self) -> None:
+        listed = self.server.endpoint.listed
+        self.respond(Said(listed) if listed else fails(404, "nothing is listed"))
+
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         endpoint = self.server.endpoint
@@ -112,6 +120,9 @@ class _Handler(BaseHTTPRequestHandler):
             endpoint.headers.append({k.lower(): v for k, v in self.headers.items()})
             endpoint.paths.append(self.path)
             said = endpoint.says(body) if callable(endpoint.says) else endpoint.says.pop(0)
+        self.respond(said)
+
+    def respond(self, said: Said) -> None:
         if said.gate:
             said.gate()
         data = said.body if isinstance(said.body, bytes) else json.dumps(said.body).encode()

@@ -17,8 +17,10 @@ from PIL.Image import Image
 
 from ku_rag.answering.prompting import fenced, load_prompt
 from ku_rag.errors import ModelFailed
-from ku_rag.mllm.base import MLLM, Message, Part, Picture, Reply, Request
+from ku_rag.mllm.base import MLLM, Message, Part, Picture, Reply, Request, usage
 from ku_rag.mllm.prompts import Prompt
+from ku_rag.mllm.structured_output import object_schema
+from ku_rag.text.stems import stems
 from ku_rag.types import Box, Correction, Evidence, Match, PathEvidence, Reading
 
 PAGE_HEIGHT = 1024
@@ -35,31 +37,10 @@ _LONGEST_LABEL = 40
 _LABEL = re.compile(r"E\d+")
 _WORDS = re.compile(r"\w+")
 
-_ANSWERED: Mapping[str, Any] = {
-    "reason": {"type": "string"},
-    "citations": {"type": "array", "items": {"type": "string"}},
-    "answer": {"type": "string"},
-}
-_SINGLE = {
-    "type": "object",
-    "properties": _ANSWERED,
-    "required": list(_ANSWERED),
-    "additionalProperties": False,
-}
-_CORRECTED: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {**_ANSWERED, "changed": {"type": "boolean"}},
-    "required": [*_ANSWERED, "changed"],
-    "additionalProperties": False,
-}
-_WEIGHED: Mapping[str, Any] = {
-    **_CORRECTED,
-    "properties": {
-        **_CORRECTED["properties"],
-        "believed": {"type": "string", "enum": ["all", "draft", "passage", "path"]},
-    },
-    "required": [*_CORRECTED["required"], "believed"],
-}
+_TEXT: Mapping[str, Any] = {"type": "string"}
+_ANSWERED = {"reason": _TEXT, "citations": {"type": "array", "items": _TEXT}, "answer": _TEXT}
+_CORRECTED = {**_ANSWERED, "changed": {"type": "boolean"}}
+_WEIGHED = {**_CORRECTED, "believed": {**_TEXT, "enum": ["all", "draft", "passage", "path"]}}
 """With graph paths, which may contradict the texts."""
 
 
@@ -92,9 +73,12 @@ class Material:
         question: the question.
         picture: the whole picture, RGB; None for a question without a picture.
         region: the selected region of the picture, if any.
+        crop: the region cut out of the original picture; None where it is the whole picture.
         units: the matched units.
         evidence: chunks that the answer can cite.
-        paths: graph paths that the answer can cite.
+        paths: graph paths that the answer can cite; those that do not bear on the question are not
+            sent.
+        leading: labels of the paths that the question's own words lead along.
         pages: the pages of the passage.
         caption: the model's caption of the picture, if it was used for the search.
     """
@@ -102,11 +86,19 @@ class Material:
     question: str
     picture: Image | None
     region: Box | None = None
+    crop: Image | None = None
     units: Sequence[Match] = ()
     evidence: Sequence[Evidence] = ()
     paths: Sequence[PathEvidence] = ()
+    leading: Sequence[str] = ()
     pages: Sequence[Image] = ()
     caption: Reply | None = None
+
+    @property
+    def bearing_paths(self) -> list[PathEvidence]:
+        """The paths that share a content word with the question beyond the names of the units."""
+        asked = stems(self.question).difference(*(stems(unit.name) for unit in self.units))
+        return [p for p in self.paths if p.label in self.leading or asked & stems(p.text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +134,15 @@ class Chain:
         asked = Message("user", (*_shown(material), words))
         first = self._chat(asked)
         draft = first.text
-        if not (material.units or material.evidence or material.paths):
+        paths = material.bearing_paths
+        if not (material.units or material.evidence or paths):
             why = "Nothing was found to check the model's draft with, so it stands."
             return self._answered(Reading(draft, why=why), material, [first], draft=draft)
         second = self._chat(
             asked,
             Message("assistant", (draft,)),
             _evidence(material, self.prompts.correction),
-            schema=_WEIGHED if material.paths else _CORRECTED,
+            properties=_WEIGHED if paths else _CORRECTED,
         )
         said = _parse_verdict(second, material)
         changed = said.changed and _bare(said.answer) != _bare(draft)
@@ -166,11 +159,14 @@ class Chain:
     def answer_at_once(self, material: Material) -> Answered:
         """Answer in one turn with the evidence: the ablation without the chain."""
         message = _evidence(material, self.prompts.single, *_shown(material))
-        reply = self._chat(message, schema=_SINGLE)
+        reply = self._chat(message, properties=_ANSWERED)
         said = _parse_verdict(reply, material)
         return self._answered(said.reading("Answered in one turn"), material, [reply], said=said)
 
-    def _chat(self, *messages: Message, schema: Mapping[str, Any] | None = None) -> Reply:
+    def _chat(
+        self, *messages: Message, properties: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> Reply:
+        schema = properties and object_schema("answer", **properties)
         try:
             return self.mllm.chat(Request(messages, schema=schema, temperature=_TEMPERATURE))
         except ModelFailed as error:
@@ -209,12 +205,7 @@ class Chain:
                 believed=said.believed if said else None,
                 dropped_citations=said.dropped if said else (),
                 caption=material.caption.text if material.caption else None,
-                usage={
-                    "replies": len(every),
-                    "cached": sum(reply.cached for reply in every),
-                    "prompt_tokens": sum(reply.prompt_tokens for reply in every),
-                    "completion_tokens": sum(reply.completion_tokens for reply in every),
-                },
+                usage=usage(every),
             ),
         )
 
@@ -227,15 +218,17 @@ def _shown(material: Material) -> tuple[Part, ...]:
 
 
 def _evidence(material: Material, prompt: Prompt, *before: Part) -> Message:
+    crop = [Picture(material.crop)] if material.crop else []
     pages = [Picture(page, sharp=True) for page in material.pages[:_MOST_PAGES]]
+    paths = material.bearing_paths
     text = prompt.fill(
         question=material.question,
-        evidence=fenced(material.units, material.evidence, material.paths),
+        evidence=fenced(material.units, material.evidence, paths),
         pages=_pages(len(pages)),
-        region=_where(material),
-        believed=_BELIEVED if material.paths else "",
+        region=_where(material, "second" if before else "first"),
+        believed=_BELIEVED if paths else "",
     )
-    return Message("user", (*before, *pages, text))
+    return Message("user", (*before, *crop, *pages, text))
 
 
 def _pages(count: int) -> str:
@@ -245,7 +238,7 @@ def _pages(count: int) -> str:
     return f"{which} that the evidence was set on beside pictures of what it is about."
 
 
-def _where(material: Material) -> str:
+def _where(material: Material, place: str) -> str:
     if material.region is None or material.picture is None:
         return ""
     (x0, y0, x1, y1), (width, height) = material.region, material.picture.size
@@ -255,9 +248,10 @@ def _where(material: Material) -> str:
         f"from {start / size:.0%} to {end / size:.0%}"
         for start, end, size in ((x0, x1, width), (y0, y1, height))
     )
+    cut = f" The {place} picture of this message shows that part." if material.crop else ""
     return (
         f"What was searched for is the part of the question's picture {across} of its width and "
-        f"{down} of its height, counted from the top left."
+        f"{down} of its height, counted from the top left.{cut}"
     )
 
 
@@ -271,7 +265,8 @@ class _Verdict:
     Args:
         answer: "" if the model refuses.
         reason: in the model's words.
-        changed: whether the model says that it changed its draft; a refusal is a change.
+        changed: whether the model says that it changed its draft, or does not say; a refusal is a
+            change.
         believed: the source that the model believed where sources differ; None if not asked.
         cited: labels and texts of the cited evidence.
         dropped: cited labels that were not in the request.
@@ -302,18 +297,18 @@ def _parse_verdict(reply: Reply, material: Material) -> _Verdict:
     said = reply.parsed or {}
     answer = said["answer"].strip()
     shown = {piece.label: piece.text for piece in material.evidence}
-    shown |= {path.label: path.text for path in material.paths}
+    shown |= {path.label: path.text for path in material.bearing_paths}
     # Models write "[E1]", "e1" and "E1, E2" as well.
     labels = [
         label
-        for given in said["citations"]
+        for given in said.get("citations", ())
         if given.strip()
         for label in _LABEL.findall(given.upper()) or [given.strip()[:_LONGEST_LABEL]]
     ]
     return _Verdict(
         answer=answer,
-        reason=" ".join(said["reason"].split()),
-        changed=said.get("changed", False) or not answer,
+        reason=" ".join(said.get("reason", "").split()),
+        changed=said.get("changed", True) or not answer,
         believed=said.get("believed"),
         cited={label: shown[label] for label in labels if label in shown},
         dropped=tuple(dict.fromkeys(label for label in labels if label not in shown)),

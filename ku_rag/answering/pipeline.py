@@ -134,7 +134,7 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
             pages = _compose(found, for_model=chain is not None)
     with clock.step("read"):
         if chain:
-            material = _material(question, picture, found, pages, caption)
+            material = _material(question, picture, scale, found, pages, caption)
             answered = chain.correct(material) if question.kcc else chain.answer_at_once(material)
         else:
             answered = _read(question, found, with_picture=picture is not None)
@@ -191,12 +191,16 @@ def _look_at(image: str | Path | Image | None) -> tuple[Image | None, float]:
     """The picture as it is looked at, and how many of its own pixels one of these is."""
     if image is None:
         return None, 1.0
-    picture = image.convert("RGB") if isinstance(image, Image) else load_picture(Path(image))
+    picture = _read_picture(image)
     scale = max(1.0, max(picture.size) / _LONGEST_SIDE)
     if scale > 1:
         width, height = picture.size
         picture = picture.resize((max(1, round(width / scale)), max(1, round(height / scale))))
     return picture, scale
+
+
+def _read_picture(image: str | Path | Image) -> Image:
+    return image.convert("RGB") if isinstance(image, Image) else load_picture(Path(image))
 
 
 def _find_units(
@@ -241,18 +245,23 @@ def _compose(found: _Found, *, for_model: bool) -> list[Image]:
 def _material(
     question: QueryInput,
     picture: Image | None,
+    scale: float,
     found: _Found,
     pages: Sequence[Image],
     caption: Reply | None,
 ) -> Material:
-    region = found.matched.region
+    region, crop = found.matched.region, None
+    if region and picture and question.image and region.box != (0, 0, *picture.size):
+        crop = _read_picture(question.image).crop(_scaled(region, scale).box)
     return Material(
         question.text,
         picture,
         region=region.box if region else None,
+        crop=crop,
         units=found.matched.units,
         evidence=found.evidence,
         paths=found.paths.evidence,
+        leading=found.paths.cited,
         pages=pages if question.with_units else (),
         caption=caption,
     )

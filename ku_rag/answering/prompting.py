@@ -10,15 +10,14 @@ from ku_rag.mllm import prompts
 from ku_rag.mllm.prompts import Placeholders, Prompt
 from ku_rag.types import Evidence, Match, PathEvidence
 
-_OF_EVIDENCE = frozenset({"question", "pages", "region"})
+_OF_EVIDENCE = frozenset({"evidence", "question", "pages", "region"})
 _PLACEHOLDERS: Mapping[str, Placeholders] = {
     "draft": Placeholders(required=frozenset({"question"})),
-    "correction": Placeholders(
-        required=frozenset({"evidence"}), optional=_OF_EVIDENCE | {"believed"}
-    ),
-    "single": Placeholders(required=frozenset({"question", "evidence"}), optional=_OF_EVIDENCE),
+    "correction": Placeholders(optional=_OF_EVIDENCE | {"believed"}),
+    "single": Placeholders(required=frozenset({"question"}), optional=_OF_EVIDENCE),
     "caption": Placeholders(),
 }
+"""Evidence is optional: published prompts show it in pages alone."""
 
 
 def load_prompt(name: str, folder: Path | None = None) -> Prompt:

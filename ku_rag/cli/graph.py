@@ -24,7 +24,9 @@ from ku_rag.cli.output import (
     print_result,
     progress,
     remark,
+    remark_usage,
     unit_lines,
+    waiting,
 )
 
 Relation = tuple[str, str, str]
@@ -240,11 +242,14 @@ def search(**options: Any) -> None:  # noqa: ANN401 - passed on as they are name
 
     The settings are those of MH-MMKG: what of the question and of the graph a model is given.
     """
-    with open_base(read_only=True) as base:
+    with open_base(read_only=True) as base, waiting(base.settings):
         found = base.graph.search(**options)
     lines = [found.answer] if found.answer else []
     lines += [path.text for path in found.summary.paths] or ["no path was found"]
     print_result(found, lines)
+    remark_usage(found.usage, base.settings)
+    if found.failed:
+        remark(f"no answer: {found.failed}")
     if found.found:
         remark(f"searched by {found.setting} agents: {found.found.stopped}")
 

@@ -1,4 +1,4 @@
-"""Commands about the weights of models."""
+"""Commands about the weights of models, and about their endpoints."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import sys
 
 import click
 
-from ku_rag.cli.options import common
+from ku_rag.cli.options import common, mllm_option, model_settings
 from ku_rag.cli.output import is_quiet, print_result, say
+
+_SHOWN = 20
 
 
 @click.group()
 def models() -> None:
-    """Weights of models: list, pull, verify, path.
+    """Weights of models: list, pull, verify, path. Endpoints of models: ping.
 
     Weights are stored in the cache of the Hugging Face Hub (HF_HOME) or in ku-rag's own folder
     (KU_CACHE, by default ~/.cache/ku-rag). Only `pull` downloads.
@@ -101,3 +103,27 @@ def path(name: str) -> None:
 
     found = weights.find(name)
     print_result({"name": weights.known(name).name, "path": str(found)}, str(found))
+
+
+@models.command()
+@mllm_option("is tried; without one its endpoint lists its models")
+@common
+def ping() -> None:
+    """Try a model's endpoint: whether it answers, sees pictures, and replies in JSON.
+
+    Exits with 1 if the endpoint or the model does not answer.
+    """
+    from ku_rag.mllm.endpoint_report import ping
+
+    found = ping(model_settings())
+    names = [*found.models[:_SHOWN], *(["…"] if len(found.models) > _SHOWN else [])]
+    lines = [f"{found.url} answers", f"models: {', '.join(names) or 'not listed'}"]
+    if found.model:
+        lines += [
+            f"{found.model} {'replies' if found.replies else 'does not reply'}",
+            f"pictures: {'seen' if found.pictures else 'not seen'}",
+            f"objects: {found.object_format or 'no'}",
+        ]
+    print_result(found, lines + [f"  {problem}" for problem in found.problems])
+    if found.model and not found.replies:
+        raise click.exceptions.Exit(1)

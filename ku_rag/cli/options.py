@@ -15,6 +15,7 @@ from ku_rag.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from ku_rag.knowledge_base import KnowledgeBase
+    from ku_rag.settings import Settings
 
 Command = Callable[..., Any]
 
@@ -71,8 +72,60 @@ def common(command: Command) -> Command:
 
 
 def mllm_option(purpose: str) -> Callable[[Command], Command]:
-    """The option that names a multimodal model."""
-    return _kept(_MODELS, "--mllm", metavar="MODEL", help=f"The multimodal model that {purpose}.")
+    """The options of a multimodal model."""
+
+    def add(command: Command) -> Command:
+        for option in (
+            _kept(
+                _MODELS,
+                "--no-cache",
+                "mllm_cache",
+                is_flag=True,
+                flag_value=False,
+                default=None,
+                help="Ask it again instead of reusing its replies.",
+            ),
+            _kept(
+                _MODELS,
+                "--max-reply-tokens",
+                "mllm_max_reply_tokens",
+                type=click.IntRange(0, 1_000_000),
+                metavar="N",
+                help="Longest reply in tokens.  [default: its endpoint's]",
+            ),
+            _kept(
+                _MODELS,
+                "--mllm-timeout",
+                "mllm_timeout_s",
+                type=click.FloatRange(0.1, 86_400),
+                metavar="SECONDS",
+                help="Longest time of a call to it.  [default: 60]",
+            ),
+            _kept(
+                _MODELS,
+                "--mllm-url",
+                metavar="URL",
+                help="Its endpoint, often ending in /v1.  [default: OPENAI_BASE_URL]",
+            ),
+            _kept(
+                _MODELS,
+                "--mllm",
+                metavar="MODEL",
+                help=f"The multimodal model that {purpose}.",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def model_settings() -> Settings:
+    """The settings of the base that --kb names, if it exists, and of the options for models."""
+    from ku_rag.settings import Settings
+
+    models = click.get_current_context().meta.get(_MODELS, {})
+    return Settings.load(base_path() / "ku.toml", **models)
 
 
 IMAGES = click.option(

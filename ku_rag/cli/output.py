@@ -14,6 +14,7 @@ import click
 from ku_rag.errors import Corrupt
 
 if TYPE_CHECKING:
+    from ku_rag.settings import Settings
     from ku_rag.types import Added, Answer, IngestReport, Quarantined
 
 AS_JSON = "ku_rag.as_json"
@@ -211,6 +212,21 @@ def _notes(relation: Mapping[str, Any]) -> str:
     return f"  ({one_line(notes)})" if notes else ""
 
 
+def remark_usage(usage: Mapping[str, int], settings: Settings) -> None:
+    """Print replies, tokens and, where prices are set, the cost of a model; nothing without one."""
+    if not any(usage.values()):
+        return
+    prompt, completion = usage["prompt_tokens"], usage["completion_tokens"]
+    text = (
+        f"{settings.mllm}: {usage.get('replies', usage.get('calls', 0))} replies, "
+        f"{usage['cached']} of them from the cache; {prompt:,} + {completion:,} tokens"
+    )
+    prices = settings.mllm_prompt_price, settings.mllm_reply_price
+    if any(prices):
+        text += f"; cost {(prompt * prices[0] + completion * prices[1]) / 1e6:.6f}"
+    remark(text)
+
+
 def one_line(text: str, most: int = 160) -> str:
     """A text as one line of at most `most` characters."""
     line = " ".join(text.split())
@@ -249,3 +265,18 @@ def progress(what: str, items: str = "records") -> Iterator[Callable[[int], None
     finally:
         if bar.live.is_started:
             bar.stop()
+
+
+@contextmanager
+def waiting(settings: Settings) -> Iterator[None]:
+    """The elapsed time on stderr while the model is asked, if there is one and a terminal."""
+    if not settings.mllm or is_quiet() or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        bar.add_task(f"asking {clean(settings.mllm)}", total=None)
+        yield

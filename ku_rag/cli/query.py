@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from ku_rag.cli.options import common, mllm_option, open_base, output_option
-from ku_rag.cli.output import one_line, print_answer, print_result, remark
+from ku_rag.cli.output import (
+    one_line,
+    print_answer,
+    print_result,
+    remark,
+    remark_usage,
+    waiting,
+)
 
 
 @click.command()
@@ -32,7 +39,7 @@ def query(
     **options: Any,  # noqa: ANN401 - passed on as they are named there
 ) -> None:
     """Answer QUESTION about the picture IMAGE ("-" asks without a picture)."""
-    with open_base(read_only=True) as base:
+    with open_base(read_only=True) as base, waiting(base.settings):
         answer = base.query(
             None if image == "-" else image,
             question,
@@ -43,6 +50,8 @@ def query(
             **options,
         )
     print_answer(answer)
+    if answer.correction:
+        remark_usage(answer.correction.usage, base.settings)
     for written in (*answer.passage, *([report] if report else [])):
         remark(f"wrote {written}")
 

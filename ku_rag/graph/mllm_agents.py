@@ -12,13 +12,15 @@ from pathlib import Path as File
 from typing import Any, TypeVar
 
 from ku_rag.graph.agent_search import most_similar
-from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask, ask_all
+from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.search_types import Note, Query, Verdict
 from ku_rag.graph.summary import Captions, Knowledge, Summary
 from ku_rag.mllm import prompts
 from ku_rag.mllm.base import MLLM
+from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.prompts import Placeholders, Prompt
+from ku_rag.mllm.structured_output import object_schema
 from ku_rag.text.tokens import name_key, words
 
 WORKERS = 16
@@ -40,20 +42,12 @@ _PLACEHOLDERS: Mapping[str, Placeholders] = {
 }
 
 
-def _replying(**keys: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {
-        "type": "object",
-        "properties": keys,
-        "required": list(keys),
-        "additionalProperties": False,
-    }
-
-
 _TEXT: Mapping[str, Any] = {"type": "string"}
-_TOPIC = _replying(reason=_TEXT, topic=_TEXT)
-_USEFUL = _replying(reason=_TEXT, useful={"type": "array", "items": _TEXT})
-_ENOUGH = _replying(reason=_TEXT, enough={"type": "boolean"})
-_CAPTIONED = _replying(caption=_TEXT, reason=_TEXT, enough={"type": "boolean"})
+_BOOLEAN = {"type": "boolean"}
+_TOPIC = object_schema("topic", reason=_TEXT, topic=_TEXT)
+_USEFUL = object_schema("useful", reason=_TEXT, useful={"type": "array", "items": _TEXT})
+_ENOUGH = object_schema("enough", reason=_TEXT, enough=_BOOLEAN)
+_CAPTIONED = object_schema("enough", caption=_TEXT, reason=_TEXT, enough=_BOOLEAN)
 
 _SHOWN = "The pictures show the last entity of the path; they may be moments of one scene."
 _CAPTION = (
@@ -118,6 +112,7 @@ class ModelAgents:
         self._mllm, self._workers = mllm, workers
         self.prompts = prompts or AgentPrompts.load()
         self._notes: list[Note] = []
+        self._is_reached = False
 
     def notes(self) -> Sequence[Note]:
         """Return the notes of the last call; see `Agents`."""
@@ -127,7 +122,7 @@ class ModelAgents:
         """Return the query with a description of its pictures, ŝ = P(Q), or "" without a reply."""
         data = [{"known": query.hints}] if query.hints else []
         text = self.prompts.perceive.fill(question=query.question, data=_fenced(data))
-        outcome = ask(self._mllm, AgentQuestion(text, query.pictures))
+        (outcome,) = self._ask(AgentQuestion(text, query.pictures))
         self._notes = [outcome.note(outcome.text)]
         return replace(query, perception=outcome.text)
 
@@ -145,7 +140,7 @@ class ModelAgents:
         text = self.prompts.topic.fill(
             question=query.question, data=_fenced([*given(query), {"topics": names}])
         )
-        outcome = ask(self._mllm, AgentQuestion(text, schema=_TOPIC))
+        (outcome,) = self._ask(AgentQuestion(text, schema=_TOPIC))
         named = [outcome.fields["topic"]] if outcome.fields else []
         chosen, unknown = matched(named, [((e.name, e.unit or ""), e) for e in shown])
         remarks = [cut, _unknown(unknown)]
@@ -170,7 +165,7 @@ class ModelAgents:
             )
             for path, steps in (opened[n] for n in asking)
         ]
-        outcomes = ask_all(self._mllm, questions, workers=self._workers)
+        outcomes = self._ask(*questions)
         selected: list[list[Step]] = [[] for _ in opened]
         self._notes = [Note() for _ in opened]
         for n, outcome in zip(asking, outcomes, strict=True):
@@ -196,7 +191,7 @@ class ModelAgents:
             questions.append(AgentQuestion(text, pictures, _CAPTIONED if pictures else _ENOUGH))
         verdicts = []
         self._notes = []
-        outcomes = ask_all(self._mllm, questions, workers=self._workers)
+        outcomes = self._ask(*questions)
         for path, outcome in zip(paths, outcomes, strict=True):
             enough = outcome.fields.get("enough", False)
             caption = outcome.fields.get("caption", "").strip()
@@ -211,7 +206,22 @@ class ModelAgents:
         """Answer the query from paths, ŷ = MLLM(Q, ℵ(Î, G, A, α)) (eq. 11)."""
         data = _fenced([*given(query), *evidence.lines])
         text = self.prompts.answer.fill(question=query.question, data=data)
-        return ask(self._mllm, AgentQuestion(text, query.pictures))
+        (outcome,) = self._ask(AgentQuestion(text, query.pictures))
+        return outcome
+
+    def _ask(self, *questions: AgentQuestion) -> list[Outcome]:
+        """Ask questions concurrently.
+
+        Raises:
+            CallError: the endpoint has not answered a single question of this search.
+        """
+        outcomes = ask_all(self._mllm, questions, workers=self._workers)
+        calls = (one.failure for one in outcomes if isinstance(one.failure, CallError))
+        failures = [failure for failure in calls if not failure.is_of_request]
+        self._is_reached = self._is_reached or len(failures) < len(outcomes)
+        if failures and not self._is_reached:
+            raise failures[0]
+        return outcomes
 
     def _context(self, query: Query, path: Path) -> list[dict[str, str]]:
         """Return hints and perception, the path, and the attributes of its entities."""

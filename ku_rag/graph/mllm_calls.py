@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
 from pathlib import Path as File
 from typing import Any
 
 from PIL.Image import Image
 
-from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
+from ku_rag.errors import BadInput, BudgetSpent, KuError, ModelFailed, NotFound
 from ku_rag.graph.search_types import Note
 from ku_rag.mllm.base import MLLM, Message, Picture, Reply, Request
 from ku_rag.mllm.encoding import fitted
@@ -43,15 +43,23 @@ class Outcome:
 
     Args:
         reply: The reply; None if there is none that can be used.
-        problem: Why there is no reply.
-        spent: Whether the model's budget is used up.
+        failure: Why there is no reply.
         left_out: Why pictures were left out.
     """
 
     reply: Reply | None
-    problem: str = ""
-    spent: bool = False
+    failure: KuError | None = None
     left_out: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """The message of the failure; "" if there is a reply."""
+        return str(self.failure or "")
+
+    @property
+    def spent(self) -> bool:
+        """Whether the model's budget is used up."""
+        return isinstance(self.failure, BudgetSpent)
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -92,14 +100,14 @@ def ask_all(mllm: MLLM, questions: Sequence[AgentQuestion], *, workers: int) -> 
         questions: The questions.
         workers: Greatest number of concurrent questions, at least 1.
     """
-    pool = ThreadPoolExecutor(workers, "ku-agent")
-    try:
-        return list(pool.map(lambda question: ask(mllm, question), questions))
-    finally:  # on an interrupt, questions that have not begun are cancelled
-        pool.shutdown(cancel_futures=True)
+    if not questions:
+        return []
+    # An interrupt leaves this pool at once: nothing waits for its threads.
+    with ThreadPool(min(workers, len(questions))) as pool:
+        return pool.map(lambda question: _ask(mllm, question), questions, chunksize=1)
 
 
-def ask(mllm: MLLM, question: AgentQuestion) -> Outcome:
+def _ask(mllm: MLLM, question: AgentQuestion) -> Outcome:
     """Ask a model one question."""
     shown: list[Picture] = []
     left_out: list[str] = []
@@ -110,11 +118,11 @@ def ask(mllm: MLLM, question: AgentQuestion) -> Outcome:
         except (BadInput, NotFound) as error:
             left_out.append(str(error))
     if question.needs_pictures and not shown:
-        problem = "none of its pictures can be shown, so the model was not asked"
-        return Outcome(None, problem, left_out=tuple(left_out))
+        unseen = BadInput("none of its pictures can be shown, so the model was not asked")
+        return Outcome(None, unseen, tuple(left_out))
     message = Message("user", (*shown, question.text))
     try:
         reply = mllm.chat(Request((message,), schema=question.schema, temperature=0.0))
     except (ModelFailed, BudgetSpent) as error:
-        return Outcome(None, str(error), isinstance(error, BudgetSpent), tuple(left_out))
+        return Outcome(None, error, tuple(left_out))
     return Outcome(reply, left_out=tuple(left_out))

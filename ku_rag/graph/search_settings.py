@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ku_rag.encoders.base import Encoder
-from ku_rag.errors import BadInput, BudgetSpent, ModelFailed
+from ku_rag.errors import BadInput
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.embedded_agents import EmbeddedAgents, Sight
 from ku_rag.graph.mllm_agents import WORKERS, AgentPrompts, ModelAgents
@@ -128,6 +128,7 @@ def answer(
     Raises:
         BadInput: The setting is unknown, or the query lacks what it takes.
         ModelFailed, BudgetSpent: The model did not reply, and there was no search.
+        CallError: The endpoint did not answer a single question.
     """
     chosen = _check(setting, query, gold)
     agents = ModelAgents(
@@ -164,8 +165,8 @@ def _conclude(
         ModelFailed, BudgetSpent: The model did not reply, and there was no search.
     """
     outcome = agents.answer(query, summary)
-    if found is None and outcome.reply is None:
-        raise (BudgetSpent if outcome.spent else ModelFailed)(outcome.problem)
+    if found is None and outcome.failure:
+        raise outcome.failure
     last = max((entry.round for entry in trace), default=0)
     note = outcome.note(outcome.text)
     return GraphAnswer(

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ku_rag.graph.model import Entity, Path, Step
+from ku_rag.mllm.base import Reply
+from ku_rag.mllm.base import usage as reply_usage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -172,7 +174,7 @@ class GraphSearchResult:
 
     @property
     def usage(self) -> dict[str, int]:
-        """Sums of "calls", "cached", "prompt_tokens" and "completion_tokens"."""
+        """See `usage`."""
         return usage(self.trace)
 
     def to_dict(self) -> dict[str, Any]:
@@ -195,6 +197,11 @@ class GraphSearchResult:
 
 
 def usage(trace: Sequence[TraceEntry]) -> dict[str, int]:
-    """Return the sums of "calls", "cached", "prompt_tokens" and "completion_tokens"."""
-    names = ("calls", "cached", "prompt_tokens", "completion_tokens")
-    return {name: sum(getattr(one.note, name) for one in trace) for name in names}
+    """Return the number of "calls" and their tokens; see `ku_rag.mllm.base.usage`."""
+    notes = [entry.note for entry in trace if entry.note.calls]
+    replies = [
+        Reply("", None, note.prompt_tokens, note.completion_tokens, cached=bool(note.cached))
+        for note in notes
+    ]
+    found = reply_usage(replies)
+    return {"calls": found.pop("replies"), **found}

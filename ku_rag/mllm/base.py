@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -125,6 +125,26 @@ class Reply:
             if not isinstance(value, expected) or isinstance(value, bool):
                 raise TypeError(f"{name} is {value!r}")
         return cls(**values)
+
+
+def usage(replies: Sequence[Reply]) -> dict[str, int]:
+    """Return the number of replies and their tokens; those of cached replies count apart.
+
+    Returns:
+        "replies", how many of them were "cached"; "prompt_tokens" and "completion_tokens" of the
+        others, and "cached_tokens", both together.
+    """
+    paid = [reply for reply in replies if not reply.cached]
+    every = sum(reply.prompt_tokens + reply.completion_tokens for reply in replies)
+    prompt = sum(reply.prompt_tokens for reply in paid)
+    completion = sum(reply.completion_tokens for reply in paid)
+    return {
+        "replies": len(replies),
+        "cached": len(replies) - len(paid),
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "cached_tokens": every - prompt - completion,
+    }
 
 
 @runtime_checkable

@@ -53,6 +53,11 @@ class CallError(ModelFailed):
         self.retryable, self.pause_s = retryable, pause_s
         self.status, self.param, self.reason = status, param, reason
 
+    @property
+    def is_of_request(self) -> bool:
+        """Whether the endpoint answered, and another request may succeed."""
+        return self.status in _REJECTING | _FAILING | {413}
+
 
 def timed_out(url: str, seconds: float) -> CallError:
     """Return the error of a call that did not end before its deadline."""

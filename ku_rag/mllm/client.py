@@ -164,10 +164,10 @@ class EndpointMLLM:
                     continue
                 pause = _pause(failures, error)
                 failures += 1
-                if pause is None or not self._retries:
+                if pause is None or failures > self._retries:
+                    if failures > 1:
+                        error.args = (f"{error} (tried {failures} times)",)
                     raise
-                if failures > self._retries:
-                    raise ModelFailed(f"{error} (tried {failures} times)") from None
             except ModelFailed as error:
                 raise ModelFailed(f"{error} (model {self.model!r} at {self.url})") from None
             else:

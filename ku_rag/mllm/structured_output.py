@@ -17,6 +17,16 @@ _MAX_MESSAGE = 200
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 
+def object_schema(*required: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of an object with these properties, of which some may not be missing."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
 def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
     """Find the object in a reply, which may stand in a code fence or between words.
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.resources import files
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.mllm import RecordedMLLM, Reply, Request, ScriptedMLLM
 from ku_rag.mllm.cache import ReplyCache
 from ku_rag.mllm.client import EndpointMLLM
-from ku_rag.types import Evidence, Match, PathEvidence, Relation, Unit
+from ku_rag.types import Evidence, Match, PathEvidence, Region, Relation, Unit
 from tests.conftest import picture
 from tests.endpoint import says, serving
 
@@ -114,7 +115,7 @@ def test_a_draft_is_asked_for_and_then_corrected(lamp, photo):
     assert second.messages[0] == asked
     assert (second.messages[1].role, second.messages[1].text) == ("assistant", "Italy")
     evidence = second.messages[2]
-    assert second.schema["required"] == ["reason", "citations", "answer", "changed"]
+    assert list(second.schema["properties"]) == ["reason", "citations", "answer", "changed"]
     (page,) = evidence.pictures
     assert page.sharp
     assert page.image.width == 772
@@ -130,7 +131,7 @@ def test_where_a_path_is_at_hand_it_says_what_it_believed(lamp, photo):
     assert answer.correction.believed == answer.to_dict()["believed"] == "path"
     assert answer.reading.why.endswith("(Where they differ, it believed the path.)")
     (_, second) = mllm.requests
-    assert "believed" in second.schema["required"]
+    assert "believed" in second.schema["properties"]
     assert '"believed"' in second.messages[2].text
 
 
@@ -142,14 +143,78 @@ def test_without_the_graph_no_path_is_shown(lamp, photo):
     assert "Lumen" not in mllm.requests[1].messages[2].text
 
 
-def test_a_model_that_does_not_say_what_it_believed_has_not_answered(lamp, photo):
-    with pytest.raises(ModelFailed, match="believed"):
-        ask(
-            lamp,
-            ScriptedMLLM(["Italy", said("Lumen", ["E3"])]),
-            image=photo,
-            question="Who designed the lamp?",
-        )
+def test_only_the_answer_may_not_be_missing(lamp, photo):
+    bare = ScriptedMLLM(["Italy", {"answer": "Lumen"}, "Italy", {"answer": "Italy."}])
+    answer = ask(lamp, bare, image=photo, question="Who designed the lamp?")
+    assert (answer.answer, answer.changed, answer.citations) == ("Lumen", True, ())
+    assert answer.reading.why == "Corrected, for no reason given."
+    assert answer.correction.believed is None
+    assert not ask(lamp, bare, image=photo, question="Who designed the lamp?").changed
+    with pytest.raises(ModelFailed, match="answer"):
+        ask(lamp, ScriptedMLLM(["Italy", {"reason": "None."}]), image=photo)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_sent"),
+    [
+        ("Who designed the lamp?", True),
+        ("Was it made by designers of Lumen?", True),
+        ("What does the desk lamp cost?", False),
+        ("Where is the lamp from?", False),
+    ],
+)
+def test_paths_that_do_not_bear_on_the_question_are_not_sent(question, is_sent):
+    made, mllm = chain("Italy", said("Peru", ["E4"]))
+    path = PathEvidence(
+        "E4", ("Desk lamp", "Lumen"), ("designed by",), "Desk lamp —by→ designer Lumen"
+    )
+    answered = made.correct(Material(question, None, units=[match("Desk lamp")], paths=[path]))
+    shown = [line.get("evidence") for line in data(mllm.requests[1].messages[2].text)]
+    assert ("E4" in shown) == is_sent == ("believed" in mllm.requests[1].schema["properties"])
+    assert answered.reading.citations == (("E4",) if is_sent else ())
+
+
+def test_paths_that_the_questions_words_lead_along_are_sent():
+    made, mllm = chain("Italy", said("Peru"))
+    path = PathEvidence("E4", ("Lamp", "Peru"), ("origin",), "Lamp —origin→ Peru")
+    made.correct(Material("Where is it from?", None, paths=[path], leading=["E4"]))
+    assert data(mllm.requests[1].messages[2].text)[0]["evidence"] == "E4"
+
+
+def test_the_second_turn_shows_the_region_as_large_as_it_is_in_the_original(kb, tmp_path):
+    noise = np.random.default_rng(3).integers(0, 256, (600, 2000, 3), dtype=np.uint8)
+    original = Image.fromarray(noise)
+    original.save(tmp_path / "wide.png")
+    mllm = ScriptedMLLM(["Italy", said("Peru"), at_once("Peru")])
+    box = (400, 100, 700, 400)
+
+    class Cut:
+        name = fingerprint = "cut"
+
+        def propose(self, image):
+            assert image.size == (1600, 480)
+            return [Region(box, "windows", 1.0)]
+
+    kb.add(
+        Unit("Lamp", id="lamp", images=(_crop(original, tmp_path),), texts=("It is from Peru.",))
+    )
+    with KnowledgeBase.open(kb.path, segmenter=Cut()) as cut:
+        answer = ask(cut, mllm, image=tmp_path / "wide.png")
+        ask(cut, mllm, image=tmp_path / "wide.png", kcc=False)
+    assert answer.region.box == (500, 125, 875, 500)
+    second, single = (request.messages[-1] for request in mllm.requests[1:])
+    assert [p.image.size[0] for p in mllm.requests[0].messages[0].pictures] == [1600]
+    crop, page = second.pictures
+    assert np.array_equal(np.asarray(crop.image), noise[125:500, 500:875])
+    assert page.sharp
+    assert "The first picture of this message shows that part." in second.text
+    assert [p.image.size[0] for p in single.pictures[:2]] == [1600, 375]
+    assert "The second picture of this message shows that part." in single.text
+
+
+def _crop(image, folder):
+    image.crop((500, 125, 875, 500)).save(folder / "lamp.png")
+    return folder / "lamp.png"
 
 
 def test_the_evidence_is_numbered_and_says_what_it_is_about(lamp, photo):
@@ -183,7 +248,13 @@ def test_the_result_tells_the_whole_story(lamp, photo):
         "reason": "So it says.",
         "why": "Corrected: So it says. (It cites E9, which it was not shown: dropped.)",
         "caption": None,
-        "usage": {"replies": 2, "cached": 1, "prompt_tokens": 100, "completion_tokens": 22},
+        "usage": {
+            "replies": 2,
+            "cached": 1,
+            "prompt_tokens": 10,
+            "completion_tokens": 2,
+            "cached_tokens": 110,
+        },
     }
     assert {name: result[name] for name in story} == story
     assert result["models"]["reader"] == "mllm:m-1"
@@ -266,6 +337,15 @@ def test_the_region_is_told_in_the_second_turn_only():
         )
     )
     assert "of its width" not in mllm.requests[3].messages[2].text
+
+
+def test_a_published_prompt_may_show_evidence_in_pages_alone(lamp, photo, tmp_path):
+    (tmp_path / "correction.md").write_text("Check your answer by these passages.")
+    mllm = ScriptedMLLM(["Italy", said("Peru")])
+    assert ask(lamp, mllm, image=photo, prompts=tmp_path).answer == "Peru"
+    last = mllm.requests[1].messages[2]
+    assert last.text == "Check your answer by these passages."
+    assert [page.sharp for page in last.pictures] == [True]
 
 
 def test_pages_keep_their_letters_when_pictures_are_sent_small(lamp, tmp_path):
@@ -490,7 +570,7 @@ def test_a_file_without_a_version_is_told_by_its_digest(tmp_path):
     ("name", "text", "expected"),
     [
         ("draft", b"Answer.", r"draft.md has no \$question: say where it goes"),
-        ("single", b"$question", r"single.md has no \$evidence"),
+        ("single", b"$evidence", r"single.md has no \$question"),
         ("draft", b"$question $evidence", r"has \$evidence, which nothing is filled into"),
         ("caption", b"$question", r"there are: none\."),
         ("draft", b"$question for 5 $", r"write \$\$ for a dollar sign"),

@@ -184,6 +184,9 @@ def questions(run: Recorder) -> None:
         run("query, model, no units", "query", photo, question, *model, "--no-units")
         run("graph search, model", "graph", "search", "Where does the Kiwi grow?", *model)
         run("graph caption", "graph", "caption", *model)
+        run("models ping", "models", "ping", *model)
+    run("graph search, endpoint gone", "graph", "search", "What is it made of?", *model)
+    run("models ping, endpoint gone", "models", "ping", *model)
     run("query, endpoint gone", "query", photo, "What is it made of?", *model)
     run("graph caption, endpoint gone", "graph", "caption", "Mango", "--mllm", "m-2")
 

@@ -141,6 +141,7 @@ def test_a_setting_gives_what_table_2_says_and_nothing_else(graph, setting, agen
         "cached": 0,
         "prompt_tokens": 11 * len(agents),
         "completion_tokens": 7 * len(agents),
+        "cached_tokens": 0,
     }
     assert [path.text for path in answered.summary.paths] == ([BITE] if BITE in told else [])
     assert (answered.trace[-1].agent, answered.trace[-1].said) == ("answer", "Bite")
@@ -266,6 +267,15 @@ def test_the_budget_may_end_anywhere(graph):
             assert [path.text for path in answered.found.best(5)] == leaves
             assert "the budget of the multimodal model is spent" in answered.found.stopped
             assert "the budget of the multimodal model is spent" in answered.failed
+
+
+@pytest.mark.parametrize("setting", ["perceptive", "unaided-online"])
+@pytest.mark.parametrize("fault", [503, 401, 404, 307])
+def test_an_endpoint_that_answers_nothing_is_an_error(graph, setting, fault):
+    with serving(by=lambda _: fails(fault, "no")) as endpoint:
+        with pytest.raises(ModelFailed, match=str(fault)):
+            ask(graph, setting, endpoint)
+        assert len(endpoint.bodies) == 1
 
 
 def test_a_blind_perceiver_does_not_end_the_search(graph):

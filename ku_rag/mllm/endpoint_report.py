@@ -1,0 +1,90 @@
+"""What a model and its endpoint support, found out by a few requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from PIL import Image
+
+from ku_rag.errors import ModelFailed
+from ku_rag.mllm.base import Message, Picture, Request
+from ku_rag.mllm.call_errors import CallError
+from ku_rag.mllm.client import EndpointMLLM
+from ku_rag.mllm.structured_output import object_schema
+from ku_rag.settings import Settings
+
+_SIDE = 64
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointReport:
+    """What was found out.
+
+    Args:
+        url: the endpoint's address.
+        model: the model; "" if only the endpoint was tried.
+        models: names of the endpoint's models; none if it does not list them.
+        replies: whether the model replied to a request.
+        pictures: whether it named the colour of a picture.
+        object_format: "json_schema", "json_object" or "words", as it returned an object; "" if it
+            returned none.
+        problems: one sentence for each request that failed.
+    """
+
+    url: str
+    model: str
+    models: tuple[str, ...] = ()
+    replies: bool = False
+    pictures: bool = False
+    object_format: str = ""
+    problems: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object of the report."""
+        return asdict(self)
+
+
+def ping(settings: Settings) -> EndpointReport:
+    """Try the endpoint and the model of the settings by at most four uncached calls.
+
+    Raises:
+        ModelFailed: the endpoint does not answer.
+    """
+    mllm = EndpointMLLM(
+        settings.mllm,
+        url=settings.mllm_url,
+        timeout_s=settings.mllm_timeout_s,
+        retries=0,
+        max_reply_tokens=settings.mllm_max_reply_tokens,
+    )
+    problems: list[str] = []
+
+    def tried(call: Callable[[], _T]) -> _T | None:
+        try:
+            return call()
+        except ModelFailed as error:
+            if isinstance(error, CallError) and not error.status:
+                raise
+            problems.append(str(error))
+            return None
+
+    def asked(*parts: str | Picture, schema: Mapping[str, Any] | None = None) -> Request:
+        return Request((Message("user", parts),), schema=schema)
+
+    report = EndpointReport(mllm.url, settings.mllm, tuple(tried(mllm.models) or ()))
+    if settings.mllm:
+        red = Picture(Image.new("RGB", (_SIDE, _SIDE), "red"))
+        question = "Which colour is this picture? Reply with one word."
+        seen = tried(lambda: mllm.chat(asked(red, question)))
+        schema = object_schema("colour", colour={"type": "string"})
+        found = tried(lambda: mllm.chat(asked("Name a colour.", schema=schema)))
+        report = replace(
+            report,
+            replies=bool(seen or found),
+            pictures=bool(seen and "red" in seen.text.casefold()),
+            object_format=mllm.object_format if found else "",
+        )
+    return replace(report, problems=tuple(problems))
