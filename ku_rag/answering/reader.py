@@ -1,8 +1,8 @@
 """The reader: it states an answer from evidence without a model, or abstains.
 
 It states a labelled line ("Price: 49 euros"), the name or the description of a unit, yes or no, or
-the one typed value of a sentence that shares nearly all words with the question. Otherwise it gives
-the closest sentence, which is evidence and not an answer.
+the one typed value that most of the question's words stand near to. Otherwise it gives the closest
+sentence, which is evidence and not an answer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ku_rag.retrieval.clues import parted
-from ku_rag.text.question import Asked, Question, analyse, is_negated, ways_of_label
+from ku_rag.text.question import Question, analyse, is_negated
 from ku_rag.text.sentences import sentences
-from ku_rag.text.stems import root, stem, stems
-from ku_rag.text.tokens import name_key, words
+from ku_rag.text.stems import stem, stems
+from ku_rag.text.tokens import name_key, tokenize, words
 from ku_rag.text.values import Value, find_values
 from ku_rag.types import ClosestSentence, Evidence, Match, Reading
 
@@ -27,8 +27,12 @@ CERTAIN = 1.0
 """Score of what a labelled line states."""
 _MOST_CHARACTERS = 20_000
 """Of one piece of evidence, no more is read."""
-_COVERED = 0.8
-"""Share of the question's words, weighted by rarity, that a sentence has whose value answers."""
+_CLEAR = 0.03
+"""A stated value has so much more of the question near to it, as a share, than any other."""
+_COVERED = 0.4
+"""Share of the question's words that evidence has whose value is stated."""
+_HALF = 12
+"""Words so many characters away from a value count half."""
 _LINE = re.compile(
     r"^[ \t]*(?:[-*•][ \t]+)?[*_]*(?P<label>[^\W\d_][^:：.!?|\n]{0,80}?)[*_]*[ \t]*[:：](?!//)[*_]*"
     r"[ \t]*(?P<value>\S.*?)[ \t]*$",
@@ -39,14 +43,14 @@ _COPULA = re.compile(
     r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>[^,;:.]{1,60})\.?"
 )
 """A sentence that says what a labelled line says: "The capital of Sweden is Stockholm."."""
-_NAMED, _FRESH = 0.3, 0.2
-"""What the names in the question, and a value of the type asked for, add to a sentence's share."""
+_LABEL_WORDS = 5
+_FRESH = 0.1
+"""What a value of the type asked for adds to a sentence's share of the question."""
 _ANSWERED_BY = {
     "by": ("person",), "of": (), "for": (), "with": (), "to": (), "in": ("place", "date"),
     "at": ("place", "date"), "on": ("place", "date"), "from": ("place", "date"),
 }  # fmt: skip
 """Preposition at the end of a label → types of questions that it answers even without it."""
-_WH = frozenset(words("who what which when where how"))
 _HEDGES = frozenset(words("may might could would if unless almost nearly some claimed said only"))
 
 
@@ -70,6 +74,16 @@ class _Sentence:
     @cached_property
     def words(self) -> list[str]:
         return words(self.text)
+
+    @property
+    def is_line(self) -> bool:
+        """Whether it is a labelled line, whose label is a few words."""
+        line = _LINE.fullmatch(self.text)
+        return line is not None and len(words(line["label"])) < _LABEL_WORDS
+
+    @cached_property
+    def tokens(self) -> list[tuple[str, int, int]]:
+        return [(stem(word), start, end) for word, start, end in tokenize(self.text)]
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -160,7 +174,7 @@ def _sentences(
         own = _belongs(piece, subject)
         for start, end in sentences(text):
             said = text[start:end].rstrip()
-            if said and not _LINE.fullmatch(said):
+            if said:
                 named = subject and f" {name_key(subject.name)} " in f" {name_key(said)} "
                 about = frozenset(map(stem, words(heading)))
                 yield _Sentence(number, start, start + len(said), said, about, own or bool(named))
@@ -177,7 +191,7 @@ def _identity(subject: Match, said: Sequence[_Sentence]) -> _Stated:
 
 def _description(evidence: Sequence[Evidence], said: Sequence[_Sentence]) -> _Stated | None:
     """The first sentence of the unit's text that is no labelled line."""
-    prose = [one for one in said if one.own and " " in one.text and not _LINE.match(one.text)]
+    prose = [one for one in said if one.own and " " in one.text and not one.is_line]
     prose.sort(key=lambda one: (evidence[one.piece].chunk, one.start))
     return (prose[0].text, (prose[0],), 0.8) if prose else None
 
@@ -258,27 +272,11 @@ def _rank(asked: Question, line: _LabelledLine) -> int | None:
     """How well a label answers a question, 0 is best; None if it does not."""
     if not _fits(line.value, asked.type) or not _leads(asked, line):
         return None
+    fitting = asked.remaining(line.label, agents=asked.type == "person")
     unit = stems(line.value) if any(map(str.isdigit, line.value)) else frozenset()
-    content = frozenset(asked.content) - (line.heading - line.label)
-    if line.label and line.label <= content:
-        extra = {one for way in ways_of_label(line.label) for one in way.extra}
-        if not content - line.label - extra - unit:
-            return 0
-    if asked.type == "person" and content and set(map(root, content)) == set(map(root, line.label)):
-        return 0
-    for number, way in enumerate(asked.ways):
-        shared = [at for at, one in enumerate(way.labels) if one in line.label]
-        if not shared or not line.label <= {*way.labels, *way.extra, *content}:
-            continue
-        if not content - line.label - _spoken(way, asked) - unit:
-            return 1 + 20 * number + shared[0]
-    return None
-
-
-def _spoken(way: Asked, asked: Question) -> frozenset[str]:
-    """Stems of the question that its way of asking accounts for."""
-    triggers = [one for one in way.triggers if one <= asked.every]
-    return frozenset().union(way.extra, *triggers)
+    if fitting is None or fitting[1] - unit - (line.heading - line.label):
+        return None
+    return fitting[0]
 
 
 def _leads(asked: Question, line: _LabelledLine) -> bool:
@@ -302,7 +300,7 @@ def _decided(asked: Question, line: _LabelledLine) -> _Stated | None:
         return None
     content, value = frozenset(asked.content), stems(line.value)
     spoken = frozenset().union(
-        *(_spoken(way, asked) for way in asked.ways if line.label & frozenset(way.labels))
+        *(asked.spoken(way) for way in asked.ways if line.label & frozenset(way.labels))
     )
     said = words(line.value)[:1]
     if line.label <= content and said in (["yes"], ["no"]):
@@ -323,77 +321,84 @@ def _decided(asked: Question, line: _LabelledLine) -> _Stated | None:
 
 
 def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
-    """The one typed value of the sentence that shares most with the question, or yes or no."""
-    if not said or asked.compares:
+    """The typed value that most of the question stands near to, or yes or no."""
+    if asked.compares:
         return None
     if asked.kind == "yes-no":
         return next((stated for one in said if (stated := _confirmed(asked, one))), None)
-    if asked.negated or not asked.type:
+    if asked.negated or asked.type in ("", "name"):
         return None
-    weigh = _rarity(said)
-    shares = [(_coverage(asked, one, weigh), -at, one) for at, one in enumerate(said) if one.own]
-    if not shares:
+    rarity = _Rarity(asked, said)
+    best: dict[str, tuple[float, _Sentence]] = {}
+    for one in said:
+        if not one.own or one.is_line or is_negated(one.words) or _HEDGES.intersection(one.words):
+            continue
+        for value in _fresh(asked, one):
+            near = rarity.near(one, value)
+            text = one.text[slice(*value)]
+            if near > best.get(text, (0.0,))[0]:
+                best[text] = near, one
+    ranked = sorted(best, key=lambda text: -best[text][0])
+    if not ranked:
         return None
-    share, _, best = max(shares, key=lambda one: one[:2])
-    if share < _COVERED or is_negated(best.words):
+    near, where = best[ranked[0]]
+    clear = near - (best[ranked[1]][0] if ranked[1:] else 0.0)
+    known = where.about.union(*(one.stems for one in said if one.piece == where.piece))
+    if clear < _CLEAR or rarity.share(known) < _COVERED:
         return None
-    found = _candidates(asked, best)
-    if len(found) != 1:
-        return None
-    return best.text[slice(*found[0])], (best,), round(0.9 * share, 3)
+    return ranked[0], (where,), round(min(0.9, 0.5 + clear), 3)
 
 
-def _candidates(asked: Question, sentence: _Sentence) -> list[Value]:
-    """Values of the type asked for that the question and the name of the unit do not hold."""
-    known = asked.every | sentence.about
-    found = find_values(sentence.text, asked.type or "name")
-    fresh = [
+def _fresh(asked: Question, sentence: _Sentence) -> list[Value]:
+    """Values of the type asked for that the question does not hold."""
+    return [
         value
-        for value in found
-        if not frozenset(map(stem, words(sentence.text[slice(*value)]))) <= known
+        for value in find_values(sentence.text, asked.type or "name")
+        if not frozenset(map(stem, words(sentence.text[slice(*value)]))) <= asked.every
     ]
-    return list({sentence.text[slice(*value)]: value for value in fresh}.values())
 
 
-def _coverage(asked: Question, sentence: _Sentence, weigh: Counter[str]) -> float:
-    """The share of the question's words that a sentence has, by rarity.
+class _Rarity:
+    """The weights of a question's words among sentences: those that few sentences have count more.
 
-    Words of the way of asking may be replaced by a word for what it asks: "heavy" by "weight".
+    Args:
+        asked: the question.
+        said: the sentences.
     """
-    known = {*map(root, sentence.stems), *map(root, sentence.about)}
-    spoken = frozenset[str]()
-    for way in asked.ways[:1]:
-        said = [one - _WH for one in way.triggers if one <= asked.every]
-        if any(one and one <= sentence.stems for one in said) or (
-            way.type != "person" and known.intersection(map(root, way.labels))
-        ):
-            spoken = _spoken(way, asked).union(way.labels)
-    wanted = [one for one in asked.content if one not in spoken]
-    if not wanted:
-        return 1.0 if spoken else 0.0
-    total = sum(_weight(one, weigh) for one in wanted)
-    return sum(_weight(one, weigh) for one in wanted if root(one) in known) / total
 
+    def __init__(self, asked: Question, said: Sequence[_Sentence]) -> None:
+        counts = Counter(word for one in said for word in one.stems)
+        # "How heavy" is answered by "it weighs" and "a weight of".
+        meant = {label: 1.0 for way in asked.ways[:1] for label in (*way.labels, *way.extra)}
+        self._of = {
+            word: weight * math.log(1 + (len(said) + 1) / (counts[word] + 0.5))
+            for word, weight in (meant | dict(asked.weights)).items()
+        }
+        self._said = asked.weights or meant
+        self._total = sum(self._of[word] for word in self._said) or 1.0
 
-def _share(wanted: Sequence[str], known: frozenset[str], weigh: Counter[str]) -> float:
-    total = sum(_weight(one, weigh) for one in wanted)
-    return sum(_weight(one, weigh) for one in wanted if one in known) / total if total else 0.0
+    def share(self, known: frozenset[str]) -> float:
+        """Return the share of the question that stems have."""
+        return sum(self._of[word] for word in self._said if word in known) / self._total
 
-
-def _rarity(said: Sequence[_Sentence]) -> Counter[str]:
-    """How many sentences have each stem; "" counts the sentences."""
-    counts = Counter(word for one in said for word in one.stems)
-    counts[""] = len(said)
-    return counts
-
-
-def _weight(word: str, weigh: Counter[str]) -> float:
-    return math.log(1 + (weigh[""] + 1) / (weigh[word] + 0.5))
+    def near(self, sentence: _Sentence, value: Value) -> float:
+        """Return the share of the question near to a value, less the further away it stands."""
+        found: dict[str, float] = {}
+        for word, start, end in sentence.tokens:
+            if word in self._of:
+                away = max(0, start - value.end, value.start - end)
+                found[word] = max(found.get(word, 0.0), self._of[word] / (1 + away / _HALF))
+        return sum(found.values()) / self._total
 
 
 def _confirmed(asked: Question, sentence: _Sentence) -> _Stated | None:
     """Yes or no, where a sentence of the unit has all words of the question; a negation flips."""
-    if not sentence.own or not asked.content or _HEDGES.intersection(sentence.words):
+    if (
+        not sentence.own
+        or sentence.is_line
+        or not asked.content
+        or _HEDGES.intersection(sentence.words)
+    ):
         return None
     subject = sentence.words[:1] in (["it"], ["this"], ["they"], ["he"], ["she"]) or (
         frozenset(map(stem, sentence.words[:3])) & (asked.names | sentence.about)
@@ -411,14 +416,13 @@ def _confirmed(asked: Question, sentence: _Sentence) -> _Stated | None:
 def _closest(
     asked: Question, said: Sequence[_Sentence], evidence: Sequence[Evidence]
 ) -> ClosestSentence | None:
-    """The sentence that shares most with the question, weighted by rarity; the first of equals."""
-    weigh = _rarity(said)
+    """The sentence that shares most with the question, or has a value that it may ask for."""
+    rarity = _Rarity(asked, said)
     best, most = None, 0.0
     for one in said:
-        share = _share(asked.content, one.stems, weigh)
-        share += _NAMED * _share([*asked.names], one.stems | one.about, weigh)
+        share = rarity.share(one.stems | one.about)
         if share:
-            share += _FRESH * bool(_candidates(asked, one))
+            share += _FRESH * bool(asked.type and _fresh(asked, one))
         if share > most:
             best, most = one, share
     return ClosestSentence(evidence[best.piece].label, best.text) if best else None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from ku_rag.text.stems import stem
-from ku_rag.text.tokens import stop_words, words
+from ku_rag.text.stems import root, stem
+from ku_rag.text.tokens import stop_words, tokenize, words
 
 _MOST_CHARACTERS = 1000
 _WH = frozenset(words("who whom whose what which when where why how"))
+_SURE = frozenset(words("what when why how"))
+"""Question words that hardly ever begin a relative clause."""
 _AUXILIARIES = frozenset(
     words("is are was were do does did has have had can could will would may must")
 )
@@ -27,6 +29,18 @@ _COMMANDS = frozenset(words("describe explain define introduce"))
 _NAMING = frozenset(words("name kind sort type pictur imag photo thing object scene"))
 _NAMING |= frozenset(words("describ explain defin introduc"))
 _COMPARING = frozenset(words("than same both more most less least either older younger"))
+_NEAR = 4
+"""Words no further from the question word tell what it asks for."""
+_NEAR_WEIGHT, _NAME_WEIGHT = 2.5, 0.5
+"""Weights of these words, and of capitalised ones, which tell of what it is asked."""
+_TYPES = {"who": "person", "whom": "person", "whose": "person", "when": "date", "where": "place"}
+_NOUNS = {
+    "date": "year date day month birthday",
+    "place": "city country state town county region province nation district village island "
+    "continent",
+    "number": "population number capacity score age",
+}
+"""Type of value → nouns after "which" or "what" that ask for it."""
 
 
 class Asked(NamedTuple):
@@ -60,6 +74,7 @@ how many people, how many inhabitants: population inhabitants: people inhabitant
 how much, cost, expensive: price cost: cost pay buy sell expensive: money
 how many: number count: : number
 when, what year, which year, what date, which date: date year time: year date day happen: date
+location, birthplace, hometown: location place birthplace hometown: : place
 where, come from, originate: country origin location place city home habitat region found: come \
 originate make produce grow lie locate situate find stand live be manufacture: place
 where: location place position hall room address found: lie locate situate find stand see: place
@@ -70,7 +85,7 @@ who build: builder architect: build: person
 who design: designer architect: design: person
 who: name person: : person
 colour: colour color: : 
-make of, consist of: material materials ingredients: make consist: 
+make of, consist of, contain, ingredient: material ingredients contents: make consist contain: 
 pay with, money: currency: pay money use: 
 speak, language: language languages: speak use official: 
 continent: continent continents: lie belong: place
@@ -101,28 +116,56 @@ class Question:
     """A question taken apart.
 
     Args:
+        said: its folded words.
         kind: "identity" (what is this?), "description" (what is X?), "yes-no" or "value".
         content: stems of its content words, in order, without the names of units.
+        weights: stems of all its content words → how much each tells what is asked: more near the
+            question word and at the end, less in names.
         names: stems of the names of units in it.
         every: stems of all its words.
         ways: the ways of asking that it is one of.
         type: the kind of value asked for; "" is any.
-        noun: stem of the noun after "which" or "what"; "" if there is none.
-        points: whether it points at something: "this country", "it".
         negated: whether it holds a negation.
         compares: whether it compares or offers a choice.
     """
 
+    said: tuple[str, ...]
     kind: str
     content: tuple[str, ...]
+    weights: Mapping[str, float]
     names: frozenset[str]
     every: frozenset[str]
     ways: tuple[Asked, ...]
     type: str
-    noun: str
-    points: bool
     negated: bool
     compares: bool
+
+    def remaining(
+        self, label: frozenset[str], *, agents: bool
+    ) -> tuple[int, frozenset[str]] | None:
+        """Return how well a label answers, 0 is best, and the content words that it leaves over.
+
+        Args:
+            label: stems of the label of a line, or of a relation.
+            agents: whether "designer" and "design" are one.
+
+        Returns:
+            None if the label does not answer.
+        """
+        content = frozenset(self.content)
+        met = {one for one in content if agents and root(one) in set(map(root, label))}
+        if (label and set(map(root, label)) == set(map(root, met))) or (label and label <= content):
+            own = ways_of_label(label)
+            return 0, content - label - met - {one for way in own for one in way.extra}
+        for number, way in enumerate(self.ways):
+            shared = [at for at, one in enumerate(way.labels) if one in label]
+            if shared and label <= {*way.labels, *way.extra, *content}:
+                return 1 + 20 * number + shared[0], content - label - self.spoken(way)
+        return None
+
+    def spoken(self, way: Asked) -> frozenset[str]:
+        """Return the stems of the question that one of its ways of asking accounts for."""
+        return frozenset().union(way.extra, *(one for one in way.triggers if one <= self.every))
 
 
 def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
@@ -132,30 +175,63 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         text: the question; only its first 1,000 characters are read.
         names: of the units that it may be about.
     """
-    said = words(text[:_MOST_CHARACTERS])
-    every = frozenset(map(stem, said))
+    tokens = tokenize(text[:_MOST_CHARACTERS])
+    said = tuple(token.folded for token in tokens)
     own = frozenset(stem(word) for name in names for word in words(name))
-    pointed = {at for at in range(len(said)) if _is_pointed(said, at)}
-    stemmed = [
-        stem(word) for at, word in enumerate(said) if at not in pointed and word not in stop_words()
-    ]
-    content = tuple(one for one in dict.fromkeys(stemmed) if one not in own)
+    at = _question_word(said)
+    every = frozenset(stem(word) for n, word in enumerate(said) if word not in _WH or n == at)
+    weights: dict[str, float] = {}
+    content: dict[str, None] = {}
+    for n, (word, begin, _) in enumerate(tokens):
+        if word in stop_words() or _is_pointed(said, n):
+            continue
+        weight = _NAME_WEIGHT if n and text[begin].isupper() else 1.0
+        near = at is not None and abs(n - at) <= _NEAR
+        weight *= _NEAR_WEIGHT if near or n == len(said) - 1 else 1.0
+        one = stem(word)
+        weights[one] = max(weight, weights.get(one, 0.0))
+        if one not in own:
+            content[one] = None
+    kind = _kind(said, tuple(content), named=bool(every & own))
     ways = tuple(way for way in _asked() if any(one <= every for one in way.triggers))
-    noun = _noun(said)
-    kind = _kind(said, content, named=bool(every & own))
     return Question(
+        said=said,
         kind=kind,
-        content=content,
+        content=tuple(content),
+        weights=weights,
         names=every & own,
-        every=every,
+        every=frozenset(map(stem, said)),
         ways=ways,
-        type=next((way.type for way in ways), "name" if noun else ""),
-        noun=noun,
-        points=bool(pointed or _POINTERS.intersection(said)),
+        type=_type(said, at, ways),
         # "Isn't it waterproof?" asks what "Is it waterproof?" asks.
-        negated=is_negated(said[2:] if kind == "yes-no" and said[1:2] == ["t"] else said),
+        negated=is_negated(said[2:] if kind == "yes-no" and said[1:2] == ("t",) else said),
         compares=bool(_COMPARING.intersection(said)) or (kind == "yes-no" and "or" in said),
     )
+
+
+def _question_word(said: Sequence[str]) -> int | None:
+    """The place of the word that asks, not of one that begins a relative clause."""
+    found = [n for n, word in enumerate(said) if word in _WH]
+    leading = [n for n in found if n == 0 or (n == 1 and said[0] in stop_words())]
+    sure = [n for n in found if said[n] in _SURE]
+    return next(iter([*leading, *reversed(sure), *reversed(found)]), None)
+
+
+def _type(said: Sequence[str], at: int | None, ways: Sequence[Asked]) -> str:
+    """The kind of value that is asked for."""
+    if at is None:
+        return ""
+    near = said[at : at + 2 + _NEAR]
+    told = frozenset(map(stem, (*near, *said[max(0, at - 1) : at], *said[-2:])))
+    found = next((way.type for way in ways if any(one <= told for one in way.triggers)), "")
+    if said[at] in _TYPES:
+        return _TYPES[said[at]]
+    if said[at] in ("what", "which"):
+        for kind, nouns in _NOUNS.items():
+            if not set(nouns.split()).isdisjoint(near[1 : 2 if kind == "place" else None]):
+                return kind
+    noun = said[at] in ("what", "which") and near[1:2]
+    return found or ("name" if noun and noun[0] not in stop_words() else "")
 
 
 def is_negated(said: Sequence[str]) -> bool:
@@ -165,32 +241,24 @@ def is_negated(said: Sequence[str]) -> bool:
     )
 
 
-def _is_pointed(said: Sequence[str], at: int) -> bool:
+def _is_pointed(said: tuple[str, ...], at: int) -> bool:
     """Whether a noun only points: the one after "this", or "country" after "the"."""
     before = said[max(0, at - 2) : at]
-    return before[-1:] in (["this"], ["these"]) or (
+    return before[-1:] in (("this",), ("these",)) or (
         said[at] in POINTED and bool({"the", "this", "that"}.intersection(before))
     )
 
 
-def _kind(said: Sequence[str], content: Sequence[str], *, named: bool) -> str:
+def _kind(said: tuple[str, ...], content: tuple[str, ...], *, named: bool) -> str:
     first = said[0] if said else ""
-    first = first.removesuffix("n") if said[1:2] == ["t"] else first
-    if first in _AUXILIARIES and said[1:2] != ["you"]:
+    first = first.removesuffix("n") if said[1:2] == ("t",) else first
+    if first in _AUXILIARIES and said[1:2] != ("you",):
         return "yes-no"
     if first == "whose" and said[-1] in _POINTERS:
         return "identity"
     if {"when", "where", "why", "how"}.intersection(said) or set(content) - _NAMING:
         return "value"
     return "description" if named or _COMMANDS.intersection(said) else "identity"
-
-
-def _noun(said: Sequence[str]) -> str:
-    """The stem of the noun after "which" or "what"."""
-    for word, following in pairwise(said):
-        if word in ("which", "what") and following not in stop_words():
-            return stem(following)
-    return ""
 
 
 def ways_of_label(label: frozenset[str]) -> list[Asked]:

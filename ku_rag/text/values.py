@@ -44,6 +44,8 @@ _PLACE = re.compile(rf"(?:{_NAME.pattern})(?: ?, {_NAME.pattern})*")
 _CALENDAR = re.compile(
     rf"{_MONTH}|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|I|It|He|She|They|The|In|At"
 )
+_ADJECTIVE = re.compile(r"\w+(?:an|ish|ese|ic)")
+"""Before a word in lower case, this is no name: "Indian composer"."""
 
 
 class Value(NamedTuple):
@@ -65,8 +67,10 @@ def find_values(text: str, kind: str) -> list[Value]:
         found = _DATE.finditer(text)
         return [Value(*match.span()) for match in found]
     if kind == "number":
-        dates = {match.span() for match in _DATE.finditer(text)}
-        return [Value(*m.span()) for m in _COUNT.finditer(text) if m.span() not in dates]
+        # Neither a part of a date nor an amount of something that has a unit.
+        taken = [m.span() for one in (_DATE, *_AMOUNTS.values()) for m in one.finditer(text)]
+        counts = (m.span() for m in _COUNT.finditer(text))
+        return [Value(*n) for n in counts if all(n[1] <= t[0] or t[1] <= n[0] for t in taken)]
     if kind in ("person", "place", "name"):
         pattern = _PLACE if kind == "place" else _NAME
         return [value for match in pattern.finditer(text) if (value := _name(match))]
@@ -83,5 +87,7 @@ def _name(match: re.Match[str]) -> Value | None:
         start += first.end()
     said = match.string[start : match.end()].strip(" .,")
     if not said or _CALENDAR.fullmatch(said) or len(said) < 2:
+        return None
+    if _ADJECTIVE.fullmatch(said) and re.match(r" [a-z]", match.string[start + len(said) :]):
         return None
     return Value(start, start + len(said))
