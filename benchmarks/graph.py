@@ -27,10 +27,8 @@ import apsw
 
 import ku_rag
 from benchmarks.record import write_result
-from ku_rag.encoders.embedded import EmbeddedEncoder
-from ku_rag.graph.embedded_agents import best_paths
 from ku_rag.graph.model import Graph
-from ku_rag.graph.search_types import Query
+from ku_rag.graph.traversal import best_paths
 from ku_rag.store.connection import connect
 from ku_rag.store.layout import Layout
 from ku_rag.store.schema import expected
@@ -105,7 +103,6 @@ def _walks(kb: ku_rag.KnowledgeBase, base: Path, entities: int) -> dict[str, dic
     """Milliseconds of hops from entities drawn evenly, of searches and of paths for evidence."""
     connection = connect(base / "ku.sqlite")
     graph = Graph(connection, Layout(base))
-    encoder = EmbeddedEncoder()
     rng = random.Random(SEED)
     hops, searches, evidence = [], [], []
     steps = paths = 0
@@ -121,7 +118,7 @@ def _walks(kb: ku_rag.KnowledgeBase, base: Path, entities: int) -> dict[str, dic
         paths += len(kb.graph.search(question).to_dict()["paths"])
         searches.append(time.perf_counter() - started)
         started = time.perf_counter()
-        best_paths(graph, [graph.one(name)], Query(question), encoder, k=5)
+        best_paths(graph, [graph.one(name)], question, k=5)
         evidence.append(time.perf_counter() - started)
     connection.close()
     return {

@@ -25,24 +25,20 @@ from benchmarks.mh_graph import SEED, SIBLINGS
 from benchmarks.mh_questions import (
     DATA,
     Question,
-    Remembering,
     Route,
-    encoders,
     frozen_graph,
     opened,
     questions,
 )
 from benchmarks.record import write_result
-from ku_rag.encoders.base import Encoder
-from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.evaluation.consistency import consistency
 from ku_rag.graph import model
 from ku_rag.graph.agent_search import explore
-from ku_rag.graph.embedded_agents import EmbeddedAgents, look_ahead
+from ku_rag.graph.embedded_agents import EmbeddedAgents
 from ku_rag.graph.model import Entity, Graph
-from ku_rag.graph.query_terms import QueryTerms
-from ku_rag.graph.scoring import WEIGHTS, features
+from ku_rag.graph.scoring import WEIGHTS, QueryTerms, features
 from ku_rag.graph.search_types import Query
+from ku_rag.graph.traversal import look_ahead
 from ku_rag.text.tokens import content_words, words
 
 PATHS = 5
@@ -145,11 +141,9 @@ def names(path: model.Path) -> Route:
     return tuple(entity.name for entity in path.entities)
 
 
-def searched(
-    graph: Graph, encoder: Encoder, asked: Question, perceptive: bool, most: int
-) -> list[Route]:
+def searched(graph: Graph, asked: Question, perceptive: bool, most: int) -> list[Route]:
     """What the walk finds with the embedded agents, the topic found by them too."""
-    agents = EmbeddedAgents(graph, encoder, most=most)
+    agents = EmbeddedAgents(graph, most=most)
     found = explore(
         graph,
         asked.query(perceptive),
@@ -179,17 +173,17 @@ def baseline(choose: Callable[[random.Random], list[Route]], asked: Question) ->
     return tuple(np.mean(rows, 0).tolist())
 
 
-def fit(asked: Sequence[Question], given: Mapping[str, Encoder]) -> dict[str, float]:
+def fit(asked: Sequence[Question]) -> dict[str, float]:
     """Weights that make gold paths likely among all that are seen.
 
-    A softmax over the paths of each question of the tuning half, in both settings, with all
-    encoders and on graphs of several seeds together; weights are kept small by their squares
+    A softmax over the paths of each question of the tuning half, in both settings and on graphs of
+    several seeds together; weights are kept small by their squares
     (`_SMALL` a question), in units of each feature's size.
     """
     rows: list[tuple[Numbers, NDArray[np.bool_]]] = []
     for seed in (SEED, *OTHER_SEEDS):
         with opened(frozen_graph(asked, seed)) as graph:
-            rows += examples(graph, [q for q in asked if not q.held_out], given)
+            rows += examples(graph, [q for q in asked if not q.held_out])
     size = np.sqrt(np.mean([(x**2).mean(0) for x, _ in rows], 0)).clip(1e-6)
     weights, step, square = np.zeros(len(size)), np.zeros(len(size)), np.zeros(len(size))
     for turn in range(1, _TURNS + 1):
@@ -206,18 +200,17 @@ def fit(asked: Sequence[Question], given: Mapping[str, Encoder]) -> dict[str, fl
 
 
 def examples(
-    graph: Graph, asked: Sequence[Question], given: Mapping[str, Encoder]
+    graph: Graph, asked: Sequence[Question]
 ) -> Iterator[tuple[Numbers, NDArray[np.bool_]]]:
     """Features of the paths of each question, and which of them are gold."""
     for question in asked:
         [start] = [e for e in graph.find(question.monster) if e.unit == question.monster]
         for perceptive in (False, True):
-            terms = QueryTerms(question.query(perceptive), start)
-            paths = look_ahead(graph, terms, longest=4, most=1000)
+            terms = QueryTerms.of(question.query(perceptive), start)
+            paths = look_ahead(graph, start, terms.wanted, longest=4, most=1000)
             gold = np.array([names(path) in question.gold for path in paths])
             if gold.any():
-                for encoder in given.values():
-                    yield features(terms, paths, encoder, {}), gold
+                yield features(terms, paths, {}), gold
 
 
 _SMALL = 4.0
@@ -242,9 +235,7 @@ def told(rows: Sequence[Measured]) -> dict[str, object]:
     }
 
 
-def compare(
-    field: Field, asked: Sequence[Question], given: Mapping[str, Encoder]
-) -> dict[str, list[Measured]]:
+def compare(field: Field, asked: Sequence[Question]) -> dict[str, list[Measured]]:
     """Every way to find paths → what it reaches with each of the questions."""
     graph = field.graph
     rows: dict[str, list[Measured]] = {}
@@ -262,15 +253,14 @@ def compare(
             for by in SHARED:
                 ranked = partial(field.ranked, q, perceptive, by)
                 add(f"shared words, {by}{suffix}", q, baseline(ranked, q))
-            for name, encoder in given.items():
-                five, one = (searched(graph, encoder, q, perceptive, k) for k in (PATHS, 1))
-                add(f"agents, {name} encoder{suffix}", q, measure(q, five, one))
+            five, one = (searched(graph, q, perceptive, k) for k in (PATHS, 1))
+            add(f"agents{suffix}", q, measure(q, five, one))
     return rows
 
 
-def margins(rows: Mapping[str, list[Measured]], agents: str, suffix: str) -> dict[str, object]:
+def margins(rows: Mapping[str, list[Measured]], suffix: str) -> dict[str, object]:
     """What agents reach against random paths and rankings by shared words: plain, and the best."""
-    own = np.array(rows[f"agents, {agents} encoder{suffix}"])
+    own = np.array(rows[f"agents{suffix}"])
     drawn = np.array(rows["random paths"]).mean(0)
     ranked = {by: np.array(rows[f"shared words, {by}{suffix}"]) for by in SHARED}
     margin: dict[str, object] = {}
@@ -288,30 +278,24 @@ def margins(rows: Mapping[str, list[Measured]], agents: str, suffix: str) -> dic
     return margin
 
 
-def against(
-    rows: Mapping[str, list[Measured]], given: Mapping[str, Encoder]
-) -> dict[str, dict[str, object]]:
-    """The margins of all agents."""
-    return {
-        f"agents, {name} encoder{suffix}": margins(rows, name, suffix)
-        for name in given
-        for suffix in ("", ", perceptive")
-    }
+def against(rows: Mapping[str, list[Measured]]) -> dict[str, dict[str, object]]:
+    """The margins of the agents in both settings."""
+    return {f"agents{suffix}": margins(rows, suffix) for suffix in ("", ", perceptive")}
 
 
-def elsewhere(asked: Sequence[Question], given: Mapping[str, Encoder]) -> dict[str, object]:
+def elsewhere(asked: Sequence[Question]) -> dict[str, object]:
     """The held-out margins on graphs of other seeds, for how much hangs on the draw."""
     found: dict[str, object] = {}
     for seed in OTHER_SEEDS:
         with opened(frozen_graph(asked, seed)) as graph:
-            rows = compare(Field(graph), [q for q in asked if q.held_out], given)
-        found[f"seed {seed}"] = against(rows, given)
+            rows = compare(Field(graph), [q for q in asked if q.held_out])
+        found[f"seed {seed}"] = against(rows)
     return found
 
 
 def topics_found(field: Field, asked: Sequence[Question]) -> dict[str, float]:
     """How often the topic is found by the question's text alone, where that names it."""
-    agents = EmbeddedAgents(field.graph, EmbeddedEncoder())
+    agents = EmbeddedAgents(field.graph)
     among = field.graph.topics(100_000)
     naming = [q for q in asked if q.monster in q.text]
     found = [agents.topic(Query(q.text), among) for q in naming]
@@ -379,9 +363,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "tuning": [q for q in asked if not q.held_out],
         "held out": [q for q in asked if q.held_out],
     }
-    given: dict[str, Encoder] = {n: Remembering(e) for n, e in encoders().items()}
     if options.fit:
-        for name, weight in fit(asked, given).items():
+        for name, weight in fit(asked).items():
             print(f'    "{name}": {weight},')
         return 0
     frozen = frozen_graph(asked)
@@ -389,17 +372,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         field = Field(graph)
         figures: dict[str, object] = {}
         for half, chosen in halves.items():
-            rows = compare(field, chosen, given)
+            rows = compare(field, chosen)
             ways = {name: told(measured) for name, measured in rows.items()}
             figures[half] = {
                 "questions": len(chosen),
                 "ways": ways,
-                "margins": against(rows, given),
+                "margins": against(rows),
             }
             print(f"== {half}: {len(chosen)} questions; recall and precision @5, precision @1")
             for name, measured in rows.items():
                 print(f"{name:44}", *(f"{x:.3f}" for x in np.mean(measured, 0)))
-            for name, margin in against(rows, given).items():
+            for name, margin in against(rows).items():
                 print(f"{name:44} {margin}")
         topics = topics_found(field, asked)
         looks = leaks(field, asked)
@@ -407,7 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(size, topics, looks, sep="\n")
         recipe = {"seed": SEED, "siblings": SIBLINGS, "sha256": frozen.digest, **size}
     if options.write:
-        others = elsewhere(asked, given)
+        others = elsewhere(asked)
         result = {
             "graph": recipe,
             **figures,

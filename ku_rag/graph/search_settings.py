@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ku_rag.encoders.base import Encoder
 from ku_rag.errors import BadInput
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.embedded_agents import EmbeddedAgents, Sight
@@ -183,7 +182,6 @@ def _conclude(
 def answer_without_model(
     graph: Graph,
     query: Query,
-    encoder: Encoder,
     *,
     sight: Sight,
     topic: Entity | None = None,
@@ -196,14 +194,13 @@ def answer_without_model(
     Args:
         graph: The graph, in one state.
         query: The query.
-        encoder: Encodes texts.
         sight: Finds the entities that pictures show.
         topic: Where the search starts; None: the agents select it.
         most_paths: Greatest number of paths.
         max_rounds: See `explore`.
         depth_first: See `explore`.
     """
-    agents = EmbeddedAgents(graph, encoder, most=most_paths, sight=sight)
+    agents = EmbeddedAgents(graph, most=most_paths, sight=sight)
     limits = {"max_paths": most_paths, "max_rounds": max_rounds}
     found = explore(graph, query, agents, topic=topic, depth_first=depth_first, **limits)
     summary = Summary(found.best(most_paths))

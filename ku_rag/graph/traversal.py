@@ -1,10 +1,21 @@
-"""Breadth-first traversal of the graph, which all searches and drawings share."""
+"""Breadth-first traversal of the graph, and the paths whose words a question has."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
+from ku_rag.text.question import label_words
+from ku_rag.text.stems import stem, stems
+from ku_rag.text.tokens import words
+
+_OPENED = 48
+"""Greatest number of paths of one length that are extended."""
+_STEPS = 400
+"""Greatest number of relations of one entity that are read, the first ones."""
+_EVIDENCE = 400
+"""Greatest number of paths that are ranked as evidence, from all entities together."""
 
 Offer = tuple[Path, Sequence[Step]]
 """A path and the relations by which it can be extended."""
@@ -55,3 +66,85 @@ def extend_to_new(offers: Sequence[Offer], reached: set[int]) -> list[Path]:
                 reached.add(row)
                 found.append(path.then(step))
     return found
+
+
+def look_ahead(
+    graph: Graph, start: Entity, wanted: frozenset[str], *, longest: int, most: int
+) -> list[Path]:
+    """Return an entity alone and the paths from it that pass no entity twice, shortest first.
+
+    Of the paths of one length, those are extended that have most of the wanted words.
+
+    Args:
+        graph: The graph.
+        start: Where the paths start.
+        wanted: Stems.
+        longest: Greatest number of relations of a path.
+        most: Greatest number of paths.
+    """
+    found = [Path(start)]
+    counts = [0]  # wanted words of each open path
+
+    def choose(offers: Sequence[Offer]) -> list[Path]:
+        longer: list[tuple[int, Path]] = []
+        for count, (path, steps) in zip(counts, offers, strict=True):
+            passed = {entity.row for entity in path.entities}
+            for step in steps:
+                if step.tail.row not in passed:
+                    longer.append((count + len(wanted & _step_stems(step)), path.then(step)))
+        longer.sort(key=lambda one: -one[0])
+        found.extend(path for _, path in longer[: most - len(found)])
+        counts[:] = [count for count, _ in longer[:_OPENED]]
+        return [path for _, path in longer[:_OPENED]] if len(found) < most else []
+
+    for _ in traverse(graph, start, choose, longest=longest, most=_STEPS):
+        pass
+    return found
+
+
+def best_paths(
+    graph: Graph, starts: Sequence[Entity], question: str, *, k: int, longest: int = 3
+) -> list[Path]:
+    """Return the paths from some entities that share words with a question, best first.
+
+    The last relation of a path, or its entity, information or condition, shares a word with the
+    question beyond the words of the start. Paths to an entity that the question names come first,
+    then those with the largest share of words in common (Jaccard). At most `_EVIDENCE` paths are
+    ranked, however large the graph is.
+
+    Args:
+        graph: The graph.
+        starts: Entities of the question, best first: the share of paths from the second one is
+            halved, from the third one divided by three, and so on.
+        question: A sentence.
+        k: Greatest number of paths.
+        longest: Greatest number of relations of a path.
+
+    Raises:
+        Corrupt: A row of the graph fails its checksum.
+    """
+    asked = frozenset(map(stem, words(question))).union(label_words(question))
+    distinct = list(dict.fromkeys(starts))
+    ranked: list[tuple[bool, float, int, Path]] = []
+    for place, start in enumerate(distinct):
+        wanted = asked - stems(start.name) - stems(start.kind)
+        most = max(_EVIDENCE // len(distinct), 2)
+        for path in look_ahead(graph, start, wanted, longest=longest, most=most)[1:]:
+            if wanted & _step_stems(path.steps[-1]):
+                passed = frozenset[str]().union(*map(_step_stems, path.steps))
+                share = len(wanted & passed) / len(wanted | passed)
+                name = stems(path.end.name)
+                is_named = bool(name) and name <= wanted
+                ranked.append((not is_named, -share / (1 + place), len(ranked), path))
+    return [path for *_, path in sorted(ranked, key=lambda one: one[:3])[:k]]
+
+
+@lru_cache(maxsize=1 << 12)
+def relation_stems(relation: str) -> frozenset[str]:
+    """Return stems of the content words of a relation, or of all its words if none has content."""
+    return stems(relation) or frozenset(map(stem, words(relation)))
+
+
+def _step_stems(step: Step) -> frozenset[str]:
+    notes = stems(step.information) | stems(step.condition)
+    return stems(step.tail.name) | notes | relation_stems(step.relation)

@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks import mh, mh_questions
 from benchmarks.mh_graph import SIBLINGS, build
-from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.evaluation.consistency import consistency
 
 ROUTES = ["Ox", "Ox>Kick", "Ox>Wet Phase>Splash", "Ox>Cow", "Ox>Cow>Long Moo", "Ox>Kick>Head Butt"]
@@ -111,12 +110,11 @@ def test_topics_are_found_by_the_questions_text(field, asked):
 @needs_data
 def test_agents_find_more_than_drawing_and_than_shared_words(field, asked):
     held_out = [q for q in asked if q.held_out]
-    encoder = mh_questions.Remembering(EmbeddedEncoder())
     rng = mh.random.Random(0)
     recall = {"agents": 0.0, "drawn": 0.0, "ranked": 0.0}
     for q in held_out:
         for name, found in (
-            ("agents", mh.searched(field.graph, encoder, q, True, mh.PATHS)),
+            ("agents", mh.searched(field.graph, q, True, mh.PATHS)),
             ("drawn", field.drawn(q, rng)),
             ("ranked", field.ranked(q, True, "Jaccard", rng)),
         ):

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from ku_rag import KnowledgeBase, Relation, Unit
-from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.graph.agent_search import explore
-from ku_rag.graph.embedded_agents import EmbeddedAgents, best_paths, look_ahead
+from ku_rag.graph.embedded_agents import EmbeddedAgents
 from ku_rag.graph.model import Graph
-from ku_rag.graph.query_terms import QueryTerms
-from ku_rag.graph.scoring import WEIGHTS, features, score
+from ku_rag.graph.scoring import WEIGHTS, QueryTerms, features, score
 from ku_rag.graph.search_types import Query
+from ku_rag.graph.traversal import best_paths, look_ahead
 
 
 def unit(identity, kind, *relations, **fields):
@@ -56,7 +55,7 @@ def graph(tmp_path):
 
 
 def search(graph, query, **options):
-    agents = EmbeddedAgents(graph, EmbeddedEncoder(), **options)
+    agents = EmbeddedAgents(graph, **options)
     return explore(graph, query, agents, max_paths=options.get("most", 5))
 
 
@@ -76,7 +75,7 @@ def ends(found):
     ],
 )
 def test_the_topic_is_what_is_named_most(graph, question, hints, expected):
-    agents = EmbeddedAgents(graph, EmbeddedEncoder())
+    agents = EmbeddedAgents(graph)
     found = agents.topic(Query(question, hints=hints), graph.topics(100))
     assert (found.unit if found else None) == expected
 
@@ -89,7 +88,7 @@ def test_the_topic_comes_from_the_picture_where_none_is_named(graph):
         shown.append(pictures)
         return [drip, loom]
 
-    agents = EmbeddedAgents(graph, EmbeddedEncoder(), sight=sight)
+    agents = EmbeddedAgents(graph, sight=sight)
     topics = graph.topics(100)
     picture = object()
     assert agents.topic(Query("What is it?", (picture,)), topics) == loom
@@ -134,10 +133,10 @@ def test_as_many_paths_as_are_wanted_at_most(graph):
 
 
 def test_agents_are_asked_about_paths_of_their_plan_alone(graph):
-    agents = EmbeddedAgents(graph, EmbeddedEncoder(), most=1)
+    agents = EmbeddedAgents(graph, most=1)
     query = Query("Which action is this, Loom?", perception="The shuttle is thrown.")
     [loom] = graph.find("Loom")
-    root = look_ahead(graph, QueryTerms(query, loom), longest=0, most=10)[0]
+    root = look_ahead(graph, loom, frozenset(), longest=0, most=10)[0]
     [opened] = agents.expand(query, [(root, graph.hop(loom))])
     assert [step.tail.unit for step in opened] == ["Loom>Weaving"]
     [alone] = agents.validate(query, [root])
@@ -150,20 +149,21 @@ def test_looking_ahead_neither_comes_back_nor_goes_on_for_ever(tmp_path):
         kb.add_many(around)
         graph = Graph(kb._database.connection, kb._layout)
         [start] = graph.find("0")
-        paths = look_ahead(graph, QueryTerms(Query("to"), start), longest=9, most=100)
+        paths = look_ahead(graph, start, frozenset({"to"}), longest=9, most=100)
     assert ["".join(e.name for e in path.entities) for path in paths] == ["0", "01", "012", "0123"]
 
 
 def test_likelihoods_are_those_of_a_softmax(graph):
     [loom] = graph.find("Loom")
     query = Query("Which action?", hints="weaving", perception="a knot")
-    paths = look_ahead(graph, QueryTerms(query, loom), longest=4, most=100)
-    columns = features(QueryTerms(query, paths[0].start), paths, EmbeddedEncoder(), {})
+    terms = QueryTerms.of(query, loom)
+    paths = look_ahead(graph, loom, terms.wanted, longest=4, most=100)
+    columns = features(terms, paths, {})
     assert columns.shape == (len(paths), len(WEIGHTS))
-    likely = score(QueryTerms(query, loom), paths, EmbeddedEncoder())
+    likely = score(terms, paths)
     powers = np.exp(columns @ np.array(list(WEIGHTS.values())))
     np.testing.assert_allclose(likely, powers / powers.sum(), rtol=1e-9)
-    assert score(QueryTerms(query, loom), [], EmbeddedEncoder()).shape == (0,)
+    assert score(terms, []).shape == (0,)
 
 
 def test_captions_count_as_what_the_end_shows(tmp_path):
@@ -177,9 +177,9 @@ def test_captions_count_as_what_the_end_shows(tmp_path):
         graph = Graph(kb._database.connection, kb._layout)
         query = Query("Which action of the Loom is this?", perception="Dust settles everywhere.")
         assert search(graph, query).paths[0].end.name == "B"
-        paths = look_ahead(graph, QueryTerms(query, graph.find("Loom")[0]), longest=1, most=9)[1:]
+        paths = look_ahead(graph, graph.find("Loom")[0], frozenset(), longest=1, most=9)[1:]
         for captions in (True, False):
-            agents = EmbeddedAgents(graph, EmbeddedEncoder(), captions=captions)
+            agents = EmbeddedAgents(graph, captions=captions)
             left, right = (verdict.score for verdict in agents.validate(query, paths))
             assert (right > 2 * left) is captions
 
@@ -187,9 +187,10 @@ def test_captions_count_as_what_the_end_shows(tmp_path):
 def value(graph, start, text, name, **said):
     """What a feature says of the path of this text."""
     query = Query(**({"question": "x"} | said))
-    paths = look_ahead(graph, QueryTerms(query, graph.find(start)[0]), longest=2, most=100)
+    terms = QueryTerms.of(query, graph.find(start)[0])
+    paths = look_ahead(graph, terms.topic, terms.wanted, longest=2, most=100)
     [n] = [n for n, path in enumerate(paths) if path.text == text]
-    columns = features(QueryTerms(query, paths[0].start), paths, EmbeddedEncoder(), {})
+    columns = features(terms, paths, {})
     return columns[n][list(WEIGHTS).index(name)]
 
 
@@ -197,7 +198,7 @@ def test_topics_are_told_apart_by_kind_alone(graph):
     assert value(graph, "Loom", "Loom —pair→ Red Loom —action→ Steam Burst", "crossing") == 1
     assert value(graph, "Loom", "Loom —has→ Idle", "crossing") == 0
     [loom] = graph.find("Loom")
-    terms = QueryTerms(Query("Which machine, Loom, weaves threads?"), loom)
+    terms = QueryTerms.of(Query("Which machine, Loom, weaves threads?"), loom)
     assert terms.question == {"weav", "thread"}
 
 
@@ -258,25 +259,25 @@ def borders(tmp_path):
 
 
 def test_evidence_joins_what_the_question_names(borders):
-    query = Query("Which neighbours of this country use the euro?")
-    found = best_paths(borders, borders.find("France"), query, EmbeddedEncoder(), k=5)
+    query = "Which neighbours of this country use the euro?"
+    found = best_paths(borders, borders.find("France"), query, k=5)
     texts = [path.text for path in found]
     assert "France —borders→ Germany —currency→ Euro" in texts[:2]
     assert all("Europe" not in text for text in texts)
 
 
 def test_nothing_is_evidence_for_a_question_of_something_else(borders):
-    query = Query("How many people fit into the stadium?")
-    assert best_paths(borders, borders.find("France"), query, EmbeddedEncoder(), k=5) == []
-    assert best_paths(borders, [], query, EmbeddedEncoder(), k=5) == []
+    query = "How many people fit into the stadium?"
+    assert best_paths(borders, borders.find("France"), query, k=5) == []
+    assert best_paths(borders, [], query, k=5) == []
 
 
 def test_evidence_is_of_every_start_and_no_more_than_wanted(borders):
     starts = [*borders.find("France"), *borders.find("Germany")]
-    query = Query("Which currency is used?")
-    found = best_paths(borders, starts, query, EmbeddedEncoder(), k=3, longest=1)
+    query = "Which currency is used?"
+    found = best_paths(borders, starts, query, k=3, longest=1)
     assert {path.start.name for path in found} == {"France", "Germany"}
-    assert len(best_paths(borders, starts, query, EmbeddedEncoder(), k=1)) == 1
+    assert len(best_paths(borders, starts, query, k=1)) == 1
 
 
 def test_a_star_is_looked_at_in_part(tmp_path):
@@ -285,7 +286,7 @@ def test_a_star_is_looked_at_in_part(tmp_path):
         kb.add(Unit("Hub", id="hub", kind="store", relations=wide))
         graph = Graph(kb._database.connection, kb._layout)
         started = time.perf_counter()
-        found = best_paths(graph, graph.find("Hub"), Query("item 7?"), EmbeddedEncoder(), k=3)
+        found = best_paths(graph, graph.find("Hub"), "item 7?", k=3)
         assert time.perf_counter() - started < 1
     assert found[0].end.name == "item 7"
     assert len(found) == 3
