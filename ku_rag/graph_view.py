@@ -235,7 +235,7 @@ class GraphView:
             most: number of paths, 1 to 1,000,000.
             longest: relations of a path, 1 to 20.
         """
-        from ku_rag.graph import shortest_paths
+        from ku_rag.graph.traversal import shortest_paths
 
         first = arguments.text(start, "the start")
         last = arguments.optional_text(end, "the end")
@@ -243,7 +243,7 @@ class GraphView:
         arguments.count(longest, "longest", least=1, most=_LONGEST)
         with self._session.read():
             graph, _ = self._graph()
-            return shortest_paths.shortest(
+            return shortest_paths(
                 graph,
                 graph.one(first),
                 None if last is None else graph.one(last),

@@ -18,14 +18,19 @@ Box = tuple[int, int, int, int]
 """A rectangle in pixels, (x0, y0, x1, y1); x1 and y1 are exclusive."""
 
 
+INTERNAL = {"internal": True}
+"""Metadata of fields that `to_dict` leaves out."""
+
+
 class Serializable:
     """A dataclass that methods return and commands print as JSON."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, in their order."""
-        return {one.name: _json_value(getattr(self, one.name)) for one in fields(cast(Any, self))}
+        """The fields as JSON values, in their order, without those that are internal."""
+        shown = (one.name for one in fields(cast(Any, self)) if "internal" not in one.metadata)
+        return {name: _json_value(getattr(self, name)) for name in shown}
 
 
 def _json_value(value: object) -> object:
@@ -59,7 +64,7 @@ class Relation(Serializable):
 
     relation: str
     target: str
-    target_kind: str | None = None
+    target_kind: str | None = field(default=None, metadata=INTERNAL)
     information: str | None = None
     condition: str | None = None
 
@@ -74,7 +79,6 @@ class Relation(Serializable):
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set, without the kind of the target."""
         shown = Serializable.to_dict(self)
-        del shown["target_kind"]
         return {key: value for key, value in shown.items() if value is not None}
 
 
@@ -191,12 +195,9 @@ class Region(Serializable):
     source: str = "whole"
     score: float | None = None
     why: str = ""
-    mask: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, without the mask."""
-        shown = {"box": list(self.box), "source": self.source}
-        return shown | {"score": self.score, "why": self.why}
+    mask: NDArray[np.bool_] | None = field(
+        default=None, compare=False, repr=False, metadata=INTERNAL
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +218,7 @@ class Match(Serializable):
     score: float
     image: str | None = None
     why: str = ""
-    named: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, without the name in the question."""
-        shown = Serializable.to_dict(self)
-        del shown["named"]
-        return shown
+    named: str = field(default="", metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,19 +235,13 @@ class Evidence(Serializable):
         owners: the units whose own source it comes from; None where that is not known.
     """
 
-    label: str
+    label: str = field(metadata=INTERNAL)
     chunk: int
     unit_ids: tuple[str, ...]
     source: str
     text: str
     score: float
-    owners: tuple[str, ...] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, without the label and the owners."""
-        shown = Serializable.to_dict(self)
-        del shown["label"], shown["owners"]
-        return shown
+    owners: tuple[str, ...] | None = field(default=None, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +258,10 @@ class SearchResult(Serializable):
 
 
 @dataclass(frozen=True, slots=True)
-class PathEvidence:
+class PathEvidence(Serializable):
     """A graph path that may be cited: entities joined by relations, and its one-line text."""
 
-    label: str
+    label: str = field(metadata=INTERNAL)
     entities: tuple[str, ...]
     relations: tuple[str, ...]
     text: str
@@ -388,15 +377,7 @@ class Answer:
             "region": self.region and self.region.to_dict(),
             "units": [one.to_dict() for one in self.units],
             "chunks": [{"evidence": e.label, **e.to_dict()} for e in self.chunks],
-            "paths": [
-                {
-                    "evidence": p.label,
-                    "entities": list(p.entities),
-                    "relations": list(p.relations),
-                    "text": p.text,
-                }
-                for p in self.paths
-            ],
+            "paths": [{"evidence": p.label, **p.to_dict()} for p in self.paths],
             "passage": list(self.passage),
             "draft": self.draft,
             "answer": self.answer,
@@ -429,19 +410,9 @@ class IngestReport(Serializable):
     units_deleted: list[str] | None = None
 
     def __add__(self, other: IngestReport) -> IngestReport:
-        """Return the report of both."""
-        deleted = [*(self.units_deleted or ()), *(other.units_deleted or ())]
-        return IngestReport(
-            self.units_added + other.units_added,
-            self.units_updated + other.units_updated,
-            self.units_unchanged + other.units_unchanged,
-            self.chunks_added + other.chunks_added,
-            self.images_added + other.images_added,
-            self.relations_added + other.relations_added,
-            self.quarantined + other.quarantined,
-            self.seconds + other.seconds,
-            deleted if (self.units_deleted, other.units_deleted) != (None, None) else None,
-        )
+        """Return the report of both, before anything was deleted."""
+        summed = [one.name for one in fields(self) if one.name != "units_deleted"]
+        return IngestReport(**{name: getattr(self, name) + getattr(other, name) for name in summed})
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values; `units_deleted` is there after a sync only."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from ku_rag import arguments
-from ku_rag.errors import BadInput
+from ku_rag.errors import BadInput, KuError
 from ku_rag.pictures import MAX_PIXELS
 from ku_rag.plugins import extra
 
@@ -31,6 +32,7 @@ MAX_SIDE = 1024
 """Pixels of the longer side of a keyframe; smaller frames keep their size."""
 
 _MAX_BYTES = 1 << 40
+_QUALITY = 95
 # Containers that store their frames; playlists, which refer to other files, are left out.
 _FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,flv,ogg,asf,gif"
 _EXPECTED = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg, WMV or GIF"
@@ -127,6 +129,35 @@ def keyframes(
     if expected > seconds + _TOLERANCE_S:
         missing = f"it ends after {seconds:.1f} s of {expected:.1f} s: copy it again"
     return Keyframes(tuple(frames.values()), seconds, missing)
+
+
+def write_keyframes(videos: Iterable[str], folder: Path) -> tuple[tuple[Path, ...], list[str]]:
+    """Extract keyframes and write them as JPEG files.
+
+    Args:
+        videos: Paths of the videos.
+        folder: Where the frames are written; it is made when needed.
+
+    Returns:
+        The files, and what is wrong with videos that could not be read.
+    """
+    images: list[Path] = []
+    problems: list[str] = []
+    for name in videos:
+        try:
+            found = keyframes(Path(name))
+        except KuError as error:
+            problems.append(str(error))
+            continue
+        if found.missing:
+            problems.append(found.missing)
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = sha256(name.encode()).hexdigest()[:16]
+        for frame in found.frames:
+            file = folder / f"{stem}-{frame.number}.jpg"
+            frame.picture.save(file, quality=_QUALITY)
+            images.append(file)
+    return tuple(images), problems
 
 
 def _video_stream(path: Path, container: Any) -> Any:  # noqa: ANN401 - PyAV is optional

@@ -1,23 +1,43 @@
-"""Build index segments from the stored vectors, one batch at a time."""
+"""Build index segments from stored vectors, with search parameters that reach a recall.
+
+Recall@10 is measured against exact search of sampled vectors, each excluded from its own result.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.indexes.index_kinds import KindName, Plan, make, training_size
-from ku_rag.indexes.recall_measurement import (
-    RECALL,
-    ExactNeighbours,
-    Rows,
-    choose_plan,
-    sample_rows,
+from ku_rag.indexes.index_kinds import (
+    TOP,
+    ByteQuantizer,
+    KindName,
+    Plan,
+    make,
+    search_candidates,
+    training_size,
 )
-from ku_rag.indexes.segment import Segment
+from ku_rag.indexes.segment import Rows, Segment
 
+RECALL = 0.99
+"""Recall that every index reaches unless the caller accepts less."""
+_QUERIES = 400
+_MARGIN = 0.003
+"""Recall is measured on a sample, so the chosen plan exceeds the target by this much."""
+_CANDIDATES = (10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+_PROBES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192)
+_RESCORE_S = 5e-6
+"""Approximate cost of rescoring one candidate with its stored vector."""
+_TIMED_QUERIES = 15
+_NEIGHBOURS_KEPT = 50
+_TIE = 1e-6
 FLAT_MAX = 20_000
 """Up to this many vectors, an exact scan in half precision takes a few milliseconds."""
 
@@ -96,3 +116,133 @@ def _batches(gather: Gather, rows: Rows) -> Iterator[tuple[Rows, Vectors]]:
         found, vectors = gather(wanted)
         order = np.argsort(found)
         yield found[order], vectors[order]
+
+
+# ---- recall -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class ExactNeighbours:
+    """Exact nearest neighbours of some of the indexed vectors, each query excluded from its own.
+
+    Args:
+        rows: int64[m], the rows of the queries.
+        queries: float32[m, dim].
+    """
+
+    rows: Rows
+    queries: Vectors
+    _near: Rows = field(init=False)
+    _cosines: Vectors = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start without neighbours."""
+        self._near = np.empty((len(self.rows), 0), np.int64)
+        self._cosines = np.empty((len(self.rows), 0), np.float32)
+
+    def add(self, rows: Rows, vectors: Vectors) -> None:
+        """Add vectors to search: int64[n], float32[n, dim]."""
+        cosines = self.queries @ vectors.T
+        order = np.argsort(rows)
+        positions = np.minimum(np.searchsorted(rows, self.rows, sorter=order), len(rows) - 1)
+        own = order[positions]
+        present = np.flatnonzero(rows[own] == self.rows)
+        cosines[present, own[present]] = -np.inf
+        if (
+            self._near.shape[1] == _NEIGHBOURS_KEPT
+        ):  # few vectors are nearer than the neighbours found so far
+            nearer = (cosines > self._cosines.min(axis=1, keepdims=True)).any(axis=0)
+            rows, cosines = rows[nearer], cosines[:, nearer]
+        near = np.concatenate([self._near, np.broadcast_to(rows, cosines.shape)], axis=1)
+        cosines = np.concatenate([self._cosines, cosines], axis=1)
+        if cosines.shape[1] > _NEIGHBOURS_KEPT:
+            best = np.argpartition(-cosines, _NEIGHBOURS_KEPT - 1, axis=1)[:, :_NEIGHBOURS_KEPT]
+            near, cosines = np.take_along_axis(near, best, 1), np.take_along_axis(cosines, best, 1)
+        self._near, self._cosines = near, cosines
+
+    def recall(self, proposed: Rows) -> NDArray[np.float64]:
+        """Share of the true ten among the first 1, 2, 3 … proposed rows: float64[r].
+
+        Rows that are as near as the tenth count as correct, because texts can be equal.
+        """
+        wanted = min(TOP, np.isfinite(self._cosines).sum(axis=1).min(initial=TOP))
+        if not wanted:
+            return np.ones(proposed.shape[1])
+        threshold = -np.sort(-self._cosines, axis=1)[:, wanted - 1, None] - _TIE
+        correct = np.where(self._cosines >= threshold, self._near, -2)
+        hits = (proposed[:, :, None] == correct[:, None, :]).any(axis=2).cumsum(axis=1)
+        return np.asarray(np.minimum(hits, wanted).mean(axis=0) / wanted, np.float64)
+
+
+def sample_rows(rows: Rows, limit: int = _QUERIES) -> Rows:
+    """Choose a fixed random sample of rows: int64[m]."""
+    if len(rows) <= limit:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, limit, replace=False))
+
+
+def choose_plan(
+    index: Any,  # noqa: ANN401 - faiss
+    quantizer: ByteQuantizer | None,
+    kind: KindName,
+    rows: Rows,
+    exact: ExactNeighbours,
+    target: float,
+) -> tuple[Plan, float]:
+    """Choose the fastest plan that reaches a recall, or else the one with the highest recall.
+
+    Args:
+        index: a filled index.
+        quantizer: applied to queries; None for none.
+        kind: the kind of index.
+        rows: int64[n], the row at each position of the index.
+        exact: exact neighbours of sampled rows.
+        target: recall@10, 0 to 1.
+
+    Returns:
+        The plan with its measured recall, and its estimated seconds per query.
+    """
+    queries = quantizer(exact.queries) if quantizer else exact.queries
+    lists = max(1, getattr(index, "nlist", 1))
+    tried: list[tuple[Plan, float]] = []
+    best: tuple[Plan, float] | None = None
+    seconds = 0.0
+    for probes in [p for p in _PROBES if p <= lists] if kind.startswith("ivf") else (0,):
+        probed = Plan(kind, probes=probes)
+        # More probes never take less time, so a smaller measurement was noise.
+        seconds = max(seconds, _seconds(index, probed, queries))
+        if best and seconds >= best[1]:
+            break  # more probes take longer still
+        measured = list(_measure(index, queries, probed, rows, exact, seconds))
+        enough = [one for one in measured if one[0].recall >= min(1.0, target + _MARGIN)]
+        best = min(filter(None, (best, *enough)), key=lambda found: found[1], default=None)
+        tried += measured
+    return best or max(tried, key=lambda found: (found[0].recall, -found[1]))
+
+
+def _measure(
+    index: Any,  # noqa: ANN401 - faiss
+    queries: Vectors,
+    probed: Plan,
+    rows: Rows,
+    exact: ExactNeighbours,
+    seconds: float,
+) -> Iterator[tuple[Plan, float]]:
+    """Measure recall and time for each number of candidates at fixed probes."""
+    # One more hit, because a query finds itself.
+    most = 1 if probed.kind == "flat" else _CANDIDATES[-1] // TOP
+    _, positions = search_candidates(index, probed, queries, most * TOP + 1)
+    recalls = exact.recall(np.where(positions >= 0, rows[positions], -1))
+    for candidates in _CANDIDATES[: 1 if probed.kind == "flat" else None]:
+        recall = float(recalls[min(candidates, len(recalls) - 1)])
+        plan = replace(probed, candidates=candidates, recall=round(recall, 4))
+        yield plan, seconds + _RESCORE_S * candidates
+
+
+def _seconds(index: Any, plan: Plan, queries: Vectors) -> float:  # noqa: ANN401 - faiss
+    spent = []
+    for query in queries[:_TIMED_QUERIES]:
+        started = time.perf_counter()
+        search_candidates(index, plan, query[None], 10 * TOP)
+        spent.append(time.perf_counter() - started)
+    return float(np.median(spent))

@@ -11,9 +11,8 @@ import numpy as np
 from ku_rag.errors import BadInput, Refused
 from ku_rag.indexes import vector_index
 from ku_rag.indexes.index_kinds import KINDS, KindName
-from ku_rag.indexes.recall_measurement import RECALL, sample_rows
 from ku_rag.indexes.segment import Segment
-from ku_rag.indexes.segment_builder import build_and_measure
+from ku_rag.indexes.segment_builder import RECALL, build_and_measure, sample_rows
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store.database import Database
 

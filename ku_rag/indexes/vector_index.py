@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import ReadOnly
 from ku_rag.indexes.index_kinds import KindName
-from ku_rag.indexes.recall_measurement import RECALL
 from ku_rag.indexes.segment import Segment
-from ku_rag.indexes.segment_builder import build_segment, default_kind
+from ku_rag.indexes.segment_builder import RECALL, build_segment, default_kind
 from ku_rag.indexes.segment_files import Header, IndexFiles
 from ku_rag.store import vectors as stored
 from ku_rag.store.database import Database
@@ -339,17 +338,16 @@ class VectorIndex:
             self._files.sweep(None)
             self._forget()
 
-    def problems(self) -> list[str]:
+    def problems(self) -> Iterator[str]:
         """What the files say that cannot be, for `verify`."""
         header = self._read_header()
-        seq = _last_seq(self._database)
-        if header is None or header.seq <= seq:
-            return []
-        return [
-            f"{self._files.header_path.name} is ahead of the database by {header.seq - seq} "
-            "changes: commits were lost; restore ku.sqlite from a newer copy or ingest again, "
-            "then run `ku compact`"
-        ]
+        ahead = 0 if header is None else header.seq - _last_seq(self._database)
+        if ahead > 0:
+            yield (
+                f"{self._files.header_path.name} is ahead of the database by {ahead} changes: "
+                "commits were lost; restore ku.sqlite from a newer copy or ingest again, then run "
+                "`ku compact`"
+            )
 
     def _fold(self, *, unwritten_only: bool = False) -> None:
         """Make the tail and what came a segment, together with older ones that are small or worn.

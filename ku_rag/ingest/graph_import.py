@@ -17,7 +17,7 @@ from typing import Any
 
 from ku_rag.arguments import check_callable, regular_file
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.graph.video_frames import write_keyframes
+from ku_rag.graph.keyframes import write_keyframes
 from ku_rag.ingest import deletion
 from ku_rag.ingest.graph_names import ResolvedEntity, find_units, resolve
 from ku_rag.ingest.pipeline import Pipeline

@@ -7,6 +7,7 @@ The switch is one transaction.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -14,6 +15,8 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ku_rag import manifest
@@ -24,14 +27,15 @@ from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
-from ku_rag.store import content_rows, pending_vectors, vectors
+from ku_rag.store import content_rows, vectors
 from ku_rag.store.connection import Connection
 from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import Layout
-from ku_rag.store.pending_vectors import Shadow
-from ku_rag.store.vectors import KINDS, Kind
+from ku_rag.store.vectors import KINDS, Kind, places
 
 _SOURCES = 64
+_STATE = "s.hash || ':' || s.chunks"
+_HALF = np.dtype("<f2")
 
 Document = tuple[int, str]
 Progress = Callable[[int], None]
@@ -50,6 +54,19 @@ class Reindexed:
     def to_dict(self) -> dict[str, Any]:
         """The shape that `ku reindex --json` prints."""
         return {**asdict(self), "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """How the texts of a source are cut for another encoder, with their vectors.
+
+    Args:
+        cut: (number of the document, characters) of each chunk, in order.
+        vectors: float32[len(cut), dim].
+    """
+
+    cut: tuple[tuple[int, int], ...]
+    vectors: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +142,14 @@ class Reindexing:
                 )
                 for kind in KINDS
             ]
-            pending_vectors.forget(connection, but=[*rows.values(), *old])
+            _forget_others(connection, but=[*rows.values(), *old])
         return rows
 
     def _is_missing(self, connection: Connection, rows: dict[Kind, int]) -> bool:
         changing = self._changing
         return bool(
-            ("chunk" in changing and pending_vectors.missing(connection, rows["chunk"], 1))
-            or ("image" in changing and pending_vectors.images_missing(connection, rows["image"]))
+            ("chunk" in changing and _missing_texts(connection, rows["chunk"], 1))
+            or ("image" in changing and _missing_images(connection, rows["image"]))
         )
 
     # ---- encoding ------------------------------------------------------------------------------
@@ -141,7 +158,7 @@ class Reindexing:
         """Encode in portions; yield the number of chunks and of images of each."""
         connection = self.database.connection
         if "chunk" in self._changing:
-            while some := pending_vectors.missing(connection, rows["chunk"], _SOURCES):
+            while some := _missing_texts(connection, rows["chunk"], _SOURCES):
                 yield self._encode_texts(rows["chunk"], some), 0
         if "image" in self._changing:
             yield from ((0, count) for count in self._encode_images(rows["image"]))
@@ -157,7 +174,7 @@ class Reindexing:
             for (source, state), cut in zip(sources, cuts, strict=True):
                 own = found[[place[text] for _, text in cut]]
                 lengths = tuple((document, len(text)) for document, text in cut)
-                pending_vectors.put(connection, row, source, state, Shadow(lengths, own))
+                _put_shadow(connection, row, source, state, Shadow(lengths, own))
         return sum(map(len, cuts))
 
     def _cut(self, documents: Sequence[Document]) -> list[Document]:
@@ -169,7 +186,7 @@ class Reindexing:
 
     def _encode_images(self, row: int) -> Iterator[int]:
         connection = self.database.connection
-        images = dict(pending_vectors.images_missing(connection, row))
+        images = dict(_missing_images(connection, row))
         for sound, unsound in decode_ahead(list(images), lambda n: self._picture(images[n])):
             if unsound:
                 raise BadInput(
@@ -201,7 +218,7 @@ class Reindexing:
             for source, unit in connection.execute(
                 "SELECT row, unit FROM sources WHERE chunks > 0 ORDER BY row"
             ).fetchall():
-                shadow = pending_vectors.get(connection, rows["chunk"], source, dim)
+                shadow = _get_shadow(connection, rows["chunk"], source, dim)
                 chunks = _apply(_documents(connection, source), shadow)
                 stored = connection.execute(
                     "SELECT row, document, text FROM chunks WHERE source = ? ORDER BY position",
@@ -218,7 +235,7 @@ class Reindexing:
                     )
                 vectors.put(connection, "chunk", rows["chunk"], numbers, [shadow.vectors])
         connection.execute("DELETE FROM shadows")
-        pending_vectors.forget(connection, but=list(rows.values()))
+        _forget_others(connection, but=list(rows.values()))
 
 
 def _documents(connection: Connection, source: int) -> list[Document]:
@@ -240,3 +257,66 @@ def _apply(documents: Sequence[Document], shadow: Shadow) -> list[Document]:
         chunks.append((number, texts[number][start : start + length]))
         begun[number] = start + length
     return chunks
+
+
+# ---- vectors until the switch --------------------------------------------------------------------
+
+
+def _missing_texts(connection: Connection, encoder: int, most: int) -> list[tuple[int, str]]:
+    """Sources with texts that have no shadow, or one of what they were: (row, their state)."""
+    found: list[tuple[int, str]] = connection.execute(
+        f"SELECT s.row, {_STATE} FROM sources s "
+        "LEFT JOIN shadows h ON h.encoder = ? AND h.source = s.row "
+        f"WHERE s.chunks > 0 AND (h.state IS NULL OR h.state != {_STATE}) ORDER BY s.row LIMIT ?",
+        (encoder, most),
+    ).fetchall()
+    return found
+
+
+def _missing_images(connection: Connection, encoder: int) -> list[tuple[int, str]]:
+    """Images without a vector of this encoder: (row, file)."""
+    found: list[tuple[int, str]] = connection.execute(
+        "SELECT row, file FROM images WHERE row NOT IN "
+        "(SELECT item FROM vectors WHERE row BETWEEN ? AND ?) ORDER BY row",
+        places("image", encoder),
+    ).fetchall()
+    return found
+
+
+def _put_shadow(
+    connection: Connection, encoder: int, source: int, state: str, shadow: Shadow
+) -> None:
+    """Store a shadow if its source has not changed. Called inside a change."""
+    still = connection.execute(
+        f"SELECT 1 FROM sources s WHERE s.row = ? AND {_STATE} = ?", (source, state)
+    ).fetchone()
+    if not still:
+        return
+    cut = json.dumps(shadow.cut)
+    blob = shadow.vectors.astype(_HALF).tobytes()
+    connection.execute(
+        "REPLACE INTO shadows VALUES (?, ?, ?, ?, ?)", (encoder, source, state, cut, blob)
+    )
+
+
+def _get_shadow(connection: Connection, encoder: int, source: int, dim: int) -> Shadow:
+    """The shadow of a source."""
+    cut, blob = connection.execute(
+        "SELECT cut, vectors FROM shadows WHERE encoder = ? AND source = ?",
+        (encoder, source),
+    ).fetchone()
+    vectors = np.frombuffer(blob, _HALF).reshape(-1, dim).astype(np.float32)
+    return Shadow(tuple((document, length) for document, length in json.loads(cut)), vectors)
+
+
+def _forget_others(connection: Connection, *, but: Sequence[int] = ()) -> None:
+    """Delete the shadows, vectors and changes of other encoders. Called inside a change.
+
+    Args:
+        connection: the store.
+        but: rows of the encoders whose rows stay.
+    """
+    kept = ", ".join(map(str, but)) or "NULL"
+    for table in ("shadows", "vectors", "changes"):
+        connection.execute(f"DELETE FROM {table} WHERE encoder NOT IN ({kept})")
+    connection.execute(f"DELETE FROM encoders WHERE row NOT IN ({kept})")

@@ -1,19 +1,28 @@
-"""Verification: pages are read, and everything derived is derived again and compared."""
+"""Verification: rows against checksums, counts and references, and everything derived again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import apsw
+
+from ku_rag.errors import Corrupt
 from ku_rag.indexes import inverted
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import assembly
-from ku_rag.store import integrity, unit_records
+from ku_rag.store import relations, schema, unit_records
+from ku_rag.store.connection import Connection
+from ku_rag.store.content_rows import text_hash
 from ku_rag.store.database import Database, snapshot
-from ku_rag.store.integrity import guarded
 from ku_rag.store.layout import Layout
-from ku_rag.store.vectors import Kind
+from ku_rag.store.vectors import Kind, places
+from ku_rag.text.tokens import indexed
+
+_MANIFEST = frozenset({"id", "encoder", "segmenter", "max_tokens"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +58,173 @@ def verify(
         indexes: of the vectors.
     """
     connection = database.connection
-    problems = list(integrity.problems(database, layout, encoders))
+    problems = [*filter(None, [database.lost_commits()])]
+    # A command to the keyword index counts as a write, so it stands outside the one state read.
+    problems += _guarded("the keyword index", _command(connection))
     with snapshot(connection):
-        problems += guarded("units", assembly.differences(connection))
-        problems += guarded("the lists of units", inverted.differences(database))
+        for what, found in (
+            ("the schema", _schema(connection)),
+            ("the structure of the file", _structure(database)),
+            ("the manifest", _manifest(database)),
+            ("the contents of sources", _sources(connection)),
+            ("the keyword index", _keywords(connection)),
+            ("vectors", _vectors(connection, encoders)),
+            ("relations", relations.differences(connection)),
+            ("pictures", _pictures(connection, layout)),
+            ("units", assembly.differences(connection)),
+            ("the lists of units", inverted.differences(database)),
+        ):
+            problems += _guarded(what, found)
     for index in indexes:
-        problems += guarded("a cache", _of_cache(index))
+        problems += _guarded("a cache", index.problems())
     counts: dict[str, int] = {}
-    problems += guarded("the tables", _count(database, counts))
+    problems += _guarded("the tables", _count(database, counts))
     return IntegrityReport(tuple(problems), counts)
 
 
-def _of_cache(index: VectorIndex) -> Iterator[str]:
-    yield from index.problems()
+def _guarded(what: str, found: Iterable[str]) -> Iterator[str]:
+    """What a check finds; that it cannot go on is a finding, too."""
+    try:
+        yield from found
+    except Exception as error:  # rows that are damaged may hold anything
+        yield f"{what} cannot be read any further: {error}"
 
 
 def _count(database: Database, counts: dict[str, int]) -> Iterator[str]:
     counts |= unit_records.counts(database.connection)
     yield from ()
+
+
+def _schema(connection: Connection) -> Iterator[str]:
+    stored = _objects(connection)
+    with closing(schema.expected()) as fresh:
+        expected = _objects(fresh)
+    for name, made_by in expected.items():
+        if name not in stored:
+            yield f"{name} is missing"
+        elif stored[name] != made_by:
+            yield f"{name} is not as this version of ku-rag makes it"
+    for name in stored.keys() - expected.keys():
+        yield f"{name} does not belong to a knowledge base"
+
+
+def _objects(connection: Connection) -> dict[str, str | None]:
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master")
+    # SQLite makes tables of statistics by itself when it is asked to analyse.
+    return {f"{kind} {name}": sql for kind, name, sql in rows if not name.startswith("sqlite_stat")}
+
+
+def _structure(database: Database) -> Iterator[str]:
+    connection = database.connection
+    # Pages in a connection's cache are not read again: a new one reads all that are in use.
+    with closing(database.connect()) as reading:
+        for (message,) in reading.execute("PRAGMA integrity_check(20)"):
+            if message != "ok":
+                yield f"SQLite: {message}"
+    for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        yield f"{table} row {row} points to a row of {parent} that is not there"
+    for name, first, second in (
+        ("unit", "SELECT row FROM units u", "SELECT 1 FROM sources WHERE unit = u.row"),
+        ("image", "SELECT row FROM images i", "SELECT 1 FROM unit_images WHERE image = i.row"),
+    ):
+        for (row,) in connection.execute(f"{first} WHERE NOT EXISTS ({second})"):
+            yield f"{name} row {row} has no source"
+    for table, sql in connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+    ).fetchall():
+        if "AUTOINCREMENT" not in (sql or ""):
+            continue
+        last, given = connection.execute(
+            f"SELECT coalesce(max(rowid), 0), "
+            f"coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{table}'), 0) FROM {table}"
+        ).fetchone()
+        if given < last:
+            yield f"{table} holds row {last} but would go on after {given}: numbers come again"
+
+
+def _manifest(database: Database) -> Iterator[str]:
+    connection = database.connection
+    keys = [key for (key,) in connection.execute("SELECT key FROM meta")]
+    for key in keys:
+        try:
+            database.meta(key)
+        except Corrupt as error:
+            yield str(error)
+    for key in _MANIFEST - set(keys):
+        yield f"the manifest does not say {key!r}"
+
+
+def _sources(connection: Connection) -> Iterator[str]:
+    for table, what in (("chunks", "chunks"), ("unit_images", "images")):
+        for uri, expected, found in connection.execute(
+            f"SELECT s.uri, s.{what}, count(c.source) FROM sources s "
+            f"LEFT JOIN {table} c ON c.source = s.row GROUP BY s.row "
+            f"HAVING s.{what} != count(c.source)"
+        ):
+            yield f"{uri} has {found} {what}, {expected} were stored of it"
+    for uri, unit in connection.execute(
+        "SELECT s.uri, l.unit FROM unit_images l JOIN sources s ON s.row = l.source "
+        "WHERE l.unit IS NOT s.unit"
+    ):
+        yield f"a picture of {uri} is listed under unit row {unit}, which is not its unit"
+
+
+def _command(connection: Connection) -> Iterator[str]:
+    try:
+        # A command of FTS5, written as an insert: it changes nothing and fails on damage.
+        connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
+    except (apsw.ReadOnlyError, apsw.BusyError):
+        return
+    except apsw.Error as error:
+        yield f"the keyword index is damaged: {error}"
+
+
+def _keywords(connection: Connection) -> Iterator[str]:
+    for row, digest, text, held in connection.execute(
+        "SELECT c.row, c.hash, c.text, w.terms FROM chunks c LEFT JOIN words w ON w.rowid = c.row"
+    ):
+        if not isinstance(text, str) or text_hash(text) != digest:
+            yield f"chunk {row} is not the text that was stored"
+        elif held != indexed(text):
+            yield f"chunk {row} is not in the keyword index as it should be"
+    for (row,) in connection.execute(
+        "SELECT rowid FROM words WHERE rowid NOT IN (SELECT row FROM chunks)"
+    ):
+        yield f"the keyword index holds row {row}, which is no chunk"
+
+
+def _vectors(connection: Connection, encoders: Mapping[Kind, int]) -> Iterator[str]:
+    for kind, encoder in encoders.items():
+        table = {"chunk": "chunks", "image": "images"}[kind]
+        for (row,) in connection.execute(
+            f"SELECT row FROM {table} WHERE row NOT IN "
+            "(SELECT item FROM vectors WHERE row BETWEEN ? AND ?)",
+            places(kind, encoder),
+        ):
+            yield f"{kind} {row} has no vector"
+        for (item,) in connection.execute(
+            f"SELECT item FROM vectors WHERE kind = ? AND item NOT IN (SELECT row FROM {table})",
+            (kind,),
+        ):
+            yield f"there is a vector of {kind} {item}, which does not exist"
+    for row, length, dim in connection.execute(
+        "SELECT v.row, length(v.vector), e.dim FROM vectors v LEFT JOIN encoders e "
+        "ON e.row = v.encoder WHERE length(v.vector) IS NOT 2 * e.dim"
+    ):
+        if dim is None:
+            yield f"vector row {row} was made by an encoder that is not there"
+            continue
+        yield f"vector row {row} has {length} bytes, its encoder makes {dim} halves"
+
+
+def _pictures(connection: Connection, layout: Layout) -> Iterator[str]:
+    for digest, file in connection.execute("SELECT hash, file FROM images"):
+        path = layout.image(file)
+        try:
+            with path.open("rb") as data:
+                found = hashlib.file_digest(data, "sha256").hexdigest()
+        except OSError as error:
+            yield f"picture {path} cannot be read: {error.strerror}"
+            continue
+        if found != digest:
+            yield f"picture {path} is not what was stored: its content has changed"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ku_rag.errors import Refused
-from ku_rag.indexes import index_kinds, recall_measurement, segment_builder, tuning
+from ku_rag.indexes import index_kinds, segment_builder, tuning
 from ku_rag.indexes import vector_index as index_module
 from ku_rag.indexes.index_kinds import KINDS, Plan, make, search_candidates, training_size
-from ku_rag.indexes.recall_measurement import ExactNeighbours, choose_plan
+from ku_rag.indexes.segment_builder import ExactNeighbours, choose_plan
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store import vectors as stored
 from ku_rag.store.database import Database
@@ -164,9 +164,7 @@ def test_tuning_takes_the_quickest_that_finds_enough(database, tmp_path):
 def test_a_kind_that_finds_too_little_is_refused_unless_less_is_asked_for(
     database, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(
-        recall_measurement, "_CANDIDATES", (10,)
-    )  # one bit needs more to choose from
+    monkeypatch.setattr(segment_builder, "_CANDIDATES", (10,))  # one bit needs more to choose from
     put(database, range(1, COUNT + 1), clustered(COUNT))
     index = opened(database, tmp_path)
     with pytest.raises(Refused, match=r"reaches recall@10 0\.\d+ for chunks, 0.99 is required"):
@@ -178,7 +176,7 @@ def test_a_kind_that_finds_too_little_is_refused_unless_less_is_asked_for(
 def test_where_a_kind_finds_too_little_vectors_are_held_exactly(
     database, tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr(recall_measurement, "_CANDIDATES", (10,))
+    monkeypatch.setattr(segment_builder, "_CANDIDATES", (10,))
     put(database, range(1, COUNT + 1), clustered(COUNT))
     wished = {"kind": "rabitq", "recall": 0.99, "count": COUNT}
     database.set_meta("index", {"chunk": wished})
