@@ -70,7 +70,8 @@ def open_picture(data: bytes, longest: int | None = None) -> Image.Image:
         f"the {image.format} picture is broken ({{}}): it may be truncated; save or copy it again"
     ):
         if longest:
-            image.draft(None, _shrunk(image.size, longest))
+            scale = min(1.0, longest / max(image.size))
+            image.draft(None, (math.ceil(image.width * scale), math.ceil(image.height * scale)))
         image.load()
         picture = _rgb(image)
         if longest and (factor := max(picture.size) // longest) > 1:
@@ -276,11 +277,6 @@ def _without_warnings() -> Iterator[None]:
 
 
 # ---- pixels ------------------------------------------------------------------------------------
-
-
-def _shrunk(size: tuple[int, int], longest: int) -> tuple[int, int]:
-    scale = min(1.0, longest / max(size))
-    return math.ceil(size[0] * scale), math.ceil(size[1] * scale)
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -123,8 +123,8 @@ class IndexFiles:
     def write(
         self,
         knowledge_base: str,
-        seq: int,
         lost: int,
+        seq: int,
         segments: Sequence[Segment],
         known: Header | None,
     ) -> Header:
@@ -132,8 +132,8 @@ class IndexFiles:
 
         Args:
             knowledge_base: id of the knowledge base.
-            seq: number of the last change that the segments contain.
             lost: commits that the knowledge base has lost.
+            seq: number of the last change that the segments contain.
             segments: all segments; those without a file get one.
             known: the current header, for the checksums of segments that have files.
 

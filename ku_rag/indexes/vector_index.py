@@ -96,28 +96,25 @@ class VectorIndex:
             held, gathered = self.gather(among)
             return _top([nearest(queries, gathered, held, k)], k)
         with self._lock:
-            return self._search(queries, k, among)
-
-    def _search(self, queries: Vectors, k: int, among: Rows | None) -> tuple[Rows, Vectors]:
-        self.refresh()
-        rows, held = self._tail
-        if among is not None:
-            inside = np.isin(rows, among)
-            rows, held = rows[inside], held[inside]
-        exact = [nearest(queries, held, rows, k)] if len(rows) else []
-        proposed: list[Rows] = []
-        for segment in self._segments:
-            rows, cosines = segment.search(queries, k, among)
-            if segment.exact:
-                exact.append((rows, cosines))
-            else:
-                proposed.append(rows)
-        if not self._segments:
-            return _top(exact, k, len(queries))  # its vectors were read from the store
-        if exact:
-            proposed.append(_top(exact, k)[0])
-        rows = proposed[0] if len(proposed) == 1 else np.concatenate(proposed, axis=1)
-        return _top([self.score(queries, rows)], k)
+            self.refresh()
+            rows, newest = self._tail
+            if among is not None:
+                inside = np.isin(rows, among)
+                rows, newest = rows[inside], newest[inside]
+            exact = [nearest(queries, newest, rows, k)] if len(rows) else []
+            proposed: list[Rows] = []
+            for segment in self._segments:
+                rows, cosines = segment.search(queries, k, among)
+                if segment.exact:
+                    exact.append((rows, cosines))
+                else:
+                    proposed.append(rows)
+            if not self._segments:
+                return _top(exact, k, len(queries))  # its vectors were read from the store
+            if exact:
+                proposed.append(_top(exact, k)[0])
+            rows = proposed[0] if len(proposed) == 1 else np.concatenate(proposed, axis=1)
+            return _top([self.score(queries, rows)], k)
 
     def gather(self, rows: Rows) -> tuple[Rows, Vectors]:
         """The store's own vectors of some rows: (int64[n] ascending, float32[n, dim]).
@@ -176,12 +173,6 @@ class VectorIndex:
 
     # ---- following the store -------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Catch up with every change that was committed since the last look."""
-        with self._lock:
-            if self._follow():
-                self._take_in()
-
     def _forget(self) -> None:
         """Know nothing: the next look opens the files."""
         self._seq = -1
@@ -190,6 +181,26 @@ class VectorIndex:
         self._tail = self._no_tail
         self._pending: Rows = np.empty(0, np.int64)
         self._doubtful = False
+
+    def refresh(self) -> None:
+        """Catch up with every change since the last call: in the tail, or in segments if many."""
+        with self._lock:
+            if not self._follow():
+                return
+            if not self._doubtful and len(self._tail[0]) + len(self._pending) < BASE_MIN:
+                if len(self._pending):
+                    rows, vectors = self.gather(self._pending)
+                    vectors = np.concatenate([self._tail[1], vectors])
+                    self._tail = np.concatenate([self._tail[0], rows]), vectors
+                    self._pending = np.empty(0, np.int64)
+                return
+            with self._spare() as may_write:
+                known = self._files.read_header(*self._base()) if may_write else None
+                may_write = may_write and (known is None or known.seq <= self._seq)
+                self._fold(unwritten_only=not may_write)
+                if may_write:
+                    self._write()
+            self._doubtful = False
 
     def _follow(self) -> bool:
         """Mask what was dropped and note what came; whether anything may have."""
@@ -227,23 +238,6 @@ class VectorIndex:
         self._tail = rows[kept], held[kept]
         self._pending = np.union1d(np.setdiff1d(self._pending, gone), items[come])
 
-    def _take_in(self) -> None:
-        """Make what came searchable: in the tail, or in segments when it is much."""
-        if not self._doubtful and len(self._tail[0]) + len(self._pending) < BASE_MIN:
-            if len(self._pending):
-                rows, come = self.gather(self._pending)
-                held = np.concatenate([self._tail[1], come])
-                self._tail = np.concatenate([self._tail[0], rows]), held
-                self._pending = np.empty(0, np.int64)
-            return
-        with self._spare() as may_write:
-            known = self._read_header() if may_write else None
-            may_write = may_write and (known is None or known.seq <= self._seq)
-            self._fold(unwritten_only=not may_write)
-            if may_write:
-                self._write()
-        self._doubtful = False
-
     def _open(self, seq: int, pruned: int) -> int:
         """Start from the files, as far as they are sound and not older than what is forgotten.
 
@@ -256,7 +250,7 @@ class VectorIndex:
         """
         self._forget()
         for _ in range(_ATTEMPTS):
-            header = self._read_header()
+            header = self._files.read_header(*self._base())
             if header is None:
                 self._doubtful = self._files.header_path.exists()
                 return seq
@@ -288,11 +282,9 @@ class VectorIndex:
             return seq
         return seq
 
-    def _read_header(self) -> Header | None:
-        return self._files.read_header(self._database.meta("id"), self._lost())
-
-    def _lost(self) -> int:
-        return int(self._database.meta("lost") or 0)
+    def _base(self) -> tuple[str, int]:
+        """The id of the knowledge base, and how many commits it has lost."""
+        return self._database.meta("id"), int(self._database.meta("lost") or 0)
 
     def _report_lost(self, header: Header, seq: int) -> None:
         _log.warning(
@@ -340,7 +332,7 @@ class VectorIndex:
 
     def problems(self) -> Iterator[str]:
         """What the files say that cannot be, for `verify`."""
-        header = self._read_header()
+        header = self._files.read_header(*self._base())
         ahead = 0 if header is None else header.seq - _last_seq(self._database)
         if ahead > 0:
             yield (
@@ -384,9 +376,7 @@ class VectorIndex:
 
     def _write(self) -> None:
         try:
-            self._header = self._files.write(
-                self._database.meta("id"), self._seq, self._lost(), self._segments, self._header
-            )
+            self._header = self._files.write(*self._base(), self._seq, self._segments, self._header)
         except (OSError, ReadOnly) as error:
             _log.warning(
                 "the index of the %ss could not be written (%s): nothing is lost, searches make it "
