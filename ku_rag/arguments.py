@@ -159,12 +159,6 @@ def count(value: object, what: str, *, least: int, most: int) -> int:
     return value
 
 
-def check_callable(value: object, what: str) -> None:
-    """Check that a value can be called, or is None."""
-    if value is not None and not callable(value):
-        raise wrong(value, what, "a function, or None")
-
-
 def implementation(value: object, what: str, method: str, *, optional: bool = True) -> None:
     """Check that a value is a name, or an object with a method; None where it is optional."""
     named = isinstance(value, str) or callable(getattr(value, method, None))
@@ -321,49 +315,40 @@ OUTPUTS = {"the passage": (".png",), "the report": (".html", ".htm"), "the svg":
 
 
 def optional_output(value: object, what: str, *, spare: object = None) -> Path | None:
-    """A file as in `output_file`, or None.
-
-    Args:
-        value: the path, or None.
-        what: as there.
-        spare: a file that must not be overwritten, if it is a path.
-    """
-    if value is None:
-        return None
-    file = output_file(value, what)
-    if isinstance(spare, Path) and spare.exists() and file.exists() and file.samefile(spare):
-        raise BadInput(f"{what} would be written over the picture {spare}: name another file")
-    return file
+    """A file as in `output_file`, or None."""
+    return None if value is None else output_file(value, what, spare=spare)
 
 
-def output_file(value: object, what: str) -> Path:
+def output_file(value: object, what: str, *, spare: object = None) -> Path:
     """A path where a file can be written; a link is followed.
 
     Args:
         value: the path.
         what: what is written, one of `OUTPUTS`.
+        spare: a picture that must not be overwritten, if it is a path.
     """
     given, suffixes = path(value, what), OUTPUTS[what]
-
-    def refused(reason: str) -> BadInput:
-        example = f"{what.rpartition(' ')[2]}{suffixes[0]}"
-        return BadInput(
-            f"{what} cannot be written to {given}{reason}: name a file, such as {example}"
-        )
-
-    try:
-        real = given.resolve()
-        mode = real.stat().st_mode if real.exists() else None
-        above = next(folder for folder in real.parents if folder.exists())
-    except (OSError, RuntimeError) as error:
-        raise refused(f" ({error})") from error
-    if mode is not None and not stat.S_ISREG(mode):
-        raise refused(f", which is {_kind(mode)}")
     if given.suffix.lower() not in suffixes:
         raise BadInput(f"{what} is to go to {given}: expected a name ending in {suffixes[0]}")
-    if not above.is_dir() or not os.access(above if mode is None else real, os.W_OK):
-        raise refused(f", because {above} is not a folder that is writable")
-    return real if given.is_symlink() else given
+    try:
+        real = given.resolve()
+        there = next(one for one in (real, *real.parents) if one.exists())
+        mode, is_new = there.stat().st_mode, there != real
+        if isinstance(spare, Path) and not is_new and spare.exists() and real.samefile(spare):
+            raise BadInput(f"{what} would be written over the picture {spare}: name another file")
+    except (OSError, RuntimeError) as error:
+        refused = f" ({error})"
+    else:
+        if is_new and not (stat.S_ISDIR(mode) and os.access(there, os.W_OK)):
+            refused = f", because {there} is not a folder that is writable"
+        elif not is_new and not (stat.S_ISREG(mode) and os.access(there, os.W_OK)):
+            refused = f", which is {_kind(mode) if not stat.S_ISREG(mode) else 'write-protected'}"
+        else:
+            return real if given.is_symlink() else given
+    raise BadInput(
+        f"{what} cannot be written to {given}{refused}: name a file, such as "
+        f"{what.rpartition(' ')[2]}{suffixes[0]}"
+    )
 
 
 def _kind(mode: int) -> str:

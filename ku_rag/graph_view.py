@@ -186,7 +186,6 @@ class GraphView:
         from ku_rag.graph import captioning
         from ku_rag.graph.mllm_agents import AgentPrompts
 
-        arguments.check_callable(progress, "progress")
         chosen, session = arguments.texts(names, "names"), self._session
         mllm = session.mllm()
         if mllm is None:

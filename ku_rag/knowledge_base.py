@@ -309,7 +309,6 @@ class KnowledgeBase:
         from ku_rag.ingest.readers import folder
 
         source = arguments.path(path, "the source").resolve()
-        arguments.check_callable(progress, "progress")
         with self._session.write() as writer:
             return writer.run(
                 folder.read(source, heading_level=self.settings.heading_level or None),
@@ -341,7 +340,6 @@ class KnowledgeBase:
         from ku_rag.ingest import changes
 
         folder = arguments.path(path, "the folder").resolve()
-        arguments.check_callable(progress, "progress")
         with self._session.write() as writer:
             return changes.sync(
                 writer,
@@ -404,7 +402,6 @@ class KnowledgeBase:
 
         session = self._session
         chosen = _units(arguments.several(units, "units"))
-        arguments.check_callable(progress, "progress")
         given = preparation.split_vectors(chosen, vectors, session.encoding.encoder)
         with session.write() as writer:
             return changes.add_many(writer, zip(chosen, given, strict=True), progress=progress)
@@ -520,7 +517,6 @@ class KnowledgeBase:
 
         session, spec = self._session, None
         arguments.implementation(encoder, "encoder", "encode_texts", optional=False)
-        arguments.check_callable(progress, "progress")
         with session.use() as database:
             if isinstance(encoder, str):
                 settings, spec = session.settings, "+".join(sides(encoder))
@@ -583,7 +579,6 @@ class KnowledgeBase:
         from ku_rag.transfer.parquet_import import import_export
         from ku_rag.transfer.parquet_reader import Export
 
-        arguments.check_callable(progress, "progress")
         export = Export(arguments.path(folder, "the folder of the export"))
         with self._session.write() as writer:
             return import_export(export, writer, progress)

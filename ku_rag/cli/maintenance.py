@@ -52,7 +52,7 @@ def tune(recall: float, kind: str | None) -> None:
     for name, one in (("image", found.image), ("chunk", found.chunk)):
         lines.append(f"{name}: {one.kind}, recall {one.recall:g}")
         lines += [
-            f"    {tried.kind:<10} recall {tried.recall:.3f}  {tried.milliseconds:8.2f} ms a query"
+            f"    {tried.kind:<10} recall {tried.recall:.3f}  {tried.ms:8.2f} ms a query"
             for tried in one.tried
         ]
     print_result(found, lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,12 +14,13 @@ from ku_rag.indexes.segment import Segment
 from ku_rag.indexes.segment_builder import RECALL, build_and_measure, sample_rows
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store.database import Database
+from ku_rag.types import Serializable
 
 _TIMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class KindMeasurement:
+class KindMeasurement(Serializable):
     """Measurements of one kind of index.
 
     Args:
@@ -28,7 +28,7 @@ class KindMeasurement:
         recall: recall@10, 0 to 1.
         candidates: rows rescored for ten hits.
         probes: IVF lists scanned.
-        milliseconds: median time of a query.
+        ms: median milliseconds of a query.
         build_seconds: time to build and measure.
     """
 
@@ -36,47 +36,25 @@ class KindMeasurement:
     recall: float
     candidates: int
     probes: int
-    milliseconds: float
+    ms: float
     build_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class TuningResult:
+class TuningResult(Serializable):
     """The chosen kind and the measurements of all kinds that were tried."""
 
     kind: KindName
     recall: float
     tried: tuple[KindMeasurement, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """One of the two items that `ku tune --json` prints."""
-        return {
-            "kind": self.kind,
-            "recall": self.recall,
-            "tried": [
-                {
-                    "kind": one.kind,
-                    "recall": one.recall,
-                    "candidates": one.candidates,
-                    "probes": one.probes,
-                    "ms": round(one.milliseconds, 3),
-                    "build_seconds": round(one.build_seconds, 2),
-                }
-                for one in self.tried
-            ],
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class Tuning(Serializable):
     """The kinds of index that were chosen for pictures and for chunks."""
 
     image: TuningResult
     chunk: TuningResult
-
-    def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku tune --json` prints."""
-        return {"image": self.image.to_dict(), "chunk": self.chunk.to_dict()}
 
 
 def tune_all(
@@ -137,18 +115,11 @@ def tune(
         started = time.perf_counter()
         segment = build_and_measure(index.gather, rows, index.dim, kind=one, recall=recall)
         built = time.perf_counter() - started
-        tried.append(
-            KindMeasurement(
-                one,
-                segment.plan.recall,
-                segment.plan.candidates,
-                segment.plan.probes,
-                _milliseconds(index, segment),
-                built,
-            )
-        )
+        plan, spent = segment.plan, round(_milliseconds(index, segment), 3)
+        built = round(built, 2)
+        tried.append(KindMeasurement(one, plan.recall, plan.candidates, plan.probes, spent, built))
         enough = [t for t in tried if t.recall >= recall]
-        if enough and min(enough, key=lambda t: t.milliseconds) is tried[-1]:
+        if enough and min(enough, key=lambda t: t.ms) is tried[-1]:
             best = segment
         del segment  # free memory for the next kind
     if best is None:

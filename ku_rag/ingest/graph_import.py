@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ku_rag.arguments import check_callable, regular_file
+from ku_rag.arguments import regular_file
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.graph.keyframes import write_keyframes
 from ku_rag.ingest import deletion
@@ -75,7 +75,6 @@ def import_graph(
         BadInput: The format is unknown, the file is damaged, or it holds nothing.
         MissingExtra: It holds workbooks, and openpyxl is not installed.
     """
-    check_callable(progress, "progress")
     started = time.monotonic()
     deleted: list[str] = []
     with _without_garbage_collection(), TemporaryDirectory(prefix="ku-frames-") as temporary:

@@ -11,9 +11,8 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +28,11 @@ from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
 from ku_rag.store import content_rows, vectors
 from ku_rag.store.connection import Connection
+from ku_rag.store.content_rows import Texts
 from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import KINDS, Kind, places
+from ku_rag.types import Serializable
 
 _SOURCES = 64
 _STATE = "s.hash || ':' || s.chunks"
@@ -43,17 +44,13 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reindexed:
+class Reindexed(Serializable):
     """The new encoder of a base, and what one run encoded in how many seconds."""
 
     encoder: str
     chunks: int
     images: int
     seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku reindex --json` prints."""
-        return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +112,7 @@ class Reindexing:
                     self._switch(connection, rows)
                     manifest.set_encoder(self.database, self.spec, self.new, self.max_tokens)
                     break
-        seconds = time.monotonic() - started
+        seconds = round(time.monotonic() - started, 3)
         return Reindexed(self.new.fingerprint, chunks, images, seconds)
 
     @property
@@ -227,12 +224,9 @@ class Reindexing:
                 numbers = [row for row, *_ in stored]
                 if [(document, text) for _, document, text in stored] != chunks:
                     content_rows.drop_source_chunks(connection, source)
-                    numbers = content_rows.add_chunks(
-                        connection, source=source, unit=unit, chunks=chunks
-                    )
-                    inverted.add_chunks(
-                        dict(zip(numbers, (text for _, text in chunks), strict=True))
-                    )
+                    new = content_rows.add_texts(connection, [Texts(source, unit, chunks)])
+                    inverted.add_chunks(new)
+                    numbers = list(new)
                 vectors.put(connection, "chunk", rows["chunk"], numbers, [shadow.vectors])
         connection.execute("DELETE FROM shadows")
         _forget_others(connection, but=list(rows.values()))

@@ -21,12 +21,13 @@ from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind, places
 from ku_rag.text.tokens import indexed
+from ku_rag.types import Serializable
 
 _MANIFEST = frozenset({"id", "encoder", "segmenter", "max_tokens"})
 
 
 @dataclass(frozen=True, slots=True)
-class IntegrityReport:
+class IntegrityReport(Serializable):
     """What was found: one sentence for each problem, and the number of rows of each kind."""
 
     problems: tuple[str, ...]
@@ -39,8 +40,7 @@ class IntegrityReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The shape that `ku verify --json` prints."""
-        problems, counts = list(self.problems), dict(self.counts)
-        return {"ok": self.ok, "problems": problems, "counts": counts}
+        return {"ok": self.ok, **Serializable.to_dict(self)}
 
 
 def verify(

@@ -124,17 +124,6 @@ class Texts:
     chunks: Sequence[tuple[int, str]]
 
 
-def add_chunks(
-    connection: Connection,
-    *,
-    source: int,
-    unit: int | None,
-    chunks: Sequence[tuple[int, str]],
-) -> list[int]:
-    """Store the chunks of one source as `add_texts` does; returns their rows."""
-    return list(add_texts(connection, [Texts(source, unit, chunks)]))
-
-
 def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, str]:
     """Store the chunks of sources, make them searchable, and list them under their units.
 

@@ -157,7 +157,7 @@ def test_tuning_takes_the_quickest_that_finds_enough(database, tmp_path):
     result, segment = tuning.tune(opened(database, tmp_path))
     assert [one.kind for one in result.tried] == list(KINDS)
     enough = [one for one in result.tried if one.recall >= 0.99]
-    assert result.kind == min(enough, key=lambda one: one.milliseconds).kind == segment.plan.kind
+    assert result.kind == min(enough, key=lambda one: one.ms).kind == segment.plan.kind
     assert result.to_dict()["tried"][0]["recall"] == 1.0
 
 

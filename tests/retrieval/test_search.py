@@ -67,7 +67,7 @@ def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb):
                 connection, uri=text, unit=unit, origin="ingest", digest="", declared="{}"
             )
             chunks = [(n, text.format(n)) for n in range(many if unit == units[0] else 2)]
-            content_rows.add_chunks(connection, source=source, unit=unit, chunks=chunks)
+            content_rows.add_texts(connection, [content_rows.Texts(source, unit, chunks)])
     started = time.monotonic()
     hits = keywords.search(connection, "lamp burns 7", 3, units=(units[0],))
     assert [row for row, _ in hits] == [8, 1, 2]
