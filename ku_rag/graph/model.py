@@ -134,11 +134,6 @@ class Path:
             ]
         )
 
-    @property
-    def loops(self) -> bool:
-        """Whether an entity occurs twice."""
-        return len({entity.row for entity in self.entities}) < len(self.entities)
-
     def then(self, step: Step) -> Path:
         """Return the path extended by a step."""
         return Path(self.start, (*self.steps, step))

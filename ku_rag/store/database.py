@@ -38,7 +38,7 @@ from ku_rag.store.connection import (
 )
 from ku_rag.store.lock import WriterLock
 
-__all__ = ["Database", "checksum", "explained", "framed", "snapshot"]
+__all__ = ["Database", "explained", "snapshot"]
 
 _LOCK_WAIT_S = 10.0
 _COMMITS = "ku.commits"
@@ -293,17 +293,6 @@ class Database:
         """Close all connections; the last one of all processes empties the log."""
         self._closing()
         self._local = threading.local()
-
-
-def checksum(*fields: str | bytes | int | None) -> int:
-    """CRC-32 over the fields of a row, each with its length, so that none can run into the next."""
-    return zlib.crc32(b"".join(map(framed, fields)))
-
-
-def framed(field: str | bytes | int | None) -> bytes:
-    """A field as `checksum` takes it in."""
-    data = field if isinstance(field, bytes) else str(field).encode()
-    return len(data).to_bytes(8, "little") + data
 
 
 def _close(connections: weakref.WeakSet[Connection], process: int) -> None:

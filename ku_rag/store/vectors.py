@@ -28,13 +28,6 @@ def place(kind: Kind, encoder: int, item: int = 0) -> int:
     return (kind == "chunk") << _KIND_BIT | encoder << _ITEM_BITS | item
 
 
-def placed(row: int) -> tuple[Kind, int, int]:
-    """What a vector's row says: kind, item, encoder."""
-    kind: Kind = "chunk" if row >> _KIND_BIT else "image"
-    encoder = row >> _ITEM_BITS & (1 << _KIND_BIT - _ITEM_BITS) - 1
-    return kind, row & (1 << _ITEM_BITS) - 1, encoder
-
-
 def places(kind: Kind, encoder: int) -> tuple[int, int]:
     """The first and the last row that vectors of one kind and encoder may have."""
     first = place(kind, encoder)
@@ -126,18 +119,10 @@ def _record_change(
     )
 
 
-def items_of(connection: Connection, kind: Kind, encoder: int, most: int = -1) -> NDArray[np.int64]:
-    """The rows of chunks or images that have a vector: int64[n], ascending.
-
-    Args:
-        connection: to the store.
-        kind: of the items.
-        encoder: row of what made the vectors.
-        most: no more than these; -1 for all.
-    """
+def items_of(connection: Connection, kind: Kind, encoder: int) -> NDArray[np.int64]:
+    """The rows of the chunks or images that have a vector of an encoder: int64[n], ascending."""
     found = connection.execute(
-        "SELECT item FROM vectors WHERE row BETWEEN ? AND ? ORDER BY row LIMIT ?",
-        (*places(kind, encoder), most),
+        "SELECT item FROM vectors WHERE row BETWEEN ? AND ? ORDER BY row", places(kind, encoder)
     )
     return np.fromiter((item for (item,) in found), np.int64)
 
