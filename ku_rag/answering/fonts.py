@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import as_file, files
@@ -67,21 +66,18 @@ def missing_characters(text: str) -> str:
 def runs(text: str, size: int, bold: bool = False) -> list[Run]:
     """Split one line into parts that one font can draw.
 
-    A mark stays with its letter if one font has both. Digits, spaces and punctuation use the font
-    before them. Invisible characters that the font lacks are left out.
+    Marks, digits, spaces and punctuation use the font before them if it has them. Invisible
+    characters that the font lacks are left out.
     """
-    parts: list[tuple[str, Face | None]] = []
     face: Face | None = _shipped_face(bold)
-    for cluster in [text] if face and face.has(text) else _clusters(text):
-        visible = "".join(char for char in cluster if not _is_invisible(char))
-        if face is None or visible[:1].isalpha() or not face.has(visible):
-            face = _face_for(visible, bold)
-        if face is None:
-            parts += [(char, _face_for(char, bold)) for char in visible]
-        else:
-            kept = "".join(char for char in cluster if face.has(char))
-            before = parts.pop()[0] if parts and parts[-1][1] is face else ""
-            parts.append((before + kept, face))
+    parts: list[tuple[str, Face | None]] = []
+    for char in text:
+        if _is_invisible(char) and not (face and face.has(char)):
+            continue
+        if face is None or char.isalpha() or not face.has(char):
+            face = _face_for(char, bold)
+        joins = parts and parts[-1][1] is face is not None
+        parts.append(((parts.pop()[0] if joins else "") + char, face))
     found = []
     for part, part_face in parts:
         # A trailing space of a right-to-left run would be drawn on its left.
@@ -130,23 +126,13 @@ def is_attached(char: str) -> bool:
     return bool(unicodedata.combining(char)) or _is_invisible(char)
 
 
-def _clusters(text: str) -> Iterator[str]:
-    """Yield letters with the marks and joiners that follow them."""
-    start = 0
-    for at in range(1, len(text) + 1):
-        if at == len(text) or not is_attached(text[at]):
-            if text[start:at]:
-                yield text[start:at]
-            start = at
-
-
 @lru_cache(maxsize=1 << 14)
-def _face_for(chars: str, bold: bool) -> Face | None:
+def _face_for(char: str, bold: bool) -> Face | None:
     face = _shipped_face(bold)
-    if face.has(chars):
+    if face.has(char):
         return face
     # The system's fonts are read only if Open Sans lacks a character.
-    return next((face for face in _system_faces(bold) if face.has(chars)), None)
+    return next((face for face in _system_faces(bold) if face.has(char)), None)
 
 
 @lru_cache(maxsize=1 << 12)

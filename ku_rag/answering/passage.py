@@ -7,6 +7,7 @@ cards are stitched into pages (eq. 11).
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -59,24 +60,26 @@ def cards(
     """Put evidence onto the cards of the units that it belongs to, each piece once.
 
     Args:
-        units: best first; a piece goes onto the card of the first of them that it names, its owner.
+        units: best first.
         evidence: what was found, best first.
         pictures: by unit id.
 
     Returns:
-        The cards in the order of the units, those without evidence left out; pieces that belong
-        to none of the units share a last card without name and picture.
+        The cards in the order of the units, those without evidence left out. Then cards without a
+        picture for text that is not of these units' own sources, headed by its owner or its source.
     """
-    known = [unit.id for unit in units]
-    by_unit: dict[str | None, list[Evidence]] = {}
+    by_unit: dict[str, list[Evidence]] = {unit.id: [] for unit in units}
+    by_heading: dict[str, list[Evidence]] = {}
     for piece in evidence:
-        home = next((id for id in piece.unit_ids if id in known), None)
-        by_unit.setdefault(home, []).append(piece)
-    found = [(unit.name, unit.id, by_unit.get(unit.id, [])) for unit in units]
-    found.append(("", "", by_unit.get(None, [])))
+        owners = piece.unit_ids if piece.owners is None else piece.owners
+        unit = next((one for one in owners if one in by_unit), None)
+        heading = ", ".join(owners) or piece.source.rpartition("/")[2]
+        (by_heading.setdefault(heading, []) if unit is None else by_unit[unit]).append(piece)
+    found = [(unit.name, pictures.get(unit.id), by_unit[unit.id]) for unit in units]
+    found += [(heading, None, own) for heading, own in by_heading.items()]
     return [
-        Card(name, pictures.get(id), tuple(p.text for p in own), tuple(p.label for p in own))
-        for name, id, own in found
+        Card(name, picture, tuple(p.text for p in own), tuple(p.label for p in own))
+        for name, picture, own in found
         if own
     ]
 
@@ -171,20 +174,13 @@ def wrap(
 
 def _fitting(word: str, size: int, bold: bool, room: float) -> int:
     """Return how many characters of `word` fit into `room` pixels, at least one, with marks."""
-    low, high = 1, 8
-    while high < len(word) and fonts.width(word[:high], size, bold) <= room:
-        low, high = high, high * 2
-    high = min(high, len(word))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fonts.width(word[:middle], size, bold) <= room:
-            low = middle
-        else:
-            high = middle - 1
-    end = low
+    lengths = range(1, min(len(word), _LONG_WORD) + 1)
+    most = end = max(
+        1, bisect_right(lengths, room, key=lambda n: fonts.width(word[:n], size, bold))
+    )
     while end > 1 and end < len(word) and fonts.is_attached(word[end]):
         end -= 1
-    return end if end > 1 or not fonts.is_attached(word[1:2]) else low
+    return end if end > 1 or not fonts.is_attached(word[1:2]) else most
 
 
 def _words(text: str) -> Iterator[str]:

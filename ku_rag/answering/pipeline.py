@@ -311,8 +311,8 @@ def _write_passage(pages: Sequence[Image], file: Path) -> tuple[str, ...]:
 def _write_report(
     answer: Answer, file: Path, picture: Image | None, found: _Found, pages: Sequence[Image]
 ) -> None:
-    from ku_rag.answering.report import render
+    from ku_rag.answering.report import Section, render
 
-    html = render(answer, picture=picture, unit_pictures=found.pictures, pages=pages)
+    html = render([Section(answer, picture, found.pictures, pages)])
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(html, encoding="utf-8")

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import base64
 import io
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -20,16 +17,22 @@ from string import Template
 from PIL import Image
 
 from ku_rag.pictures import to_rgb
-from ku_rag.types import Answer, Evidence, Match, PathEvidence, Region
+from ku_rag.types import Answer, Evidence, Match, PathEvidence, Reading, Region
 
 _PICTURE_SIDE, _UNIT_SIDE = 1000, 320
-_MOST_WORDS = 500
-"""Limit of words and spaces in a comparison, which takes the square of their number."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One answer of a report with several: the arguments of `render`, and a note."""
+    """One answer of a report.
+
+    Args:
+        answer: the answer.
+        picture: the question's picture, upright; the region's box refers to its pixels.
+        unit_pictures: the matching picture of each unit, by unit id.
+        pages: the pages of the passage, if there are any.
+        note: a remark under the question.
+    """
 
     answer: Answer
     picture: Image.Image | None = None
@@ -38,31 +41,8 @@ class Section:
     note: str = ""
 
 
-def render(
-    answer: Answer,
-    *,
-    picture: Image.Image | None,
-    unit_pictures: Mapping[str, Image.Image],
-    pages: Sequence[Image.Image],
-    title: str = "ku-rag: how this was answered",
-) -> str:
-    """Write one answer as an HTML page.
-
-    Args:
-        answer: the answer.
-        picture: the question's picture, upright; the region's box refers to its pixels.
-        unit_pictures: the matching picture of each unit, by unit id.
-        pages: the pages of the passage, if there are any.
-        title: the page's title.
-
-    Returns:
-        The page, to be written as UTF-8.
-    """
-    return _page(title, [_section(Section(answer, picture, unit_pictures, pages), "q1")])
-
-
-def render_many(sections: Sequence[Section], title: str) -> str:
-    """Write several answers as one HTML page, with a table of contents.
+def render(sections: Sequence[Section], title: str = "ku-rag: how this was answered") -> str:
+    """Write answers as one HTML page, several with a table of contents.
 
     Args:
         sections: the answers in reading order.
@@ -72,10 +52,8 @@ def render_many(sections: Sequence[Section], title: str) -> str:
         The page, to be written as UTF-8.
     """
     bodies = [_section(section, f"q{n}") for n, section in enumerate(sections, start=1)]
-    return _page(title, [_contents(sections), *bodies])
-
-
-def _page(title: str, bodies: Sequence[str]) -> str:
+    if len(sections) > 1:
+        bodies.insert(0, _contents(sections))
     folder = files("ku_rag.answering")
     template = Template(folder.joinpath("report.html").read_text(encoding="utf-8"))
     style = folder.joinpath("report.css").read_text(encoding="utf-8").strip()
@@ -93,12 +71,13 @@ def _contents(sections: Sequence[Section]) -> str:
         )
         note = f' <span class="quiet">{_text(section.note)}</span>' if section.note else ""
         rows.append(f'<li><a href="#q{n}">{_text(answer.question)}</a>{words}{note}</li>')
-    return f'<nav><ol class="contents">{"".join(rows)}</ol></nav>' if rows else ""
+    return f'<nav><ol class="contents">{"".join(rows)}</ol></nav>'
 
 
 def _section(section: Section, anchor: str) -> str:
     answer = section.answer
     figure = _figure(section.picture, answer.region)
+    times = {step: f"{ms:,.1f} ms" for step, ms in answer.timings_ms.items()}
     top = f'<div class="top{"" if figure else " bare"}">{figure}<div>{_verdict(answer, anchor)}'
     parts = [
         f"<h2>{_text(answer.question)}</h2>",
@@ -107,7 +86,7 @@ def _section(section: Section, anchor: str) -> str:
         _units(answer.units, section.unit_pictures),
         _evidence(answer, anchor),
         _passage(section.pages),
-        f'<div class="how">{_models(answer)}{_timings(answer.timings_ms)}</div>',
+        f'<div class="how">{_facts("Made with", answer.models)}{_facts("Time", times)}</div>',
     ]
     return f'<section class="question" id="{anchor}">{"".join(parts)}</section>'
 
@@ -166,8 +145,6 @@ def _correction(answer: Answer) -> str:
         return caption or ""
     verdict = ("corrected" if found.changed else "kept") if answer.answer else "refused"
     before, after = _text(found.draft), _text(answer.answer)
-    if found.changed:
-        before, after = _difference(found.draft, answer.answer)
     reason = f'<p class="quiet">{_text(found.reason)}</p>' if found.reason else ""
     return (
         "<h3>Draft and correction</h3>"
@@ -175,18 +152,6 @@ def _correction(answer: Answer) -> str:
         f'<span class="arrow">→</span><div><small>After evidence: {verdict}</small>'
         f"{after or '—'}</div></div>{reason}{caption or ''}"
     )
-
-
-def _difference(before: str, after: str) -> tuple[str, str]:
-    """Mark the words that only one of two texts has."""
-    old, new = (re.findall(r"\s+|\S+", text)[:_MOST_WORDS] for text in (before, after))
-    html: tuple[list[str], list[str]] = ([], [])
-    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        for words, tag, to in ((old[a:b], "del", html[0]), (new[c:d], "ins", html[1])):
-            text = _text("".join(words))
-            to.append(text if kind == "equal" or not text else f"<{tag}>{text}</{tag}>")
-    rest = (before[len("".join(old)) :], after[len("".join(new)) :])
-    return "".join(html[0]) + _text(rest[0]), "".join(html[1]) + _text(rest[1])
 
 
 # ---- what led to it ----------------------------------------------------------------------------
@@ -204,43 +169,39 @@ def _units(units: Sequence[Match], pictures: Mapping[str, Image.Image]) -> str:
 
 
 def _evidence(answer: Answer, anchor: str) -> str:
+    """Show all evidence; what is not cited is folded if something is."""
     spans: dict[str, list[tuple[int, int]]] = {}
     reading = answer.reading
     for at, label in enumerate(reading.citations):
         spans.setdefault(label, []).extend(reading.spans[at : at + 1])
     pieces: list[Evidence | PathEvidence] = [*answer.chunks, *answer.paths]
     cited = [_piece(p, spans[p.label], anchor) for p in pieces if p.label in spans]
-    other = [_piece(p, [], anchor) for p in pieces if p.label not in spans]
-    html = "<h3>Evidence</h3>"
-    html += "".join(cited) or _none("No evidence was cited." if other else "Nothing was found.")
-    if other:
-        more = f"{len(other)} further {'piece' if len(other) == 1 else 'pieces'} of evidence"
-        html += f"<details><summary>{more}</summary>{''.join(other)}</details>"
-    return html
+    other = "".join(_piece(p, _closest(p, reading), anchor) for p in pieces if p.label not in spans)
+    if cited and other:
+        count = len(pieces) - len(cited)
+        more = f"{count} further {'piece' if count == 1 else 'pieces'} of evidence"
+        other = f"<details><summary>{more}</summary>{other}</details>"
+    return f"<h3>Evidence</h3>{''.join(cited)}{other}" + _none("Nothing was found.") * (not pieces)
+
+
+def _closest(piece: Evidence | PathEvidence, reading: Reading) -> list[tuple[int, int]]:
+    """Return the place of the closest sentence in a piece of evidence."""
+    if reading.closest is None or reading.closest.evidence != piece.label:
+        return []
+    start = piece.text.find(reading.closest.text)
+    return [(start, start + len(reading.closest.text))] if start >= 0 else []
 
 
 def _piece(piece: Evidence | PathEvidence, spans: Sequence[tuple[int, int]], anchor: str) -> str:
+    about = "graph path"
     if isinstance(piece, Evidence):
-        about = (
-            f'<span class="quiet" title="{_text(piece.source)}">{_text(_short(piece.source))}'
-            f", score {_number(piece.score)}</span>"
-        )
-        route = ""
-    else:
-        about = '<span class="quiet">graph path</span>'
-        route = _route(piece)
+        about = f"{piece.source.rpartition('/')[2]}, score {piece.score:.3f}"
     label = _text(piece.label)
     return (
         f'<article class="evidence" id="{anchor}-{label}"><header><span class="tag">{label}</span>'
-        f"{about}</header>{route}<blockquote>{_marked(piece.text, spans)}</blockquote></article>"
+        f'<span class="quiet">{_text(about)}</span></header>'
+        f"<blockquote>{_marked(piece.text, spans)}</blockquote></article>"
     )
-
-
-def _route(path: PathEvidence) -> str:
-    steps = [f'<span class="entity">{_text(name)}</span>' for name in path.entities]
-    arrows = [f'<span class="relation">— {_text(word)} →</span>' for word in path.relations]
-    arrows += [" "] * (len(steps) - len(arrows))
-    return f'<p class="path">{"".join(a + b for a, b in zip(steps, arrows, strict=False))}</p>'
 
 
 def _marked(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -265,21 +226,9 @@ def _passage(pages: Sequence[Image.Image]) -> str:
     return f'<details><summary>{summary}</summary><div class="pages">{images}</div></details>'
 
 
-def _models(answer: Answer) -> str:
-    rows = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in answer.models.items())
-    return f"<div><h3>Made with</h3><dl>{rows}</dl></div>" if rows else ""
-
-
-def _timings(timings: Mapping[str, float]) -> str:
-    if not timings:
-        return ""
-    longest = max(*timings.values(), 1e-9)
-    rows = "".join(
-        f'<tr><th scope="row">{_text(name)}</th><td class="bar"><div style="width:'
-        f'{max(ms, 0) / longest:.1%}"></div></td><td class="ms">{_milliseconds(ms)}</td></tr>'
-        for name, ms in timings.items()
-    )
-    return f'<div><h3>Time</h3><table class="timings">{rows}</table></div>'
+def _facts(title: str, facts: Mapping[str, str]) -> str:
+    rows = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in facts.items())
+    return f"<div><h3>{title}</h3><dl>{rows}</dl></div>" if rows else ""
 
 
 # ---- words, numbers, pictures ------------------------------------------------------------------
@@ -291,20 +240,6 @@ def _text(words: object) -> str:
 
 def _none(words: str) -> str:
     return f'<p class="quiet">{words}</p>'
-
-
-def _number(score: float) -> str:
-    return f"{score:.3f}" if math.isfinite(score) else str(score)
-
-
-def _milliseconds(ms: float) -> str:
-    return f"{ms:.1f} ms" if ms < 10 else f"{ms:,.0f} ms"
-
-
-def _short(source: str) -> str:
-    """Return the last two parts of a URI."""
-    parts = source.split("/")
-    return source if len(parts) < 3 else "…/" + "/".join(parts[-2:])
 
 
 def _image(image: Image.Image, side: int | None, alt: str) -> str:

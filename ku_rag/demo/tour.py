@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ku_rag.answering.report import Section, render_many
+from ku_rag.answering.report import Section, render
 from ku_rag.demo.dataset import build
 from ku_rag.demo.facts import countries, country
 from ku_rag.demo.scenes import make_scene
@@ -95,7 +95,7 @@ def run(folder: Path, *, say: Callable[[str], None]) -> Path:
     say(f"\n{right} of {len(STOPS)} flags were recognised")
     page = folder / "report.html"
     title = f"ku demo: ten pictures, ten questions ({ORIGIN})"
-    page.write_text(render_many(sections, title), encoding="utf-8")
+    page.write_text(render(sections, title), encoding="utf-8")
     return page
 
 
