@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ku_rag.demo.facts import Country, country, with_article
-from ku_rag.demo.texts import listed
+from ku_rag.demo.texts import join_names
 
 _PLURAL = re.compile(r" and |^the \w+ (?:\w+ )?(?:stars|stripes|points)\b")
 
@@ -97,7 +97,7 @@ def gold_answers(c: Country) -> dict[str, tuple[str, ...]]:
     """The accepted answers by topic, for the topics that the facts hold."""
     area = f"{c.area_km2:,}" if c.area_km2 else ""
     found: dict[str, tuple[str, ...]] = {
-        "continent": (listed(c.continents),),
+        "continent": (join_names(c.continents),),
         "capital": tuple(dict.fromkeys((c.capital, c.capital.partition(",")[0])))
         if c.capital
         else (),
@@ -114,7 +114,7 @@ def gold_answers(c: Country) -> dict[str, tuple[str, ...]]:
     for topic, names in (("language", c.languages), ("neighbour", c.neighbours),
                          ("water", c.waters)):  # fmt: skip
         if names:
-            found[topic if len(names) == 1 else f"{topic}s"] = (listed(names),)
+            found[topic if len(names) == 1 else f"{topic}s"] = (join_names(names),)
     return {topic: gold for topic, gold in found.items() if gold}
 
 

@@ -79,5 +79,5 @@ def demo(context: click.Context, folder: Path) -> None:
     from ku_rag.demo.tour import run
 
     to_stderr = context.meta[AS_JSON] or context.meta[QUIET]
-    report = run(folder, say=say if to_stderr else lambda line: click.echo(clean(line)))
+    report = run(folder, write_line=say if to_stderr else lambda line: click.echo(clean(line)))
     print_result({"kb": str(folder / "kb"), "report": str(report)}, f"report: {report}")

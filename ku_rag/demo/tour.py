@@ -24,13 +24,13 @@ ORIGIN = "demo data: flags drawn, texts written and scenes made by code, from fa
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One picture of the tour and what is asked about it.
+    """One picture of the tour and the question about it.
 
     Args:
-        title: what is special about the picture.
+        title: what the picture shows.
         seed: of its scene.
-        scene: what `make_scene` is told.
-        question: what is asked.
+        scene: arguments of `make_scene`.
+        question: the question about it.
     """
 
     title: str
@@ -71,12 +71,12 @@ STOPS: tuple[Stop, ...] = (
 """The ten pictures, in order."""
 
 
-def run(folder: Path, *, say: Callable[[str], None]) -> Path:
+def run(folder: Path, *, write_line: Callable[[str], None]) -> Path:
     """Build the demo base, ask ten questions about ten pictures and write one report.
 
     Args:
         folder: gets data/, kb/, scenes/ and report.html; made if it does not exist.
-        say: called with each line that is to be shown.
+        write_line: called with each line of output.
 
     Returns:
         The report, one self-contained HTML file.
@@ -85,14 +85,14 @@ def run(folder: Path, *, say: Callable[[str], None]) -> Path:
         KuError: the knowledge base in `folder` cannot be written to.
     """
     data = build(folder / "data")
-    say(f"{len(countries())} countries in {data} ({ORIGIN})")
+    write_line(f"{len(countries())} countries in {data} ({ORIGIN})")
     with KnowledgeBase.open(folder / "kb", create=True) as kb:
         report = kb.ingest(data / "countries.jsonl")
-        told = f"{report.units_added} units added, {report.units_unchanged} unchanged"
-        say(f"knowledge base in {kb.path}: {told}, {report.seconds:.1f} s")
-        sections = [_visit(kb, folder, n, stop, say) for n, stop in enumerate(STOPS, 1)]
-    right = sum(_is_seen(stop, one.answer) for stop, one in zip(STOPS, sections, strict=True))
-    say(f"\n{right} of {len(STOPS)} flags were recognised")
+        counts = f"{report.units_added} units added, {report.units_unchanged} unchanged"
+        write_line(f"knowledge base in {kb.path}: {counts}, {report.seconds:.1f} s")
+        sections = [_visit(kb, folder, n, stop, write_line) for n, stop in enumerate(STOPS, 1)]
+    right = sum(_is_recognised(stop, one.answer) for stop, one in zip(STOPS, sections, strict=True))
+    write_line(f"\n{right} of {len(STOPS)} flags were recognised")
     page = folder / "report.html"
     title = f"ku demo: ten pictures, ten questions ({ORIGIN})"
     page.write_text(render(sections, title), encoding="utf-8")
@@ -100,23 +100,23 @@ def run(folder: Path, *, say: Callable[[str], None]) -> Path:
 
 
 def _visit(
-    kb: KnowledgeBase, folder: Path, number: int, stop: Stop, say: Callable[[str], None]
+    kb: KnowledgeBase, folder: Path, number: int, stop: Stop, write_line: Callable[[str], None]
 ) -> Section:
-    """Make one picture, ask about it, print the answer."""
+    """Make one picture, ask about it and print the answer."""
     file = folder / "scenes" / f"{number:02d}.png"
     file.parent.mkdir(exist_ok=True)
     picture = make_scene(np.random.default_rng(stop.seed), **stop.scene).image
     picture.save(file)
     answer = kb.query(file, stop.question, passage=folder / "passages" / file.name)
-    for line in tell(number, stop, answer):
-        say(line)
+    for line in describe(number, stop, answer):
+        write_line(line)
     shown = {unit.id: _load(Path(unit.image)) for unit in answer.units if unit.image}
     pages = [_load(Path(page)) for page in answer.passage]
     return Section(answer, picture, shown, pages, note=_remark(stop, answer))
 
 
-def tell(number: int, stop: Stop, answer: Answer) -> list[str]:
-    """The lines that say what was asked, seen and answered, and from which sentence or paths."""
+def describe(number: int, stop: Stop, answer: Answer) -> list[str]:
+    """Return lines with the question, the matched unit, the answer and what it cites."""
     lines = ["", f"{number:2d}. {_remark(stop, answer)}", f"    question  {stop.question}"]
     if answer.units:
         region = answer.region
@@ -130,24 +130,24 @@ def tell(number: int, stop: Stop, answer: Answer) -> list[str]:
 
 
 def _cited(answer: Answer) -> list[tuple[str, str]]:
-    """The sentence that answers, or all paths of the graph that do, each with its label."""
-    walked = {path.label: path.text for path in answer.paths}
-    said = {chunk.label: chunk.text for chunk in answer.chunks}
+    """Return the cited paths, or the first cited sentence, with their labels."""
+    paths = {path.label: path.text for path in answer.paths}
+    texts = {chunk.label: chunk.text for chunk in answer.chunks}
     cited = list(zip(answer.reading.citations, answer.reading.spans, strict=True))
-    paths = [(label, walked[label]) for label, _ in cited if label in walked]
-    sentences = [(label, said[label][slice(*span)]) for label, span in cited if label in said]
-    return paths or sentences[:1]
+    cited_paths = [(label, paths[label]) for label, _ in cited if label in paths]
+    sentences = [(label, texts[label][slice(*span)]) for label, span in cited if label in texts]
+    return cited_paths or sentences[:1]
 
 
-def _is_seen(stop: Stop, answer: Answer) -> bool:
+def _is_recognised(stop: Stop, answer: Answer) -> bool:
     return bool(answer.units) and answer.units[0].id == stop.scene["country"]
 
 
 def _remark(stop: Stop, answer: Answer) -> str:
-    """What the picture shows, and whether that was recognised."""
-    there = country(stop.scene["country"]).name
-    wrong = "" if _is_seen(stop, answer) else ", which was not recognised"
-    return f"{stop.title} ({there}){wrong}"
+    """Return the title, the country, and whether it was recognised."""
+    shown = country(stop.scene["country"]).name
+    wrong = "" if _is_recognised(stop, answer) else ", which was not recognised"
+    return f"{stop.title} ({shown}){wrong}"
 
 
 def _load(path: Path) -> Image.Image:

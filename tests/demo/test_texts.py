@@ -6,7 +6,7 @@ from PIL import Image
 from benchmarks.flag_questions import normalise
 from ku_rag.demo.dataset import build, unit_record
 from ku_rag.demo.facts import countries, country, country_named, with_article
-from ku_rag.demo.texts import listed, write_texts
+from ku_rag.demo.texts import join_names, write_texts
 from ku_rag.errors import NotFound
 
 
@@ -57,8 +57,8 @@ def test_articles_and_lists():
     assert with_article("United Kingdom") == "the United Kingdom"
     assert with_article("Central African Republic") == "the Central African Republic"
     assert with_article("Spain") == "Spain"
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert join_names(["a"]) == "a"
+    assert join_names(["a", "b", "c"]) == "a, b and c"
 
 
 def test_an_unknown_country_is_refused():

@@ -32,7 +32,7 @@ GOLD = {
 def tour(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tour") / "demo"
     lines = []
-    report = run(folder, say=lines.append)
+    report = run(folder, write_line=lines.append)
     return folder, report, lines
 
 
@@ -95,7 +95,7 @@ def test_the_report_is_one_page_with_ten_sections_and_no_address(tour):
 def test_a_second_run_adds_nothing(tour):
     folder, _, _ = tour
     lines = []
-    run(folder, say=lines.append)
+    run(folder, write_line=lines.append)
     assert "0 units added, 93 unchanged" in lines[1]
 
 

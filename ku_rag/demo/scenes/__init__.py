@@ -37,7 +37,7 @@ class Scene:
         country: whose flag it is.
         box: smallest rectangle around the flag.
         share: part of the picture that the flag covers, hidden parts included, 0 to 1.
-        hidden: part of the flag that something stands in front of, 0 to 1, measured.
+        hidden: part of the flag that an occluder covers, 0 to 1, measured.
         distractor: country of a second flag, or None.
         distractor_box: smallest rectangle around that one.
         backdrop: kind of place.
@@ -120,7 +120,7 @@ def make_scene(
     cover, box = _raise(picture, rng, country, pose, on_pole, light)
     covered = 0.0
     if hidden > 0:
-        # Nobody stands in front of a flag that is far away.
+        # Large occluders do not fit before a small flag.
         occluder = str(rng.choice(OCCLUDERS if share >= 0.1 else FAR_OCCLUDERS))
         covered = hide(picture, cover, rng, occluder, hidden)
     shot = shot or draw_shot(rng)
