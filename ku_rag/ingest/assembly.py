@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ku_rag.indexes.inverted import InvertedIndex
-from ku_rag.store import content_rows, relations
-from ku_rag.store.connection import Connection
+from ku_rag.store import relations
+from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Unit
 
@@ -98,124 +99,76 @@ class Declaration:
         return bool(self.kind or self.aliases or self.metadata or self.relations)
 
 
-class DeclaredSource(NamedTuple):
-    """A source row that is to be written.
+class _Merged(NamedTuple):
+    """What the sources of a unit declare together."""
 
-    Args:
-        uri: Its place.
-        origin: "ingest", "add", "join" or "update".
-        digest: Of its content.
-        declared: What it declares of its unit; None for text that belongs to no unit.
-    """
-
-    uri: str
-    origin: str
-    digest: str
-    declared: Declaration | None
+    name: str
+    kind: str
+    aliases: Sequence[str]
+    metadata: Mapping[str, Any]
+    match: bool
 
 
-class UnitRows(NamedTuple):
-    """Row of a unit, None for text that belongs to no unit, and rows of its sources."""
-
-    unit: int | None
-    sources: Sequence[int]
-
-
-def insert_units(
-    connection: Connection,
-    units: Mapping[str, Sequence[DeclaredSource]],
-    inverted: InvertedIndex,
-) -> list[UnitRows]:
-    """Insert new units with their sources, with a few statements for all of them.
+def update_units(connection: Connection, units: Mapping[str, int], inverted: InvertedIndex) -> None:
+    """Write the rows of units from the declarations of their sources; update lists and relations.
 
     Args:
         connection: Inside a change.
-        units: Id and sources of each. Neither is stored.
+        units: Id and row of each; the name of a new unit is "".
         inverted: The lists to update.
-
-    Returns:
-        The rows of each unit, in order.
     """
-    merged = [
-        _merge(_ordered((s.origin, s.uri, s.declared) for s in sources if s.declared), unit_id)
-        for unit_id, sources in units.items()
-    ]
-    first = content_rows.add_units(
-        connection,
-        [
-            (
-                unit_id,
-                one.name or unit_id,
-                one.kind or relations.ANY_KIND,
-                one.aliases or (),
-                _encode(one.metadata),
-                one.match,
-            )
-            for unit_id, one in zip(units, merged, strict=True)
-        ],
-    )
-    source = content_rows.add_sources(
-        connection,
-        [
-            (one.uri, row, one.origin, one.digest, one.declared.to_json())
-            for row, sources in enumerate(units.values(), first)
-            for one in sources
-            if one.declared
-        ],
-    )
-    keys = {row: _keys(one) for row, one in enumerate(merged, first)}
-    connection.executemany(
-        "INSERT INTO names (key, unit) VALUES (?, ?)",
-        ((key, row) for row, of_unit in keys.items() for key in sorted(of_unit)),
-    )
-    inverted.introduce({row: keys[row] for row, one in enumerate(merged, first) if one.match})
-    relations.resolve_names(connection, ids=list(units), keys=set().union(*keys.values()))
-    rows = []
-    for row, sources in enumerate(units.values(), first):
-        rows.append(UnitRows(row, range(source, source + len(sources))))
-        source += len(sources)
-    return rows
-
-
-def update_unit(connection: Connection, unit_id: str, inverted: InvertedIndex, *, row: int) -> None:
-    """Write the row of a unit from the declarations of its sources; update lists and relations.
-
-    Args:
-        connection: Inside a change.
-        unit_id: The unit's id.
-        inverted: The lists to update.
-        row: The unit's row.
-    """
-    before_name, before_kind, before_match = connection.execute(
-        "SELECT name, kind, match FROM units WHERE row = ?", (row,)
-    ).fetchone()
-    before = {key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (row,))}
-    merged = _merge(_declarations(connection, row), unit_id)
-    content_rows.put_unit(
-        connection,
-        unit_id=unit_id,
-        name=merged.name or unit_id,
-        kind=merged.kind or relations.ANY_KIND,
-        aliases=merged.aliases or (),
-        metadata=_encode(merged.metadata),
-        match=merged.match,
-    )
-    after = _keys(merged)
-    connection.executemany(
-        "DELETE FROM names WHERE key = ? AND unit = ?", ((key, row) for key in before - after)
-    )
-    connection.executemany(
-        "INSERT INTO names (key, unit) VALUES (?, ?)",
-        ((key, row) for key in sorted(after - before)),
-    )
-    matched_before, matched = before if before_match else set(), after if merged.match else set()
-    if matched_before != matched:
-        inverted.rename(row, before=matched_before, after=matched)
-    if before != after or (before_name, before_kind) != (merged.name, merged.kind):
-        relations.rename_unit(
-            connection, row, merged.name or unit_id, merged.kind or relations.ANY_KIND
+    rows = as_json(units.values())
+    stored = {
+        row: fields
+        for row, *fields in connection.execute(
+            "SELECT u.row, u.name, u.kind, u.match FROM json_each(?) w "
+            "CROSS JOIN units u ON u.row = w.value",
+            (rows,),
         )
-        relations.resolve_names(connection, ids=[unit_id], keys=before | after)
+    }
+    before: dict[int, set[str]] = {row: set() for row in stored}
+    for row, key in connection.execute(
+        "SELECT n.unit, n.key FROM json_each(?) w CROSS JOIN names n ON n.unit = w.value", (rows,)
+    ):
+        before[row].add(key)
+    declared = _declarations(connection, units.values())
+    merged = {row: _merge(declared[row], unit_id) for unit_id, row in units.items()}
+    after = {row: _keys(one) for row, one in merged.items()}
+    connection.executemany(
+        "UPDATE units SET name = ?, kind = ?, aliases = ?, metadata = ?, match = ? WHERE row = ?",
+        (
+            (one.name, one.kind, as_json(one.aliases), _encode(one.metadata), one.match, row)
+            for row, one in merged.items()
+        ),
+    )
+    connection.executemany(
+        "DELETE FROM names WHERE key = ? AND unit = ?",
+        ((key, row) for row in after for key in before[row] - after[row]),
+    )
+    connection.executemany(
+        "INSERT INTO names (key, unit) VALUES (?, ?)",
+        ((key, row) for row in after for key in sorted(after[row] - before[row])),
+    )
+    new: dict[int, set[str]] = {}
+    ids: list[str] = []
+    keys: set[str] = set()
+    for unit_id, row in units.items():
+        one, (name, kind, match) = merged[row], stored[row]
+        matched_before, matched = (
+            before[row] if match else set(),
+            after[row] if one.match else set(),
+        )
+        if not matched_before:
+            new[row] = matched
+        elif matched_before != matched:
+            inverted.rename(row, before=matched_before, after=matched)
+        if before[row] != after[row] or (name, kind) != (one.name, one.kind):
+            ids.append(unit_id)
+            keys |= before[row] | after[row]
+            if name:
+                relations.rename_unit(connection, row, one.name, one.kind)
+    inverted.introduce(new)
+    relations.resolve_names(connection, ids=ids, keys=keys)
 
 
 def differences(connection: Connection) -> Iterator[str]:
@@ -223,12 +176,12 @@ def differences(connection: Connection) -> Iterator[str]:
     for row, unit_id, *stored in connection.execute(
         "SELECT row, id, name, kind, aliases, metadata, match FROM units"
     ):
-        merged = _merge(_declarations(connection, row), unit_id)
+        merged = _merge(_declarations(connection, [row])[row], unit_id)
         expected = [
-            merged.name or unit_id,
-            merged.kind or relations.ANY_KIND,
-            list(merged.aliases or ()),
-            dict(merged.metadata or {}),
+            merged.name,
+            merged.kind,
+            list(merged.aliases),
+            dict(merged.metadata),
             int(merged.match),
         ]
         name, kind, aliases, metadata, match = stored
@@ -250,61 +203,52 @@ def update_relation_digest(connection: Connection, source: int) -> None:
     The source then counts as changed at the next ingest, which restores relations that were deleted
     with other units.
     """
-    uri, unit, origin, digest, declared = connection.execute(
-        "SELECT uri, unit, origin, hash, declared FROM sources WHERE row = ?", (source,)
+    (declared,) = connection.execute(
+        "SELECT declared FROM sources WHERE row = ?", (source,)
     ).fetchone()
     stored = relations.stored_digest(connection, source)
-    content_rows.put_source(
-        connection,
-        uri=uri,
-        unit=unit,
-        origin=origin,
-        digest=digest,
-        declared=replace(Declaration.from_json(declared), relations=stored).to_json(),
+    connection.execute(
+        "UPDATE sources SET declared = ? WHERE row = ?",
+        (replace(Declaration.from_json(declared), relations=stored).to_json(), source),
     )
 
 
-def _declarations(connection: Connection, row: int) -> list[tuple[str, Declaration]]:
-    """Return (origin, declaration) of a unit's sources, in order of precedence."""
-    return _ordered(
-        (origin, uri, Declaration.from_json(declared))
-        for origin, uri, declared in connection.execute(
-            "SELECT origin, uri, declared FROM sources WHERE unit = ?", (row,)
-        )
-    )
+_Declared = list[tuple[str, Declaration]]
+"""Origin and declaration of each source of a unit, in order of precedence."""
 
 
-def _ordered(declared: Iterable[tuple[str, str, Declaration]]) -> list[tuple[str, Declaration]]:
-    """Return (origin, declaration) of (origin, uri, declaration), in order of precedence."""
-    found = list(declared)
-    if len(found) > 1:
-        found.sort(key=lambda one: (_PRECEDENCE[one[0]], one[1]))
-    return [(origin, one) for origin, _, one in found]
+def _declarations(connection: Connection, units: Iterable[int]) -> dict[int, _Declared]:
+    """Return what the sources of units declare, by row of the unit."""
+    found: dict[int, list[tuple[int, str, str, Declaration]]] = {row: [] for row in units}
+    for unit, origin, uri, declared in connection.execute(
+        "SELECT s.unit, s.origin, s.uri, s.declared FROM json_each(?) w "
+        "CROSS JOIN sources s ON s.unit = w.value",
+        (as_json(found),),
+    ):
+        found[unit].append((_PRECEDENCE[origin], uri, origin, Declaration.from_json(declared)))
+    return {
+        unit: [(origin, one) for *_, origin, one in sorted(of_unit, key=itemgetter(0, 1))]
+        for unit, of_unit in found.items()
+    }
 
 
-def _merge(declared: list[tuple[str, Declaration]], unit_id: str) -> Declaration:
+def _merge(declared: _Declared, unit_id: str) -> _Merged:
     """Merge declarations: the first name and kind, all aliases and metadata."""
     found = [one for _, one in declared]
-    if len(found) == 1:  # the common case, with the same result as below
-        (one,) = found
-        name = unit_id if one.name is None else one.name
-        aliases = tuple(a for a in dict.fromkeys(one.aliases or ()) if a != name)
-        kind = relations.ANY_KIND if one.kind is None else one.kind
-        return Declaration(name, kind, aliases, dict(one.metadata or {}), one.match)
-    name = next((one.name for one in found if one.name is not None), unit_id)
+    name = next((one.name for one in found if one.name is not None), unit_id) or unit_id
     metadata: dict[str, Any] = {}
     for one in reversed(_replacing(found, "metadata") or found):
         metadata.update(one.metadata or {})
-    return Declaration(
+    return _Merged(
         name=name,
-        kind=next((one.kind for one in found if one.kind is not None), relations.ANY_KIND),
-        aliases=tuple(a for a in _aliases(declared) if a != name),
+        kind=next((one.kind for one in found if one.kind is not None), "") or relations.ANY_KIND,
+        aliases=[alias for alias in _aliases(declared) if alias != name],
         metadata=metadata,
         match=all(one.match for one in found),
     )
 
 
-def _aliases(declared: list[tuple[str, Declaration]]) -> dict[str, None]:
+def _aliases(declared: _Declared) -> dict[str, None]:
     """Return the declared aliases and the names that other sources give the unit.
 
     Renaming a unit removes its old name, but not the names of what joined it.
@@ -325,12 +269,12 @@ def _replacing(declared: list[Declaration], field: str) -> list[Declaration]:
     return [one for one in declared if one.replaces and getattr(one, field) is not None][:1]
 
 
-def _keys(merged: Declaration) -> set[str]:
+def _keys(merged: _Merged) -> set[str]:
     """Return the keys of all names of a unit, aliases in its metadata included."""
-    names = [merged.name or "", *(merged.aliases or ())]
+    names = [merged.name, *merged.aliases]
     for field in _ALIAS_FIELDS:
-        value = (merged.metadata or {}).get(field)
-        names += [
-            one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)
-        ]
+        value = merged.metadata.get(field)
+        names += filter(
+            lambda one: isinstance(one, str), value if isinstance(value, list) else [value]
+        )
     return {key for key in map(name_key, names) if key}

@@ -101,7 +101,7 @@ def delete_sources(
             gone = delete_units(connection, [unit], inverted, keep_entities=keep_entities)
             deleted.append(gone)
         else:
-            assembly.update_unit(connection, unit_id, inverted, row=unit)
+            assembly.update_units(connection, {unit_id: unit}, inverted)
     return merged(deleted)
 
 

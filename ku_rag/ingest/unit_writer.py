@@ -1,7 +1,6 @@
 """From encoded records to rows: one transaction for a batch of whole units.
 
-New units are inserted with a few statements for all of them. Records that change or add to a stored
-unit are written one by one, since what is stored affects the result.
+Units, sources and chunks of a batch are written by a few statements for all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import numpy as np
 
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest import assembly
-from ku_rag.ingest.assembly import DeclaredSource, UnitRows
 from ku_rag.ingest.deletion import delete_sources
 from ku_rag.ingest.preparation import (
     PreparedPicture,
@@ -29,7 +27,6 @@ from ku_rag.store.content_rows import Texts
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file, replace_durably, write_durably
 from ku_rag.store.relations import Stated
-from ku_rag.store.unit_records import unit_row
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport
 
@@ -103,12 +100,7 @@ class UnitWriter:
         """Store encoded records whose picture files are written; return what was added."""
         with self.change() as connection:
             # Units first: the chunks of the batch are then searched for the names of all of them.
-            rows, report = self._write_sources(connection, batch)
-            places = [
-                _SourceRows(source, of.unit, row)
-                for record, of in zip(batch, rows, strict=True)
-                for source, row in zip(record.sources, of.sources, strict=True)
-            ]
+            places, report = self._write_sources(connection, batch)
             for place in places:
                 if place.source.replaces_others and place.unit is not None:
                     _delete_content(connection, place.source, place.unit)
@@ -126,63 +118,38 @@ class UnitWriter:
 
     def _write_sources(
         self, connection: Connection, batch: Sequence[PreparedRecord]
-    ) -> tuple[list[UnitRows], IngestReport]:
+    ) -> tuple[list[_SourceRows], IngestReport]:
         """Write the source rows of records and their units."""
-        stored = {
-            unit
-            for (unit,) in connection.execute(
-                "SELECT u.id FROM json_each(?) w CROSS JOIN units u ON u.id = w.value",
-                (as_json(record.unit for record in batch if record.unit is not None),),
+        moved = connection.execute(
+            "SELECT s.row FROM json_each(?) w CROSS JOIN sources s ON s.uri = w.value ->> 0 "
+            "LEFT JOIN units u ON u.row = s.unit WHERE u.id IS NOT w.value ->> 1",
+            (as_json((s.uri, r.unit) for r in batch for s in r.sources if s.is_known),),
+        ).fetchall()
+        if moved:  # they belonged to other units
+            delete_sources(connection, [row for (row,) in moved], self.inverted, keep_entities=True)
+        ids = dict.fromkeys(record.unit for record in batch if record.unit is not None)
+        stored = dict(
+            connection.execute(
+                "SELECT u.id, u.row FROM json_each(?) w CROSS JOIN units u ON u.id = w.value",
+                (as_json(ids),),
             )
-        }
-        new: dict[str, int] = {}
-        for place, record in enumerate(batch):
-            if record.unit is None or record.unit in stored or record.unit in new:
-                continue
-            if not any(source.is_known for source in record.sources):
-                new[record.unit] = place
-        units = {
-            unit: [DeclaredSource(s.uri, s.origin, s.digest, s.declared) for s in batch[n].sources]
-            for unit, n in new.items()
-        }
-        inserted = assembly.insert_units(connection, units, self.inverted)
-        rows = dict(zip(new.values(), inserted, strict=True))
-        report = IngestReport(units_added=len(new))
-        found = []
-        for place, record in enumerate(batch):
-            if place in rows:
-                found.append(rows[place])
-                continue
-            of, is_new = self._write_record(connection, record)
-            found.append(of)
-            report.units_added += is_new
-            report.units_updated += of.unit is not None and not is_new
-        return found, report
-
-    def _write_record(
-        self, connection: Connection, record: PreparedRecord
-    ) -> tuple[UnitRows, bool]:
-        """Write the sources of one record and its unit; return whether the unit is new."""
-        unit, is_new = None, False
-        if record.unit is not None:
-            unit = unit_row(connection, record.unit)
-            is_new = unit is None
-            if unit is None:
-                unit = content_rows.put_unit(
-                    connection,
-                    unit_id=record.unit, name="", kind="", aliases=(), metadata="{}", match=False,
-                )  # fmt: skip
-        sources = []
-        for source in record.sources:
-            stored = connection.execute(
-                "SELECT row, unit FROM sources WHERE uri = ?", (source.uri,)
-            ).fetchone()
-            if stored and stored[1] != unit:  # it belonged to another unit
-                delete_sources(connection, [stored[0]], self.inverted, keep_entities=True)
-            sources.append(_put_source(connection, source, unit))
-        if record.unit is not None and unit is not None:
-            assembly.update_unit(connection, record.unit, self.inverted, row=unit)
-        return UnitRows(unit, sources), is_new
+        )
+        units = stored | content_rows.add_units(
+            connection, [id_ for id_ in ids if id_ not in stored]
+        )
+        sources = [(s, units.get(r.unit) if r.unit else None) for r in batch for s in r.sources]
+        rows = content_rows.put_sources(
+            connection,
+            [
+                (s.uri, unit, s.origin, s.digest, s.declared.to_json() if s.declared else "{}")
+                for s, unit in sources
+            ],
+        )
+        assembly.update_units(connection, units, self.inverted)
+        report = IngestReport(units_added=len(units) - len(stored))
+        report.units_updated = sum(record.unit in stored for record in batch)
+        places = zip(sources, rows, strict=True)
+        return [_SourceRows(source, unit, row) for (source, unit), row in places], report
 
     # ---- texts and images ----------------------------------------------------------------------
 
@@ -249,18 +216,6 @@ def _holds(path: Path, data: bytes) -> bool:
         return path.stat().st_size == len(data) and path.read_bytes() == data
     except OSError:
         return False
-
-
-def _put_source(connection: Connection, source: PreparedSource, unit: int | None) -> int:
-    declared = source.declared.to_json() if source.declared else "{}"
-    return content_rows.put_source(
-        connection,
-        uri=source.uri,
-        unit=unit,
-        origin=source.origin,
-        digest=source.digest,
-        declared=declared,
-    )
 
 
 def _delete_content(connection: Connection, source: PreparedSource, unit: int) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ku_rag.store import relations, vectors
-from ku_rag.store.connection import Connection, array_of, as_json, next_row
+from ku_rag.store.connection import Connection, array_of, next_row
 from ku_rag.text.tokens import indexed
 from ku_rag.types import Deleted
 
@@ -30,36 +30,18 @@ def content_hash(data: str | bytes) -> str:
 # ---- sources -----------------------------------------------------------------------------------
 
 
-def put_source(
-    connection: Connection,
-    *,
-    uri: str,
-    unit: int | None,
-    origin: str,
-    digest: str,
-    declared: str,
-) -> int:
-    """Write a source's row, new or changed, and return its number."""
-    (row,) = connection.execute(
+def put_sources(
+    connection: Connection, sources: Sequence[tuple[str, int | None, str, str, str]]
+) -> list[int]:
+    """Write sources, new or changed: (uri, unit, origin, digest, declared); return their rows."""
+    rows = connection.executemany(
         "INSERT INTO sources (uri, unit, origin, hash, declared) "
         "VALUES (?, ?, ?, ?, ?) ON CONFLICT (uri) DO UPDATE SET unit = excluded.unit, "
         "origin = excluded.origin, hash = excluded.hash, declared = excluded.declared "
         "RETURNING row",
-        (uri, unit, origin, digest, declared),
-    ).fetchone()
-    return int(row)
-
-
-def add_sources(
-    connection: Connection, sources: Sequence[tuple[str, int | None, str, str, str]]
-) -> int:
-    """Write sources that are new: (uri, unit, origin, digest, declared); returns the first row."""
-    first = next_row(connection, "sources")
-    connection.executemany(
-        "INSERT INTO sources (row, uri, unit, origin, hash, declared) VALUES (?, ?, ?, ?, ?, ?)",
-        ((row, *said) for row, said in enumerate(sources, first)),
+        sources,
     )
-    return first
+    return [int(row) for (row,) in rows]
 
 
 def sources_of(connection: Connection, unit: int) -> list[int]:
@@ -74,13 +56,9 @@ def forget_added(connection: Connection, unit: int) -> None:
     Called when an update replaces it; files keep their hashes, so that ingesting them again does
     not bring back what was replaced.
     """
-    for uri, origin, declared in connection.execute(
-        "SELECT uri, origin, declared FROM sources WHERE unit = ? AND origin IN ('add', 'join')",
-        (unit,),
-    ).fetchall():
-        put_source(
-            connection, uri=uri, unit=unit, origin=origin, digest="replaced", declared=declared
-        )
+    connection.execute(
+        "UPDATE sources SET hash = 'replaced' WHERE unit = ? AND origin IN ('add', 'join')", (unit,)
+    )
 
 
 def drop_sources(connection: Connection, sources: Sequence[int]) -> Deleted:
@@ -238,46 +216,14 @@ def _drop_unseen_images(connection: Connection, images: Collection[int]) -> list
 # ---- units -------------------------------------------------------------------------------------
 
 
-def put_unit(
-    connection: Connection,
-    *,
-    unit_id: str,
-    name: str,
-    kind: str,
-    aliases: Iterable[str],
-    metadata: str,
-    match: bool,
-) -> int:
-    """Write a unit's row, new or changed, and return its number."""
-    (row,) = connection.execute(
+def add_units(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
+    """Write units that are new, with ids only; return the row of each."""
+    rows = connection.executemany(
         "INSERT INTO units (id, name, kind, aliases, metadata, match) "
-        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name, "
-        "kind = excluded.kind, aliases = excluded.aliases, metadata = excluded.metadata, "
-        "match = excluded.match RETURNING row",
-        (unit_id, name, kind, as_json(aliases), metadata, int(match)),
-    ).fetchone()
-    return int(row)
-
-
-def add_units(
-    connection: Connection,
-    units: Sequence[tuple[str, str, str, Iterable[str], str, bool]],
-) -> int:
-    """Write units that are new, as `put_unit` would: (id, name, kind, aliases, metadata, match).
-
-    Returns:
-        The row of the first; the others follow.
-    """
-    first = next_row(connection, "units")
-    connection.executemany(
-        "INSERT INTO units (row, id, name, kind, aliases, metadata, match) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            (row, unit_id, name, kind, as_json(aliases), metadata, int(match))
-            for row, (unit_id, name, kind, aliases, metadata, match) in enumerate(units, first)
-        ),
+        "VALUES (?, '', '', '[]', '{}', 0) RETURNING row",
+        ((unit_id,) for unit_id in ids),
     )
-    return first
+    return {unit_id: int(row) for unit_id, (row,) in zip(ids, rows, strict=True)}
 
 
 def is_empty(connection: Connection, unit: int) -> bool:

@@ -90,11 +90,11 @@ def asked(kb: KnowledgeBase, question: str, image: Path | None = None) -> tuple:
     return (
         answer.answer,
         [(unit.id, unit.score, unit.why) for unit in answer.units],
-        # Of chunks with equal texts, the one that was stored first is ranked first.
-        sorted((e.score, e.text) for e in answer.chunks),
+        # Scores depend on which of two chunks with equal texts was stored first.
+        sorted(one.text for one in answer.chunks),
         [(path.entities, path.relations, path.text) for path in answer.paths],
         [(unit["id"], unit["score"]) for unit in found["units"]],
-        sorted((one["score"], one["text"]) for one in found["chunks"]),
+        sorted(one["text"] for one in found["chunks"]),
     )
 
 
