@@ -274,7 +274,6 @@ def _keys(merged: _Merged) -> set[str]:
     names = [merged.name, *merged.aliases]
     for field in _ALIAS_FIELDS:
         value = merged.metadata.get(field)
-        names += filter(
-            lambda one: isinstance(one, str), value if isinstance(value, list) else [value]
-        )
+        values = value if isinstance(value, list) else [value]
+        names += [one for one in values if isinstance(one, str)]
     return {key for key in map(name_key, names) if key}
