@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from PIL.Image import Image
 
-from ku_rag.answering.prompting import fenced, load_prompt
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import MLLM, Message, Part, Picture, Reply, Request, usage
-from ku_rag.mllm.prompts import Prompt
+from ku_rag.mllm.prompts import Prompt, fenced, load_prompt
 from ku_rag.mllm.structured_output import object_schema
 from ku_rag.text.stems import stems
 from ku_rag.types import Box, Correction, Evidence, Match, PathEvidence, Reading
@@ -61,8 +60,7 @@ class Prompts:
             NotFound: the folder does not exist.
             BadInput: a file in it is not a valid prompt.
         """
-        names = ("draft", "correction", "single", "caption")
-        return cls(*(load_prompt(name, folder) for name in names))
+        return cls(*(load_prompt("ku_rag.answering", one.name, folder) for one in fields(cls)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +221,24 @@ def _evidence(material: Material, prompt: Prompt, *before: Part) -> Message:
     paths = material.bearing_paths
     text = prompt.fill(
         question=material.question,
-        evidence=fenced(material.units, material.evidence, paths),
+        evidence=fenced(_lines(material)),
         pages=_pages(len(pages)),
         region=_where(material, "second" if before else "first"),
         believed=_BELIEVED if paths else "",
     )
     return Message("user", (*before, *crop, *pages, text))
+
+
+def _lines(material: Material) -> list[dict[str, Any]]:
+    """Return matches, evidence and paths without file paths."""
+    names = {unit.id: unit.name for unit in material.units}
+    lines: list[dict[str, Any]] = [{"unit": u.name, "match": u.why} for u in material.units]
+    for e in material.evidence:
+        about = [names.get(id, id) for id in e.unit_ids]
+        lines.append({"evidence": e.label, "about": about, "text": e.text})
+    for path in material.bearing_paths:
+        lines.append({"evidence": path.label, "about": list(path.entities), "text": path.text})
+    return lines
 
 
 def _pages(count: int) -> str:

@@ -26,7 +26,6 @@ from ku_rag.cli.output import (
     remark,
     remark_usage,
     unit_lines,
-    waiting,
 )
 
 Relation = tuple[str, str, str]
@@ -242,7 +241,7 @@ def search(**options: Any) -> None:  # noqa: ANN401 - passed on as they are name
 
     The settings are those of MH-MMKG: what of the question and of the graph a model is given.
     """
-    with open_base(read_only=True) as base, waiting(base.settings):
+    with open_base(read_only=True) as base, progress(base.settings.mllm, items=""):
         found = base.graph.search(**options)
     lines = [found.answer] if found.answer else []
     lines += [path.text for path in found.summary.paths] or ["no path was found"]

@@ -73,48 +73,20 @@ def common(command: Command) -> Command:
 
 def mllm_option(purpose: str) -> Callable[[Command], Command]:
     """The options of a multimodal model."""
+    flag = {"is_flag": True, "flag_value": False, "default": None}
+    seconds = {"type": click.FloatRange(0.1, 86_400), "metavar": "SECONDS"}
+    tokens = {"type": click.IntRange(0, 1_000_000), "metavar": "N"}
+    options: list[tuple[str, str, dict[str, Any], str]] = [
+        ("--no-cache", "mllm_cache", flag, "Ask it again instead of reusing its replies."),
+        ("--max-reply-tokens", "mllm_max_reply_tokens", tokens, "Longest reply in tokens."),
+        ("--mllm-timeout", "mllm_timeout_s", seconds, "Longest time of a call.  [default: 60]"),
+        ("--mllm-url", "mllm_url", {"metavar": "URL"}, "Its endpoint.  [default: OPENAI_BASE_URL]"),
+        ("--mllm", "mllm", {"metavar": "MODEL"}, f"The multimodal model that {purpose}."),
+    ]
 
     def add(command: Command) -> Command:
-        for option in (
-            _kept(
-                _MODELS,
-                "--no-cache",
-                "mllm_cache",
-                is_flag=True,
-                flag_value=False,
-                default=None,
-                help="Ask it again instead of reusing its replies.",
-            ),
-            _kept(
-                _MODELS,
-                "--max-reply-tokens",
-                "mllm_max_reply_tokens",
-                type=click.IntRange(0, 1_000_000),
-                metavar="N",
-                help="Longest reply in tokens.  [default: its endpoint's]",
-            ),
-            _kept(
-                _MODELS,
-                "--mllm-timeout",
-                "mllm_timeout_s",
-                type=click.FloatRange(0.1, 86_400),
-                metavar="SECONDS",
-                help="Longest time of a call to it.  [default: 60]",
-            ),
-            _kept(
-                _MODELS,
-                "--mllm-url",
-                metavar="URL",
-                help="Its endpoint, often ending in /v1.  [default: OPENAI_BASE_URL]",
-            ),
-            _kept(
-                _MODELS,
-                "--mllm",
-                metavar="MODEL",
-                help=f"The multimodal model that {purpose}.",
-            ),
-        ):
-            command = option(command)
+        for name, key, settings, help in options:
+            command = _kept(_MODELS, name, key, help=help, **settings)(command)
         return command
 
     return add

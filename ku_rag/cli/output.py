@@ -235,48 +235,20 @@ def one_line(text: str, most: int = 160) -> str:
 
 @contextmanager
 def progress(what: str, items: str = "records") -> Iterator[Callable[[int], None] | None]:
-    """A progress bar on stderr after one second, if stderr is a terminal."""
-    if is_quiet() or not sys.stderr.isatty():
+    """A progress bar on stderr, if stderr is a terminal.
+
+    Args:
+        what: what is done; "" for no bar.
+        items: what is counted by calls of the function that it yields; "" shows the time alone.
+    """
+    if not what or is_quiet() or not sys.stderr.isatty():
         yield None
         return
-    import time
-
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,} " + items),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    task = bar.add_task(what, total=None)
-    begin = time.monotonic() + 1
-
-    def update(count: int) -> None:
-        if not bar.live.is_started and time.monotonic() > begin:
-            bar.start()
-        bar.update(task, completed=count)
-
-    try:
-        yield update
-    finally:
-        if bar.live.is_started:
-            bar.stop()
-
-
-@contextmanager
-def waiting(settings: Settings) -> Iterator[None]:
-    """The elapsed time on stderr while the model is asked, if there is one and a terminal."""
-    if not settings.mllm or is_quiet() or not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    counted = [TextColumn("{task.completed:,} " + items)] if items else []
+    columns = TextColumn("{task.description}"), BarColumn(), *counted, TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        bar.add_task(f"asking {clean(settings.mllm)}", total=None)
-        yield
+        task = bar.add_task(clean(what), total=None)
+        yield lambda count: bar.update(task, completed=count)

@@ -12,9 +12,9 @@ from ku_rag.cli.output import (
     one_line,
     print_answer,
     print_result,
+    progress,
     remark,
     remark_usage,
-    waiting,
 )
 
 
@@ -39,7 +39,7 @@ def query(
     **options: Any,  # noqa: ANN401 - passed on as they are named there
 ) -> None:
     """Answer QUESTION about the picture IMAGE ("-" asks without a picture)."""
-    with open_base(read_only=True) as base, waiting(base.settings):
+    with open_base(read_only=True) as base, progress(base.settings.mllm, items=""):
         answer = base.query(
             None if image == "-" else image,
             question,

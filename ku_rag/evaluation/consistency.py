@@ -15,7 +15,7 @@ from typing import Any
 from ku_rag.errors import BadInput, ModelFailed
 from ku_rag.graph.model import Path
 from ku_rag.mllm.base import MLLM, Message, Request
-from ku_rag.mllm.prompts import Placeholders, fenced, load_prompt
+from ku_rag.mllm.prompts import fenced, load_prompt
 from ku_rag.text.tokens import words
 
 Route = tuple[str, ...]
@@ -120,7 +120,7 @@ def judge(mllm: MLLM, question: str, answer: str, gold: str) -> bool:
         ModelFailed: it gave no reply that can be used.
         BudgetSpent: it may not be asked any more.
     """
-    prompt = load_prompt("ku_rag.evaluation", "judge", Placeholders(required=frozenset({"data"})))
+    prompt = load_prompt("ku_rag.evaluation", "judge")
     data = fenced([{"question": question}, {"right answer": gold}, {"answer to judge": answer}])
     message = Message("user", (prompt.fill(data=data),))
     reply = mllm.chat(Request((message,), schema=_JUDGEMENT, temperature=0))

@@ -7,7 +7,7 @@ names of entities rather than numbers, so that a trace is readable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path as File
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from ku_rag.graph.summary import Captions, Knowledge, Summary
 from ku_rag.mllm import prompts
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.call_errors import CallError
-from ku_rag.mllm.prompts import Placeholders, Prompt
+from ku_rag.mllm.prompts import Prompt
 from ku_rag.mllm.structured_output import object_schema
 from ku_rag.text.tokens import name_key, words
 
@@ -30,17 +30,6 @@ _LONGEST_OF_NEIGHBOUR = 400
 _LONGEST_NAME = 60
 _MOST_NAMES = 5
 _T = TypeVar("_T")
-
-_ASKED = frozenset({"question", "data"})
-_PLACEHOLDERS: Mapping[str, Placeholders] = {
-    "perceive": Placeholders(required=frozenset({"question"}), optional=frozenset({"data"})),
-    "topic": Placeholders(required=_ASKED),
-    "expand": Placeholders(required=_ASKED),
-    "validate": Placeholders(required=_ASKED, optional=frozenset({"pictures", "caption"})),
-    "answer": Placeholders(required=_ASKED),
-    "describe": Placeholders(optional=frozenset({"data"})),
-}
-
 
 _TEXT: Mapping[str, Any] = {"type": "string"}
 _BOOLEAN = {"type": "boolean"}
@@ -75,11 +64,8 @@ class AgentPrompts:
             NotFound: The folder does not exist.
             BadInput: A file in it is not a prompt.
         """
-        found = (
-            prompts.load_prompt("ku_rag.graph", name, places, folder)
-            for name, places in _PLACEHOLDERS.items()
-        )
-        return cls(*found)
+        names = (one.name for one in fields(cls))
+        return cls(*(prompts.load_prompt("ku_rag.graph", name, folder) for name in names))
 
 
 class ModelAgents:

@@ -11,7 +11,6 @@ from typing import Any
 
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import remove_control_characters
-from ku_rag.mllm.encoding import count_pictures
 
 MAX_PAUSE_S = 60.0
 """Calls are not retried if the endpoint asks for a longer pause."""
@@ -20,6 +19,16 @@ _RETRYABLE = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _REJECTING = frozenset({400, 405, 406, 415, 422})
 _FAILING = frozenset({500, 501})
 """Some servers report a response format that they do not know as an internal error."""
+_ADVICE = {
+    300: "redirects are not followed; set mllm_url to the final address",
+    400: "change the request, or use another model",
+    401: "set OPENAI_API_KEY to a valid key",
+    403: "set OPENAI_API_KEY to a key that may use the model",
+    404: "name a model that `ku models ping` lists, or the complete address, often ending in /v1",
+    413: "lower mllm_image_side",
+    429: "lower mllm_concurrency, try later, or check the account's plan",
+    500: "try later, or check the endpoint's log",
+}
 _OPTIONAL_PARAMETERS = frozenset({"temperature", "max_tokens", "max_completion_tokens", "seed"})
 _FORMATS = re.compile(r"response_format|json.?schema|structured output|grammar", re.I)
 _PICTURES = re.compile(
@@ -84,7 +93,7 @@ def connection_error(error: BaseException, url: str) -> CallError:
 
 
 def checked_body(
-    status: int, text: str, headers: Mapping[str, str], *, url: str, model: str, has_key: bool
+    status: int, text: str, headers: Mapping[str, str], *, url: str, model: str
 ) -> object:
     """Return the JSON value of a response; some endpoints report an error with status 200.
 
@@ -94,7 +103,6 @@ def checked_body(
         headers: its headers.
         url: the endpoint's address.
         model: the model's name in the request.
-        has_key: whether a key was sent.
 
     Raises:
         CallError: the response reports an error, or is not JSON.
@@ -113,10 +121,11 @@ def checked_body(
             return body
         code = _field(error, "code") or _field(body, "code")
         status = code if type(code) is int and 400 <= code < 600 else 500
-    quota = _field(error, "code") == "insufficient_quota"
-    message = _status_message(status, reason, url, model, has_key=has_key, quota=quota)
+    retryable = status in _RETRYABLE and _field(error, "code") != "insufficient_quota"
+    advice = _ADVICE.get(status, _ADVICE[min(status // 100 * 100, 500)])
+    message = f"{url} replied with status {status} to a request for {model!r}"
+    message += f" ({reason}): {advice}" if reason else f": {advice}"
     pause = _requested_pause(headers)
-    retryable = status in _RETRYABLE and not quota
     if retryable and (pause or 0) > MAX_PAUSE_S:
         message += f" (it asks for a pause of {pause:,.0f} s)"
     raise CallError(
@@ -144,39 +153,13 @@ def _field(value: object, name: str) -> Any:  # noqa: ANN401 - JSON
     return value.get(name) if isinstance(value, dict) else None
 
 
-def _status_message(
-    status: int, reason: str, url: str, model: str, *, has_key: bool, quota: bool
-) -> str:
-    quoted = f": {reason}" if reason else ""
-    if status in (401, 403):
-        problem = "rejects the key" if has_key else "requires a key"
-        return f"{url} {problem} ({status}){quoted}; set OPENAI_API_KEY to a valid one"
-    if status == 404:
-        return (
-            f"{url} has no model {model!r}, or is not the complete address (404){quoted}; "
-            "addresses often end in /v1"
-        )
-    if status == 413:
-        return f"the request is too large for {url} (413){quoted}; lower mllm_image_side"
-    if status == 429:
-        advice = "check the account's plan" if quota else "lower mllm_concurrency or try later"
-        return f"{url} accepts no more calls at present (429){quoted}; {advice}"
-    if 300 <= status < 400:
-        return (
-            f"{url} redirects to another address ({status}), which is not followed: set mllm_url "
-            "to the final address"
-        )
-    if status in _RETRYABLE or status >= 500:
-        return f"{url} failed ({status}){quoted}; try later, or check its log"
-    return f"{url} rejects the request ({status}){quoted}"
-
-
-def rejected_feature(error: CallError, sent: Mapping[str, Any]) -> str:
+def rejected_feature(error: CallError, sent: Mapping[str, Any], pictures: int) -> str:
     """Return what an error says, or may mean, that the endpoint does not support.
 
     Args:
         error: the error of a call.
         sent: the body of the request.
+        pictures: their number in the request.
 
     Returns:
         A parameter of the request, "json_schema" or "json_object" as its response format, or
@@ -188,7 +171,7 @@ def rejected_feature(error: CallError, sent: Mapping[str, Any]) -> str:
             if re.search(rf"\b{name}\b", said):
                 return name
     if error.status in _REJECTING | _FAILING and _PICTURES.search(said):
-        return "pictures" if count_pictures(sent) > 1 else ""
+        return "pictures" if pictures > 1 else ""
     if _FORMATS.search(said) or (error.status in _REJECTING | _FAILING and not error.param):
         return str(sent.get("response_format", {}).get("type", ""))
     return ""

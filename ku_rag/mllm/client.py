@@ -149,17 +149,18 @@ class EndpointMLLM:
     def _complete(self, request: Request) -> Reply:
         """Send a request: retry after transient errors, and without what the endpoint rejects."""
         rejected, failures = self._rejected, 0
+        pictures = sum(len(message.pictures) for message in request.messages)
         while True:
             body = encoding.encode_request(request, self.model, self._image_side, rejected)
             try:
                 with self._slots:
                     self._budget.take_call()
-                    reply = encoding.decode_reply(
-                        self._fetch("POST", "/chat/completions", body), body
-                    )
+                    found = self._fetch("POST", "/chat/completions", body)
+                    reply = encoding.decode_reply(found, request, self.model)
                     self._budget.add_tokens(reply.prompt_tokens + reply.completion_tokens)
             except CallError as error:
-                if feature := call_errors.rejected_feature(error, body):
+                feature = call_errors.rejected_feature(error, body, pictures)
+                if feature and feature not in rejected:
                     rejected |= {feature}
                     continue
                 pause = _pause(failures, error)
@@ -184,9 +185,7 @@ class EndpointMLLM:
             status, text, headers = future.result()
         finally:
             future.cancel()
-        return call_errors.checked_body(
-            status, text, headers, url=self.url, model=self.model, has_key=bool(self._key)
-        )
+        return call_errors.checked_body(status, text, headers, url=self.url, model=self.model)
 
     async def _exchange(
         self, method: str, path: str, body: Mapping[str, Any] | None

@@ -84,12 +84,6 @@ def _with_one_picture(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(found)
 
 
-def count_pictures(body: Mapping[str, Any]) -> int:
-    """Return the number of pictures in the body of a request."""
-    contents = [message["content"] for message in body["messages"]]
-    return sum("image_url" in part for parts in contents for part in parts)
-
-
 def _encode_message(message: Message, image_side: int) -> dict[str, Any]:
     if not message.pictures:
         # Some servers accept lists of parts for models with vision only.
@@ -121,12 +115,13 @@ def fitted(image: Image.Image, side: int) -> Image.Image:
     return image.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3.0)
 
 
-def decode_reply(body: object, sent: Mapping[str, Any]) -> Reply:
+def decode_reply(body: object, request: Request, model: str) -> Reply:
     """Return the reply in a response.
 
     Args:
         body: the JSON value of a successful response.
-        sent: the request's body.
+        request: what was sent.
+        model: the endpoint's name of the model.
 
     Raises:
         ModelFailed: it holds no complete reply.
@@ -147,10 +142,12 @@ def decode_reply(body: object, sent: Mapping[str, Any]) -> Reply:
     usage = usage if isinstance(usage, dict) else {}
     return Reply(
         text=reply,
-        prompt_tokens=_count(usage.get("prompt_tokens"), _estimate(sent["messages"])),
-        completion_tokens=_count(usage.get("completion_tokens"), _tokens(reply)),
+        prompt_tokens=_count(usage.get("prompt_tokens"), _estimate(*request.messages)),
+        completion_tokens=_count(
+            usage.get("completion_tokens"), _estimate(Message("assistant", (reply,)))
+        ),
         finish_reason=reason if isinstance(reason, str) else "",
-        model=str(sent["model"]),
+        model=model,
     )
 
 
@@ -189,14 +186,7 @@ def _count(reported: object, estimate: int) -> int:
     return reported if type(reported) is int and reported >= 0 else estimate
 
 
-def _estimate(messages: list[dict[str, Any]]) -> int:
-    total = 0
-    for message in messages:
-        content = message["content"]
-        parts = [{"text": content}] if isinstance(content, str) else content
-        total += sum(_tokens(p["text"]) if "text" in p else _TOKENS_PER_PICTURE for p in parts)
-    return total
-
-
-def _tokens(text: str) -> int:
-    return -(-len(text) // _CHARACTERS_PER_TOKEN)
+def _estimate(*messages: Message) -> int:
+    texts = sum(len(message.text) for message in messages)
+    pictures = sum(len(message.pictures) for message in messages)
+    return -(-texts // _CHARACTERS_PER_TOKEN) + pictures * _TOKENS_PER_PICTURE

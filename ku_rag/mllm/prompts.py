@@ -19,6 +19,7 @@ from typing import Any
 from ku_rag.errors import BadInput, NotFound
 
 _VERSION = re.compile(r"\A\s*<!--\s*version\s+(\S+)\s*-->[ \t]*\n?")
+_REQUIRED = frozenset({"question", "data"})
 _SPECIAL = re.compile(r"<|\[(?=/?[A-Z_]{3,}\])")
 """Beginnings of the control tokens of chat templates: <|im_end|>, </s>, [INST] …"""
 
@@ -47,46 +48,33 @@ class Prompt:
         return Template(self.text).substitute(values).strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Placeholders:
-    """The placeholders of a prompt.
-
-    Args:
-        required: every version of the prompt has these.
-        optional: it may have these.
-    """
-
-    required: frozenset[str] = frozenset()
-    optional: frozenset[str] = frozenset()
-
-
-def load_prompt(
-    package: str, name: str, placeholders: Placeholders, folder: Path | None = None
-) -> Prompt:
+def load_prompt(package: str, name: str, folder: Path | None = None) -> Prompt:
     """Load the prompt prompts/NAME.md of a package, or NAME.md in `folder`, which replaces it.
+
+    A replacement has the placeholders $question and $data if the package's prompt has them, and may
+    have its others.
 
     Args:
         package: such as "ku_rag.answering".
         name: of the prompt.
-        placeholders: those that the prompt must and may have.
         folder: the user's own prompts.
 
     Raises:
         NotFound: the folder does not exist.
         BadInput: the file cannot be read, lacks a placeholder, or has an unknown one.
     """
+    packaged = files(package).joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
     own = folder and folder / f"{name}.md"
     if folder and not folder.is_dir():
         raise NotFound(f"the folder of prompts {folder} is not there: make it, or set prompts")
     if not own or not own.is_file():
-        packaged = files(package).joinpath("prompts", f"{name}.md")
-        return _prompt(name, packaged.read_text(encoding="utf-8"), digest="")
+        return _prompt(name, packaged, digest="")
     try:
         data = own.read_bytes()
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"the prompt {own} cannot be read as UTF-8 ({error}): save it so") from error
-    _check(placeholders, text, own)
+    _check(text, own, frozenset(Template(packaged).get_identifiers()))
     return _prompt(name, text, digest=hashlib.sha256(data).hexdigest()[:8])
 
 
@@ -100,7 +88,7 @@ def _prompt(name: str, text: str, *, digest: str) -> Prompt:
     )
 
 
-def _check(placeholders: Placeholders, text: str, path: Path) -> None:
+def _check(text: str, path: Path, known: frozenset[str]) -> None:
     if not _VERSION.sub("", text).strip():
         raise BadInput(f"the prompt {path} is empty: write it, or delete it to have the project's")
     template = Template(text)
@@ -109,14 +97,13 @@ def _check(placeholders: Placeholders, text: str, path: Path) -> None:
             f"the prompt {path} holds a $ that names nothing: write $$ for a dollar sign"
         )
     found = frozenset(template.get_identifiers())
-    if missing := placeholders.required - found:
+    if missing := known & _REQUIRED - found:
         raise BadInput(f"the prompt {path} has no ${min(missing)}: say where it goes")
-    expected = placeholders.required | placeholders.optional
-    if unknown := found - expected:
-        known = ", ".join(f"${one}" for one in sorted(expected)) or "none"
+    if unknown := found - known:
+        names = ", ".join(f"${one}" for one in sorted(known)) or "none"
         raise BadInput(
             f"the prompt {path} has ${min(unknown)}, which nothing is filled into; there are: "
-            f"{known}. Write $$ for a dollar sign"
+            f"{names}. Write $$ for a dollar sign"
         )
 
 
