@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -51,3 +52,31 @@ class Encoder(Protocol):
 
     def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
         """Encode parts of one picture (RGB), float32[len(boxes), dim]."""
+
+
+def encode_queries(encoder: Encoder, texts: Sequence[str]) -> Vectors:
+    """Encode questions and captions, float32[n, dim]: the part of each that fits the token limit.
+
+    Texts that are stored are cut into chunks instead; an encoder refuses longer ones.
+    """
+    return encoder.encode_texts([fitting(text, encoder) for text in texts])
+
+
+def fitting(text: str, encoder: Encoder) -> str:
+    """Return the longest beginning of a text that fits the encoder's token limit, in whole words.
+
+    If the first word does not fit, return as many of its characters as fit.
+    """
+    if encoder.count_tokens(text) <= encoder.max_tokens:
+        return text
+    ends = [found.end() for found in re.finditer(r"\S+", text)]
+    if not ends:
+        return ""
+    if encoder.count_tokens(text[: ends[0]]) > encoder.max_tokens:
+        ends = list(range(ends[0]))
+    low, high = 0, len(ends)
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = encoder.count_tokens(text[: ends[middle]]) <= encoder.max_tokens
+        low, high = (middle, high) if fits else (low, middle)
+    return text[: ends[low]]

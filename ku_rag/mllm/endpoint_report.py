@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from PIL import Image
@@ -14,13 +14,14 @@ from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.client import EndpointMLLM
 from ku_rag.mllm.structured_output import object_schema
 from ku_rag.settings import Settings
+from ku_rag.types import Serializable
 
 _SIDE = 64
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointReport:
+class EndpointReport(Serializable):
     """What was found out.
 
     Args:
@@ -41,10 +42,6 @@ class EndpointReport:
     pictures: bool = False
     object_format: str = ""
     problems: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of the report."""
-        return asdict(self)
 
 
 def ping(settings: Settings) -> EndpointReport:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL.Image import Image
 
+from ku_rag.encoders.base import Encoder, encode_queries
 from ku_rag.errors import BadInput
 from ku_rag.regions.crops import Background, crop
 from ku_rag.types import Region
-
-if TYPE_CHECKING:
-    from ku_rag.encoders.base import Encoder
 
 
 def choose(
@@ -58,7 +54,7 @@ def choose(
         return replace(whole, why="no region was proposed: the whole picture")
     if not question.strip():
         return replace(whole, why="there is no question to choose a region by: the whole picture")
-    asked = encoder.encode_texts([fitting(question, encoder)])[0]
+    asked = encode_queries(encoder, [question])[0]
     crops = [crop(image, region, background) for region in regions]
     cosines = encoder.encode_images(crops) @ asked
     best = int(cosines.argmax())
@@ -82,26 +78,6 @@ def choose(
             f"(cosines to the question {least:.3f} to {cosines[best]:.3f}): the whole picture"
         )
     return replace(whole, why=why)
-
-
-def fitting(text: str, encoder: Encoder) -> str:
-    """Return the longest beginning of a text that fits the encoder's token limit, in whole words.
-
-    If the first word does not fit, return as many of its characters as fit.
-    """
-    if encoder.count_tokens(text) <= encoder.max_tokens:
-        return text
-    ends = [found.end() for found in re.finditer(r"\S+", text)]
-    if not ends:
-        return ""
-    if encoder.count_tokens(text[: ends[0]]) > encoder.max_tokens:
-        ends = list(range(ends[0]))
-    low, high = 0, len(ends)
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = encoder.count_tokens(text[: ends[middle]]) <= encoder.max_tokens
-        low, high = (middle, high) if fits else (low, middle)
-    return text[: ends[low]]
 
 
 def _chosen(region: Region, cosine: float, threshold: float, count: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.base import Encoder, encode_queries
 from ku_rag.indexes import keywords
 from ku_rag.indexes.vector_index import Rows, VectorIndex
 from ku_rag.retrieval.fusion import RANK_OFFSET, reciprocal_rank
@@ -60,7 +60,7 @@ def search_units(
     listed = {unit: _listed(connection, unit) for unit, _ in units}
     best: dict[int, float] = {}
     if question.strip():
-        vectors = encoder.encode_texts([rewrite(question, name) for _, name in units])
+        vectors = encode_queries(encoder, [rewrite(question, name) for _, name in units])
         for (unit, _), vector in zip(units, vectors, strict=True):
             rows, cosines = chunks.search(vector[None], _POOL, among=listed[unit])
             for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True):
@@ -99,7 +99,7 @@ def search_all(
     """The best chunks of the whole base."""
     if not question.strip():
         return []
-    rows, cosines = chunks.search(encoder.encode_texts([question]), _POOL)
+    rows, cosines = chunks.search(encode_queries(encoder, [question]), _POOL)
     # Which of equals comes first must not depend on the state of a cache.
     ordered = sorted(
         (-round(cosine, _DIGITS), row)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ku_rag import BadInput
+from ku_rag.encoders.base import fitting
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.regions.crops import FILL, crop
-from ku_rag.regions.selection import choose, fitting
+from ku_rag.regions.selection import choose
 from ku_rag.types import Region
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
