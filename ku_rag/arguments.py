@@ -314,11 +314,6 @@ OUTPUTS = {"the passage": (".png",), "the report": (".html", ".htm"), "the svg":
 """What can be written of an answer or a graph, and how the names of such files end."""
 
 
-def optional_output(value: object, what: str, *, spare: object = None) -> Path | None:
-    """A file as in `output_file`, or None."""
-    return None if value is None else output_file(value, what, spare=spare)
-
-
 def output_file(value: object, what: str, *, spare: object = None) -> Path:
     """A path where a file can be written; a link is followed.
 

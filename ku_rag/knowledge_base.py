@@ -191,8 +191,12 @@ class KnowledgeBase:
             k_chunks=arguments.count(
                 settings.k_chunks if k is None else k, "k", least=1, most=_MOST_FOUND
             ),
-            passage=arguments.optional_output(passage, "the passage", spare=shown),
-            report=arguments.optional_output(report, "the report"),
+            passage=None
+            if passage is None
+            else arguments.output_file(passage, "the passage", spare=shown),
+            report=None
+            if report is None
+            else arguments.output_file(report, "the report", spare=shown),
             kcc=kcc,
             with_units=units,
             with_paths=graph,

@@ -21,7 +21,7 @@ from ku_rag.store import vectors
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, sync_names, write_durably
 from ku_rag.store.lock import WriterLock
-from ku_rag.store.vectors import KINDS, Kind
+from ku_rag.store.vectors import KINDS
 
 _OURS = {
     *("ku.sqlite", "ku.sqlite-journal", "ku.sqlite-wal", "ku.sqlite-shm", "ku.commits"),
@@ -131,20 +131,6 @@ def lost(layout: Layout) -> list[str]:
         for folder in (layout.indexes, layout.images)
         if any(not one.is_dir() for one in folder.rglob("*"))
     ]
-
-
-def encoder_rows(database: Database, encoder: Encoder) -> dict[Kind, int]:
-    """Return the rows of an encoder: for vectors of chunks, and of images.
-
-    Raises:
-        Mismatch: the base has no vectors of this encoder.
-    """
-    prints = {kind: side(encoder, kind).fingerprint for kind in KINDS}
-    rows = dict(database.connection.execute("SELECT fingerprint, row FROM encoders"))
-    for one in prints.values():
-        if one not in rows:
-            raise Mismatch(f"the encoder {one} has no vectors in this knowledge base")
-    return {kind: rows[one] for kind, one in prints.items()}
 
 
 def _make_folder(layout: Layout) -> None:

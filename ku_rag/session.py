@@ -13,7 +13,7 @@ from ku_rag import arguments, manifest
 from ku_rag.answering.evidence_retrieval import Retrieval
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
-from ku_rag.errors import NotFound
+from ku_rag.errors import Mismatch, NotFound
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM
@@ -195,17 +195,19 @@ class Session:
         return self.layout.root / self.settings.prompts if self.settings.prompts else None
 
     def use_encoder(self, encoder: Encoder) -> None:
-        """Search and write with the vectors of an encoder from now on."""
-        rows = manifest.encoder_rows(self.database, encoder)
+        """Search and write with the vectors of an encoder from now on.
+
+        Raises:
+            Mismatch: the base has no vectors of this encoder.
+        """
+        database, made = self.database, {kind: side(encoder, kind) for kind in KINDS}
+        known = dict(database.connection.execute("SELECT fingerprint, row FROM encoders"))
+        if lacking := {one.fingerprint for one in made.values()} - known.keys():
+            raise Mismatch(f"{database.path.parent} has no vectors of the encoder {min(lacking)}")
+        rows = {kind: known[one.fingerprint] for kind, one in made.items()}
+        files, spare = self.layout.indexes, self._spare_lock
         chunks, images = (
-            VectorIndex(
-                self.database,
-                self.layout.indexes,
-                kind,
-                rows[kind],
-                side(encoder, kind).dim,
-                spare=self._spare_lock,
-            )
+            VectorIndex(database, files, kind, rows[kind], made[kind].dim, spare=spare)
             for kind in KINDS
         )
         with self._loading:
