@@ -37,7 +37,7 @@ from ku_rag.graph.agent_search import explore
 from ku_rag.graph.embedded_agents import EmbeddedAgents
 from ku_rag.graph.model import Entity, Graph
 from ku_rag.graph.scoring import WEIGHTS, QueryTerms, features
-from ku_rag.graph.search_types import Query
+from ku_rag.graph.search_types import Query, SearchLimits
 from ku_rag.graph.traversal import look_ahead
 from ku_rag.text.tokens import content_words, words
 
@@ -148,9 +148,7 @@ def searched(graph: Graph, asked: Question, perceptive: bool, most: int) -> list
         graph,
         asked.query(perceptive),
         agents,
-        max_paths=most,
-        most_neighbours=1000,
-        most_open=1000,
+        SearchLimits(max_paths=most, most_neighbours=1000, most_open=1000),
     )
     return [names(path) for path in found.paths]
 

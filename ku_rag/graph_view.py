@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ku_rag.graph.entity_view import EntityView
     from ku_rag.graph.relation_schema import RelationSchema
     from ku_rag.graph.search_settings import GraphAnswer
-    from ku_rag.graph.search_types import Query
+    from ku_rag.graph.search_types import Query, SearchLimits
     from ku_rag.ingest.graph_changes import EntityAdded, RelationAdded
     from ku_rag.ingest.graph_import import GraphReport
     from ku_rag.ingest.pipeline import Progress
@@ -286,7 +286,7 @@ class GraphView:
             BadInput: the question is empty, or the setting does not fit.
             ModelFailed, BudgetSpent: a model did not reply before anything was found.
         """
-        from ku_rag.graph.search_types import Query
+        from ku_rag.graph.search_types import Query, SearchLimits
 
         query = Query(
             question=arguments.text(question, "the question"),
@@ -294,38 +294,37 @@ class GraphView:
             hints=arguments.text(hints, "the hints"),
             perception=arguments.text(perception, "the perception"),
         )
-        arguments.count(most, "most", least=1, most=_MOST_PATHS)
-        arguments.count(rounds, "rounds", least=0, most=_MOST_ROUNDS)
-        arguments.check(depth_first, "depth_first", bool)
+        limits = SearchLimits(
+            max_paths=arguments.count(most, "most", least=1, most=_MOST_PATHS),
+            max_rounds=arguments.count(rounds, "rounds", least=0, most=_MOST_ROUNDS),
+            depth_first=arguments.check(depth_first, "depth_first", bool),
+        )
         topic = arguments.optional_text(topic, "the topic")
         setting = arguments.optional_text(setting, "the setting")
-        return self._search(query, topic, setting, (most, rounds, depth_first))
+        if not query.question.strip():
+            raise BadInput('the question is empty: ask something, such as "What follows?"')
+        return self._search(query, limits, topic, setting)
 
     def _search(
-        self, query: Query, topic: str | None, setting: str | None, limits: tuple[int, int, bool]
+        self, query: Query, limits: SearchLimits, topic: str | None, setting: str | None
     ) -> GraphAnswer:
         """Search by a model if there is one and the setting allows it, else by embedded agents."""
         from ku_rag.graph import search_settings
         from ku_rag.graph.mllm_agents import AgentPrompts
 
-        if not query.question.strip():
-            raise BadInput('the question is empty: ask something, such as "What follows?"')
         session = self._session
         mllm = None if setting == "embedded" else session.mllm()
-        most, rounds, depth_first = limits
         with session.use():
+            graph, _ = self._graph()
             if mllm is not None:
-                graph, _ = self._graph()
                 return search_settings.answer(
                     graph,
                     query,
                     setting or ("perceptive" if query.perception else "unaided-online"),
                     mllm,
+                    limits,
                     topic=None if topic is None else graph.one(topic),
                     captioner=session.settings.mllm or "",
-                    most_paths=most,
-                    max_rounds=rounds,
-                    depth_first=depth_first,
                     prompts=AgentPrompts.load(session.prompts),
                 )
             if setting not in (None, "embedded"):
@@ -336,15 +335,9 @@ class GraphView:
             if query.pictures:
                 session.encoding.images.refresh()
             with session.read():
-                graph, _ = self._graph()
+                start = None if topic is None else graph.one(topic)
                 return search_settings.answer_without_model(
-                    graph,
-                    query,
-                    sight=self._seen,
-                    topic=None if topic is None else graph.one(topic),
-                    most_paths=most,
-                    max_rounds=rounds,
-                    depth_first=depth_first,
+                    graph, query, limits, sight=self._seen, topic=start
                 )
 
     # ---- files ---------------------------------------------------------------------------------

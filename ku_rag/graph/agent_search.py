@@ -13,14 +13,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ku_rag.errors import BadInput, BudgetSpent
+from ku_rag.errors import BudgetSpent
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.search_types import Agents, GraphSearchResult, Note, Query, TraceEntry, Verdict
+from ku_rag.graph.search_types import (
+    Agents,
+    GraphSearchResult,
+    Note,
+    Query,
+    SearchLimits,
+    TraceEntry,
+    Verdict,
+)
 from ku_rag.graph.traversal import Offer, traverse
 from ku_rag.text.tokens import content_words, words
 
 _MOST_TOPICS = 100_000
 _NOTHING_OPEN = "nothing was left to open"
+_LIMITS = SearchLimits()
 _T = TypeVar("_T")
 
 
@@ -28,13 +37,9 @@ def explore(
     graph: Graph,
     query: Query,
     agents: Agents,
+    limits: SearchLimits = _LIMITS,
     *,
     topic: Entity | None = None,
-    max_paths: int = 5,
-    max_rounds: int = 6,
-    depth_first: bool = False,
-    most_neighbours: int = 100,
-    most_open: int = 100,
 ) -> GraphSearchResult:
     """Search the graph for paths that answer a question.
 
@@ -42,33 +47,24 @@ def explore(
         graph: The graph.
         query: The query.
         agents: Select the topic entity and relations, and judge paths.
+        limits: How far the search goes.
         topic: Where to start; None: the agents select it.
-        max_paths: Number of sufficient paths that end the search, at least 1.
-        max_rounds: Greatest number of relations of a path; 0: only the topic entity is judged.
-        depth_first: Follow each path to its end before the next (section 5.3).
-        most_neighbours: Greatest number of relations of one entity that agents receive, at least
-            1: those that share most words with the query.
-        most_open: Greatest number of paths validated in one round, at least 1, selected likewise.
 
     Returns:
         The sub-graph at the end of the search, which may be the end of a model's budget.
 
     Raises:
-        BadInput: A number is out of range.
         Corrupt: A row of the graph fails its checksum.
     """
-    if min(max_paths, max_rounds + 1, most_neighbours, most_open) < 1:
-        raise BadInput(
-            f"max_paths is {max_paths}, max_rounds {max_rounds}, most_neighbours "
-            f"{most_neighbours}, most_open {most_open}: expected at least 1, 0 for max_rounds"
-        )
-    search = _Search(graph, query, agents, max_paths, max_rounds, most_neighbours, most_open)
+    search = _Search(graph, query, agents, limits)
     root = search.begin(topic)
     if root is None:
         return search.result(None, search.spent or "no topic entity was found in the question")
     if search.validate([root], 0):
         return search.result(root, "the topic entity is enough by itself")
-    stopped = search.spent or (search.go_deep(root) if depth_first else search.go_broad(root))
+    stopped = search.spent or (
+        search.go_deep(root) if limits.depth_first else search.go_broad(root)
+    )
     return search.result(root, stopped)
 
 
@@ -94,10 +90,7 @@ class _Search:
     graph: Graph
     query: Query
     agents: Agents
-    max_paths: int
-    max_rounds: int
-    most_neighbours: int
-    most_open: int
+    limits: SearchLimits
     steps: dict[int, Step] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
     verdicts: dict[Path, Verdict] = field(default_factory=dict)
@@ -132,13 +125,13 @@ class _Search:
             opened[:] = [path for row, path in best.items() if row not in closed]
             return [] if self._end() else opened
 
-        for _ in traverse(self.graph, root.start, choose, longest=self.max_rounds):
+        for _ in traverse(self.graph, root.start, choose, longest=self.limits.max_rounds):
             pass
         return self._end() or (self._too_long(len(opened)) if opened else _NOTHING_OPEN)
 
     def go_deep(self, root: Path) -> str:
         """Search depth first, and return why the search ended."""
-        if not self.max_rounds:
+        if not self.limits.max_rounds:
             return self._too_long(1)
         left, done, cut = [root], set[int](), 0
         while left and not self._end():
@@ -146,7 +139,7 @@ class _Search:
             length = len(path.steps)
             if length and self.validate([path], length):
                 done.add(path.end.row)
-            elif path.end.row not in done and length == self.max_rounds:
+            elif path.end.row not in done and length == self.limits.max_rounds:
                 cut += 1
             elif path.end.row not in done:
                 done.add(path.end.row)
@@ -154,20 +147,21 @@ class _Search:
         return self._end() or (self._too_long(cut) if cut else _NOTHING_OPEN)
 
     def _end(self) -> str:
-        if len(self.paths) >= self.max_paths:
-            return f"{self.max_paths} paths are enough, as many as were wanted"
+        if len(self.paths) >= self.limits.max_paths:
+            return f"{self.limits.max_paths} paths are enough, as many as were wanted"
         return self.spent
 
     def _too_long(self, opened: int) -> str:
         ends = "one entity was" if opened == 1 else f"{opened:,} entities were"
-        return f"paths are to have no more than {self.max_rounds} relations, and {ends} still open"
+        longest = self.limits.max_rounds
+        return f"paths are to have no more than {longest} relations, and {ends} still open"
 
     def _expand(self, offers: Sequence[Offer], number: int) -> list[Path]:
         """Extend open paths by the relations that the expansion agent selects (eq. 5 to 7)."""
         offered, cut = [], []
         for path, steps in offers:
             texts = [f"{s.relation} {s.tail.name} {s.information} {s.condition}" for s in steps]
-            shown = [steps[n] for n in most_similar(self.query, texts, self.most_neighbours)]
+            shown = [steps[n] for n in most_similar(self.query, texts, self.limits.most_neighbours)]
             offered.append((path, shown))
             cut.append(_left_out("relations", len(shown), len(steps)))
         none: list[list[Step]] = [[] for _ in offered]
@@ -180,7 +174,7 @@ class _Search:
             reached += [path.then(step) for step in steps]
         self._record(number, "expansion", [path.text for path, _ in offers], names, cut)
         texts = [path.text for path in reached]
-        widest = [reached[n] for n in most_similar(self.query, texts, self.most_open)]
+        widest = [reached[n] for n in most_similar(self.query, texts, self.limits.most_open)]
         if remark := _left_out("paths", len(widest), len(reached)):
             note = Note(remark=remark)
             self.trace.append(TraceEntry(number, "expansion", "the whole round", "", note))
@@ -202,7 +196,7 @@ class _Search:
         self._record(number, "validation", [path.text for path in paths], answers)
         enough = [path for path in paths if self.verdicts[path].enough]
         enough.sort(key=lambda path: -self.verdicts[path].score)
-        self.paths += enough[: self.max_paths - len(self.paths)]
+        self.paths += enough[: self.limits.max_paths - len(self.paths)]
         return enough
 
     def _ask(self, call: Callable[[], _T], otherwise: _T) -> _T:

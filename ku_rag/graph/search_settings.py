@@ -11,9 +11,17 @@ from ku_rag.graph.agent_search import explore
 from ku_rag.graph.embedded_agents import EmbeddedAgents, Sight
 from ku_rag.graph.mllm_agents import WORKERS, AgentPrompts, ModelAgents
 from ku_rag.graph.model import Entity, Graph, Path
-from ku_rag.graph.search_types import GraphSearchResult, Query, TraceEntry, usage
-from ku_rag.graph.summary import MOST_PATHS, Captions, Summary, summarise
+from ku_rag.graph.search_types import (
+    GraphSearchResult,
+    Query,
+    SearchLimits,
+    TraceEntry,
+    usage,
+)
+from ku_rag.graph.summary import Captions, Summary, summarise
 from ku_rag.mllm.base import MLLM
+
+_LIMITS = SearchLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +105,10 @@ def answer(
     query: Query,
     setting: str,
     mllm: MLLM,
+    limits: SearchLimits = _LIMITS,
     *,
     topic: Entity | None = None,
     gold: Sequence[Path] | None = None,
-    most_paths: int = MOST_PATHS,
-    max_rounds: int = 6,
-    depth_first: bool = False,
     captioner: str = "",
     workers: int = WORKERS,
     prompts: AgentPrompts | None = None,
@@ -115,11 +121,9 @@ def answer(
             people use its perception.
         setting: A key of `SETTINGS`.
         mllm: The model, for perceiver, agents and summariser.
+        limits: How far the search goes.
         topic: Where the search starts; None: the agents select it.
         gold: The annotated paths, for "knowledgeable".
-        most_paths: α, the number of sufficient paths that end the search.
-        max_rounds: See `explore`.
-        depth_first: See `explore`.
         captioner: The model whose captions "unaided-offline" uses; see `Knowledge`.
         workers: Greatest number of concurrent questions.
         prompts: The prompts; by default those of the package.
@@ -141,12 +145,11 @@ def answer(
         trace.append(TraceEntry(0, "perception", query.question, note.said, note))
     found, paths = None, tuple(gold or ()) if chosen.gold else ()
     if chosen.searches:
-        limits = {"max_paths": most_paths, "max_rounds": max_rounds}
-        found = explore(graph, asked, agents, topic=topic, depth_first=depth_first, **limits)
-        paths = found.best(most_paths)
+        found = explore(graph, asked, agents, limits, topic=topic)
+        paths = found.best(limits.max_paths)
         trace += found.trace
     shown = asked if chosen.vision else replace(asked, pictures=())
-    summary = summarise(paths, agents.knowledge, most=most_paths)
+    summary = summarise(paths, agents.knowledge, most=limits.max_paths)
     return _conclude(agents, shown, chosen, summary, found, trace)
 
 
@@ -182,28 +185,23 @@ def _conclude(
 def answer_without_model(
     graph: Graph,
     query: Query,
+    limits: SearchLimits = _LIMITS,
     *,
     sight: Sight,
     topic: Entity | None = None,
-    most_paths: int = MOST_PATHS,
-    max_rounds: int = 6,
-    depth_first: bool = False,
 ) -> GraphAnswer:
     """Search by the embedded agents; there is no answer in words.
 
     Args:
         graph: The graph, in one state.
         query: The query.
+        limits: How far the search goes.
         sight: Finds the entities that pictures show.
         topic: Where the search starts; None: the agents select it.
-        most_paths: Greatest number of paths.
-        max_rounds: See `explore`.
-        depth_first: See `explore`.
     """
-    agents = EmbeddedAgents(graph, most=most_paths, sight=sight)
-    limits = {"max_paths": most_paths, "max_rounds": max_rounds}
-    found = explore(graph, query, agents, topic=topic, depth_first=depth_first, **limits)
-    summary = Summary(found.best(most_paths))
+    agents = EmbeddedAgents(graph, most=limits.max_paths, sight=sight)
+    found = explore(graph, query, agents, limits, topic=topic)
+    summary = Summary(found.best(limits.max_paths))
     return GraphAnswer("embedded", "", "", query.perception, summary, found, found.trace)
 
 

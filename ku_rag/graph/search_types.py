@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ku_rag.errors import BadInput
 from ku_rag.graph.model import Entity, Path, Step
 from ku_rag.mllm.base import Reply
 from ku_rag.mllm.base import usage as reply_usage
@@ -34,6 +35,34 @@ class Query:
     def text(self) -> str:
         """Question, hints and perception, one per line."""
         return "\n".join(filter(None, (self.question, self.hints, self.perception)))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """How far a search goes.
+
+    Args:
+        max_paths: Number of sufficient paths that end the search (the paper's α), at least 1.
+        max_rounds: Greatest number of relations of a path; 0: only the topic entity is judged.
+        depth_first: Follow each path to its end before the next (section 5.3).
+        most_neighbours: Greatest number of relations of one entity that agents receive, at least
+            1: those that share most words with the query.
+        most_open: Greatest number of paths validated in one round, at least 1, selected likewise.
+
+    Raises:
+        BadInput: A number is out of range.
+    """
+
+    max_paths: int = 5
+    max_rounds: int = 6
+    depth_first: bool = False
+    most_neighbours: int = 100
+    most_open: int = 100
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if min(self.max_paths, self.max_rounds + 1, self.most_neighbours, self.most_open) < 1:
+            raise BadInput(f"{self}: expected at least 1, 0 for max_rounds")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from ku_rag.errors import BadInput, BudgetSpent
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.model import Graph
-from ku_rag.graph.search_types import Note, Query, Verdict
+from ku_rag.graph.search_types import Note, Query, SearchLimits, Verdict
 from ku_rag.types import Relation, Unit
 
 
@@ -133,7 +133,7 @@ def test_as_many_paths_as_are_wanted_end_the_search(kb):
     enough = [f"Rathian —has→ a{n}" for n in range(4)]
     scores = {"Rathian —has→ a2": 0.9}
     agents = Agents(enough, scores=scores)
-    found = explore(graph_of(kb, star), QUERY, agents, max_paths=3)
+    found = explore(graph_of(kb, star), QUERY, agents, SearchLimits(max_paths=3))
     assert texts(found.paths) == [enough[2], enough[0], enough[1]]
     assert agents.expanded == [["Rathian"]]
     assert found.stopped == "3 paths are enough, as many as were wanted"
@@ -142,25 +142,24 @@ def test_as_many_paths_as_are_wanted_end_the_search(kb):
 def test_a_search_that_is_never_enough_ends_at_its_longest_path(kb):
     chain = [("Rathian", "has", "a"), ("a", "has", "b"), ("b", "has", "c")]
     graph = graph_of(kb, chain)
-    found = explore(graph, QUERY, Agents(), max_rounds=2)
+    found = explore(graph, QUERY, Agents(), SearchLimits(max_rounds=2))
     assert texts(found.leaves) == ["Rathian —has→ a —has→ b"]
     assert found.stopped == (
         "paths are to have no more than 2 relations, and one entity was still open; "
         "no path was enough"
     )
-    deep = explore(graph, QUERY, Agents(), max_rounds=2, depth_first=True)
+    deep = explore(graph, QUERY, Agents(), SearchLimits(max_rounds=2, depth_first=True))
     assert (deep.leaves, deep.stopped) == (found.leaves, found.stopped)
     for alone in (False, True):
         agents = Agents()
-        explore(graph, QUERY, agents, max_rounds=0, depth_first=alone)
+        explore(graph, QUERY, agents, SearchLimits(max_rounds=0, depth_first=alone))
         assert (agents.validated, agents.expanded) == ([["Rathian"]], [])
 
 
-def test_numbers_that_make_no_search_are_refused(kb):
-    graph = graph_of(kb, RATHIAN)
+def test_numbers_that_make_no_search_are_refused():
     for wrong in ({"max_paths": 0}, {"max_rounds": -1}, {"most_neighbours": 0}, {"most_open": 0}):
         with pytest.raises(BadInput, match="expected at least 1"):
-            explore(graph, QUERY, Agents(), **wrong)
+            SearchLimits(**wrong)
 
 
 # ---- loops -------------------------------------------------------------------------------------
@@ -255,15 +254,17 @@ SHORT, LONG = "Rathian —has→ b", "Rathian —has→ a —has→ a1 —has→
 def test_breadth_first_finds_short_paths_first_and_depth_first_long_ones(kb):
     graph = graph_of(kb, TREE)
     broad = explore(graph, QUERY, Agents([SHORT, LONG]))
-    deep = explore(graph, QUERY, Agents([SHORT, LONG]), depth_first=True)
+    deep = explore(graph, QUERY, Agents([SHORT, LONG]), SearchLimits(depth_first=True))
     assert texts(broad.paths) == [SHORT, LONG]
     assert texts(deep.paths) == [LONG, SHORT]
 
     agents = Agents([SHORT, LONG])
-    first = explore(graph, QUERY, agents, depth_first=True, max_paths=1)
+    first = explore(graph, QUERY, agents, SearchLimits(depth_first=True, max_paths=1))
     assert texts(first.paths) == [LONG]
     assert [SHORT] not in agents.validated
-    assert texts(explore(graph, QUERY, Agents([SHORT, LONG]), max_paths=1).paths) == [SHORT]
+    assert texts(explore(graph, QUERY, Agents([SHORT, LONG]), SearchLimits(max_paths=1)).paths) == [
+        SHORT
+    ]
 
 
 def test_depth_first_opens_nothing_twice_either(kb):
@@ -274,7 +275,7 @@ def test_depth_first_opens_nothing_twice_either(kb):
         ("b", "has", "Rathian"),
     ]
     agents = Agents()
-    found = explore(graph_of(kb, loop), QUERY, agents, depth_first=True)
+    found = explore(graph_of(kb, loop), QUERY, agents, SearchLimits(depth_first=True))
     assert agents.expanded == [["Rathian"], ["a"], ["b"]]
     assert texts(found.leaves) == [
         "Rathian —has→ b",
@@ -291,7 +292,7 @@ def test_depth_first_goes_in_the_order_that_the_agents_give(kb):
         ("a", "has", "a2"),
     ]
     agents = Agents()
-    explore(graph_of(kb, tree), QUERY, agents, depth_first=True)
+    explore(graph_of(kb, tree), QUERY, agents, SearchLimits(depth_first=True))
     assert agents.expanded == [["Rathian"], ["a"], ["a1"], ["a2"], ["b"]]
 
 
@@ -303,7 +304,7 @@ def test_depth_first_opens_nothing_behind_what_is_enough(kb):
         ("Bite", "continues", "Roar"),
     ]
     agents = Agents(["Rathian —has→ Bite"])
-    found = explore(graph_of(kb, late), QUERY, agents, depth_first=True)
+    found = explore(graph_of(kb, late), QUERY, agents, SearchLimits(depth_first=True))
     assert agents.expanded == [["Rathian"], ["left"]]
     assert texts(found.leaves) == ["Rathian —has→ left —continues→ Bite"]
 
@@ -343,7 +344,9 @@ def test_where_the_budget_ends_what_was_found_is_returned(kb, calls, leaves):
 
 
 def test_depth_first_ends_with_the_budget_too(kb):
-    found = explore(graph_of(kb, RATHIAN), QUERY, Agents(spent_after=5), depth_first=True)
+    found = explore(
+        graph_of(kb, RATHIAN), QUERY, Agents(spent_after=5), SearchLimits(depth_first=True)
+    )
     assert texts(found.leaves) == [SWING, BITE]
     assert found.stopped == "the budget is spent; no path was enough"
 
@@ -363,7 +366,7 @@ def test_a_star_is_ranked_and_cut_before_an_agent_sees_it(kb):
     graph = graph_of(kb, star)
     agents = Agents()
     query = Query("Which poison attack follows?", hints="Rathian")
-    found = explore(graph, query, agents, most_neighbours=20, most_open=10)
+    found = explore(graph, query, agents, SearchLimits(most_neighbours=20, most_open=10))
     shown = next(entry for entry in found.trace if entry.agent == "expansion")
     assert shown.note.remark == (
         "of 3,001 relations the 20 that share most words with the query went on"

@@ -12,7 +12,7 @@ from ku_rag.graph.agent_search import explore
 from ku_rag.graph.embedded_agents import EmbeddedAgents
 from ku_rag.graph.model import Graph
 from ku_rag.graph.scoring import WEIGHTS, QueryTerms, features, score
-from ku_rag.graph.search_types import Query
+from ku_rag.graph.search_types import Query, SearchLimits
 from ku_rag.graph.traversal import best_paths, look_ahead
 
 
@@ -56,7 +56,7 @@ def graph(tmp_path):
 
 def search(graph, query, **options):
     agents = EmbeddedAgents(graph, **options)
-    return explore(graph, query, agents, max_paths=options.get("most", 5))
+    return explore(graph, query, agents, SearchLimits(max_paths=options.get("most", 5)))
 
 
 def ends(found):

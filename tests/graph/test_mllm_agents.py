@@ -14,7 +14,7 @@ from ku_rag.graph.agent_search import explore
 from ku_rag.graph.captioning import caption
 from ku_rag.graph.mllm_agents import AgentPrompts, ModelAgents, matched
 from ku_rag.graph.model import Graph, Path
-from ku_rag.graph.search_types import Query
+from ku_rag.graph.search_types import Query, SearchLimits
 from ku_rag.graph.summary import Knowledge, summarise
 from ku_rag.mllm import Reply, ScriptedMLLM
 from ku_rag.mllm.budget import Budget
@@ -246,7 +246,7 @@ def test_online_the_pictures_are_seen_and_put_into_words(graph):
     assert found.captions[row] == "It runs at the hunter."
 
     again = Query("Is it strong?", hints="Rathian")
-    explore(graph, again, ModelAgents(mllm, graph, captions="online"), max_rounds=1)
+    explore(graph, again, ModelAgents(mllm, graph, captions="online"), SearchLimits(max_rounds=1))
     later = [one for one in mllm.requests if again.question in one.messages[0].text]
     assert "It runs at the hunter." not in "".join(one.messages[0].text for one in later)
 
@@ -255,7 +255,9 @@ def test_pictures_that_are_gone_are_left_out_and_noted(graph):
     for file in graph.attributes(graph.hop(root(graph).end)[0].tail).images:
         file.unlink()
     mllm = ScriptedMLLM(Script())
-    found = explore(graph, QUERY, ModelAgents(mllm, graph, captions="online"), max_rounds=1)
+    found = explore(
+        graph, QUERY, ModelAgents(mllm, graph, captions="online"), SearchLimits(max_rounds=1)
+    )
     entry = next(entry for entry in found.trace if entry.about == RUSH)
     assert entry.note.remark.count("is not there: expected a picture file") == 2
     assert not entry.note.failed
@@ -292,7 +294,9 @@ def test_all_that_a_round_asks_is_asked_at_once(kb):
             return super().validate(request, text)
 
     graph = star(kb, 6)
-    found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Together()), graph), max_rounds=1)
+    found = explore(
+        graph, QUERY, ModelAgents(ScriptedMLLM(Together()), graph), SearchLimits(max_rounds=1)
+    )
     assert len(found.leaves) == 6
 
 
@@ -309,7 +313,9 @@ def test_answers_are_in_order_whatever_came_first(kb):
             return {"reason": end, "enough": end in ("Move 0", "Move 3")}
 
     graph = star(kb, 4)
-    found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Slow()), graph), max_rounds=1)
+    found = explore(
+        graph, QUERY, ModelAgents(ScriptedMLLM(Slow()), graph), SearchLimits(max_rounds=1)
+    )
     assert texts(found.paths) == ["Rathian —has→ Move 0", "Rathian —has→ Move 3"]
     assert [entry.said.partition(": ")[2] for entry in found.trace[-4:]] == [
         f"Move {n}" for n in range(4)
@@ -333,7 +339,7 @@ def test_no_more_are_asked_at_once_than_workers(kb):
 
     graph = star(kb, 12)
     agents = ModelAgents(ScriptedMLLM(Counting()), graph, workers=3)
-    explore(graph, QUERY, agents, max_rounds=1)
+    explore(graph, QUERY, agents, SearchLimits(max_rounds=1))
     assert max(most) <= 3
 
 
@@ -360,7 +366,7 @@ def test_names_without_letters_are_matched_as_they_are():
 def test_names_that_do_not_exist_are_left_out_and_noted(graph):
     named = ["Triple Rush", "Fire\x1b[31m Breath", "Moon"]
     mllm = ScriptedMLLM(Script(useful=named))
-    found = explore(graph, QUERY, ModelAgents(mllm, graph), max_rounds=1)
+    found = explore(graph, QUERY, ModelAgents(mllm, graph), SearchLimits(max_rounds=1))
     assert texts(found.leaves) == [RUSH]
     note = next(entry.note for entry in found.trace if entry.agent == "expansion")
     assert note.remark == (
@@ -368,7 +374,7 @@ def test_names_that_do_not_exist_are_left_out_and_noted(graph):
     )
     assert not note.failed
     many = ScriptedMLLM(Script(useful=[f"Moon {n}" for n in range(3_000)]))
-    found = explore(graph, QUERY, ModelAgents(many, graph), max_rounds=1)
+    found = explore(graph, QUERY, ModelAgents(many, graph), SearchLimits(max_rounds=1))
     note = next(entry.note for entry in found.trace if entry.agent == "expansion")
     assert note.remark.endswith("'Moon 4' and 2,995 more")
 
@@ -511,7 +517,9 @@ def test_tokens_are_counted(graph):
             said = super().__call__(request)
             return Reply("", said, 100, 10, cached="topic" in said)
 
-    found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Counted()), graph), max_rounds=0)
+    found = explore(
+        graph, QUERY, ModelAgents(ScriptedMLLM(Counted()), graph), SearchLimits(max_rounds=0)
+    )
     assert found.usage == {
         "calls": 2, "cached": 1,
         "prompt_tokens": 100, "completion_tokens": 10, "cached_tokens": 110,

@@ -11,7 +11,7 @@ from ku_rag.errors import BadInput, BudgetSpent, ModelFailed
 from ku_rag.graph.mllm_agents import AgentPrompts
 from ku_rag.graph.model import Graph, Path
 from ku_rag.graph.search_settings import SETTINGS, answer
-from ku_rag.graph.search_types import Query
+from ku_rag.graph.search_types import Query, SearchLimits
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.client import EndpointMLLM
 from ku_rag.types import Relation, Unit
@@ -183,7 +183,7 @@ def test_no_more_paths_are_told_than_alpha(kb):
     graph = Graph(kb._database.connection, kb._layout)
     with serving(by=plays(enough=names)) as endpoint:
         five = ask(graph, "perceptive", endpoint)
-        two = ask(graph, "perceptive", endpoint, most_paths=2)
+        two = ask(graph, "perceptive", endpoint, limits=SearchLimits(max_paths=2))
     assert len(five.summary.paths) == 5
     assert [path.end.name for path in two.summary.paths] == ["Move 0", "Move 1"]
 
@@ -206,8 +206,8 @@ def test_a_topic_that_is_given_is_not_asked_for(graph):
 
 def test_depth_first_and_the_longest_path_are_passed_on(graph):
     with serving(by=plays()) as endpoint:
-        deep = ask(graph, "perceptive", endpoint, depth_first=True)
-        short = ask(graph, "perceptive", endpoint, max_rounds=1)
+        deep = ask(graph, "perceptive", endpoint, limits=SearchLimits(depth_first=True))
+        short = ask(graph, "perceptive", endpoint, limits=SearchLimits(max_rounds=1))
     assert [path.text for path in deep.summary.paths] == [BITE]
     assert [path.text for path in short.summary.paths] == ["Rathian —attack of→ Triple Rush"]
 
