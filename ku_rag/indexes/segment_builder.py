@@ -20,6 +20,7 @@ from ku_rag.indexes.index_kinds import (
     ByteQuantizer,
     KindName,
     Plan,
+    faiss_module,
     make,
     search_candidates,
     training_size,
@@ -142,23 +143,15 @@ class ExactNeighbours:
 
     def add(self, rows: Rows, vectors: Vectors) -> None:
         """Add vectors to search: int64[n], float32[n, dim]."""
-        cosines = self.queries @ vectors.T
-        order = np.argsort(rows)
-        positions = np.minimum(np.searchsorted(rows, self.rows, sorter=order), len(rows) - 1)
-        own = order[positions]
-        present = np.flatnonzero(rows[own] == self.rows)
-        cosines[present, own[present]] = -np.inf
-        if (
-            self._near.shape[1] == _NEIGHBOURS_KEPT
-        ):  # few vectors are nearer than the neighbours found so far
-            nearer = (cosines > self._cosines.min(axis=1, keepdims=True)).any(axis=0)
-            rows, cosines = rows[nearer], cosines[:, nearer]
-        near = np.concatenate([self._near, np.broadcast_to(rows, cosines.shape)], axis=1)
+        faiss = faiss_module()
+        count = min(_NEIGHBOURS_KEPT + 1, len(rows))
+        cosines, places = faiss.knn(self.queries, vectors, count, faiss.METRIC_INNER_PRODUCT)
+        near = np.concatenate([self._near, rows[places]], axis=1)
         cosines = np.concatenate([self._cosines, cosines], axis=1)
-        if cosines.shape[1] > _NEIGHBOURS_KEPT:
-            best = np.argpartition(-cosines, _NEIGHBOURS_KEPT - 1, axis=1)[:, :_NEIGHBOURS_KEPT]
-            near, cosines = np.take_along_axis(near, best, 1), np.take_along_axis(cosines, best, 1)
-        self._near, self._cosines = near, cosines
+        cosines[near == self.rows[:, None]] = -np.inf
+        best = np.argsort(-cosines, axis=1)[:, :_NEIGHBOURS_KEPT]
+        self._near = np.take_along_axis(near, best, 1)
+        self._cosines = np.take_along_axis(cosines, best, 1)
 
     def recall(self, proposed: Rows) -> NDArray[np.float64]:
         """Share of the true ten among the first 1, 2, 3 … proposed rows: float64[r].

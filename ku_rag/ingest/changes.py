@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -236,21 +236,14 @@ def sync(
             "changed; pass --yes to delete them, or --dry-run to see what would happen"
         )
     report = IngestReport()
-
-    def change(*, write_files: bool) -> IngestReport:
+    with suppress(_RollBack), pipeline.writer.change() if dry_run else nullcontext():
         items = read(folder, heading_level=heading_level) if there else iter(())
-        done = pipeline.run(items, progress=progress, write_files=write_files)
+        report = pipeline.run(items, progress=progress, write_files=not dry_run)
         with pipeline.writer.change() as connection:
             deleted = delete_sources(connection, gone, pipeline.writer.inverted)
-            done.units_deleted = list(deleted.units)
-        return done
-
-    if dry_run:
-        with suppress(_RollBack), pipeline.writer.change():
-            report = change(write_files=False)
+            report.units_deleted = list(deleted.units)
+        if dry_run:
             raise _RollBack
-    else:
-        report = change(write_files=True)
     report.seconds = time.monotonic() - started
     return report
 
