@@ -29,19 +29,13 @@ WEIGHTS: Mapping[str, float] = {
     "alone, something shown": -8.73,
     "end named": 1.87,
     "end seen": 12.6,
-    "end covered by what is seen": 0.25,
-    "at once, in a state": -0.49,
-    "through a state": -0.3,
-    "through a state, hinted": 0.87,
     "state named": 1.85,
     "relation asked for": 0.5,
     "kind asked for": 1.72,
     "onward": -2.43,
     "onward, asked for": 3.42,
-    "onward, inside": 0.83,
     "crossing": -2.81,
     "crossing, compared": 4.63,
-    "crossing, asked for": 0.54,
 }
 """Weights of the features, in the order of the columns of `features`.
 
@@ -168,8 +162,7 @@ class _PathWords:
         self._rare_relation = _rareness(self._relations[step.relation] for step in steps)
         known = (*self._relations.values(), *self._kinds.values(), *self._names.values())
         self._asks = any(one and one <= asked.question | asked.small for one in known)
-        self._inside = bool(asked.every & _INSIDE)
-        self._onward = bool(asked.every & _ONWARD) and not self._inside
+        self._onward = bool(asked.every & _ONWARD) and not asked.every & _INSIDE
         self._compares = bool(asked.every & _COMPARED)
 
     def of(self, path: Path) -> dict[str, float]:
@@ -183,31 +176,23 @@ class _PathWords:
         last = path.steps[-1]
         crossed = sum(step.tail.kind == self._kind for step in path.steps) if self._apart else 0
         kind = self._kinds[last.tail.kind]
-        name = self._names[last.tail.row]
         whole = stems(last.tail.name) | stems(last.information)
         shown = stems(self._captions.get(last.tail.row, ""))
         row: dict[str, float] = {
             "end named": _shared(whole, self._given),
             "end seen": max(_shared(whole, asked.seen), _shared(whole | shown, asked.seen)),
-            "end covered by what is seen": self._covered(name, asked.seen),
             "relation asked for": self._relation(path),
             "kind asked for": bool(kind and kind <= asked.question),
             "crossing": crossed,
             "crossing, compared": bool(crossed and self._compares),
-            "crossing, asked for": bool(crossed and self._crossing_asked(path)),
-            "at once, in a state": len(path.steps) == 1 and bool(asked.hints),
         }
         if states := self._states(path):
             named = sum(self._covered(one, self._given) for one in states)
             row["state named"] = named / len(states)
-        if any(step.tail.kind != last.tail.kind for step in path.steps[:-1]):
-            row["through a state"] = 1
-            row["through a state, hinted"] = bool(asked.hints)
         away = not self._apart or last.head.kind != self._kind
         if last.tail.kind == last.head.kind and away and len(path.steps) > 1:
             row["onward"] = 1
             row["onward, asked for"] = self._onward
-            row["onward, inside"] = self._inside
         return row
 
     def _states(self, path: Path) -> list[frozenset[str]]:
@@ -217,10 +202,6 @@ class _PathWords:
             self._names[one.row] for one in between if not (self._apart and one.kind == self._kind)
         ]
         return names + [stems(step.condition) for step in path.steps if step.condition]
-
-    def _crossing_asked(self, path: Path) -> bool:
-        over = (step.relation for step in path.steps if step.tail.kind == self._kind)
-        return any(self._asked.asks_for(self._relations[one]) for one in over)
 
     def _relation(self, path: Path) -> float:
         relations = (self._relations[step.relation] for step in path.steps)
