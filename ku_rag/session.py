@@ -185,7 +185,7 @@ class Session:
     def mllm(self) -> MLLM | None:
         """Return the multimodal model that answers, if there is one; made at the first call."""
         with self._loading:
-            if self._mllm is None:
+            if self._mllm is None and self.settings.mllm:
                 self._mllm = load_mllm(self.settings)
             return self._mllm
 

@@ -59,19 +59,13 @@ def sentences(text: str) -> list[Span]:
         (start, end) ranges in order that tile the text: each takes the space after it along. A
         sentence of more than 10,000 characters is given in parts.
     """
-    spans: list[Span] = []
-    for start, end in _segments(text):
-        if _MAYBE_END.search(text, start, end):
-            spans.extend(_punkt_spans(text, start, end))
-        else:
-            spans.extend(_capped(text, start, end))
-    return spans
+    return [span for start, end in _segments(text) for span in _punkt_spans(text, start, end)]
 
 
 def _segments(text: str) -> Iterator[Span]:
     """Cut at certain ends; the space around a cut goes with what stands before it."""
     ends = {m.end() for m in _CERTAIN_END.finditer(text)}
-    ends.update(_after_space(text, end) for end in _line_ends(text))
+    ends.update(next(_SPACE.finditer(text, end)).end() for end in _line_ends(text))
     start = 0
     for end in sorted(ends):
         if end < len(text) and (start > 0 or text[:end].strip()):
@@ -79,11 +73,6 @@ def _segments(text: str) -> Iterator[Span]:
             start = end
     if start < len(text):
         yield start, len(text)
-
-
-def _after_space(text: str, start: int) -> int:
-    match = _SPACE.match(text, start)
-    return match.end() if match else start
 
 
 # ---- lines -------------------------------------------------------------------------------------
@@ -152,24 +141,17 @@ def _punkt_spans(text: str, start: int, end: int) -> Iterator[Span]:
 
 def _starts_within(text: str, start: int, end: int) -> list[int]:
     """Where Punkt lets a sentence start behind the first one of text[start:end]."""
-    first = _after_space(text, start)
+    if not _MAYBE_END.search(text, start, end):
+        return []
     plain = text[start:end].translate(_PLAIN_QUOTES)
     found = [start + s for s, _ in _punkt().span_tokenize(plain)]
-    return [s for s in found if first < s < end and not _goes_on(text, s)]
+    return [s for s in found if s < end and text[start:s].strip() and not _goes_on(text, s)]
 
 
 def _goes_on(text: str, start: int) -> bool:
     """Whether a sentence is none, but goes on behind a quotation: “Really?” she asked."""
     before = text[max(0, start - 8) : start].rstrip()
     return text[start].islower() and before.endswith(_QUOTES)
-
-
-def _capped(text: str, start: int, end: int) -> Iterator[Span]:
-    while end - start > _PUNKT_WINDOW:
-        cut = _cut_before(text, start, start + _PUNKT_WINDOW)
-        yield start, cut
-        start = cut
-    yield start, end
 
 
 def _cut_before(text: str, start: int, limit: int) -> int:
