@@ -9,7 +9,7 @@ from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.graph.answer_paths import trace
-from ku_rag.graph.model import Graph
+from ku_rag.graph.model import Entity, Graph
 from ku_rag.graph.traversal import best_paths
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.retrieval.image_matching import ImageSearch
@@ -135,13 +135,13 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     Path texts are compared by the embedded encoder whatever the base's own is: there are hundreds
     of them for each question, all short.
     """
-    if not found.rows:
-        return Paths()
     graph = Graph(base.database.connection, base.layout)
-    about, *others = (m.unit for m in found.rows)
-    first = graph.of_units([about])
-    starts = first + graph.of_units(others)
-    traced = trace(graph, first[0], question) if first else None
+    units = [m.unit for m in found.rows]
+    starts = graph.of_units(units)
+    # A unit without relations is not in the graph, but may have metadata.
+    first = [Entity(-row, one.name, "", one.id) for row, one in zip(units, found.units[:1], strict=False)]
+    first = graph.of_units(units[:1]) or first
+    traced = trace(graph, first[0] if first else None, question)
     ways = traced.paths if traced else ()
     best = best_paths(graph, starts, question, k=_MOST_PATHS)
     every = list(dict.fromkeys((*ways, *best)))[: max(_MOST_PATHS, len(ways))]

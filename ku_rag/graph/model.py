@@ -13,6 +13,7 @@ from pathlib import Path as File
 from typing import Any, Literal
 
 from ku_rag.errors import BadInput, NotFound
+from ku_rag.indexes.name_index import matchable
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import hint, texts_of
@@ -31,6 +32,8 @@ Direction = Literal["out", "in", "both"]
 """Along relations, against them, or both."""
 
 _SHOWN = 5
+_NO_ROW = -(1 << 60)
+"""Rows from here downwards stand for values that are no entities."""
 _OF_UNITS = (
     "SELECT coalesce(e.row, -u.row), u.name, u.kind, u.id "
     "FROM units u LEFT JOIN entities e ON e.unit = u.row "
@@ -246,6 +249,36 @@ class Graph:
             (name_key(name), name),
         )
         return [Entity(*row) for row in rows.fetchall()]
+
+    def with_keys(self, keys: Sequence[str]) -> dict[str, list[Entity]]:
+        """Return the units and other entities that have one of some names, by the name's key."""
+        found: dict[str, list[Entity]] = {}
+        for key, *entity in self._connection.execute(
+            "SELECT n.key, coalesce(e.row, -u.row), u.name, u.kind, u.id FROM json_each(?1) r "
+            "CROSS JOIN names n ON n.key = r.value CROSS JOIN units u ON u.row = n.unit "
+            "LEFT JOIN entities e ON e.unit = u.row UNION "
+            "SELECT e.key, e.row, e.name, e.kind, NULL FROM json_each(?1) r "
+            "CROSS JOIN entities e ON e.key = r.value WHERE e.unit IS NULL ORDER BY 2",
+            (as_json([key for key in keys if matchable(key)]),),
+        ):
+            found.setdefault(key, []).append(Entity(*entity))
+        return found
+
+    def stated(self, entity: Entity) -> list[Step]:
+        """Return what the metadata of a unit says, as relations to values; none of nested ones."""
+        row = self._connection.execute(
+            "SELECT metadata FROM units WHERE id = ?", (entity.unit,)
+        ).fetchone()
+        found: list[Step] = []
+        for key, value in json.loads(row[0]).items() if row else ():
+            if key in (TOPIC, CAPTION, VIDEOS, "aliases") or key.startswith(MACHINE_CAPTION):
+                continue
+            for one in value if isinstance(value, list) else [value]:
+                name = {True: "yes", False: "no"}[one] if isinstance(one, bool) else str(one)
+                if isinstance(one, str | int | float) and name.strip():
+                    end = Entity(_NO_ROW - len(found), name, "")
+                    found.append(Step(end.row, entity, key, end))
+        return found
 
     def topics(self, most: int) -> list[Entity]:
         """Return the topic entities, or else all units with relations, in the order of insertion.

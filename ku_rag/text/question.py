@@ -15,7 +15,7 @@ _MOST_CHARACTERS = 1000
 _WH = frozenset(words("who whom whose what which when where why how"))
 _SURE = frozenset(words("what when why how"))
 """Question words that hardly ever begin a relative clause."""
-_AUXILIARIES = frozenset(
+AUXILIARIES = frozenset(
     words("is are was were do does did has have had can could will would may must")
 )
 POINTED = frozenset(
@@ -86,7 +86,7 @@ who design: designer architect: design: person
 who: name person: : person
 colour: colour color: : 
 make of, consist of, contain, ingredient: material ingredients contents: make consist contain: 
-pay with, money: currency: pay money use: 
+pay with, money: currency: pay money use people: 
 speak, language: language languages: speak use official: 
 continent: continent continents: lie belong: place
 border, neighbour, adjoin: neighbours borders: border neighbour share country land: 
@@ -252,7 +252,7 @@ def _is_pointed(said: tuple[str, ...], at: int) -> bool:
 def _kind(said: tuple[str, ...], content: tuple[str, ...], *, named: bool) -> str:
     first = said[0] if said else ""
     first = first.removesuffix("n") if said[1:2] == ("t",) else first
-    if first in _AUXILIARIES and said[1:2] != ("you",):
+    if first in AUXILIARIES and said[1:2] != ("you",):
         return "yes-no"
     if first == "whose" and said[-1] in _POINTERS:
         return "identity"
