@@ -12,14 +12,14 @@ import json
 import re
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import ku_rag
 from benchmarks.flag_questions import exact_match, normalise
 from benchmarks.grocery_answers import GROCERY
-from benchmarks.record import write_result
+from benchmarks.record import proportion, write_result
+from ku_rag import Relation, Unit
 
 MONSTERS = GROCERY.parent / "monster_hunter" / "monsters.json"
 _RELATIONS = {
@@ -36,13 +36,16 @@ Asked = tuple[str, str, tuple[str, ...]]
 def groceries(turn: int) -> Iterator[Asked]:
     """60 questions over labelled lines; products take turns from `turn` on, every second one."""
     asked: dict[str, list[Asked]] = {}
-    for folder in sorted((GROCERY / "units").iterdir())[turn::2]:
-        text = (folder / "information.txt").read_text("utf-8-sig")
-        name = folder.name.replace("-", " ")
-        for label, value in re.findall(r"^([^:\n]+): *(.+?) *$", text, re.MULTILINE):
+    for file in sorted((GROCERY / "units").glob("*/information.txt"))[turn::2]:
+        text = file.read_text("utf-8-sig")
+        name = file.parent.name.replace("-", " ")
+        for label, value in re.findall(r"^([^:\n]+):[ \t]*(.+?)\s*$", text, re.MULTILINE):
             labels, values = [label], [value]
             if " and " in label:
-                labels, values = label.lower().split(" and "), re.split(" ?, ?", value, maxsplit=1)
+                labels, values = (
+                    label.lower().split(" and "),
+                    re.split(r"\s*,\s*", value, maxsplit=1),
+                )
             for one, said in zip(labels, values, strict=False):
                 said = said.removeprefix("ca ")
                 key = one.lower().split()[-1]
@@ -79,70 +82,82 @@ def _in_turns(asked: dict[str, list[Asked]], number: int) -> list[Asked]:
     return turns[:number]
 
 
-def monsters() -> list[dict[str, object]]:
-    """The monsters as unit records."""
-    found = []
-    for one in json.loads(MONSTERS.read_text("utf-8"))["monsters"]:
-        relations = [
-            {"relation": relation, "target": target}
+Facts = dict[str, dict[str, tuple[str, ...]]]
+"""Name of a monster → relation → targets."""
+
+
+def monsters() -> Facts:
+    """The relations of the monsters."""
+    return {
+        one["name"]: {
+            relation: (said,) if isinstance(said, str) else tuple(" ".join(x.split()) for x in said)
             for relation, key in _RELATIONS.items()
-            for target in ([one[key]] if isinstance(one.get(key), str) else one.get(key, ()))
-        ]
-        text = one["games"][0].get("info") or ""
-        found.append(
-            {"id": one["name"], "name": one["name"], "kind": "monster", "relations": relations}
-            | ({"text": text} if text else {})
-        )
-    return found
+            if (said := one.get(key))
+        }
+        for one in json.loads(MONSTERS.read_text("utf-8"))["monsters"]
+    }
 
 
-def relations(records: list[dict[str, object]], turn: int) -> Iterator[Asked]:
+def relations(facts: Facts, turn: int) -> list[Asked]:
     """60 questions over relations; monsters take turns from `turn` on."""
-    facts: dict[str, dict[str, list[str]]] = {}
-    for record in records:
-        for one in record["relations"]:  # type: ignore[attr-defined]
-            facts.setdefault(str(record["name"]), {}).setdefault(one["relation"], []).append(
-                " ".join(one["target"].split())
-            )
+    names = [name for name, said in facts.items() if len(said.get("weakness", ())) > 1][turn::7]
     asked: dict[str, list[Asked]] = {}
+    for name, other in zip(names, [names[-1], *names], strict=False):
+        for kind, question, *gold in (
+            *_of_one(facts, name),
+            *_of_two(facts, name, other),
+            *_of_all(facts, name),
+        ):
+            asked.setdefault(kind, []).append((kind, question, (", ".join(gold),)))
+    return _in_turns(asked, 60)
 
-    def add(kind: str, question: str, *gold: str) -> None:
-        asked.setdefault(kind, []).append((kind, question, (", ".join(gold),)))
 
-    def having(relation: str, end: str) -> list[str]:
-        return [name for name, said in facts.items() if end in said.get(relation, ())]
+def _of_one(facts: Facts, name: str) -> Iterator[tuple[str, ...]]:
+    """Kind, question and gold answers over the relations of one monster."""
+    said = facts[name]
+    weak = said["weakness"]
+    for relation in said.keys() - {"type"}:
+        yield "forward", f"Which {relation} does {name} have?", *said[relation]
+    yield "forward", f"What is {name} weak to?", *weak
+    yield "forward", f"What is the type of {name}?", *said["type"]
+    yield "count", f"How many weaknesses does {name} have?", str(len(weak))
+    yield "yes or no", f"Is {name} weak to Ice?", "yes" if "Ice" in weak else "no"
+    yield "yes or no", f"Is {weak[0]} a weakness of {name}?", "yes"
+    for one in said.get("subspecies", ()):
+        yield "inverse", f"What is {one} a subspecies of?", name
+        yield "yes or no", f"Is {one} a subspecies of {name}?", "yes"
 
-    names = [name for name in facts if len(facts[name].get("weakness", ())) > 1][turn::7]
-    for n, name in enumerate(names):
-        said = facts[name]
-        weak, other = said["weakness"], names[n - 1]
-        for relation in said.keys() - {"type", "subspecies"}:
-            add("forward", f"Which {relation} does {name} have?", *said[relation])
-        add("forward", f"What is {name} weak to?", *weak)
-        add("forward", f"What is the type of {name}?", *said["type"])
-        for one in said.get("subspecies", ()):
-            add("inverse", f"What is {one} a subspecies of?", name)
-            add("forward", f"Which subspecies does {name} have?", *said["subspecies"])
-            add("yes or no", f"Is {one} a subspecies of {name}?", "yes")
-        add("count", f"How many weaknesses does {name} have?", str(len(weak)))
-        add("yes or no", f"Is {name} weak to Ice?", "yes" if "Ice" in weak else "no")
-        add("yes or no", f"Is {weak[0]} a weakness of {name}?", "yes")
-        if common := [one for one in weak if one in facts[other]["weakness"]]:
-            add("in common", f"Which weaknesses do {name} and {other} share?", *common)
-        counts = len(weak), len(facts[other]["weakness"])
-        if counts[0] != counts[1]:
-            more = name if counts[0] > counts[1] else other
-            add("compared", f"Which has more weaknesses, {name} or {other}?", more)
-        for ailment in said.get("ailment", ()):
-            holders = having("ailment", ailment)
-            add("count", f"How many monsters have the ailment {ailment}?", str(len(holders)))
-            if len(holders) <= 20:
-                add("inverse", f"Which monsters have the ailment {ailment}?", *holders)
-            both = [one for one in holders if weak[0] in facts[one].get("weakness", ())]
-            if 0 < len(both) <= 20:
-                question = f"Which monsters that have the ailment {ailment} are weak to {weak[0]}?"
-                add("which that", question, *both)
-    yield from _in_turns(asked, 60)
+
+def _of_two(facts: Facts, name: str, other: str) -> Iterator[tuple[str, ...]]:
+    mine, theirs = facts[name]["weakness"], facts[other]["weakness"]
+    if common := [one for one in mine if one in theirs]:
+        yield "in common", f"Which weaknesses do {name} and {other} share?", *common
+    if len(mine) != len(theirs):
+        more = name if len(mine) > len(theirs) else other
+        yield "compared", f"Which has more weaknesses, {name} or {other}?", more
+
+
+def _of_all(facts: Facts, name: str) -> Iterator[tuple[str, ...]]:
+    weak = facts[name]["weakness"][0]
+    for ailment in facts[name].get("ailment", ()):
+        holders = [one for one, said in facts.items() if ailment in said.get("ailment", ())]
+        yield "count", f"How many monsters have the ailment {ailment}?", str(len(holders))
+        if len(holders) <= 20:
+            yield "inverse", f"Which monsters have the ailment {ailment}?", *holders
+        both = [one for one in holders if weak in facts[one].get("weakness", ())]
+        if 0 < len(both) <= 20:
+            question = f"Which monsters that have the ailment {ailment} are weak to {weak}?"
+            yield "which that", question, *both
+
+
+def _ask(kb: ku_rag.KnowledgeBase, questions: Sequence[Asked]) -> Iterator[tuple[str, bool]]:
+    """Kind of each question, and whether it was answered rightly."""
+    for kind, question, gold in questions:
+        answer = kb.query(None, question)
+        hit = right(answer.answer, gold)
+        yield kind, hit
+        if "--show" in sys.argv and not hit:
+            print(f"{question} | {answer.answer} | {gold[0]} | {answer.reading.why}")
 
 
 def right(answer: str, gold: tuple[str, ...]) -> bool:
@@ -153,29 +168,33 @@ def right(answer: str, gold: tuple[str, ...]) -> bool:
 def main() -> None:
     """Ask, print, and write the result."""
     tune = "--tune" in sys.argv
-    counts: Counter[str] = Counter()
-    good: Counter[str] = Counter()
+    facts = monsters()
+    hits: list[tuple[str, bool]] = []
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "monsters.jsonl"
-        records = monsters()
-        file.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-        for source, questions in (
-            (GROCERY / "units", list(groceries(int(tune)))),
-            (file, list(relations(records, 3 * tune))),
-        ):
-            with ku_rag.KnowledgeBase.open(Path(folder) / source.stem, create=True) as kb:
-                kb.ingest(source)
-                for kind, question, gold in questions:
-                    answer = kb.query(None, question)
-                    counts[kind] += 1
-                    good[kind] += (hit := right(answer.answer, gold))
-                    if "--show" in sys.argv and not hit:
-                        print(f"{question} | {answer.answer} | {gold[0]} | {answer.reading.why}")
-    figures = {kind: {"questions": counts[kind], "right": good[kind]} for kind in counts}
-    total, hits = sum(counts.values()), sum(good.values())
-    print(figures, f"right: {hits} of {total}, {hits / total:.3f}")
+        with ku_rag.KnowledgeBase.open(Path(folder) / "lines", create=True) as kb:
+            kb.ingest(GROCERY / "units")
+            hits += _ask(kb, list(groceries(int(tune))))
+        with ku_rag.KnowledgeBase.open(Path(folder) / "relations", create=True) as kb:
+            kb.add_many(
+                Unit(
+                    name,
+                    id=name,
+                    kind="monster",
+                    relations=tuple(
+                        Relation(relation, end) for relation, ends in said.items() for end in ends
+                    ),
+                )
+                for name, said in facts.items()
+            )
+            hits += _ask(kb, relations(facts, 3 * tune))
+    figures = {}
+    for kind in dict.fromkeys(kind for kind, _ in hits):
+        some = [hit for one, hit in hits if one == kind]
+        figures[kind] = {"questions": len(some), "right": sum(some)}
+    share, interval = proportion([hit for _, hit in hits])
+    print(figures, f"right of {len(hits)}: {share}, {interval}")
     if not tune:
-        write_result("fact_questions", {"right": round(hits / total, 3), "kinds": figures})
+        write_result("fact_questions", {"right": share, "interval": interval, "kinds": figures})
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,16 @@ def write_result(name: str, figures: Mapping[str, object], *, packages: Sequence
     text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=True)
     path.write_text(text + "\n", encoding="utf-8")
     return path
+
+
+def proportion(hits: Sequence[bool]) -> tuple[float, list[float]]:
+    """The share of hits, and its 95 % interval (Wilson)."""
+    n, z = len(hits), 1.96
+    share = sum(hits) / max(n, 1)
+    middle = share + z * z / (2 * max(n, 1))
+    half = z * math.sqrt(share * (1 - share) / max(n, 1) + (z / (2 * max(n, 1))) ** 2)
+    ends = [(middle + sign * half) / (1 + z * z / max(n, 1)) for sign in (-1, 1)]
+    return round(share, 3), [round(end, 3) for end in ends]
 
 
 def cpu_model() -> str:

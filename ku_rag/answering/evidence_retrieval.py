@@ -139,7 +139,9 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     units = [m.unit for m in found.rows]
     starts = graph.of_units(units)
     # A unit without relations is not in the graph, but may have metadata.
-    first = [Entity(-row, one.name, "", one.id) for row, one in zip(units, found.units[:1], strict=False)]
+    first = [
+        Entity(-row, one.name, "", one.id) for row, one in zip(units, found.units[:1], strict=False)
+    ]
     first = graph.of_units(units[:1]) or first
     traced = trace(graph, first[0] if first else None, question)
     ways = traced.paths if traced else ()

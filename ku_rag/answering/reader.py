@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ku_rag.retrieval.clues import parted
-from ku_rag.text.question import Question, analyse, is_negated
+from ku_rag.text.question import AUXILIARIES, Question, analyse, is_negated
 from ku_rag.text.sentences import sentences
 from ku_rag.text.stems import stem, stems
 from ku_rag.text.tokens import name_key, tokenize, words
@@ -38,6 +38,12 @@ _LINE = re.compile(
     r"[ \t]*(?P<value>\S.*?)[ \t]*$",
     re.MULTILINE,
 )
+_AMOUNT_LINE = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]+)?(?P<label>[^\W\d_][^:：!?|\n]{0,40}?)[ \t]+"
+    r"(?:(?:ca|about|approx|some)\.?[ \t]+)?(?P<value>\d[\d.,]*[ \t]*[^\s\d:]{0,15})[ \t]*$",
+    re.MULTILINE,
+)
+"""A line of a label and an amount without a colon: "protein ca 3 gram"."""
 _COPULA = re.compile(
     r"(?:The|Its|Their)\s+(?P<label>[^\W\d_][\w' -]{0,60}?)(?:\s+of\s+(?P<owner>[^,;:.]{1,60}?))?"
     r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>[^,;:.]{1,60})\.?"
@@ -205,11 +211,15 @@ def _lines(evidence: Sequence[Evidence], subject: Match | None) -> Iterator[_Lab
             continue
         first = piece.text.lstrip("# \n").partition("\n")[0].strip()
         heading = stems(first) if len(first) < 80 and first[-1:].isalnum() else frozenset()
-        for match in _LINE.finditer(piece.text[:_MOST_CHARACTERS]):
+        text = piece.text[:_MOST_CHARACTERS]
+        for match in (*_LINE.finditer(text), *_AMOUNT_LINE.finditer(text)):
+            if match.re is _AMOUNT_LINE and AUXILIARIES.intersection(words(match["label"])):
+                continue
             labels, values = [match["label"]], [match["value"]]
-            if len(parts := match["label"].split(" and ")) == len(match["value"].split(", ")):
+            several = re.split(r"\s*,\s", match["value"])
+            if len(parts := match["label"].split(" and ")) == len(several):
                 # "Country and volume: Italy, 80 g" is two facts.
-                labels, values = parts, match["value"].split(", ")
+                labels, values = parts, several
             for label, value in zip(labels, values, strict=True):
                 yield _line(number, match, label, value, heading)
 

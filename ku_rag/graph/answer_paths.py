@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.text.question import AUXILIARIES, Question, analyse, ways_of_label
-from ku_rag.text.stems import root, stem, stems
+from ku_rag.text.stems import stem, stems
 from ku_rag.text.tokens import words
 
 _MOST = 24
@@ -89,11 +90,11 @@ def trace(graph: Graph, start: Entity | None, question: str) -> Traced | None:
     asked = analyse(question, tuple([*names, start.name] if start else names))
     if not mentions or asked.kind not in ("value", "yes-no") or asked.negated:
         return None
+    if _MORE.union(_FEWER).intersection(asked.said):
+        return _compared(graph, asked, mentions) if len(mentions) > 1 else None
     links = [_links(graph, asked, one, several=len(mentions) > 1) for one in mentions]
     if asked.kind == "yes-no":
         return _confirmed(asked, mentions, links)
-    if _MORE.union(_FEWER).intersection(asked.said) and len(links) > 1:
-        return _compared(asked, mentions, links)
     if asked.compares and not {"same", "both"}.intersection(asked.said):
         return None
     if len(links) == 1:
@@ -128,9 +129,7 @@ def _forms(key: str) -> Iterator[str]:
 # ---- what the relations of a mentioned entity account for ---------------------------------------
 
 
-def _links(
-    graph: Graph, asked: Question, mention: _Mention, *, several: bool
-) -> list[_Link]:
+def _links(graph: Graph, asked: Question, mention: _Mention, *, several: bool) -> list[_Link]:
     found = [
         _link(asked, mention, step, entity)
         for entity in mention.entities
@@ -232,19 +231,23 @@ def _common(links: Sequence[Sequence[_Link]]) -> list[Path]:
     return found
 
 
-def _compared(
-    asked: Question, mentions: Sequence[_Mention], links: Sequence[Sequence[_Link]]
-) -> Traced | None:
+def _compared(graph: Graph, asked: Question, mentions: Sequence[_Mention]) -> Traced | None:
     """Which of the mentioned entities has more, or fewer, relations of a kind."""
-    counted = [{one.end.row: one for one in some if one.said and not one.left} for some in links]
-    counts = [len(some) for some in counted]
+    paths = [
+        [
+            Path(entity, (step,))
+            for entity in mention.entities
+            for step in graph.hop(entity, _STEPS)
+            if (one := _link(asked, mention, step, entity)).said and not one.left
+        ]
+        for mention in mentions
+    ]
+    counts = [len(some) for some in paths]
     best = max(counts) if _MORE.intersection(asked.said) else min(counts)
     if not any(counts) or counts.count(best) != 1:
         return None
-    paths = [
-        Path(one.step.other(one.end), (one.step,)) for some in counted for one in some.values()
-    ]
-    return Traced((mentions[counts.index(best)].entities[0].name,), tuple(paths[:_MOST]))
+    name = mentions[counts.index(best)].entities[0].name
+    return Traced((name,), tuple(chain(*paths))[:_MOST])
 
 
 def _confirmed(

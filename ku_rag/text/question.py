@@ -258,6 +258,8 @@ def _kind(said: tuple[str, ...], content: tuple[str, ...], *, named: bool) -> st
         return "identity"
     if {"when", "where", "why", "how"}.intersection(said) or set(content) - _NAMING:
         return "value"
+    if named and not {"kind", "type", "sort"}.isdisjoint(content):
+        return "value"
     return "description" if named or _COMMANDS.intersection(said) else "identity"
 
 
