@@ -12,6 +12,7 @@ from ku_rag.graph.answer_paths import trace
 from ku_rag.graph.model import Entity, Graph
 from ku_rag.graph.traversal import best_paths
 from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.retrieval.clues import parted
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
 from ku_rag.retrieval.search import Hit, search_all, search_units
@@ -143,7 +144,9 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
         Entity(-row, one.name, "", one.id) for row, one in zip(units, found.units[:1], strict=False)
     ]
     first = graph.of_units(units[:1]) or first
-    traced = trace(graph, first[0] if first else None, question)
+    # A name in the clue tells which of the things in a picture is meant, and is not asked about.
+    asking = parted(question)[0] if found.units and found.units[0].image else question
+    traced = trace(graph, first[0] if first else None, asking)
     ways = traced.paths if traced else ()
     best = best_paths(graph, starts, question, k=_MOST_PATHS)
     every = list(dict.fromkeys((*ways, *best)))[: max(_MOST_PATHS, len(ways))]

@@ -217,8 +217,9 @@ def _lines(evidence: Sequence[Evidence], subject: Match | None) -> Iterator[_Lab
                 continue
             labels, values = [match["label"]], [match["value"]]
             several = re.split(r"\s*,\s", match["value"])
-            if len(parts := match["label"].split(" and ")) == len(several):
-                # "Country and volume: Italy, 80 g" is two facts.
+            parts = match["label"].split(" and ")
+            if len(parts) == len(several) and " and " not in match["value"]:
+                # "Country and volume: Italy, 80 g" is two facts, "Seas and oceans" is one.
                 labels, values = parts, several
             for label, value in zip(labels, values, strict=True):
                 yield _line(number, match, label, value, heading)

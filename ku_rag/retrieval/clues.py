@@ -54,7 +54,8 @@ def _clause(tokens: Sequence[Token]) -> tuple[int, int]:
     """Where the clause starts and ends that says which thing is meant."""
     said = [token.folded for token in tokens]
     for at in range(1, len(said)):
-        if said[at] not in _RELATIVE or said[at - 1] not in POINTED:
+        within = said[at] == "in" and said[at - 2 : at - 1] == ["the"]
+        if not (within or said[at] in _RELATIVE) or said[at - 1] not in POINTED:
             continue
         end = len(said)
         if {"do", "does", "did"}.intersection(said[:at]):

@@ -65,7 +65,7 @@ how height, how elevation: height elevation altitude: height: length
 how long: length duration: long last: length time
 how wide: width breadth diameter: wide: length
 how deep: depth: deep: length
-how big, how large, size: area size dimension surface: big large cover: area length
+how big, how large, how many square, how many cover, size: area size dimension surface: big large cover: area length
 how old: age year date: old: time
 how fast: speed: fast move: speed
 how hot, how cold, how warm: temperature: hot cold warm: temperature
@@ -73,6 +73,7 @@ how far: distance range: far: length
 how many people, how many inhabitants: population inhabitants: people inhabitants live: number
 how much, cost, expensive: price cost: cost pay buy sell expensive: money
 how many: number count: : number
+since when: since adopted introduced founded established: : date
 when, what year, which year, what date, which date: date year time: year date day happen: date
 location, birthplace, hometown: location place birthplace hometown: : place
 where, come from, originate: country origin location place city home habitat region found: come \
@@ -125,6 +126,7 @@ class Question:
         every: stems of all its words.
         ways: the ways of asking that it is one of.
         type: the kind of value asked for; "" is any.
+        noun: the stem of the noun after "which" or "what" that only names this type; or "".
         negated: whether it holds a negation.
         compares: whether it compares or offers a choice.
     """
@@ -137,6 +139,7 @@ class Question:
     every: frozenset[str]
     ways: tuple[Asked, ...]
     type: str
+    noun: str
     negated: bool
     compares: bool
 
@@ -153,6 +156,8 @@ class Question:
             None if the label does not answer.
         """
         content = frozenset(self.content)
+        # "Which city is the capital?" asks for the capital.
+        content -= {self.noun} - label if len(content) > 1 else set()
         met = {one for one in content if agents and root(one) in set(map(root, label))}
         if (label and set(map(root, label)) == set(map(root, met))) or (label and label <= content):
             own = ways_of_label(label)
@@ -203,6 +208,7 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         every=frozenset(map(stem, said)),
         ways=ways,
         type=_type(said, at, ways),
+        noun=_noun(said, at),
         # "Isn't it waterproof?" asks what "Is it waterproof?" asks.
         negated=is_negated(said[2:] if kind == "yes-no" and said[1:2] == ("t",) else said),
         compares=bool(_COMPARING.intersection(said)) or (kind == "yes-no" and "or" in said),
@@ -232,6 +238,12 @@ def _type(said: Sequence[str], at: int | None, ways: Sequence[Asked]) -> str:
                 return kind
     noun = said[at] in ("what", "which") and near[1:2]
     return found or ("name" if noun and noun[0] not in stop_words() else "")
+
+
+def _noun(said: Sequence[str], at: int | None) -> str:
+    after = said[at + 1 : at + 2] if at is not None and said[at] in ("what", "which") else ()
+    named = after and any(after[0] in nouns.split() for nouns in _NOUNS.values())
+    return stem(after[0]) if named else ""
 
 
 def is_negated(said: Sequence[str]) -> bool:
