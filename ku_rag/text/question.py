@@ -65,7 +65,8 @@ how height, how elevation: height elevation altitude: height: length
 how long: length duration: long last: length time
 how wide: width breadth diameter: wide: length
 how deep: depth: deep: length
-how big, how large, how many square, how many cover, size: area size dimension surface: big large cover: area length
+how big, how large, how many square, how many cover, size: area size dimension surface: big large \
+cover: area length
 how old: age year date: old: time
 how fast: speed: fast move: speed
 how hot, how cold, how warm: temperature: hot cold warm: temperature
