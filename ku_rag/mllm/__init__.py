@@ -28,18 +28,7 @@ def load_mllm(settings: Settings) -> MLLM | None:
     """
     if not settings.mllm:
         return None
-    from ku_rag.mllm.budget import Budget
     from ku_rag.mllm.cache import ReplyCache
     from ku_rag.mllm.client import EndpointMLLM
 
-    return EndpointMLLM(
-        settings.mllm,
-        url=settings.mllm_url,
-        image_side=settings.mllm_image_side,
-        timeout_s=settings.mllm_timeout_s,
-        retries=settings.mllm_retries,
-        concurrency=settings.mllm_concurrency,
-        max_reply_tokens=settings.mllm_max_reply_tokens,
-        budget=Budget(settings.mllm_max_calls, settings.mllm_max_tokens),
-        cache=ReplyCache() if settings.mllm_cache else None,
-    )
+    return EndpointMLLM(settings, cache=ReplyCache() if settings.mllm_cache else None)

@@ -68,7 +68,6 @@ class Request:
             properties are requested, and those that it does not require may be missing.
         temperature: 0 to 2; None uses the endpoint's default.
         max_tokens: limit of the reply's length, at least 1; None uses the endpoint's default.
-        seed: for endpoints that support one; None for none.
 
     Raises:
         BadInput: there is no message, or the last one is not the user's.
@@ -78,7 +77,6 @@ class Request:
     schema: Mapping[str, Any] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-    seed: int | None = None
 
     def __post_init__(self) -> None:
         """Check the messages."""
@@ -95,7 +93,6 @@ class Reply:
         parsed: the object that fits the request's schema; None if no schema was given.
         prompt_tokens: tokens of the request, as counted by the endpoint or estimated.
         completion_tokens: tokens of the reply, likewise.
-        finish_reason: as the endpoint reports it.
         model: the model's name in the request.
         cached: whether the reply comes from the reply cache.
     """
@@ -104,7 +101,6 @@ class Reply:
     parsed: Mapping[str, Any] | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    finish_reason: str = "stop"
     model: str = ""
     cached: bool = False
 

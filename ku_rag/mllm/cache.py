@@ -19,7 +19,7 @@ from typing import Any
 from ku_rag import folders
 from ku_rag.mllm.base import Reply
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 def default_folder() -> Path:

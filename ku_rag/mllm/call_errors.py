@@ -29,7 +29,7 @@ _ADVICE = {
     429: "lower mllm_concurrency, try later, or check the account's plan",
     500: "try later, or check the endpoint's log",
 }
-_OPTIONAL_PARAMETERS = frozenset({"temperature", "max_tokens", "max_completion_tokens", "seed"})
+_OPTIONAL_PARAMETERS = frozenset({"temperature", "max_tokens", "max_completion_tokens"})
 _FORMATS = re.compile(r"response_format|json.?schema|structured output|grammar", re.I)
 _PICTURES = re.compile(
     r"\b(at most|only|one|single|multiple|many|more than|maximum|up to|limit)\b.*\bimages?\b", re.I

@@ -11,7 +11,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -25,6 +25,7 @@ from ku_rag.mllm.cache import ReplyCache, digest
 from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.structured_output import extract_object
 from ku_rag.plugins import extra
+from ku_rag.settings import Settings
 
 _OPENAI = "https://api.openai.com/v1"
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.5, 8.0
@@ -40,15 +41,8 @@ class EndpointMLLM:
     followed.
 
     Args:
-        model: the endpoint's name of the model.
-        url: the endpoint's address; "" uses OPENAI_BASE_URL, or OpenAI's address.
-        image_side: longest side in pixels of the pictures that are sent.
-        timeout_s: seconds for each call, from the connection to the last byte; a call that takes
-            longer is not repeated.
-        retries: how often a failed call is repeated.
-        concurrency: most calls at the same time; further threads wait.
-        max_reply_tokens: limit of requests without one; 0 for the endpoint's default.
-        budget: limits of calls and tokens; None for no limit.
+        settings: those whose names begin with "mllm"; a call over `mllm_timeout_s` is not repeated.
+        budget: counts calls and tokens; None for the limits in the settings.
         cache: of replies; None for none.
         wait: called with the seconds to wait before a retry.
 
@@ -58,32 +52,24 @@ class EndpointMLLM:
 
     def __init__(
         self,
-        model: str,
+        settings: Settings,
         *,
-        url: str = "",
-        image_side: int = 1024,
-        timeout_s: float = 60.0,
-        retries: int = 3,
-        concurrency: int = 4,
-        max_reply_tokens: int = 0,
         budget: Budget | None = None,
         cache: ReplyCache | None = None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.model = model
-        given = url or os.environ.get("OPENAI_BASE_URL", "")
+        self.model, self._settings = settings.mllm, settings
+        given = settings.mllm_url or os.environ.get("OPENAI_BASE_URL", "")
         self.url = _checked_address(given or _OPENAI)
         self._key = _key_from_environment()
         if not self._key and not given:
             raise ModelFailed(
-                f"there is no endpoint for the model {model!r}: set OPENAI_API_KEY to use OpenAI, "
-                "or mllm_url (or OPENAI_BASE_URL) to use another, such as "
+                f"there is no endpoint for the model {self.model!r}: set OPENAI_API_KEY to use "
+                "OpenAI, or mllm_url (or OPENAI_BASE_URL) to use another, such as "
                 "http://localhost:11434/v1"
             )
-        self._image_side, self._timeout_s, self._retries = image_side, timeout_s, retries
-        self._max_reply_tokens = max_reply_tokens or None
-        self._slots = threading.BoundedSemaphore(concurrency)
-        self._budget = budget or Budget()
+        self._slots = threading.BoundedSemaphore(settings.mllm_concurrency)
+        self._budget = budget or Budget(settings.mllm_max_calls, settings.mllm_max_tokens)
         self._cache = cache
         self._wait = wait
         self._rejected: frozenset[str] = frozenset()
@@ -91,9 +77,9 @@ class EndpointMLLM:
     def chat(self, request: Request) -> Reply:
         """Return the model's reply to a conversation; see `MLLM`."""
         if request.max_tokens is None:
-            request = replace(request, max_tokens=self._max_reply_tokens)
-        body = encoding.encode_request(request, self.model, self._image_side)
-        key = digest({"url": self.url, "request": body})
+            limit = self._settings.mllm_max_reply_tokens
+            request = replace(request, max_tokens=limit or None)
+        key = digest({"url": self.url, "request": self._encode(request)})
         if self._cache and (cached := self._cache.get(key)):
             return cached
         reply = self._complete(request)
@@ -146,12 +132,16 @@ class EndpointMLLM:
             completion_tokens=reply.completion_tokens + second.completion_tokens,
         )
 
+    def _encode(self, request: Request, rejected: Collection[str] = ()) -> dict[str, Any]:
+        side = self._settings.mllm_image_side
+        return encoding.encode_request(request, self.model, side, rejected)
+
     def _complete(self, request: Request) -> Reply:
         """Send a request: retry after transient errors, and without what the endpoint rejects."""
         rejected, failures = self._rejected, 0
         pictures = sum(len(message.pictures) for message in request.messages)
         while True:
-            body = encoding.encode_request(request, self.model, self._image_side, rejected)
+            body = self._encode(request, rejected)
             try:
                 with self._slots:
                     self._budget.take_call()
@@ -165,7 +155,7 @@ class EndpointMLLM:
                     continue
                 pause = _pause(failures, error)
                 failures += 1
-                if pause is None or failures > self._retries:
+                if pause is None or failures > self._settings.mllm_retries:
                     if failures > 1:
                         error.args = (f"{error} (tried {failures} times)",)
                     raise
@@ -195,7 +185,7 @@ class EndpointMLLM:
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         try:
             async with (
-                asyncio.timeout(self._timeout_s),
+                asyncio.timeout(self._settings.mllm_timeout_s),
                 httpx.AsyncClient(timeout=None, verify=_certificates()) as client,
                 client.stream(method, self.url + path, json=body, headers=headers) as response,
             ):
@@ -207,7 +197,7 @@ class EndpointMLLM:
                             f"{self.url} sent over {_MAX_BYTES:,} bytes, which is no reply"
                         )
         except TimeoutError:
-            raise call_errors.timed_out(self.url, self._timeout_s) from None
+            raise call_errors.timed_out(self.url, self._settings.mllm_timeout_s) from None
         except httpx.HTTPError as error:
             raise call_errors.connection_error(error, self.url) from None
         except (httpx.InvalidURL, ValueError, OSError) as error:

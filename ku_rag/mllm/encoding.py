@@ -42,7 +42,7 @@ def encode_request(
     if "pictures" in rejected:
         messages = _with_one_picture(messages)
     body: dict[str, Any] = {"model": model}
-    for name in ("temperature", "max_tokens", "seed"):
+    for name in ("temperature", "max_tokens"):
         value = getattr(request, name)
         if name == "max_tokens" and name in rejected:
             name = "max_completion_tokens"
@@ -136,8 +136,7 @@ def decode_reply(body: object, request: Request, model: str) -> Reply:
     message = choices[0].get("message")
     message = message if isinstance(message, dict) else {}
     reply = _text(message.get("content"))
-    reason = choices[0].get("finish_reason")
-    _check_complete(reply, message, reason)
+    _check_complete(reply, message, choices[0].get("finish_reason"))
     usage = fields.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     return Reply(
@@ -146,7 +145,6 @@ def decode_reply(body: object, request: Request, model: str) -> Reply:
         completion_tokens=_count(
             usage.get("completion_tokens"), _estimate(Message("assistant", (reply,)))
         ),
-        finish_reason=reason if isinstance(reason, str) else "",
         model=model,
     )
 

@@ -50,13 +50,7 @@ def ping(settings: Settings) -> EndpointReport:
     Raises:
         ModelFailed: the endpoint does not answer.
     """
-    mllm = EndpointMLLM(
-        settings.mllm,
-        url=settings.mllm_url,
-        timeout_s=settings.mllm_timeout_s,
-        retries=0,
-        max_reply_tokens=settings.mllm_max_reply_tokens,
-    )
+    mllm = EndpointMLLM(replace(settings, mllm_retries=0))
     problems: list[str] = []
 
     def tried(call: Callable[[], _T]) -> _T | None:

@@ -12,14 +12,14 @@ from typing import Any
 from PIL import Image
 
 from ku_rag.errors import BadInput, ModelFailed, NotFound
-from ku_rag.mllm.base import MLLM, Message, Picture, Reply, Request, remove_control_characters
+from ku_rag.mllm.base import MLLM, Reply, Request
 from ku_rag.mllm.structured_output import extract_object
 
 Line = str | Mapping[str, Any] | Reply
 """A scripted reply: text, an object, or a complete `Reply`."""
 
-Thumbnail = tuple[list[int], bytes]
-"""The width and height of a picture, and its mean colours in a grid."""
+Thumbnail = list[Any]
+"""The width and height of a picture, and its mean colours in a grid, in hexadecimal digits."""
 
 _GRID = 8
 _MAX_DIFFERENCE = 12
@@ -99,8 +99,8 @@ class RecordedMLLM:
         if mllm is None and not self._path.is_file():
             raise NotFound(f"{self._path} is not there: give a model to record it with")
         self._recorded: dict[str, list[tuple[list[Thumbnail], Reply]]] = {}
-        for stored, reply in _read(self._path):
-            self._remember(stored, reply)
+        for stored, thumbnails, reply in _read(self._path):
+            self._recorded.setdefault(_key(stored), []).append((thumbnails, reply))
 
     def chat(self, request: Request) -> Reply:
         """Return the recorded reply, or call the model and record its reply.
@@ -109,73 +109,55 @@ class RecordedMLLM:
             ModelFailed: the request is not recorded, and there is no model.
         """
         stored = _to_dict(request)
+        shown = [_thumbnail(one.image) for message in request.messages for one in message.pictures]
         with self._lock:
-            known = self._find(stored)
-        if known:
-            return known
+            recorded = self._recorded.setdefault(_key(stored), [])
+            for thumbnails, reply in recorded:
+                if all(map(_is_similar, thumbnails, shown)):
+                    return reply
         if self._mllm is None:
             raise ModelFailed(
                 f"{self._path} does not hold this request (it starts with "
                 f"{request.messages[-1].text[:60]!r}): record it again with a model"
             )
         reply = replace(self._mllm.chat(request), cached=False)
-        line = json.dumps({"request": stored, "reply": reply.to_dict()}, ensure_ascii=False)
+        line = {"request": stored, "pictures": shown, "reply": reply.to_dict()}
         with self._lock:
-            if self._find(stored) is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                with self._path.open("a", encoding="utf-8") as file:
-                    file.write(line + "\n")
-                self._remember(stored, reply)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            recorded.append((shown, reply))
         return reply
 
-    def _remember(self, stored: Mapping[str, Any], reply: Reply) -> None:
-        key, thumbnails = _split(stored)
-        self._recorded.setdefault(key, []).append((thumbnails, reply))
 
-    def _find(self, stored: Mapping[str, Any]) -> Reply | None:
-        key, thumbnails = _split(stored)
-        for others, reply in self._recorded.get(key, ()):
-            if all(map(_is_similar, thumbnails, others)):
-                return reply
-        return None
+def _key(stored: Mapping[str, Any]) -> str:
+    return json.dumps(stored, sort_keys=True)
+
+
+def _thumbnail(image: Image.Image) -> Thumbnail:
+    small = image.convert("RGB").resize((_GRID, _GRID), Image.Resampling.BOX)
+    return [*image.size, small.tobytes().hex()]
 
 
 def _is_similar(one: Thumbnail, other: Thumbnail) -> bool:
-    pairs = zip(one[1], other[1], strict=True)
-    return one[0] == other[0] and all(abs(a - b) <= _MAX_DIFFERENCE for a, b in pairs)
+    pairs = zip(bytes.fromhex(one[2]), bytes.fromhex(other[2]), strict=True)
+    return one[:2] == other[:2] and all(abs(a - b) <= _MAX_DIFFERENCE for a, b in pairs)
 
 
 def _to_dict(request: Request) -> dict[str, Any]:
+    """Return a request as JSON, with null for each picture."""
     return {
-        "messages": [[message.role, *_parts(message)] for message in request.messages],
+        "messages": [
+            [one.role, *(p if isinstance(p, str) else None for p in one.parts)]
+            for one in request.messages
+        ],
         "schema": request.schema,
         "temperature": request.temperature,
         "max_tokens": request.max_tokens,
-        "seed": request.seed,
     }
 
 
-def _parts(message: Message) -> Iterator[str | dict[str, Any]]:
-    for part in message.parts:
-        if isinstance(part, Picture):
-            image = part.image.convert("RGB")
-            small = image.resize((_GRID, _GRID), Image.Resampling.BOX)
-            yield {"size": list(image.size), "colours": small.tobytes().hex()}
-        else:
-            yield remove_control_characters(part)
-
-
-def _split(stored: Mapping[str, Any]) -> tuple[str, list[Thumbnail]]:
-    """Return the key of a request's texts and parameters, and its pictures."""
-    pictures = [part for message in stored["messages"] for part in message if type(part) is dict]
-    messages = [
-        [None if type(part) is dict else part for part in message] for message in stored["messages"]
-    ]
-    key = json.dumps({**stored, "messages": messages}, sort_keys=True)
-    return key, [(one["size"], bytes.fromhex(one["colours"])) for one in pictures]
-
-
-def _read(path: Path) -> Iterator[tuple[dict[str, Any], Reply]]:
+def _read(path: Path) -> Iterator[tuple[dict[str, Any], list[Thumbnail], Reply]]:
     if not path.is_file():
         return
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
@@ -183,11 +165,11 @@ def _read(path: Path) -> Iterator[tuple[dict[str, Any], Reply]]:
             continue
         try:
             record = json.loads(line)
-            stored, reply = record["request"], Reply.from_dict(record["reply"])
-            _split(stored)
+            shown = [one for one in record["pictures"] if _is_similar(one, one)]
+            found = record["request"], shown, Reply.from_dict(record["reply"])
         except (ValueError, KeyError, TypeError) as error:
             raise BadInput(
                 f"{path}, line {number} is not a recorded reply: delete the line, and record it "
                 "again"
             ) from error
-        yield stored, reply
+        yield found

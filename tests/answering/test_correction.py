@@ -22,11 +22,10 @@ from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.mllm import RecordedMLLM, Reply, Request, ScriptedMLLM
 from ku_rag.mllm.cache import ReplyCache
-from ku_rag.mllm.client import EndpointMLLM
 from ku_rag.mllm.prompts import fenced, load_prompt
 from ku_rag.types import Evidence, Match, PathEvidence, Region, Relation, Unit
 from tests.conftest import picture
-from tests.endpoint import says, serving
+from tests.endpoint import model_at, says, serving
 
 QUESTION = "Where does the lamp come from?"
 INJECTION = (
@@ -606,8 +605,8 @@ def test_the_report_shows_the_correction(lamp, photo, tmp_path):
     mllm = ScriptedMLLM(["From Italy.", said("From Peru.", ["E1"])])
     ask(lamp, mllm, image=photo, report=tmp_path / "r.html")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "From <del>Italy.</del>" in html
-    assert "From <ins>Peru.</ins>" in html
+    assert "<small>Before evidence</small>From Italy.</div>" in html
+    assert "<small>After evidence: corrected</small>From Peru.</div>" in html
     assert "The passage as a model sees it, 1 page" in html
     assert "mllm:scripted" in html
 
@@ -643,7 +642,7 @@ def test_over_the_wire_once_and_from_the_cache_after(lamp, photo, tmp_path, monk
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     corrected = says(f"Well: {json.dumps(said('Peru', ['E1']))}")
     with serving(says("Italy"), corrected) as endpoint:
-        mllm = EndpointMLLM("m-1", url=endpoint.url, cache=ReplyCache(tmp_path / "replies"))
+        mllm = model_at(endpoint.url, cache=ReplyCache(tmp_path / "replies"))
         first, again = (ask(lamp, mllm, image=photo) for _ in range(2))
         assert [image.format for image in endpoint.pictures(1)] == ["JPEG", "PNG"]
     assert (first.draft, first.answer, first.citations) == ("Italy", "Peru", ("E1",))

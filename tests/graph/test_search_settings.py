@@ -13,10 +13,9 @@ from ku_rag.graph.model import Graph, Path
 from ku_rag.graph.search_settings import SETTINGS, answer
 from ku_rag.graph.search_types import Query, SearchLimits
 from ku_rag.mllm.budget import Budget
-from ku_rag.mllm.client import EndpointMLLM
 from ku_rag.types import Relation, Unit
 from tests.conftest import picture
-from tests.endpoint import fails, says, serving
+from tests.endpoint import fails, model_at, says, serving
 from tests.graph.test_mllm_agents import data, role
 
 QUESTION = "Which attack follows?"
@@ -85,7 +84,7 @@ def plays(enough=("Bite",), stumbles=()):
 def ask(graph, setting, endpoint, *, pictures=True, perception=PEOPLE, budget=None, **more):
     shown = (Image.new("RGB", (1600, 800), "green"),) if pictures else ()
     query = Query(QUESTION, shown, HINT, perception)
-    mllm = EndpointMLLM("m-1", url=endpoint.url, retries=0, budget=budget)
+    mllm = model_at(endpoint.url, retries=0, budget=budget)
     return answer(graph, query, setting, mllm, **more)
 
 

@@ -31,10 +31,9 @@ from ku_rag.mllm import (
 )
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.cache import ReplyCache, default_folder
-from ku_rag.mllm.client import EndpointMLLM
 from ku_rag.mllm.structured_output import extract_object
 from ku_rag.settings import Settings
-from tests.endpoint import Said, fails, says, serving
+from tests.endpoint import Said, fails, model_at, says, serving
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {
@@ -66,7 +65,7 @@ def ask(text="What is this?", *pictures, **more):
 def client(endpoint, **more):
     """A client that waits for nothing; what it would have waited for is in `waits`."""
     waits = []
-    made = EndpointMLLM("m-1", url=endpoint.url, **({"wait": waits.append} | more))
+    made = model_at(endpoint.url, **({"wait": waits.append} | more))
     made.waits = waits
     return made
 
@@ -84,15 +83,14 @@ def failure(endpoint, request=None, **more):
 
 def test_a_question_and_its_reply():
     with serving(says("A lamp.")) as endpoint:
-        reply = client(endpoint).chat(ask(temperature=0.0, seed=7))
-    assert reply == Reply("A lamp.", None, 11, 7, "stop", "m-1")
+        reply = client(endpoint).chat(ask(temperature=0.0))
+    assert reply == Reply("A lamp.", None, 11, 7, "m-1")
     assert endpoint.paths == ["/v1/chat/completions"]
     assert endpoint.bodies == [
         {
             "model": "m-1",
             "messages": [{"role": "user", "content": "What is this?"}],
             "temperature": 0.0,
-            "seed": 7,
         }
     ]
     assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
@@ -326,7 +324,7 @@ def test_nothing_listens():
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         with pytest.raises(ModelFailed, match=r"nothing answers at .* start it, or set mllm_url"):
-            EndpointMLLM("m", url=url, wait=pytest.fail).chat(ask())
+            model_at(url, "m", wait=pytest.fail).chat(ask())
 
 
 def test_a_key_that_is_refused_is_not_repeated():
@@ -460,7 +458,7 @@ def test_headers_that_come_in_drops():
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/v1"
         with pytest.raises(ModelFailed, match=r"did not reply within 0\.3 s"):
-            EndpointMLLM("m", url=url, timeout_s=0.3, retries=0).chat(ask())
+            model_at(url, "m", timeout_s=0.3, retries=0).chat(ask())
         over.set()
         server.shutdown()
 
@@ -500,31 +498,31 @@ def test_a_reply_without_end(monkeypatch):
 )
 def test_addresses_that_are_none(url, expected):
     with pytest.raises(ModelFailed, match=expected) as caught:
-        EndpointMLLM("m", url=url)
+        model_at(url, "m")
     assert KEY not in str(caught.value)
 
 
 def test_without_address_and_key(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(ModelFailed, match="set OPENAI_API_KEY to use OpenAI, or mllm_url"):
-        EndpointMLLM("gpt-5")
+        model_at("", "gpt-5")
 
 
 def test_a_key_alone_means_openai():
-    assert EndpointMLLM("gpt-5").url == "https://api.openai.com/v1"
+    assert model_at("", "gpt-5").url == "https://api.openai.com/v1"
 
 
 def test_a_server_of_ones_own_needs_no_key(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with serving(says("A lamp.")) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
-        assert EndpointMLLM("m").chat(ask()).text == "A lamp."
+        assert model_at("", "m").chat(ask()).text == "A lamp."
     assert "authorization" not in endpoint.headers[0]
 
 
 def test_an_address_that_only_the_transport_refuses():
     with pytest.raises(ModelFailed, match=r"no request can be sent to http://☃/v1 \(InvalidURL"):
-        EndpointMLLM("m", url="http://☃/v1").chat(ask())
+        model_at("http://☃/v1", "m").chat(ask())
 
 
 @pytest.mark.parametrize("key", ["x", "EMPTY", "ollama"])
@@ -538,7 +536,7 @@ def test_a_placeholder_is_no_secret(monkeypatch, key):
 def test_a_key_that_no_header_takes(monkeypatch, key):
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ModelFailed, match="copy the key into it again") as caught:
-        EndpointMLLM("m")
+        model_at("", "m")
     assert key not in str(caught.value)
 
 
@@ -651,15 +649,14 @@ def test_every_part_of_a_request_counts():
         ask("What is this?", red),
         ask("What is this?", blue),
         ask(temperature=0.0),
-        ask(seed=1),
         ask(max_tokens=5),
     ]
     with serving(by=lambda _: says("x")) as endpoint:
         for request in requests * 2:
             client(endpoint, cache=ReplyCache()).chat(request)
         assert len(endpoint.bodies) == len(requests)
-        EndpointMLLM("m-2", url=endpoint.url, cache=ReplyCache()).chat(ask())
-        EndpointMLLM("m-1", url=f"{endpoint.url}/b", cache=ReplyCache()).chat(ask())
+        model_at(endpoint.url, "m-2", cache=ReplyCache()).chat(ask())
+        model_at(f"{endpoint.url}/b", cache=ReplyCache()).chat(ask())
         assert len(endpoint.bodies) == len(requests) + 2
 
 
@@ -719,7 +716,7 @@ def test_settings_make_a_client():
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(MissingExtra, match=r'pip install "ku-rag\[mllm\]"'):
-        EndpointMLLM("m").chat(ask())
+        model_at("", "m").chat(ask())
 
 
 # ---- requests and schemas ----------------------------------------------------------------------
@@ -836,7 +833,7 @@ def test_what_was_not_said_is_not_made_up(tmp_path):
 def test_recordings_that_are_none(tmp_path):
     with pytest.raises(NotFound, match="give a model to record it with"):
         RecordedMLLM(tmp_path / "r.jsonl")
-    for line in ("{", "[]", '{"request": {"messages": []}, "reply": {"text": 3}}'):
+    for line in ("{", "[]", '{"request": {}, "pictures": [], "reply": {"text": 3}}'):
         (tmp_path / "r.jsonl").write_text(f"{line}\n", encoding="utf-8")
         with pytest.raises(BadInput, match="line 1 is not a recorded reply"):
             RecordedMLLM(tmp_path / "r.jsonl")

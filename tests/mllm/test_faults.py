@@ -12,7 +12,7 @@ import pytest
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm import Message, Request
 from ku_rag.mllm.base import LONGEST_TEXT
-from ku_rag.mllm.client import EndpointMLLM
+from tests.endpoint import model_at
 from tests.faulty_server import completion, response, serving_faults
 
 TIMEOUT_S = 0.5
@@ -47,7 +47,7 @@ def forever(piece):
 def chat(server, schema=None, **options):
     """The reply, or what the error says."""
     options = {"timeout_s": TIMEOUT_S, "wait": lambda _: None} | options
-    mllm = EndpointMLLM("m-1", url=server.url, **options)
+    mllm = model_at(server.url, **options)
     request = Request((Message("user", ("What is this?",)),), schema=schema)
     try:
         reply = mllm.chat(request)
