@@ -29,8 +29,8 @@ _MOST_CHARACTERS = 20_000
 """Of one piece of evidence, no more is read."""
 _CLEAR = 0.03
 """A stated value has so much more of the question near to it, as a share, than any other."""
-_COVERED = 0.4
-"""Share of the question's words that evidence has whose value is stated."""
+_COVERED, _COVERED_NAMED = 0.4, 0.6
+"""Share of the question's words that evidence has whose value is stated; where it names a unit."""
 _HALF = 12
 """Words so many characters away from a value count half."""
 _LINE = re.compile(
@@ -315,7 +315,8 @@ def _decided(asked: Question, line: _LabelledLine) -> _Stated | None:
     )
     said = words(line.value)[:1]
     if line.label <= content and said in (["yes"], ["no"]):
-        return (said[0], (line,), CERTAIN) if not content - line.label else None
+        decided = not asked.negated and not content - line.label
+        return (said[0], (line,), CERTAIN) if decided else None
     if not (line.label <= content or spoken):
         return (
             ("yes", (line,), CERTAIN) if value and value == content and not asked.negated else None
@@ -341,13 +342,15 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
         return None
     rarity = _Rarity(asked, said)
     best: dict[str, tuple[float, _Sentence]] = {}
+    most = 0.0
     for one in said:
-        if not one.own or one.is_line or is_negated(one.words) or _HEDGES.intersection(one.words):
+        if one.is_line or is_negated(one.words) or _HEDGES.intersection(one.words):
             continue
         for value in _fresh(asked, one):
             near = rarity.near(one, value)
+            most = max(near, most)
             text = one.text[slice(*value)]
-            if near > best.get(text, (0.0,))[0]:
+            if one.own and near > best.get(text, (0.0,))[0]:
                 best[text] = near, one
     ranked = sorted(best, key=lambda text: -best[text][0])
     if not ranked:
@@ -355,17 +358,20 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     near, where = best[ranked[0]]
     clear = near - (best[ranked[1]][0] if ranked[1:] else 0.0)
     known = where.about.union(*(one.stems for one in said if one.piece == where.piece))
-    if clear < _CLEAR or rarity.share(known) < _COVERED:
+    least = _COVERED_NAMED if asked.names else _COVERED
+    # Where a text of another unit says more, the question may go on from the unit that it names.
+    if clear < _CLEAR or near < most - _CLEAR or rarity.share(known) < least:
         return None
     return ranked[0], (where,), round(min(0.9, 0.5 + clear), 3)
 
 
 def _fresh(asked: Question, sentence: _Sentence) -> list[Value]:
-    """Values of the type asked for that the question does not hold."""
+    """Values of the type asked for that neither the question nor the name of its unit holds."""
     return [
         value
         for value in find_values(sentence.text, asked.type or "name")
-        if not frozenset(map(stem, words(sentence.text[slice(*value)]))) <= asked.every
+        if not frozenset(map(stem, words(sentence.text[slice(*value)])))
+        <= asked.every | asked.names
     ]
 
 

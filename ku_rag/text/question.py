@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -123,7 +124,7 @@ class Question:
         content: stems of its content words, in order, without the names of units.
         weights: stems of all its content words → how much each tells what is asked: more near the
             question word and at the end, less in names.
-        names: stems of the names of units in it.
+        names: stems of the names of the units that it may be about.
         every: stems of all its words.
         ways: the ways of asking that it is one of.
         type: the kind of value asked for; "" is any.
@@ -198,6 +199,11 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         weights[one] = max(weight, weights.get(one, 0.0))
         if one not in own:
             content[one] = None
+    noun = _noun(said, at)
+    # "Alpha or Beta", not "seas or oceans"
+    choice = re.search(r"\bor (?:the )?[A-Z]", text) is not None
+    if len(weights) > 1:
+        weights.pop(noun, None)
     kind = _kind(said, tuple(content), named=bool(every & own))
     ways = tuple(way for way in _asked() if any(one <= every for one in way.triggers))
     return Question(
@@ -205,14 +211,16 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         kind=kind,
         content=tuple(content),
         weights=weights,
-        names=every & own,
+        names=own,
         every=frozenset(map(stem, said)),
         ways=ways,
         type=_type(said, at, ways),
-        noun=_noun(said, at),
+        noun=noun,
         # "Isn't it waterproof?" asks what "Is it waterproof?" asks.
         negated=is_negated(said[2:] if kind == "yes-no" and said[1:2] == ("t",) else said),
-        compares=bool(_COMPARING.intersection(said)) or (kind == "yes-no" and "or" in said),
+        compares=bool(_COMPARING.intersection(said))
+        or choice
+        or (kind == "yes-no" and "or" in said),
     )
 
 

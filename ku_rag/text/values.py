@@ -41,6 +41,9 @@ _NAME = re.compile(
     rf"{_CAPITAL})*"
 )
 _PLACE = re.compile(rf"(?:{_NAME.pattern})(?: ?, {_NAME.pattern})*")
+_BEFORE_PLACE = re.compile(
+    r"\b(?:in|at|near|from|to|of|on|into|is|are|was|were|outside|inside|around)(?: the| an?)? $"
+)
 _CALENDAR = re.compile(
     rf"{_MONTH}|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|I|It|He|She|They|The|In|At"
 )
@@ -71,9 +74,11 @@ def find_values(text: str, kind: str) -> list[Value]:
         taken = [m.span() for one in (_DATE, *_AMOUNTS.values()) for m in one.finditer(text)]
         counts = (m.span() for m in _COUNT.finditer(text))
         return [Value(*n) for n in counts if all(n[1] <= t[0] or t[1] <= n[0] for t in taken)]
-    if kind in ("person", "place", "name"):
-        pattern = _PLACE if kind == "place" else _NAME
-        return [value for match in pattern.finditer(text) if (value := _name(match))]
+    if kind == "place":
+        found = (m for m in _PLACE.finditer(text) if _BEFORE_PLACE.search(text[: m.start()]))
+        return [value for match in found if (value := _name(match))]
+    if kind in ("person", "name"):
+        return [value for match in _NAME.finditer(text) if (value := _name(match))]
     matches = [m for one in kind.split() for m in _AMOUNTS[one].finditer(text)]
     return [Value(*match.span()) for match in sorted(matches, key=lambda match: match.start())]
 
