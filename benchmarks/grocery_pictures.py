@@ -1,13 +1,11 @@
-"""Shop photos and distorted icons: does the picture descriptor find the right ones?
+"""Shop photos: does the picture descriptor find the right products?
 
     python -m benchmarks.grocery_pictures [--write]
 
 Photos of `grocery/query_photos` look for their product among the shop photos of `kb_photos` (four
 each) and among the clean pictures of `units`; a product is found by its best picture. The
 descriptor was tuned on the photos at even places of each product's sorted list, the others are
-only reported. Beside it stands a 16 x 16 RGB thumbnail, normalised to length 1. Icons of
-`monster_hunter/icons` are looked for after they were turned, cropped, rescaled, recoloured, put on
-other backgrounds and made noisy.
+only reported. Beside it stands a 16 x 16 RGB thumbnail, normalised to length 1.
 """
 
 from __future__ import annotations
@@ -115,55 +113,6 @@ def _halves(
     }
 
 
-def icons() -> dict[str, dict[str, float]]:
-    """Recall at 1 of icons after each kind of distortion, for the descriptor and the thumbnail."""
-    originals = []
-    for file in sorted((DATA / "monster_hunter" / "icons").iterdir()):
-        with Image.open(file) as image:
-            originals.append(image.convert("RGBA").resize((128, 128), Image.Resampling.BICUBIC))
-    stored = [_over(icon, Image.new("RGBA", icon.size, "white")) for icon in originals]
-    figures = {}
-    for kind in ("moved", "moved, recoloured", "moved, grey", "moved, other background"):
-        rng = np.random.default_rng(3)
-        queries = [_distort(icon, kind, rng) for icon in originals]
-        figures[kind] = {
-            name: _share(
-                (describe(queries) @ describe(stored).T).argmax(1) == np.arange(len(stored))
-            )
-            for name, describe in (
-                ("descriptor", descriptor.describe_images),
-                ("thumbnail", thumbnails),
-            )
-        }
-    return figures
-
-
-def _over(icon: Image.Image, background: Image.Image) -> Image.Image:
-    background.alpha_composite(icon)
-    return background.convert("RGB")
-
-
-def _distort(icon: Image.Image, kind: str, rng: np.random.Generator) -> Image.Image:
-    turned = icon.rotate(float(rng.uniform(-10, 10)), Image.Resampling.BICUBIC)
-    background = Image.new("RGBA", icon.size, "white")
-    if "background" in kind:
-        blocks = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
-        background = Image.fromarray(blocks).resize(icon.size).convert("RGBA")
-    image = _over(turned, background)
-    left, top, right, bottom = rng.integers(0, 10, 4).tolist()
-    image = image.crop((left, top, image.width - right, image.height - bottom))
-    if "recoloured" in kind:
-        hue, *rest = image.convert("HSV").split()
-        shift = int(rng.integers(40, 216))
-        turned_hue = hue.point([(value + shift) % 256 for value in range(256)])
-        image = Image.merge("HSV", (turned_hue, *rest)).convert("RGB")
-    if "grey" in kind:
-        image = image.convert("L").convert("RGB")
-    side = int(rng.integers(40, 160))
-    pixels = np.asarray(image.resize((side, side)), np.float64) + rng.normal(0, 6, (side, side, 3))
-    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
-
-
 def _share(hits: NDArray[np.bool_]) -> float:
     return round(float(hits.mean()), 3)
 
@@ -182,14 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, halves in found.items():
         cells = [f"{h['recall_at_1']:.3f} {h['recall_at_5']:.3f}" for h in halves.values()]
         print(f"{name:46}  {cells[0]:>14}  {cells[1]:>16}")
-    shapes = icons()
-    for name, shares in shapes.items():
-        print(
-            f"icons, {name:30} descriptor {shares['descriptor']:.3f}  "
-            f"thumbnail {shares['thumbnail']:.3f}"
-        )
     if options.write:
-        print(write_result("grocery_pictures", {"grocery": found, "icons": shapes}))
+        print(write_result("grocery_pictures", {"grocery": found}))
     return 0
 
 

@@ -32,6 +32,7 @@ from ku_rag.types import Added, Answer, Compacted, Deleted, IngestReport, Search
 
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
+    from ku_rag.answering.calibration import ConfidenceTuning
     from ku_rag.graph_view import GraphView
     from ku_rag.indexes.tuning import Tuning
     from ku_rag.ingest.pipeline import Progress
@@ -502,6 +503,29 @@ class KnowledgeBase:
         with session.write():
             images, chunks = session.encoding.indexes
             return tuning.tune_all(session.database, images, chunks, recall=recall, kind=kind)
+
+    def tune_confidence(self, pictures: str | Path) -> ConfidenceTuning:
+        """Set the confidence of matches by labelled pictures, a few dozen, and keep it.
+
+        Without this the confidence is that of the project's own test pictures. It changes with the
+        encoder or the segmenter, and is not known for regions of a model.
+
+        Args:
+            pictures: a file of JSON lines, {"image", "units", "question"?}: a picture by its path
+                from the file on, the ids of the units that it shows, and none for a thing that the
+                base does not have.
+
+        Raises:
+            NotFound: the file does not exist.
+            BadInput: a record or a picture cannot be read, or no match is right.
+        """
+        from ku_rag.answering.calibration import tune_confidence
+        from ku_rag.ingest.readers.jsonl import read_objects
+
+        what = "the file of labelled pictures"
+        file = arguments.regular_file(arguments.path(pictures, what), what).resolve()
+        with self._session.write():
+            return tune_confidence(self._session.retrieval(), read_objects(file), file.parent)
 
     def reindex(self, encoder: str | Encoder, *, progress: Progress | None = None) -> Reindexed:
         """Change the encoder: encode everything again, then switch in one transaction.

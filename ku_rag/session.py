@@ -20,7 +20,7 @@ from ku_rag.mllm.base import MLLM
 from ku_rag.plugins import absolute
 from ku_rag.regions import default_segmenter, load_segmenter
 from ku_rag.regions.base import Segmenter
-from ku_rag.retrieval.image_matching import ImageSearch
+from ku_rag.retrieval.image_matching import Calibration, ImageSearch
 from ku_rag.settings import Settings
 from ku_rag.store import unit_records
 from ku_rag.store.database import Database, explained, snapshot
@@ -243,6 +243,8 @@ class Session:
             ),
             threshold=self.settings.region_threshold,
             background="mask" if self.settings.region_background == "mask" else "keep",
+            tuned=Calibration(**tuned) if (tuned := database.meta("confidence")) else None,
+            least=self.settings.confidence_threshold,
         )
         return Retrieval(database, self.layout, image_search, encoding.chunks)
 

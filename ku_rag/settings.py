@@ -54,6 +54,8 @@ class Settings:
             measures it.
         device: the device of models, "auto", "cpu", "cuda" or "mps".
         batch_size: items that a model encodes at once, 0 to 65,536; 0 finds out.
+        confidence_threshold: confidence, 0 to 1, below which no fact is stated of a unit that the
+            picture looks like; 0 takes what `ku tune --confidence` found, 0.4 before that.
         region_threshold: cosine to the question, -1 to 1, from which on a region counts as meant,
             where texts and pictures are comparable (KU-RAG, eq. 6).
         region_min_side: least width and height of a region in pixels, 1 to 100,000.
@@ -87,6 +89,7 @@ class Settings:
     join_threshold: float = _number(0.0, 0, 1)
     device: str = _one_of("auto", "cpu", "cuda", "mps")
     batch_size: int = _number(0, 0, 65_536)
+    confidence_threshold: float = _number(0.0, 0, 1)
     region_threshold: float = _number(0.19, -1, 1)
     region_min_side: int = _number(50, 1, 100_000)
     region_background: str = _one_of("mask", "keep")

@@ -207,7 +207,9 @@ class Match(Serializable):
     Args:
         id: the unit.
         name: its name.
-        score: fused score, comparable within one query only.
+        score: the confidence; where that is not known, how well the picture matches.
+        confidence: probability that it is right, 0 to 1: 1 for a unit that the question names; None
+            where it is not known, as for regions of a model before `ku tune --confidence`.
         image: path of the picture in the store that matched best, if one did.
         why: what matched: the picture with its cosine, or the name as found.
         named: the name or alias that the question holds, folded; "" if it holds none.
@@ -216,6 +218,7 @@ class Match(Serializable):
     id: str
     name: str
     score: float
+    confidence: float | None = None
     image: str | None = None
     why: str = ""
     named: str = field(default="", metadata=INTERNAL)
@@ -253,7 +256,8 @@ class SearchResult(Serializable):
 
     def to_dict(self) -> dict[str, Any]:
         """The units without pictures and reasons, and the chunks."""
-        units = [{"id": m.id, "name": m.name, "score": m.score} for m in self.units]
+        kept = ("id", "name", "score", "confidence")
+        units = [{name: getattr(m, name) for name in kept} for m in self.units]
         return {"units": units, "chunks": [e.to_dict() for e in self.chunks]}
 
 

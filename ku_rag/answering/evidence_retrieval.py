@@ -51,14 +51,14 @@ class Matched:
 
     @property
     def about(self) -> frozenset[str]:
-        """Units that the question can be about: the best match, and whatever it names.
+        """Units that the question can be about: the best match if it is sure, and those it names.
 
         The second best match of a picture is another thing, and what holds for it answers nothing.
         """
         return frozenset(
             unit.id
             for n, (found, unit) in enumerate(zip(self.rows, self.units, strict=True))
-            if n == 0 or found.name
+            if (n == 0 and found.sure) or found.name
         )
 
 
@@ -190,7 +190,7 @@ def _unit(base: Retrieval, found: UnitMatch) -> Match:
         ).fetchone()
     )
     image = str(base.layout.image(file[0])) if file else None
-    return Match(unit_id, name, found.score, image, found.why, found.name or "")
+    return Match(unit_id, name, found.score, found.confidence, image, found.why, found.name or "")
 
 
 def _evidence(base: Retrieval, hits: Sequence[Hit], ids: Mapping[int, str]) -> list[Evidence]:

@@ -22,7 +22,7 @@ from ku_rag.errors import BadInput
 from ku_rag.mllm.base import MLLM, Reply
 from ku_rag.pictures import load_picture
 from ku_rag.store.database import snapshot
-from ku_rag.types import Answer, Evidence, Reading, Region, SearchResult
+from ku_rag.types import Answer, Evidence, Match, Reading, Region, SearchResult
 
 _LONGEST_QUESTION = 100_000
 _LONGEST_SIDE = 1600
@@ -119,7 +119,7 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
     clock = _Clock()
     started = time.perf_counter()
     with clock.step("picture"):
-        picture, scale = _look_at(question.image)
+        picture, scale = query_picture(question.image)
     chain = Chain(mllm, correction.Prompts.load(question.prompts)) if mllm else None
     caption = None
     if question.with_units:
@@ -178,7 +178,7 @@ def find(
         return SearchResult((), tuple(evidence_retrieval.evidence_near(base, vector, k)))
     if image is None and not text.strip():
         raise BadInput("nothing to search for: give a picture, a text, or both")
-    picture, _ = _look_at(image)
+    picture, _ = query_picture(image)
     found = evidence_retrieval.matched(base, picture, text, k)
     if text.strip() and picture is None:
         evidence = evidence_retrieval.evidence_anywhere(base, text, k)
@@ -187,8 +187,8 @@ def find(
     return SearchResult(tuple(found.units), tuple(evidence))
 
 
-def _look_at(image: str | Path | Image | None) -> tuple[Image | None, float]:
-    """The picture as it is looked at, and how many of its own pixels one of these is."""
+def query_picture(image: str | Path | Image | None) -> tuple[Image | None, float]:
+    """Return the RGB picture that is matched, and how many of its own pixels one of these is."""
     if image is None:
         return None, 1.0
     picture = _read_picture(image)
@@ -269,17 +269,26 @@ def _material(
 
 def _read(question: QueryInput, found: _Found, *, with_picture: bool) -> Answered:
     """Have the extractive reader read the evidence of the units that the question can be about."""
-    units = found.matched.units
-    if not units and with_picture and question.with_units:
-        why = "nothing in the picture matches a unit of the knowledge base"
-        return Answered(Reading("", why=why), models={"reader": reader.NAME})
-    about = found.matched.about
+    units, about = found.matched.units, found.matched.about
+    if with_picture and question.with_units and not about:
+        return Answered(Reading("", why=_decline(units)), models={"reader": reader.NAME})
     pieces = [e for e in found.evidence if not units or about.intersection(e.unit_ids)]
     reading = reader.read(question.text, pieces, units)
     # Relations and labelled lines go before prose.
     if found.paths.answers and (found.paths.chosen or reading.score < reader.CERTAIN):
         reading = _from_paths(found.paths)
     return Answered(reading, models={"reader": reader.NAME})
+
+
+def _decline(units: Sequence[Match]) -> str:
+    """Return why no fact is stated about a picture."""
+    if not units:
+        return "nothing in the picture matches a unit of the knowledge base"
+    best = units[0]
+    return (
+        f"not sure: the picture looks most like {best.name} (confidence {best.confidence:.2f}), "
+        "but it may show something that is not in the knowledge base"
+    )
 
 
 def _from_paths(found: evidence_retrieval.Paths) -> Reading:

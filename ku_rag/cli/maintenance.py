@@ -39,13 +39,31 @@ def compact() -> None:
     help="Share of the nearest ten that must be found.",
 )
 @click.option("--kind", type=click.Choice(_KINDS), help="Only this kind.  [default: the fastest]")
+@click.option(
+    "--confidence",
+    metavar="FILE.jsonl",
+    help="Set the confidence of matches instead, by labelled pictures.",
+)
 @common
-def tune(recall: float, kind: str | None) -> None:
+def tune(recall: float, kind: str | None, confidence: str | None) -> None:
     """Choose the index of pictures and of texts by measuring them on the base's own vectors.
 
     Every kind of index is built and compared with exact search; the fastest that finds enough is
     kept. A small base is searched exactly, without an index.
+
+    With --confidence, a few dozen pictures set how sure a match must be. Each line of the file is
+    {"image": path, "units": [ids]}; a picture of an unknown thing has no ids.
     """
+    if confidence:
+        with open_base() as base:
+            tuned = base.tune_confidence(confidence)
+        print_result(
+            tuned,
+            f"{tuned.right} of {tuned.pictures} matches are right. From confidence "
+            f"{tuned.threshold:.2f} on a match is sure: {tuned.right_kept:.0%} of the right ones, "
+            f"{1 - tuned.wrong_declined:.0%} of the others",
+        )
+        return
     with open_base(as_made=True) as base:
         found = base.tune(recall=recall, kind=kind)
     lines = []

@@ -35,7 +35,7 @@ def parted(question: str) -> tuple[str, list[ClueWord]]:
     that an earlier "does" or "was" waits for.
     """
     tokens = tokenize(question[:_MOST_CHARACTERS])
-    start, end = _clause(tokens)
+    start, end = _clause(question, tokens)
     clue, main = tokens[start:end], tokens[:start] + tokens[end:]
     found = [_clue_word(question, token) for token in clue if token.folded not in _PLAIN]
     kept = []
@@ -50,19 +50,21 @@ def parted(question: str) -> tuple[str, list[ClueWord]]:
     return " ".join(kept), list({word.beginning: word for word in found}.values())
 
 
-def _clause(tokens: Sequence[Token]) -> tuple[int, int]:
+def _clause(question: str, tokens: Sequence[Token]) -> tuple[int, int]:
     """Where the clause starts and ends that says which thing is meant."""
     said = [token.folded for token in tokens]
+    capital = [question[token.start].isupper() for token in tokens]
     for at in range(1, len(said)):
-        within = said[at] == "in" and said[at - 2 : at - 1] == ["the"]
-        if not (within or said[at] in _RELATIVE) or said[at - 1] not in POINTED:
+        # "the country in Asia", but not "the country in the picture"
+        placed = said[at] == "in" and any(capital[at + 1 : at + 3])
+        if said[at - 1] not in POINTED or not (placed or said[at] in _RELATIVE):
             continue
         end = len(said)
         if {"do", "does", "did"}.intersection(said[:at]):
             # "Which sea does the country that borders Spain | touch?", "| belong to?"
             tail = end - 1 - (said[-1] in ("to", "for", "on", "with", "like"))
             waits = said[tail] == stem(said[tail]) or said[tail] in _VERBS
-            end = tail if at + 2 < tail and waits else end
+            end = tail if at + 1 < tail and waits and not capital[tail] else end
         elif {"was", "were"}.intersection(said[:at]) and said[-1].endswith("ed"):
             end -= 1
         return at, end

@@ -8,6 +8,7 @@ pictures are comparable, the question first chooses the one region that it is ab
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,35 @@ from ku_rag.store.connection import Connection
 from ku_rag.types import Region
 
 _MATCHES = 60
+_STEEPNESS = 20.0
+"""Scores of regions times this are comparable with scores of windows in `matching`: a difference
+of 0.125 in cosine is large."""
+_SIMILARITY, _EDGES, INTERCEPT = 6.5, 2.5, -6.4
+"""Log odds that a match of windows is right: the first two times its similarity and its edges, plus
+the third. Fitted to flags, groceries and icons; see docs/decisions/0043."""
+_THRESHOLD = 0.4
 _blas_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What makes a probability of the evidence for a match.
+
+    Args:
+        models: fingerprints of the encoder and the segmenter that it holds for.
+        intercept: added to the evidence, it gives log odds; None where it is not known.
+        threshold: confidence from which on a match is sure, 0 to 1.
+    """
+
+    models: str
+    intercept: float | None
+    threshold: float
+
+    def confidence(self, evidence: float) -> float | None:
+        """Return the probability that a match is right, 0 to 1, if it can be known."""
+        if self.intercept is None:
+            return None
+        return 1 / (1 + math.exp(-max(evidence + self.intercept, -500.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +71,8 @@ class ImageSearch:
         picture: the stored picture of a row, RGB.
         threshold: cosine to the question from which on a region is meant.
         background: what becomes of the background of a region with a mask.
+        tuned: what `ku tune --confidence` found, if it was run.
+        least: confidence from which on a match is sure; 0 takes the tuned or the default one.
     """
 
     encoder: Encoder
@@ -50,6 +81,13 @@ class ImageSearch:
     picture: Callable[[int], Image]
     threshold: float
     background: Background
+    tuned: Calibration | None
+    least: float
+
+    @property
+    def models(self) -> str:
+        """The fingerprints of the encoder and the segmenter."""
+        return f"{self.encoder.fingerprint} {self.segmenter().fingerprint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +97,17 @@ class ImageMatches:
     Args:
         units: the best match of each unit, by its row, the best first.
         region: the one that the question chose before anything was compared; None if it did not.
+        threshold: confidence from which on a match is sure, 0 to 1.
     """
 
     units: Mapping[int, RegionMatch]
     region: Region | None = None
+    threshold: float = 0.0
+
+    def is_sure(self, unit: int) -> bool:
+        """Whether the confidence of a unit reaches the threshold; True where it is not known."""
+        confidence = self.units[unit].confidence
+        return confidence is None or confidence >= self.threshold
 
 
 def match_image(
@@ -82,7 +127,8 @@ def match_image(
     encoder = side(search.encoder, "image")
     segmenter = search.segmenter()
     chosen = None
-    if segmenter.name == "windows" and not encoder.cross_modal:
+    windows = segmenter.name == "windows" and not encoder.cross_modal
+    if windows:
         with one_blas_thread():
             matches = match_windows(
                 image,
@@ -114,11 +160,29 @@ def match_image(
             background=search.background,
             k=_MATCHES,
         )
+        matches = [replace(match, score=_STEEPNESS * match.score) for match in matches]
     units: dict[int, RegionMatch] = {}
     for match in matches:
         for unit in owner(match.image_row):
             units.setdefault(unit, match)
-    return ImageMatches(units, chosen)
+    return _with_confidence(ImageMatches(units, chosen), search, windows=windows)
+
+
+def evidence(match: RegionMatch) -> float:
+    """Return the log odds that a match is right, up to a constant, the intercept."""
+    return _SIMILARITY * match.similarity + _EDGES * match.edges
+
+
+def _with_confidence(found: ImageMatches, search: ImageSearch, *, windows: bool) -> ImageMatches:
+    """Add their confidence to matches of windows, or of regions of a model."""
+    calibration = search.tuned
+    if calibration is None or calibration.models != search.models:
+        calibration = Calibration(search.models, INTERCEPT if windows else None, _THRESHOLD)
+    units = {
+        unit: replace(match, confidence=calibration.confidence(evidence(match)))
+        for unit, match in found.units.items()
+    }
+    return replace(found, units=units, threshold=search.least or calibration.threshold)
 
 
 def _owners(connection: Connection) -> Owner:
@@ -181,6 +245,7 @@ def match_regions(
                     cosine=round(cosine, 4),
                     score=score,
                     region=replace(region, score=score),
+                    similarity=score,
                 )
     return sorted(found.values(), key=lambda match: (-match.score, match.image_row))[:k]
 

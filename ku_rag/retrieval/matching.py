@@ -1,8 +1,8 @@
 """Matching: from a picture and a question to knowledge units (KU-RAG, section 3.3.2, eq. 7).
 
-Two rankings are fused by reciprocal rank: units by how clearly their pictures are seen, and units
-whose names stand in the question. When several things are seen, the clause that only says which
-one is meant ("the country that borders Spain") decides between them.
+Units are matched by their pictures, each with the probability that it is right, and by names in the
+question, which are certain. When several things are seen, the clause that only says which one is
+meant ("the country that borders Spain") decides between them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from PIL.Image import Image
 from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import matchable
 from ku_rag.retrieval.clues import ClueWord, parted
-from ku_rag.retrieval.fusion import reciprocal_rank
 from ku_rag.retrieval.image_matching import ImageMatches, ImageSearch, match_image
 from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.store.connection import Connection
@@ -36,7 +35,9 @@ class UnitMatch:
 
     Args:
         unit: its row.
-        score: fused.
+        score: its confidence; the score of its picture where there is no confidence; 1 for a name.
+        confidence: probability that it is right, 0 to 1; None where it is not known.
+        sure: whether a fact may be stated of it.
         region_match: how its picture matches, if it does.
         name: the name that stands in the question, if one does.
         why: in words.
@@ -44,6 +45,8 @@ class UnitMatch:
 
     unit: int
     score: float
+    confidence: float | None
+    sure: bool
     region_match: RegionMatch | None
     name: str | None
     why: str
@@ -69,7 +72,7 @@ def match(
     asking, clue = parted(question)
     looked = match_image(connection, image, question, search) if image else ImageMatches({})
     seen = looked.units
-    ranked = sorted(seen, key=lambda unit: -seen[unit].score)
+    ranked = list(seen)
     rivals = [u for u in ranked[:_RIVALS] if seen[ranked[0]].score - seen[u].score < _RIVAL_SCORE]
     fitting = _fitting(connection, rivals, clue)
     # "The country that borders Spain" is not Spain.
@@ -79,19 +82,25 @@ def match(
     ranked.sort(key=lambda unit: -(seen[unit].score + _CLUE_WEIGHT * fitting.get(unit, 0.0)))
     # A name in the clue says which of the things seen is meant; it is not what is asked about.
     named = named if seen else mentioned
-    fused = reciprocal_rank([ranked, list(named)])
-    order = sorted(fused, key=lambda unit: (-fused[unit], unit not in seen))
-    kept = [unit for place, unit in enumerate(order) if place < k or unit in named]
-    matches = [
-        UnitMatch(
-            unit=unit,
-            score=round(fused[unit], 4),
-            region_match=seen.get(unit),
-            name=named.get(unit),
-            why=_why(seen.get(unit), named.get(unit), fitting.get(unit, 0.0)),
+    order = [unit for unit in ranked if unit in named]
+    if not order and ranked and looked.is_sure(ranked[0]):
+        order.append(ranked[0])
+    order = list(dict.fromkeys((*order, *named, *ranked)))
+    matches = []
+    for unit in (unit for place, unit in enumerate(order) if place < k or unit in named):
+        match, name = seen.get(unit), named.get(unit)
+        confidence = 1.0 if name else seen[unit].confidence
+        matches.append(
+            UnitMatch(
+                unit=unit,
+                score=round(seen[unit].similarity if confidence is None else confidence, 4),
+                confidence=confidence if confidence is None else round(confidence, 4),
+                sure=bool(name) or looked.is_sure(unit),
+                region_match=match,
+                name=name,
+                why=_why(match, name, fitting.get(unit, 0.0)),
+            )
         )
-        for unit in kept
-    ]
     return matches, looked.region or _region(image, matches, chosen_by_clue=bool(fitting))
 
 
@@ -151,7 +160,8 @@ def _why(match: RegionMatch | None, name: str | None, fits: float) -> str:
     parts = []
     if match:
         part = "the whole picture" if match.region.source == "whole" else "a region"
-        parts.append(f"{part} looks like its picture (cosine {match.cosine:.2f})")
+        sure = "" if match.confidence is None else f", confidence {match.confidence:.2f}"
+        parts.append(f"{part} looks like its picture (cosine {match.cosine:.2f}{sure})")
         if fits > 0:
             parts.append("its text fits what the question says of the thing")
     if name:

@@ -42,7 +42,7 @@ with things that are not flat, a photograph is best compared as a whole."""
 _STEP = 3
 """Distance of the points between which an edge is looked for: closer ones would ask for too exact a
 registration."""
-_LEAST, _MOST, _TOLERANCE = 0.1, 0.3, 0.12
+_LEAST, _MOST, _SAME = 0.1, 0.3, 0.12
 """A colour difference above the first is an edge and counts up to the second; a difference is
 confirmed within the third. Colours go from 0 to 1."""
 
@@ -123,8 +123,8 @@ def rescore(
         All matches, the best first; the first twelve of `matches` were registered.
     """
     candidates = matches[:CANDIDATES]
-    if len(candidates) < 2:
-        return list(matches)
+    if not candidates:
+        return []
     pyramid, random = Pyramid.of(image), np.random.default_rng(_SEED)
     frames = frames_of(np.array([match.region.box for match in candidates], np.int64))
     places = frames[_apart(candidates)]
@@ -136,14 +136,14 @@ def rescore(
     doubt = min(max((_FLAT - best) / (_FLAT - _SOLID), 0.0), 1.0)
     rescored = []
     for match, registration in zip_longest(matches, found):
-        score, box = match.score + doubt * match.whole, match.region.box
+        edges, box = 0.0, match.region.box
         if registration:
-            score += _EDGES * confirmed_edges(registration)
+            edges = confirmed_edges(registration)
             if registration.agreement > _FLAT:
                 box = box_of(registration.frame, image.size)
-        score = round(score, 4)
+        score = round(match.score + doubt * match.whole + _EDGES * edges, 4)
         region = replace(match.region, box=box, score=score)
-        rescored.append(replace(match, score=score, region=region))
+        rescored.append(replace(match, score=score, region=region, edges=edges))
     return sorted(rescored, key=lambda match: -match.score)
 
 
@@ -161,7 +161,7 @@ def confirmed_edges(found: Registration) -> float:
             for points in (seen, expected)
         )
         strength = np.clip(np.sqrt((wanted**2).sum(2)) - _LEAST, 0, _MOST)
-        same = np.exp(-((step - wanted) ** 2).sum(2) / (2 * _TOLERANCE**2))
+        same = np.exp(-((step - wanted) ** 2).sum(2) / (2 * _SAME**2))
         confirmed += float((strength * same).sum())
     return confirmed / WIDE
 

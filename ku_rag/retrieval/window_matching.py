@@ -48,6 +48,9 @@ class RegionMatch:
         region: where.
         whole: cosine of its vector and that of the whole picture, above the lowest one found; 0 if
             it is not among those found.
+        similarity: the score of the region alone, before registration.
+        edges: how many edges of the stored picture registration has confirmed.
+        confidence: the probability that it is right, 0 to 1; None where that is not known.
     """
 
     image_row: int
@@ -55,6 +58,9 @@ class RegionMatch:
     score: float
     region: Region
     whole: float = 0.0
+    similarity: float = 0.0
+    edges: float = 0.0
+    confidence: float | None = None
 
 
 def match_windows(
@@ -103,7 +109,7 @@ def match_windows(
             continue
         score = round(float(scores[window, place]), 4)
         region = Region(regions[window].box, regions[window].source, score)
-        found[row] = RegionMatch(row, cosine, score, region, whole.get(row, 0.0))
+        found[row] = RegionMatch(row, cosine, score, region, whole.get(row, 0.0), score)
         if len(found) == k:
             break
     return list(found.values())

@@ -74,7 +74,16 @@ def test_query_answers_with_everything_that_led_to_it(ku, fruit_base):
         "question": "str",
         "image": "str",
         "region": {"box": ["int"], "source": "str", "score": "float", "why": "str"},
-        "units": [{"id": "str", "name": "str", "score": "float", "image": "str", "why": "str"}],
+        "units": [
+            {
+                "id": "str",
+                "name": "str",
+                "score": "float",
+                "confidence": "float",
+                "image": "str",
+                "why": "str",
+            }
+        ],
         "chunks": [
             {
                 "evidence": "str",
@@ -154,7 +163,7 @@ def test_add_update_show_list_delete(ku, tmp_path):
 def test_search_verify_stats_compact(ku, fruit_base):
     found = ku("search", "--image", fruit_base / "Mango" / "photo.png", "--text", "sweet", "--json")
     assert shape(found.json) == {
-        "units": [{"id": "str", "name": "str", "score": "float"}],
+        "units": [{"id": "str", "name": "str", "score": "float", "confidence": "float"}],
         "chunks": [
             {
                 "chunk": "int",

@@ -45,7 +45,10 @@ def scene():
 
 def registered(image, picture, box=PLACE):
     return register(
-        Pyramid.of(image), thumbnail(picture), frames_of(np.array([box])), np.random.default_rng(0)
+        Pyramid.of(image),
+        thumbnail(picture),
+        frames_of(np.array([box])),
+        np.random.default_rng(0),
     )
 
 
@@ -112,6 +115,7 @@ def test_frames_rotate_about_their_centre():
     assert box_of(frame, (52, 100)) == (45, 30, 52, 50)
 
 
-def test_one_match_keeps_its_place_and_score():
-    matches = [match(1, (90, 50, 205, 130))]
-    assert rescore(scene(), matches, blocks) == matches
+def test_a_single_match_is_registered_too():
+    [found] = rescore(scene(), [match(1, (90, 50, 205, 130))], blocks)
+    assert found.edges > 0
+    assert found.score > 1.0

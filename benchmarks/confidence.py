@@ -1,0 +1,141 @@
+"""Confidence of picture matches: right matches against things that the base does not have.
+
+    python -m benchmarks.confidence [--tuning] [--write]
+
+Each set of things (`benchmarks.picture_sets`) is halved twice: one half is the base, pictures of
+both are asked. The model (log odds from similarity and confirmed edges) is fitted on the other
+sets, then its intercept by 40 labelled pictures of the base, as `ku tune --confidence` does (20
+draws). Intervals are 95 %, by bootstrap over the pictures. `--tuning` takes the seeds and photos on
+which the model's constants were set. Sprites need the package arcade with its CC0 pictures
+(`pip install --no-deps --target DIR arcade`, DIR on PYTHONPATH).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.stats import rankdata
+
+from benchmarks import picture_sets
+from benchmarks.grocery_pictures import DATA
+from benchmarks.record import write_result
+from ku_rag.answering.calibration import choose_threshold, fit_intercept
+
+LABELS, DRAWS, SAMPLES = 40, 20, 200
+Floats = NDArray[np.float64]
+
+
+def fit(rows: Floats) -> Floats:
+    """Weights of similarity, edges and 1, by logistic regression."""
+    inputs, right = np.c_[rows[:, 2:4], np.ones(len(rows))], rows[:, 1]
+
+    def loss(weights: Floats) -> float:
+        odds = inputs @ weights
+        return float((np.logaddexp(0, odds) - right * odds).sum() + 1e-3 * (weights**2).sum())
+
+    weights: Floats = minimize(loss, np.zeros(3)).x
+    return weights
+
+
+def auroc(rows: Floats, odds: Floats) -> float:
+    """Share of pairs of a right match and an unknown thing in the right order."""
+    right, unknown = odds[rows[:, 1] == 1], odds[rows[:, 0] == 0]
+    ranks = rankdata(np.concatenate([right, unknown]))[: len(right)]
+    return float((ranks.mean() - (len(right) + 1) / 2) / len(unknown))
+
+
+def calibration_error(rows: Floats, odds: Floats) -> float:
+    """Expected calibration error in ten bins of equal width."""
+    p = 1 / (1 + np.exp(-odds))
+    bins = np.minimum((10 * p).astype(int), 9)
+    gaps = [abs((p - rows[:, 1])[bins == b].sum()) for b in range(10)]
+    return float(sum(gaps) / len(p))
+
+
+def declined(rows: Floats, odds: Floats) -> float:
+    """Share of unknown things below the confidence that a tenth of right matches miss."""
+    threshold = np.quantile(odds[rows[:, 1] == 1], 0.1)
+    return float((odds[rows[:, 0] == 0] < threshold).mean())
+
+
+def after_labels(rows: Floats, odds: Floats, intercept: float) -> Floats:
+    """Calibration error, right matches kept and unknown things declined after 40 labels."""
+    rng, found = np.random.default_rng(3), []
+    for _ in range(DRAWS):
+        order = rng.permutation(len(rows))
+        seen, rest = order[:LABELS], order[LABELS:]
+        own = fit_intercept(odds[seen], rows[seen, 1] == 1, intercept)
+        p = 1 / (1 + np.exp(-(odds + own)))
+        threshold = choose_threshold(p[seen][rows[seen, 1] == 1]) if rows[seen, 1].any() else 0.5
+        kept = p[rest] >= threshold
+        right, unknown = rows[rest, 1] == 1, rows[rest, 0] == 0
+        error = calibration_error(rows[rest], odds[rest] + own)
+        found.append((error, kept[right].mean(), (~kept)[unknown].mean()))
+    return np.array(found).mean(0)
+
+
+def measure(data: Mapping[str, Floats]) -> dict[str, dict[str, float]]:
+    """All figures of each set, by a model of the others, and their means."""
+    figures = {}
+    for name, rows in data.items():
+        others = [d for n, d in data.items() if n != name]
+        *weights, intercept = fit(np.vstack(others))
+        odds = rows[:, 2:4] @ np.array(weights)
+        error, kept, refused = after_labels(rows, odds, intercept)
+        known = rows[:, 0] == 1
+        figures[name] = {
+            "recall_at_1": rows[known, 1].mean(),
+            "auroc": auroc(rows, odds),
+            "calibration_error": calibration_error(rows, odds + intercept),
+            "calibration_error_after_labels": error,
+            "unknown_declined_at_a_tenth_of_right": declined(rows, odds),
+            "right_kept_after_labels": kept,
+            "unknown_declined_after_labels": refused,
+        }
+    keys = next(iter(figures.values()))
+    figures["mean"] = {k: float(np.mean([f[k] for f in figures.values()])) for k in keys}
+    return figures
+
+
+def main() -> None:
+    """Match all sets, print the figures, and write them if told to."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--tuning", action="store_true", help="other seeds and photos")
+    parser.add_argument("--write", action="store_true", help="write results/confidence.json")
+    options = parser.parse_args()
+    if not DATA.is_dir():
+        print("The shared data is not there: nothing measured.")
+        return
+    data = {}
+    for make in (
+        picture_sets.flags,
+        picture_sets.groceries,
+        picture_sets.icons,
+        picture_sets.sprites,
+    ):
+        if things := make(options.tuning):
+            data[make.__name__] = picture_sets.match_halves(things)
+            print(make.__name__, len(data[make.__name__]), flush=True)
+    figures = measure(data)
+    rng = np.random.default_rng(1)
+    samples = [measure({n: rng.choice(d, len(d)) for n, d in data.items()}) for _ in range(SAMPLES)]
+    result = {}
+    for name, values in figures.items():
+        print(name)
+        for key, value in values.items():
+            low, high = np.quantile([s[name][key] for s in samples], [0.025, 0.975])
+            result.setdefault(name, {})[key] = [round(float(x), 3) for x in (value, low, high)]
+            print(f"  {key:40} {value:.3f}  [{low:.3f}, {high:.3f}]")
+    weights = fit(np.vstack(list(data.values()))).round(2).tolist()
+    print("similarity, edges, intercept of all sets:", weights)
+    if options.write and not options.tuning:
+        pictures = {name: len(rows) for name, rows in data.items()}
+        write_result("confidence", {"pictures": pictures, "weights": weights, "figures": result})
+
+
+if __name__ == "__main__":
+    main()

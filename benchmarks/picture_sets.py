@@ -1,0 +1,157 @@
+"""Sets of things with pictures to match: flags, groceries, icons and sprites, halved into bases."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from PIL.Image import Resampling
+
+import ku_rag
+from benchmarks.grocery_pictures import DATA, load
+from ku_rag.demo.flags import COUNTRIES, draw, twins
+from ku_rag.demo.scenes import benchmark_scene
+from ku_rag.demo.scenes.backdrops import BACKDROPS, HEIGHT, WIDTH, make_backdrop
+from ku_rag.demo.scenes.camera import draw_shot, photograph
+from ku_rag.encoders.descriptor import describe_images
+from ku_rag.retrieval.image_matching import match_image
+from ku_rag.store import unit_records
+
+_SPRITES = ("alien", "enemies", "items", "space_shooter", "topdown_tanks", "tiles", "pinball")
+Pictures = Sequence[Image.Image]
+
+
+@dataclass(frozen=True, slots=True)
+class Things:
+    """Stored pictures by thing, the family of each thing (halves share none), pictures asked."""
+
+    stored: Mapping[str, Sequence[Image.Image]]
+    family: Mapping[str, str]
+    asked: Sequence[tuple[Image.Image, frozenset[str]]]
+
+
+def flags(tuning: bool) -> Things:
+    """Flags in scenes; flags of one design are one family."""
+    scenes = map(benchmark_scene, range(5000, 5075) if tuning else range(1000, 1075))
+    asked = [(s.image, twins(s.country) | {s.country}) for s in scenes if s.distractor is None]
+    return Things(
+        {c: [draw(c)] for c in COUNTRIES}, {c: min(twins(c) | {c}) for c in COUNTRIES}, asked
+    )
+
+
+def groceries(tuning: bool) -> Things:
+    """Products; photos at even places are for tuning, as in `benchmarks.grocery_pictures`."""
+    stored: dict[str, list[Image.Image]] = {}
+    for folder in ("units", "kb_photos"):
+        for picture, product, _ in zip(*load(folder), strict=True):
+            stored.setdefault(str(product), []).append(picture)
+    photos = [
+        (p, frozenset([str(n)]))
+        for p, n, at in zip(*load("query_photos"), strict=True)
+        if at % 2 != tuning
+    ]
+    return Things(stored, {n: n for n in stored}, photos[::4][:60])
+
+
+def icons(tuning: bool) -> Things:
+    """Icons of monsters."""
+    return _renders(sorted((DATA / "monster_hunter" / "icons").iterdir()), 5 if tuning else 6)
+
+
+def sprites(tuning: bool) -> Things | None:
+    """Sprites of the package arcade, if it is installed; a family is the first word of a name."""
+    package = importlib.util.find_spec("arcade")
+    if package is None or package.origin is None:
+        return None
+    images = Path(package.origin).parent / "resources" / "assets" / "images"
+    files = [file for folder in _SPRITES for file in sorted((images / folder).rglob("*.png"))]
+    return _renders(files, 5 if tuning else 6)
+
+
+def _renders(files: Sequence[Path], seed: int) -> Things:
+    """Icons that differ clearly, each pasted on a place."""
+    photos = load("kb_photos")[0][::5]
+    icons: dict[str, Image.Image] = {}
+    vectors = np.zeros((0, 512), np.float32)
+    for file in files:
+        with Image.open(file) as image:
+            icon = image.convert("RGBA")
+        icon = icon.crop(icon.getbbox())
+        if min(icon.size) >= 24:
+            icon = icon.resize(
+                (256 * icon.width // max(icon.size), 256 * icon.height // max(icon.size))
+            )
+            vector = describe_images([_on_white(icon)])
+            if (vectors @ vector[0]).max(initial=0) <= 0.9:
+                vectors = np.vstack([vectors, vector])
+                icons[f"{file.stem} {len(icons)}"] = icon
+    asked = []
+    for number, name in enumerate(list(icons)[:: max(1, len(icons) // 50)]):
+        rng = np.random.default_rng([seed, number])
+        asked.append((_render(icons[name], rng, photos), frozenset([name])))
+    return Things(
+        {n: [_on_white(i)] for n, i in icons.items()},
+        {n: found[0] if (found := re.match("[a-z]+", n)) else n for n in icons},
+        asked,
+    )
+
+
+def _on_white(icon: Image.Image) -> Image.Image:
+    white = Image.new("RGBA", icon.size, "white")
+    white.alpha_composite(icon)
+    return white.convert("RGB")
+
+
+def _render(
+    icon: Image.Image, rng: np.random.Generator, photos: Sequence[Image.Image]
+) -> Image.Image:
+    """An icon at 3 to 30 % of a drawn place or of a photo, turned by up to 20 degrees."""
+    place = photos[rng.integers(len(photos))].resize((WIDTH, HEIGHT))
+    if rng.random() < 0.5:
+        place = make_backdrop(rng, str(rng.choice(list(BACKDROPS))))
+    scale = (rng.uniform(0.03, 0.3) * WIDTH * HEIGHT / (icon.width * icon.height)) ** 0.5
+    icon = icon.rotate(float(rng.uniform(-20, 20)), Resampling.BICUBIC, expand=True)
+    size = max(8, round(scale * icon.width)), max(8, round(scale * icon.height))
+    icon = icon.resize(size, Resampling.LANCZOS)
+    icon.thumbnail((WIDTH - 20, HEIGHT - 20))
+    at = int(rng.integers(WIDTH - icon.width)), int(rng.integers(HEIGHT - icon.height))
+    place.paste(icon, at, icon)
+    return photograph(place, draw_shot(rng), rng)
+
+
+def match_halves(things: Things) -> NDArray[np.float64]:
+    """Match each picture with each half as the base.
+
+    Returns:
+        float64[n, 4]: whether the thing is in the base, whether the best match is right, and the
+        similarity and the edges of that match.
+    """
+    families = np.array(sorted(set(things.family.values())))
+    np.random.default_rng(7).shuffle(families)
+    rows = []
+    for half in np.array_split(families, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            base = {n: p for n, p in things.stored.items() if things.family[n] in half}
+            units = []
+            for name, pictures in base.items():
+                files = [Path(folder, f"{len(units)}-{k}.png") for k in range(len(pictures))]
+                for file, picture in zip(files, pictures, strict=True):
+                    picture.save(file)
+                units.append(ku_rag.Unit(name, id=name, images=tuple(files)))
+            with ku_rag.KnowledgeBase.open(Path(folder, "kb"), create=True) as kb:
+                kb.add_many(units)
+                retrieval = kb._session.retrieval()
+                connection = retrieval.database.connection
+                for image, truth in things.asked:
+                    found = match_image(connection, image, "", retrieval.image_search).units
+                    unit, best = next(iter(found.items()))
+                    right = unit_records.fields_of(connection, unit)[0] in truth
+                    rows.append((bool(truth & base.keys()), right, best.similarity, best.edges))
+    return np.array(rows, np.float64)

@@ -1,0 +1,125 @@
+"""Set the confidence of matches by labelled pictures of one's own (`ku tune --confidence`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ku_rag import arguments
+from ku_rag.answering.evidence_retrieval import Retrieval
+from ku_rag.answering.pipeline import query_picture
+from ku_rag.errors import BadInput
+from ku_rag.pictures import locate_picture
+from ku_rag.retrieval.image_matching import INTERCEPT, Calibration, evidence
+from ku_rag.retrieval.matching import match
+from ku_rag.store import unit_records
+from ku_rag.store.database import snapshot
+from ku_rag.types import Serializable
+
+_EXPECTED = 'expected {"image": path, "units": [ids]}, with no ids for an unknown thing'
+_PRIOR_VARIANCE = 4.0
+"""Of the intercept, in squared log odds: few pictures move it little."""
+_LOST, _LIKELY = 0.1, 0.5
+"""At most this share of right matches is declined; a match is sure if it is likelier right."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceTuning(Serializable):
+    """What labelled pictures say of the confidence of matches.
+
+    Args:
+        pictures: how many were matched.
+        right: how many of them matched their unit first.
+        intercept: log odds added to the evidence for a match.
+        threshold: confidence from which on a match is sure, 0 to 1.
+        right_kept: share of the right matches that are sure.
+        wrong_declined: share of the other matches that are not.
+    """
+
+    pictures: int
+    right: int
+    intercept: float
+    threshold: float
+    right_kept: float
+    wrong_declined: float
+
+
+def tune_confidence(
+    base: Retrieval, records: Iterable[tuple[str, Mapping[str, Any] | BadInput]], folder: Path
+) -> ConfidenceTuning:
+    """Match labelled pictures, fit the confidence to them, and keep it; the caller may write.
+
+    Args:
+        base: the base.
+        records: "file:line" and {"image": path, "units": [ids], "question"?: text}, or the error of
+            a line. The units are those that the picture shows; none for a thing that the base does
+            not have.
+        folder: resolved; the pictures are in it.
+
+    Raises:
+        BadInput: a record or a picture cannot be read, or no match is right.
+    """
+    found, right = [], []
+    connection, search = base.database.connection, base.image_search
+    for where, record in records:
+        if isinstance(record, BadInput):
+            raise BadInput(f"{where}: {record}")
+        image, units = record.get("image"), record.get("units")
+        if not isinstance(image, str) or not isinstance(units, list):
+            raise BadInput(f"{where}: the record lacks an image or units: {_EXPECTED}")
+        picture, _ = query_picture(locate_picture(folder, image))
+        question = arguments.text(record.get("question", ""), f"{where}: question")
+        with snapshot(connection):
+            matches, _ = match(connection, image=picture, question=question, search=search, k=1)
+            best = next((one for one in matches if one.region_match and not one.name), None)
+            if best and best.region_match:
+                found.append(evidence(best.region_match))
+                right.append(unit_records.fields_of(connection, best.unit)[0] in units)
+    if not any(right):
+        raise BadInput(
+            f"{len(found)} pictures match something, and no match is right: "
+            "expected a few dozen labelled pictures, about half of them of units of the base"
+        )
+    odds, truth = np.array(found), np.array(right)
+    intercept = fit_intercept(odds, truth)
+    probabilities = 1 / (1 + np.exp(-(odds + intercept)))
+    threshold = choose_threshold(probabilities[truth])
+    kept = probabilities >= threshold
+    calibration = Calibration(search.models, round(intercept, 3), round(threshold, 3))
+    base.database.set_meta("confidence", asdict(calibration))
+    return ConfidenceTuning(
+        len(found),
+        int(truth.sum()),
+        round(intercept, 3),
+        round(threshold, 3),
+        round(float(kept[truth].mean()), 3),
+        round(float((~kept[~truth]).mean()) if not truth.all() else 1.0, 3),
+    )
+
+
+def fit_intercept(
+    evidence: NDArray[np.float64], right: NDArray[np.bool_], prior: float = INTERCEPT
+) -> float:
+    """Return the intercept that makes probabilities of evidence, by Newton's method.
+
+    Args:
+        evidence: float64[n], log odds up to the intercept.
+        right: bool[n], whether each match is right.
+        prior: the mean of a normal prior.
+    """
+    intercept = prior
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-np.clip(evidence + intercept, -500, 500)))
+        slope = (right - p).sum() - (intercept - prior) / _PRIOR_VARIANCE
+        intercept += float(slope / ((p * (1 - p)).sum() + 1 / _PRIOR_VARIANCE))
+    return intercept
+
+
+def choose_threshold(right: Sequence[float] | NDArray[np.float64]) -> float:
+    """Return the confidence that at most a tenth of right matches miss, and 0.5 at most."""
+    return min(_LIKELY, float(np.quantile(right, _LOST, method="lower")))
