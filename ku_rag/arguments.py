@@ -170,6 +170,8 @@ def json_object(value: object, what: str) -> Mapping[str, Any]:
     """A mapping that JSON can hold: texts as keys, finite numbers, lists and mappings of these."""
     if not isinstance(value, Mapping):
         raise wrong(value, what, 'a mapping, such as {"year": 1920}')
+    if not value:
+        return value
     waiting: list[tuple[object, str, int]] = [(dict(value), what, 0)]
     while waiting:
         inner, where, depth = waiting.pop()

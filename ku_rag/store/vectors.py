@@ -68,12 +68,12 @@ def put(
         return
     with np.errstate(over="ignore"):
         found = np.concatenate(vectors, dtype=_HALF, casting="same_kind")
-    if (found.view(np.uint16) & _NOT_FINITE == _NOT_FINITE).any():
+    if (found.view(np.uint16) & _NOT_FINITE).max(initial=0) == _NOT_FINITE:
         raise BadInput(
             "the encoder made vectors that hold no numbers (NaN or infinite): nothing was stored; "
             "its weights are damaged, or do not belong to it"
         )
-    halves = memoryview(found.tobytes())
+    halves = found.view(np.uint8).reshape(-1).data
     size = 2 * found.shape[1]
     first = place(kind, encoder)
     connection.executemany(
