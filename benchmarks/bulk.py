@@ -143,7 +143,12 @@ def fill_apsw(made: Prepared, folder: Path) -> float:
     return seconds
 
 
-FILL = {"ku-rag": fill_ku, "statements": fill_statements, "apsw": fill_apsw, "lancedb": fill_lancedb}
+FILL = {
+    "ku-rag": fill_ku,
+    "statements": fill_statements,
+    "apsw": fill_apsw,
+    "lancedb": fill_lancedb,
+}
 
 
 def in_process(system: str, name: str, count: int, cache: Path) -> float:

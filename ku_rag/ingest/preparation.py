@@ -25,7 +25,7 @@ from ku_rag.store.content_rows import content_hash
 from ku_rag.types import Quarantined, Record, Relation, Unit
 
 
-@dataclass(slots=True, weakref_slot=True)
+@dataclass(slots=True)
 class PreparedPicture:
     """A picture file.
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -85,22 +84,15 @@ class _Records:
         limit = export.manifest.get("max_tokens", pipeline.max_tokens)
         self._takes_images = self._fits("image")
         self._takes_chunks = self._fits("chunk") and limit == pipeline.max_tokens
-        self._loaded: WeakValueDictionary[str, PreparedPicture] = WeakValueDictionary()
         self._broken: set[str] = set()
         self._units = self._read_units()
         self._sources: dict[str | None, dict[str, Mapping[str, Any]]] = {}
         self._owners: dict[str, str | None] = {}
         for row, _ in export.rows(SOURCES):
-            if row["uri"] in self._owners:
-                self._leave_out_repeated("sources", row["uri"])
-                continue
             self._owners[row["uri"]] = row["unit"]
             self._sources.setdefault(row["unit"], {})[row["uri"]] = row
         self._files: dict[str, tuple[str | None, Vector | None]] = {}
         for row, vector in export.rows(IMAGES):
-            if row["hash"] in self._files:
-                self._leave_out_repeated("images", row["hash"])
-                continue
             self._check_length(vector, "image")
             self._files[row["hash"]] = row["file"], vector
         self._images: dict[_Key, list[str]] = {}
@@ -153,7 +145,7 @@ class _Records:
         units: dict[str, Unit] = {}
         for row, _ in self._export.rows(UNITS):
             try:
-                unit = Unit(
+                units[row["id"]] = Unit(
                     name=row["name"],
                     id=row["id"],
                     kind=row.get("kind"),
@@ -163,16 +155,7 @@ class _Records:
                 )
             except BadInput as error:
                 self._export.leave_out(f"units: {row['id']}", str(error))
-                continue
-            if row["id"] in units:
-                self._leave_out_repeated("units", row["id"])
-            else:
-                units[row["id"]] = unit
         return units
-
-    def _leave_out_repeated(self, table: str, item: str) -> None:
-        reason = "it stands more than once in the table: the first is kept"
-        self._export.leave_out(f"{table}: {item}", reason)
 
     def _leave_out_unknown(self, table: str, unit: str | None, source: str | None) -> None:
         reason = f"the unit {unit!r} is in no other table"
@@ -298,9 +281,8 @@ class _Records:
 
     def _picture(self, digest: str) -> PreparedPicture | None:
         """Return a picture; None for one that is missing or damaged, which is reported once."""
-        found = self._loaded.get(digest)
-        if found is not None or digest in self._broken:
-            return found
+        if digest in self._broken:
+            return None
         file, vector = self._files.get(digest, (None, None))
         try:
             picture = self._load(digest, file)
@@ -310,7 +292,6 @@ class _Records:
             return None
         if self._takes_images and vector is not None:
             picture.vector = vector.astype(np.float32)
-        self._loaded[digest] = picture
         return picture
 
     def _load(self, digest: str, file: str | None) -> PreparedPicture:

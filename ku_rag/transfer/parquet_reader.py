@@ -130,6 +130,7 @@ class Export:
         if not (self.folder / table.file).is_file():
             return
         columns = self._columns(table)
+        seen: set[str] = set()
         batches = self._batches(table, columns)
         if place and not self.is_whole:
             batches = _sorted(batches, place)
@@ -137,7 +138,7 @@ class Export:
             for row, vector in zip(
                 self._listed(table, batch), self._vectors(table, batch), strict=True
             ):
-                if problem := _problem(row):
+                if problem := _problem(row, seen, table.key):
                     self.leave_out(_name(table, row), problem)
                     continue
                 length = 1.0 if vector is None else float(np.linalg.norm(vector.astype(np.float32)))
@@ -270,8 +271,18 @@ def _has_type(value: object, expected: Any) -> bool:  # noqa: ANN401 - a type, o
     return isinstance(value, expected)
 
 
-def _problem(row: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the names or the text of a row."""
+def _problem(row: Mapping[str, Any], seen: set[str], name: str) -> str | None:
+    """Return what is wrong with the names or the text of a row.
+
+    Args:
+        row: The row.
+        seen: Keys of the rows before; that of this row is added.
+        name: Of the column with the key; "" for none.
+    """
+    if (key := row.get(name)) is not None:
+        if key in seen:
+            return "it stands more than once in the table: the first is kept"
+        seen.add(key)
     try:
         for key in ("id", "uri", "source"):
             if key in row and not (key == "source" and row[key] is None):

@@ -30,12 +30,14 @@ class Table:
         name: Of the file, without its suffix.
         columns: Name → type, in order: text, texts (a list), count or flag.
         required: Columns that a file of another program must have.
+        key: Column that tells the rows apart; "" for none.
         has_vectors: Whether a vector follows.
     """
 
     name: str
     columns: Mapping[str, str]
     required: tuple[str, ...]
+    key: str = ""
     has_vectors: bool = False
 
     @property
@@ -51,19 +53,27 @@ class Table:
         return {name: types[kind] for name, kind in self.columns.items()}
 
 
-def _table(name: str, columns: str, required: str, *, has_vectors: bool = False) -> Table:
+def _table(
+    name: str, columns: str, required: str, *, key: str = "", has_vectors: bool = False
+) -> Table:
     typed = (column.partition(":") for column in columns.split())
     types = {name: kind or "text" for name, _, kind in typed}
-    return Table(name, types, tuple(required.split()), has_vectors)
+    return Table(name, types, tuple(required.split()), key, has_vectors)
 
 
-UNITS = _table("units", "id name kind aliases:texts metadata match:flag", "id name")
-SOURCES = _table("sources", "uri unit origin hash declared chunks:count images:count", "uri unit")
+UNITS = _table("units", "id name kind aliases:texts metadata match:flag", "id name", key="id")
+SOURCES = _table(
+    "sources", "uri unit origin hash declared chunks:count images:count", "uri unit", key="uri"
+)
 CHUNKS = _table(
     "chunks", "unit source position:count document:count text", "text", has_vectors=True
 )
 IMAGES = _table(
-    "images", "hash file width:count height:count bytes:count", "hash file", has_vectors=True
+    "images",
+    "hash file width:count height:count bytes:count",
+    "hash file",
+    key="hash",
+    has_vectors=True,
 )
 SHOWINGS = _table("showings", "unit source position:count image", "image")
 RELATIONS = _table(
