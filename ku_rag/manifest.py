@@ -114,6 +114,7 @@ def make(
             with database.change() as connection:
                 database.set_meta("id", uuid.uuid4().hex)
                 set_encoder(database, spec, encoder, settings.max_tokens or encoder.max_tokens)
+                database.set_meta("language", settings.language)
                 proposing = {"spec": settings.segmenter, "fingerprint": segmenter.fingerprint}
                 database.set_meta("segmenter", proposing)
                 for kind in KINDS:

@@ -10,6 +10,8 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import Stemmer
+
 from ku_rag.arguments import count, identity, regular_file, wrong
 from ku_rag.errors import BadInput, NotFound
 
@@ -46,6 +48,8 @@ class Settings:
         k_chunks: most chunks that become evidence, 1 to 1,000.
         max_tokens: longest chunk in the encoder's tokens, 0 to 1,000,000; 0 takes the encoder's
             limit.
+        language: the language of the texts of a new base, a Snowball algorithm; the keyword index
+            holds its stems.
         heading_level: which Markdown headings name units, 1 to 6; 0 finds out.
         images: "copy" keeps pictures in the knowledge base, "link" leaves them where they are.
         lock_wait_s: seconds to wait for another writer, 0 to 86,400.
@@ -82,6 +86,7 @@ class Settings:
     k_units: int = _number(3, 1, 1_000)
     k_chunks: int = _number(3, 1, 1_000)
     max_tokens: int = _number(0, 0, 1_000_000)
+    language: str = _one_of("english", *sorted({*Stemmer.algorithms()} - {"english"}))
     heading_level: int = _number(0, 0, 6)
     images: str = _one_of("copy", "link")
     lock_wait_s: float = _number(10.0, 0, 86_400)

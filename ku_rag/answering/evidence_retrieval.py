@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PIL.Image import Image
@@ -15,9 +15,9 @@ from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.retrieval.clues import parted
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
-from ku_rag.retrieval.search import Hit, search_all, search_units
+from ku_rag.retrieval.search import search
 from ku_rag.store import unit_records
-from ku_rag.store.connection import Connection, as_json
+from ku_rag.store.connection import as_json
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.types import Evidence, Match, PathEvidence, Region
@@ -75,42 +75,28 @@ def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Ma
 
 
 def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evidence]:
-    """The chunks that bear on a question, among those of the matched units if there are any."""
-    if not found.rows:
-        return evidence_anywhere(base, question, k)
-    hits = search_units(
+    """The chunks that bear on a question, those of the matched units before others."""
+    hits = search(
         base.database.connection,
         question=question,
         units=[(m.unit, unit.name) for m, unit in zip(found.rows, found.units, strict=True)],
         encoder=base.image_search.encoder,
         chunks=base.chunks,
         k=k,
+        units_first=found.region is not None,
     )
-    ids = {m.unit: unit.id for m, unit in zip(found.rows, found.units, strict=True)}
-    return _evidence(base, hits, ids)
-
-
-def evidence_anywhere(base: Retrieval, text: str, k: int) -> list[Evidence]:
-    """The chunks of the whole base that bear on a text."""
-    hits = search_all(
-        base.database.connection,
-        question=text,
-        encoder=base.image_search.encoder,
-        chunks=base.chunks,
-        k=k,
-    )
-    return _evidence(base, hits, {})
+    return _evidence(base, hits, [unit.id for unit in found.units])
 
 
 def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
     """The chunks of the whole base whose vectors are nearest to one, float32[1, dim]."""
     rows, cosines = base.chunks.search(vector, k)
     hits = [
-        Hit(row, round(cosine, 4), ())
+        (row, round(cosine, 4))
         for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
         if row >= 0
     ]
-    return _evidence(base, hits, {})
+    return _evidence(base, hits, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,34 +179,34 @@ def _unit(base: Retrieval, found: UnitMatch) -> Match:
     return Match(unit_id, name, found.score, found.confidence, image, found.why, found.name or "")
 
 
-def _evidence(base: Retrieval, hits: Sequence[Hit], ids: Mapping[int, str]) -> list[Evidence]:
+def _evidence(
+    base: Retrieval, hits: Sequence[tuple[int, float]], matched: Sequence[str]
+) -> list[Evidence]:
+    """Number the chunks that were found, (row, score), and say whose they are."""
     connection = base.database.connection
-    wanted = as_json(hit.chunk for hit in hits)
-    rows = connection.execute(
-        "SELECT c.row, c.text, s.uri FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value "
-        "CROSS JOIN sources s ON s.row = c.source",
-        (wanted,),
-    )
-    held = {chunk: (uri, text) for chunk, text, uri in rows}
-    listing = _listing(connection, wanted)
-    found = []
-    for number, hit in enumerate(hits, 1):
-        listed = listing.get(hit.chunk, {})
-        units = tuple(ids[unit] for unit in hit.units) or tuple(listed)
-        owners = tuple(unit for unit, owned in listed.items() if owned)
-        uri, text = held[hit.chunk]
-        found.append(Evidence(f"E{number}", hit.chunk, units, uri, text, hit.score, owners))
-    return found
-
-
-def _listing(connection: Connection, chunks: str) -> dict[int, dict[str, bool]]:
-    """Chunk → ids of the units that list it, owners first → whether it comes from their source."""
+    wanted = as_json(row for row, _ in hits)
+    held = {
+        chunk: (uri, text)
+        for chunk, text, uri in connection.execute(
+            "SELECT c.row, c.text, s.uri FROM json_each(?) r CROSS JOIN chunks c "
+            "ON c.row = r.value CROSS JOIN sources s ON s.row = c.source",
+            (wanted,),
+        )
+    }
     listing: dict[int, dict[str, bool]] = {}
     for chunk, unit_id, owned in connection.execute(
         "SELECT l.chunk, u.id, l.owned FROM json_each(?) r "
         "CROSS JOIN unit_chunks l ON l.chunk = r.value "
         "CROSS JOIN units u ON u.row = l.unit ORDER BY l.owned DESC, u.id",
-        (chunks,),
+        (wanted,),
     ):
         listing.setdefault(chunk, {})[unit_id] = bool(owned)
-    return listing
+    found = []
+    for number, (row, score) in enumerate(hits, 1):
+        listed = listing.get(row, {})
+        meant = [unit for unit in matched if unit in listed]
+        units = tuple(sorted(meant, key=lambda unit: not listed[unit])) or tuple(listed)
+        owners = tuple(unit for unit, owned in listed.items() if owned)
+        uri, text = held[row]
+        found.append(Evidence(f"E{number}", row, units, uri, text, score, owners))
+    return found

@@ -180,10 +180,7 @@ def find(
         raise BadInput("nothing to search for: give a picture, a text, or both")
     picture, _ = query_picture(image)
     found = evidence_retrieval.matched(base, picture, text, k)
-    if text.strip() and picture is None:
-        evidence = evidence_retrieval.evidence_anywhere(base, text, k)
-    else:
-        evidence = evidence_retrieval.evidence(base, text, found, k)
+    evidence = evidence_retrieval.evidence(base, text, found, k)
     return SearchResult(tuple(found.units), tuple(evidence))
 
 
@@ -228,7 +225,7 @@ def _find_texts(
     """Retrieve evidence by the question and a caption alone."""
     text = f"{question.text}\n{caption.text}" if caption else question.text
     with snapshot(base.database.connection), clock.step("search"):
-        evidence = evidence_retrieval.evidence_anywhere(base, text, question.k_chunks)
+        evidence = evidence_retrieval.evidence(base, text, Matched(), question.k_chunks)
     return _Found(Matched(), evidence, evidence_retrieval.Paths(), {})
 
 

@@ -35,7 +35,7 @@ class EmbeddedEncoder:
     """
 
     dim = descriptor.DIM
-    max_tokens = 96
+    max_tokens = 256
     cross_modal = False
     fingerprint = f"embedded:{_VERSION}+{descriptor.VERSION}:{descriptor.DIM}"
     encode_images = staticmethod(descriptor.describe_images)

@@ -95,17 +95,26 @@ class InvertedIndex:
             for key in filter(matchable, keys):
                 names.remove(key, unit)
 
-    def add_chunks(self, chunks: Mapping[int, str]) -> None:
-        """Add new chunks to the list of every unit that they name.
+    def add_chunks(self, chunks: Mapping[int, tuple[int | None, str]]) -> None:
+        """Add new chunks to the keyword index, and to the list of every unit that they name.
 
         Args:
-            chunks: row → text.
+            chunks: row → row of the unit that owns it, and its text.
         """
         connection = self._database.connection
-        few = sum(map(len, chunks.values())) <= _FEW_LETTERS
+        few = sum(len(text) for _, text in chunks.values()) <= _FEW_LETTERS
         one_by_one = few and not self._known()
         find = partial(named, connection) if one_by_one else self.names().find
-        _link(connection, ((unit, chunk) for chunk, text in chunks.items() for unit in find(text)))
+        links: list[tuple[int, int]] = []
+
+        def cut() -> Iterator[tuple[int, int | None, list[str]]]:
+            for row, (owner, text) in chunks.items():
+                said = words(text)
+                links.extend((unit, row) for unit in find(said))
+                yield row, owner, said
+
+        keywords.put(connection, cut())
+        _link(connection, links)
 
     @staticmethod
     def _link_stored(connection: Connection, names: Sequence[tuple[str, int]]) -> None:
@@ -115,7 +124,7 @@ class InvertedIndex:
         for place, found in groupby(candidates, key=itemgetter(0)):
             key, unit = names[place]
             wanted = _only({key}, unit)
-            links += ((unit, chunk) for _, chunk, text in found if wanted.find(text))
+            links += ((unit, chunk) for _, chunk, text in found if wanted.find(words(text)))
         _link(connection, links)
 
     @staticmethod
@@ -128,13 +137,12 @@ class InvertedIndex:
         ).fetchall()
         connection.executemany(
             "DELETE FROM unit_chunks WHERE unit = ? AND chunk = ?",
-            ((unit, chunk) for chunk, text in named if not wanted.find(text)),
+            ((unit, chunk) for chunk, text in named if not wanted.find(words(text))),
         )
 
 
-def named(connection: Connection, text: str) -> set[int]:
-    """Units that a text names, looked up in the database: for few texts and many names."""
-    tokens = words(text)
+def named(connection: Connection, tokens: Sequence[str]) -> set[int]:
+    """Units that folded words name, looked up in the database: for few texts and many names."""
     found: set[int] = set()
     for start in range(len(tokens)):
         for end in range(start + 1, len(tokens) + 1):
@@ -161,7 +169,7 @@ def differences(database: Database) -> Iterator[str]:
     for chunk, text, owner in connection.execute(
         "SELECT c.row, c.text, s.unit FROM chunks c JOIN sources s ON s.row = c.source"
     ):
-        expected = {(unit, 0) for unit in names.find(text) if unit != owner}
+        expected = {(unit, 0) for unit in names.find(words(text)) if unit != owner}
         if owner is not None:
             expected.add((owner, 1))
         stored = set(

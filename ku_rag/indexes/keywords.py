@@ -1,131 +1,92 @@
-"""The keyword index: BM25 over FTS5, with CJK as overlapping bigrams.
+"""The keyword index: BM25 over stems of chunks and of their units' names (FTS5).
 
-Queries are built from folded words, each quoted, so nothing in a question can act as syntax.
+The index holds no texts, only terms (`text.stems.index_terms`). Queries are built from terms, each
+quoted, so nothing in a question can act as syntax.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from ku_rag.store.connection import Connection, as_json, marks
-from ku_rag.text.tokens import content_words, is_cjk, search_terms, terms, words
+from ku_rag.text.stems import index_terms, query_terms, stem
+from ku_rag.text.tokens import content_words, is_cjk, words
 
 _MOST_TERMS = 64
-_MANY = 50_000
-"""Up to this many chunks, FTS5 scores all that have a word."""
 _COMMON = 10_000
-"""A word that so many chunks have is common."""
-_READ_MOST = 1000
-"""Of units that list up to so many chunks, these are read."""
-_K1, _B = 1.2, 0.75
+"""A term that so many chunks have hardly tells chunks apart."""
 _EXACT = 3
-"""Letters of the longest word that is taken as it is, not as the beginning of others."""
+"""Letters of the longest stem that is taken as it is, not as the beginning of others."""
 
 
-def expressions(text: str, stems: Sequence[str] = ()) -> list[str]:
-    """What FTS5 is asked for: each content word of `text`, quoted, with a star where it begins one.
-
-    Args:
-        text: the question.
-        stems: further words, looked for by their beginnings.
-    """
-    known = set(content_words(text) or words(text))
-    wanted = [_quoted(t) for t in search_terms(text) if t in known or is_cjk(t)]
-    return list(dict.fromkeys([*wanted, *map(_begins, stems)]))[:_MOST_TERMS]
-
-
-def search(
-    connection: Connection,
-    text: str,
-    k: int,
-    *,
-    stems: Sequence[str] = (),
-    units: tuple[int, ...] | None = None,
-) -> list[tuple[int, float]]:
-    """The best chunks by BM25 as (row, score), higher is better.
-
-    FTS5 scores every chunk that has one of the words. Where there are very many, the chunks of a
-    few units are read and scored here instead; and in the whole base, words that very many have are
-    left out as long as there are others, since they hardly tell chunks apart.
+def put(connection: Connection, chunks: Iterable[tuple[int, int | None, Sequence[str]]]) -> None:
+    """Index chunks, in place of what was indexed of them. Called inside a change.
 
     Args:
         connection: the database.
-        text: the question.
-        k: most chunks.
-        stems: further words to look for, by their beginnings.
-        units: when given, only chunks that one of these unit rows lists.
+        chunks: row, row of the unit that owns it, folded words of its text.
     """
-    wanted = expressions(text, stems)
-    if not wanted:
-        return []
-    (total,) = connection.execute("SELECT coalesce(max(row), 0) FROM chunks").fetchone()
-    if total > _MANY:
-        counts = {one: _count(connection, one) for one in wanted}
-        if units is None:
-            wanted = [one for one in wanted if counts[one] < _COMMON] or wanted
-        else:
-            listed = _listed(connection, units)
-            if len(listed) <= _READ_MOST:
-                return _ranked(listed, counts, total)[:k]
-    within = ""
-    values: tuple[int, ...] = ()
-    if units is not None:
-        # The plus keeps SQLite from running the whole query once for every row of the list.
-        within = f" AND +rowid IN (SELECT chunk FROM unit_chunks WHERE unit IN ({marks(units)}))"
-        values = units
-    rows = connection.execute(
-        f"SELECT rowid, -bm25(words) FROM words WHERE words MATCH ?{within} "
-        "ORDER BY bm25(words), rowid LIMIT ?",
-        (" OR ".join(wanted), *values, k),
+    language = language_of(connection)
+    names: dict[int | None, str] = {None: ""}
+
+    def terms(unit: int | None, cut: Sequence[str]) -> str:
+        if unit not in names:
+            (name,) = connection.execute("SELECT name FROM units WHERE row = ?", (unit,)).fetchone()
+            names[unit] = f"{index_terms(words(name), language)} "
+        return names[unit] + index_terms(cut, language)
+
+    connection.executemany(
+        "INSERT OR REPLACE INTO words (rowid, terms) VALUES (?, ?)",
+        ((row, terms(unit, cut)) for row, unit, cut in chunks),
     )
-    return [(int(row), float(score)) for row, score in rows]
 
 
-def _count(connection: Connection, expression: str) -> int:
-    """How many chunks have a word; no further than what is common."""
-    (count,) = connection.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)",
-        (expression, _COMMON),
-    ).fetchone()
-    return int(count)
-
-
-def _listed(connection: Connection, units: Sequence[int]) -> list[tuple[int, str]]:
-    """The chunks (row, text) that units list; one more than are read at most."""
-    found: list[tuple[int, str]] = connection.execute(
-        "SELECT row, text FROM chunks WHERE row IN "
-        f"(SELECT chunk FROM unit_chunks WHERE unit IN ({marks(units)})) ORDER BY row LIMIT ?",
-        (*units, _READ_MOST + 1),
+def rename(connection: Connection, unit: int) -> None:
+    """Index a unit's own chunks again after its name has changed. Called inside a change."""
+    owned = connection.execute(
+        "SELECT c.row, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
+        "WHERE l.unit = ? AND l.owned",
+        (unit,),
     ).fetchall()
-    return found
+    put(connection, ((row, unit, words(text)) for row, text in owned))
 
 
-def _ranked(
-    chunks: Sequence[tuple[int, str]], counts: Mapping[str, int], total: int
-) -> list[tuple[int, float]]:
-    """Chunks that have one of the words, best first, by BM25 as FTS5 computes it.
+def language_of(connection: Connection) -> str:
+    """Return the language whose stems a base holds."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'language'").fetchone()
+    return row[0].strip('"') if row else "english"
 
-    Args:
-        chunks: (row, text).
-        counts: how many chunks of the base have each word.
-        total: how many chunks there are.
+
+def scores(connection: Connection, text: str) -> dict[int, float]:
+    """Return the BM25 score of every chunk that has a term of a text, by row; higher is better.
+
+    Stop words, and in large bases terms that very many chunks have, are left out where others
+    remain.
     """
-    held = [(row, list(terms(text))) for row, text in chunks]
-    usual = sum(len(found) for _, found in held) / max(len(held), 1)
-    scored = []
-    for row, found in held:
-        score = 0.0
-        for expression, count in counts.items():
-            word = expression.strip('"*')
-            begins = expression.endswith("*")
-            times = sum(one.startswith(word) if begins else one == word for one in found)
-            weight = max(math.log((total - count + 0.5) / (count + 0.5)), 1e-6)
-            damped = _K1 * (1 - _B + _B * len(found) / max(usual, 1))
-            score += weight * times * (_K1 + 1) / (times + damped)
-        if score > 0:
-            scored.append((row, score))
-    return sorted(scored, key=lambda one: (-one[1], one[0]))
+    wanted = [
+        _quoted(term)
+        for term in query_terms(content_words(text) or words(text), language_of(connection))
+    ]
+    wanted = list(dict.fromkeys(wanted))[:_MOST_TERMS]
+    if not wanted:
+        return {}
+    (last,) = connection.execute("SELECT coalesce(max(row), 0) FROM chunks").fetchone()
+    if last > _COMMON:
+        wanted = [one for one in wanted if not _is_common(connection, one)] or wanted
+    rows = connection.execute(
+        "SELECT rowid, -bm25(words) FROM words WHERE words MATCH ?", (" OR ".join(wanted),)
+    )
+    return dict(rows.fetchall())
+
+
+def _is_common(connection: Connection, expression: str) -> bool:
+    return bool(
+        connection.execute(
+            "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?", (expression, _COMMON)
+        ).fetchone()
+    )
 
 
 def chunks_with_all(connection: Connection, keys: Sequence[str]) -> Iterator[tuple[int, int, str]]:
@@ -133,16 +94,13 @@ def chunks_with_all(connection: Connection, keys: Sequence[str]) -> Iterator[tup
 
     They are the candidates for that name, key by key.
     """
-    queries = (" AND ".join(map(_quoted, search_terms(key))) for key in keys)
+    language = language_of(connection)
+    queries = (" AND ".join(map(_quoted, query_terms(key.split(), language))) for key in keys)
     yield from connection.execute(
         "SELECT k.key, c.row, c.text FROM json_each(?) k CROSS JOIN words ON words MATCH k.value "
         "CROSS JOIN chunks c ON c.row = words.rowid",
         (as_json(queries),),
     )
-
-
-def _quoted(term: str) -> str:
-    return f'"{term}"*' if len(term) == 1 and is_cjk(term) else f'"{term}"'
 
 
 def units_with(
@@ -154,13 +112,13 @@ def units_with(
         connection: the database.
         word: folded.
         units: their rows.
-        whole: whether only the word itself and its plain plural count.
+        whole: whether only forms of the word itself count.
     """
     # A cross join keeps the order that is written: the words once, not once for every listed chunk.
     rows = connection.execute(
         "SELECT DISTINCT l.unit FROM words CROSS JOIN unit_chunks l ON l.chunk = words.rowid "
         f"WHERE words MATCH ? AND l.owned AND l.unit IN ({marks(units)})",
-        (_is(word) if whole else _begins(word), *units),
+        (_word(word, whole=whole), *units),
     )
     return {unit for (unit,) in rows}
 
@@ -171,14 +129,32 @@ def count_units_with(connection: Connection, word: str, *, whole: bool = False) 
         "SELECT count(DISTINCT l.unit) FROM words CROSS JOIN unit_chunks l "
         "ON l.chunk = words.rowid "
         "WHERE words MATCH ? AND l.owned",
-        (_is(word) if whole else _begins(word),),
+        (_word(word, whole=whole),),
     ).fetchone()
     return int(count)
 
 
-def _is(word: str) -> str:
-    return f'"{word}" OR "{word}s"'
+def differences(connection: Connection) -> Iterator[str]:
+    """Yield where the index is not what texts and names say; for `verify`."""
+    language = language_of(connection)
+    held: Counter[int] = Counter()
+    for row, term in connection.execute("SELECT doc, term FROM word_places"):
+        held[row] += zlib.crc32(term.encode())
+    for row, name, text in connection.execute(
+        "SELECT c.row, u.name, c.text FROM chunks c JOIN sources s ON s.row = c.source "
+        "LEFT JOIN units u ON u.row = s.unit"
+    ):
+        terms = index_terms(words(name or ""), language), index_terms(words(text), language)
+        if held.pop(row, 0) != sum(zlib.crc32(one.encode()) for one in " ".join(terms).split()):
+            yield f"chunk {row} is not in the keyword index as it should be"
+    for row in held:
+        yield f"the keyword index holds row {row}, which is no chunk"
 
 
-def _begins(stem: str) -> str:
-    return f'"{stem}"*' if len(stem) > _EXACT or is_cjk(stem) else f'"{stem}"'
+def _quoted(term: str) -> str:
+    return f'"{term}"*' if len(term) == 1 and is_cjk(term) else f'"{term}"'
+
+
+def _word(word: str, *, whole: bool) -> str:
+    base = stem(word)
+    return f'"{base}"' if whole or (len(base) <= _EXACT and not is_cjk(base)) else f'"{base}"*'

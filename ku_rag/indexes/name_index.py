@@ -7,42 +7,13 @@ occurrences count, "York" inside "New York" too, because words alone do not tell
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from ku_rag.text.tokens import is_cjk, stop_words, tokenize, words
+from ku_rag.text.tokens import is_cjk, stop_words
 
 _SHORTEST_WORD = 3
 _SHORTEST_NUMBER = 3
 _SHORTEST_CJK = 2
-_REMEMBERED = 1 << 17
-_LONGEST_REMEMBERED = 40
-
-# No other ASCII character is part of a word, and this does not depend on its neighbours. So words
-# never cross these runs, and each run can be tokenised and folded by itself.
-_RUN = re.compile(r"[A-Za-z0-9\x80-\U0010ffff]+")
-
-
-class _Runs(dict[str, tuple[str, ...]]):
-    """Cache of the folded words of each run; texts repeat few different runs."""
-
-    def __missing__(self, run: str) -> tuple[str, ...]:
-        cut = tuple(words(run))
-        if len(run) <= _LONGEST_REMEMBERED:
-            if len(self) >= _REMEMBERED:
-                self.clear()
-            self[run] = cut
-        return cut
-
-
-_RUNS = _Runs()
-
-
-def _words(text: str) -> list[str]:
-    """Like `tokens.words`, but several times faster."""
-    if text.isascii():
-        return words(text)
-    return [word for run in _RUN.findall(text) for word in _RUNS[run]]
 
 
 class _Node:
@@ -93,37 +64,20 @@ class NameIndex:
                 return
             del parent.following[word]
 
-    def find(self, text: str) -> set[int]:
-        """Return the rows of the units that a text names."""
+    def find(self, said: Sequence[str]) -> set[int]:
+        """Return the rows of the units that a text names, given by its folded words."""
         found: set[int] = set()
-        for _, _, units in self._occurrences(_words(text)):
-            found |= units
-        return found
-
-    def find_spans(self, text: str) -> list[tuple[int, int, frozenset[int]]]:
-        """Return every occurrence of a name as (start, end, units), in order."""
-        tokens = tokenize(text)
-        return [
-            (tokens[first].start, tokens[last].end, units)
-            for first, last, units in self._occurrences([token.folded for token in tokens])
-        ]
-
-    def _occurrences(self, tokens: list[str]) -> Iterator[tuple[int, int, frozenset[int]]]:
-        """Yield every occurrence: index of its first word, of its last word, and its units."""
         starts = self._root.following
-        if starts.keys().isdisjoint(tokens):
-            return
-        for first in [at for at, word in enumerate(tokens) if word in starts]:
-            node = starts[tokens[first]]
+        if starts.keys().isdisjoint(said):
+            return found
+        for first in [at for at, word in enumerate(said) if word in starts]:
+            node: _Node | None = starts[said[first]]
             last = first
-            while True:
-                if node.units:
-                    yield first, last, node.units
+            while node is not None:
+                found |= node.units
                 last += 1
-                following = node.following.get(tokens[last]) if last < len(tokens) else None
-                if following is None:
-                    break
-                node = following
+                node = node.following.get(said[last]) if last < len(said) else None
+        return found
 
 
 def matchable(key: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from ku_rag.indexes import keywords
 from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.store import relations
 from ku_rag.store.connection import Connection, as_json
@@ -154,10 +155,8 @@ def update_units(connection: Connection, units: Mapping[str, int], inverted: Inv
     keys: set[str] = set()
     for unit_id, row in units.items():
         one, (name, kind, match) = merged[row], stored[row]
-        matched_before, matched = (
-            before[row] if match else set(),
-            after[row] if one.match else set(),
-        )
+        matched_before = before[row] if match else set()
+        matched = after[row] if one.match else set()
         if not matched_before:
             new[row] = matched
         elif matched_before != matched:
@@ -166,6 +165,8 @@ def update_units(connection: Connection, units: Mapping[str, int], inverted: Inv
             ids.append(unit_id)
             keys |= before[row] | after[row]
             if name:
+                if name != one.name:
+                    keywords.rename(connection, row)
                 relations.rename_unit(connection, row, one.name, one.kind)
     inverted.introduce(new)
     relations.resolve_names(connection, ids=ids, keys=keys)

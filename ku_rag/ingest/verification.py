@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 
 from ku_rag.errors import Corrupt
-from ku_rag.indexes import inverted
+from ku_rag.indexes import inverted, keywords
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import assembly
 from ku_rag.store import relations, schema, unit_records
@@ -20,10 +20,9 @@ from ku_rag.store.content_rows import text_hash
 from ku_rag.store.database import Database, snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind, places
-from ku_rag.text.tokens import indexed
 from ku_rag.types import Serializable
 
-_MANIFEST = frozenset({"id", "encoder", "segmenter", "max_tokens"})
+_MANIFEST = frozenset({"id", "encoder", "segmenter", "max_tokens", "language"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,8 @@ def verify(
             ("the structure of the file", _structure(database)),
             ("the manifest", _manifest(database)),
             ("the contents of sources", _sources(connection)),
-            ("the keyword index", _keywords(connection)),
+            ("texts", _texts(connection)),
+            ("the keyword index", keywords.differences(connection)),
             ("vectors", _vectors(connection, encoders)),
             ("relations", relations.differences(connection)),
             ("pictures", _pictures(connection, layout)),
@@ -179,18 +179,10 @@ def _command(connection: Connection) -> Iterator[str]:
         yield f"the keyword index is damaged: {error}"
 
 
-def _keywords(connection: Connection) -> Iterator[str]:
-    for row, digest, text, held in connection.execute(
-        "SELECT c.row, c.hash, c.text, w.terms FROM chunks c LEFT JOIN words w ON w.rowid = c.row"
-    ):
+def _texts(connection: Connection) -> Iterator[str]:
+    for row, digest, text in connection.execute("SELECT row, hash, text FROM chunks"):
         if not isinstance(text, str) or text_hash(text) != digest:
             yield f"chunk {row} is not the text that was stored"
-        elif held != indexed(text):
-            yield f"chunk {row} is not in the keyword index as it should be"
-    for (row,) in connection.execute(
-        "SELECT rowid FROM words WHERE rowid NOT IN (SELECT row FROM chunks)"
-    ):
-        yield f"the keyword index holds row {row}, which is no chunk"
 
 
 def _vectors(connection: Connection, encoders: Mapping[Kind, int]) -> Iterator[str]:

@@ -1,36 +1,37 @@
-"""Search: from a question and matched units to chunks (KU-RAG, section 3.3.2, eq. 8 to 10)."""
+"""Search: from a question and matched units to chunks (KU-RAG, section 3.3.2, eq. 8 to 10).
+
+The whole base is always searched. Keyword and vector scores are normalised and added; a matched
+unit raises the scores of its chunks; what the best chunks name, and what names their units, is
+raised as well. Nothing is excluded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+from itertools import islice
 
 import numpy as np
 
 from ku_rag.encoders.base import Encoder, encode_queries
+from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.encoders.pair import side
 from ku_rag.indexes import keywords
 from ku_rag.indexes.vector_index import Rows, VectorIndex
-from ku_rag.retrieval.fusion import RANK_OFFSET, reciprocal_rank
-from ku_rag.store.connection import Connection, batched, marks
-from ku_rag.text.question import label_words
+from ku_rag.store.connection import Connection, array_of, as_json
 from ku_rag.text.tokens import content_words
 
-_POOL = 50
+_POOL = 100
 _DIGITS = 5
 """Cosines that differ less are equal: the last digits depend on how many are computed at once."""
-_UNIT_STEP = 30
-"""Ranks that a chunk loses for every matched unit that goes before its own."""
-_NAMED_STEP = 60
-"""Ranks that a chunk loses when it only names a unit and is about another."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A chunk that was found: row, fused score, matched units that list it (its owner first)."""
-
-    chunk: int
-    score: float
-    units: tuple[int, ...]
+_HASHED_WEIGHT = 0.1
+"""Of hashed vectors beside keywords: both compare words, and keywords know which ones are rare."""
+_RAISE = 0.2
+"""By how much a match raises the own chunks of the best matched unit; others less."""
+_SOURCES = 5
+"""Chunks from which links are followed."""
+_LINK = 0.25
+"""Share of a chunk's score that it passes on."""
 
 
 def rewrite(question: str, name: str) -> str:
@@ -38,7 +39,7 @@ def rewrite(question: str, name: str) -> str:
     return f"{question} [SEP] {name} [SEP] {', '.join(content_words(question))}"
 
 
-def search_units(
+def search(
     connection: Connection,
     *,
     question: str,
@@ -46,117 +47,123 @@ def search_units(
     encoder: Encoder,
     chunks: VectorIndex,
     k: int,
-) -> list[Hit]:
-    """The best chunks over all matched units.
+    units_first: bool,
+) -> list[tuple[int, float]]:
+    """Return the best chunks of the whole base as (row, score), best first.
 
     Args:
         connection: the store.
-        question: the question.
+        question: may be empty.
         units: (row, name) of the matched units, best first.
         encoder: the base's own.
         chunks: index of the chunks.
         k: most chunks.
+        units_first: whether chunks of matched units go before all others, as with a picture.
     """
-    listed = {unit: _listed(connection, unit) for unit, _ in units}
-    best: dict[int, float] = {}
+    listed = {
+        unit: connection.execute(
+            "SELECT chunk, owned FROM unit_chunks WHERE unit = ?", (unit,)
+        ).fetchall()
+        for unit, _ in units
+    }
+    scores = keywords.scores(connection, question)
+    best = max(scores.values(), default=1.0)
+    scores = {row: score / best for row, score in scores.items()}
     if question.strip():
-        vectors = encode_queries(encoder, [rewrite(question, name) for _, name in units])
-        for (unit, _), vector in zip(units, vectors, strict=True):
-            rows, cosines = chunks.search(vector[None], _POOL, among=listed[unit])
-            for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True):
-                if row >= 0:
-                    best[row] = max(cosine, best.get(row, -1.0))
-    dense = sorted(best, key=lambda row: (-best[row], row))
-    found = keywords.search(
-        connection,
-        question,
-        _POOL,
-        stems=label_words(question),
-        units=tuple(unit for unit, _ in units),
+        spaces = [(name, np.array([row for row, _ in listed[unit]])) for unit, name in units]
+        for row, cosine in _cosines(question, spaces, encoder, chunks).items():
+            scores[row] = scores.get(row, 0.0) + cosine
+    shares = _shares(listed.values())
+    for row, share in shares.items():
+        scores[row] = scores.get(row, 0.0) + _RAISE * share
+    for row, gain in _gains(connection, dict(_best(scores, _POOL))).items():
+        scores[row] = scores.get(row, 0.0) + gain
+    if units_first and shares:
+        most = max(scores.values())
+        scores |= {row: scores[row] + most * (1 + 3 * share) for row, share in shares.items()}
+    return [(row, round(score, 4)) for row, score in _best(scores, k)]
+
+
+def _cosines(
+    question: str, spaces: Sequence[tuple[str, Rows]], encoder: Encoder, chunks: VectorIndex
+) -> dict[int, float]:
+    """Chunks nearest to a question: row → 0 for the least near in the base, to the weight.
+
+    Args:
+        question: not empty.
+        spaces: name of each matched unit, and its chunks; these are compared with the rewritten
+            question as well.
+        encoder: the base's own.
+        chunks: index of the chunks.
+    """
+    asked = [question, *(rewrite(question, name) for name, _ in spaces)]
+    vectors = encode_queries(encoder, asked)
+    found: dict[int, float] = {}
+    lowest = span = 0.0
+    for vector, among in zip(vectors, [None, *(rows for _, rows in spaces)], strict=True):
+        rows, cosines = chunks.search(vector[None], _POOL, among=among)
+        near = {
+            row: round(cosine, _DIGITS)
+            for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
+            if row >= 0
+        }
+        if among is None and near:
+            lowest = min(near.values())
+            span = max(near.values()) - lowest
+        found |= {row: max(cosine, found.get(row, -1.0)) for row, cosine in near.items()}
+    hashed = side(encoder, "chunk").fingerprint == EmbeddedEncoder.fingerprint
+    weight = (_HASHED_WEIGHT if hashed else 1.0) / (span or 1.0)
+    return {row: weight * min(max(0.0, cosine - lowest), span) for row, cosine in found.items()}
+
+
+def _shares(listed: Iterable[Sequence[tuple[int, int]]]) -> dict[int, float]:
+    """Chunk → 1 for the best unit's own, less for those of the next and those that only name it."""
+    shares: dict[int, float] = {}
+    for place, rows in enumerate(listed):
+        for row, owned in rows:
+            share = 1 / (1 + place / 2 + (not owned))
+            shares[row] = max(share, shares.get(row, 0.0))
+    return shares
+
+
+def _gains(connection: Connection, pool: Mapping[int, float]) -> dict[int, float]:
+    """What the best chunks of a pool pass on, one step along the links of the base.
+
+    The own chunks of units that they name or state a relation to gain, and so do chunks of the pool
+    that name their units.
+
+    Args:
+        connection: the store.
+        pool: chunk → score, best first.
+    """
+    if not pool:
+        return {}
+    sources = dict(islice(pool.items(), _SOURCES))
+    links = connection.execute(
+        "SELECT chunk, unit, owned FROM unit_chunks WHERE chunk IN (SELECT value FROM carray(?1)) "
+        "UNION ALL SELECT c.row, e.unit, 0 FROM carray(?2) s JOIN chunks c ON c.row = s.value "
+        "JOIN relations r ON r.source = c.source JOIN entities e ON e.row = r.tail "
+        "WHERE e.unit IS NOT NULL",
+        (array_of(list(pool)), array_of(list(sources))),
+    ).fetchall()
+    named: dict[int, float] = {}
+    owning: dict[int, float] = {}
+    for row, unit, owned in links:
+        to = owning if owned else named
+        to[unit] = max(to.get(unit, 0.0), sources.get(row, 0.0))
+    named = {unit: score for unit, score in named.items() if score}
+    forward = connection.execute(
+        "SELECT chunk, unit FROM unit_chunks WHERE owned "
+        f"AND unit IN (SELECT value FROM json_each(?)) LIMIT {_POOL}",
+        (as_json(named),),
     )
-    sparse = [row for row, _ in found]
-    fused = reciprocal_rank([dense, sparse])
-    chosen = sorted(fused or _first_chunks(listed))
-    listing = _listing(listed, chosen)
-    owned = _owners(connection, list(listed), chosen)
-    order = list(listed)
-    for row in chosen:
-        place = order.index(listing[row][0])
-        behind = _UNIT_STEP * place + (0 if row in owned else _NAMED_STEP)
-        by_unit = (RANK_OFFSET + 1) / (RANK_OFFSET + 1 + behind)
-        fused[row] = (2 * fused.get(row, 0.0) + by_unit) / 3
-    return _hits(fused, k, listing, owned)
+    gains = {row: _LINK * named[unit] for row, unit in forward}
+    back: dict[int, float] = {}
+    for row, unit, owned in links:
+        if not owned:
+            back[row] = max(back.get(row, 0.0), _LINK * owning.get(unit, 0.0))
+    return {row: gains.get(row, 0.0) + back.get(row, 0.0) for row in gains.keys() | back.keys()}
 
 
-def search_all(
-    connection: Connection,
-    *,
-    question: str,
-    encoder: Encoder,
-    chunks: VectorIndex,
-    k: int,
-) -> list[Hit]:
-    """The best chunks of the whole base."""
-    if not question.strip():
-        return []
-    rows, cosines = chunks.search(encode_queries(encoder, [question]), _POOL)
-    # Which of equals comes first must not depend on the state of a cache.
-    ordered = sorted(
-        (-round(cosine, _DIGITS), row)
-        for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
-        if row >= 0
-    )
-    dense = [row for _, row in ordered]
-    sparse = [
-        row for row, _ in keywords.search(connection, question, _POOL, stems=label_words(question))
-    ]
-    return _hits(reciprocal_rank([dense, sparse]), k, {}, {})
-
-
-def _listed(connection: Connection, unit: int) -> Rows:
-    rows = connection.execute(
-        "SELECT chunk FROM unit_chunks WHERE unit = ? ORDER BY chunk", (unit,)
-    )
-    return np.fromiter((row for (row,) in rows), np.int64)
-
-
-def _listing(listed: dict[int, Rows], chunks: Sequence[int]) -> dict[int, list[int]]:
-    """Chunk → the units that list it, best first."""
-    found: dict[int, list[int]] = {row: [] for row in chunks}
-    for unit, rows in listed.items():
-        for row, there in zip(chunks, np.isin(chunks, rows).tolist(), strict=True):
-            if there:
-                found[row].append(unit)
-    return found
-
-
-def _owners(connection: Connection, units: Sequence[int], chunks: Sequence[int]) -> dict[int, int]:
-    """Chunk → the one of these units whose own source it comes from."""
-    found: dict[int, int] = {}
-    for some in batched(chunks):
-        found |= dict(
-            connection.execute(
-                "SELECT chunk, unit FROM unit_chunks WHERE owned "
-                f"AND chunk IN ({marks(some)}) AND unit IN ({marks(units)})",
-                [*some, *units],
-            ).fetchall()
-        )
-    return found
-
-
-def _first_chunks(listed: dict[int, Rows]) -> set[int]:
-    return {int(row) for rows in listed.values() for row in rows[:_POOL]}
-
-
-def _hits(
-    fused: dict[int, float], k: int, listing: dict[int, list[int]], owners: dict[int, int]
-) -> list[Hit]:
-    order = sorted(fused, key=lambda row: (-fused[row], row))[:k]
-    return [
-        Hit(
-            chunk=row,
-            score=round(fused[row], 4),
-            units=tuple(sorted(listing.get(row, ()), key=lambda unit: unit != owners.get(row))),
-        )
-        for row in order
-    ]
+def _best(scores: Mapping[int, float], k: int) -> list[tuple[int, float]]:
+    return [(row, -score) for score, row in nsmallest(k, ((-s, row) for row, s in scores.items()))]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from ku_rag.store import relations, vectors
 from ku_rag.store.connection import Connection, array_of, next_row
-from ku_rag.text.tokens import indexed
 from ku_rag.types import Deleted
 
 
@@ -102,15 +101,15 @@ class Texts:
     chunks: Sequence[tuple[int, str]]
 
 
-def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, str]:
-    """Store the chunks of sources, make them searchable, and list them under their units.
+def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, tuple[int | None, str]]:
+    """Store the chunks of sources and list them under their units.
 
     Args:
         connection: inside a change.
         texts: the chunks of each source.
 
     Returns:
-        Row → text of the new chunks, in order.
+        Row → row of the unit, and text, of the new chunks, in order.
     """
     first = next_row(connection, "chunks")
     flat = [
@@ -126,11 +125,7 @@ def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, str]:
             for row, (source, position, document, text) in enumerate(flat, first)
         ),
     )
-    connection.executemany(
-        "INSERT INTO words (rowid, terms) VALUES (?, ?)",
-        ((row, indexed(text)) for row, (*_, text) in enumerate(flat, first)),
-    )
-    owners = (of.unit for of in texts for _ in of.chunks)
+    owners = [of.unit for of in texts for _ in of.chunks]
     connection.executemany(
         "INSERT INTO unit_chunks (unit, chunk, owned) VALUES (?, ?, 1)",
         ((unit, row) for row, unit in enumerate(owners, first) if unit is not None),
@@ -139,7 +134,8 @@ def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, str]:
         "UPDATE sources SET chunks = chunks + ? WHERE row = ?",
         ((len(of.chunks), of.source) for of in texts),
     )
-    return {first + n: text for n, (*_, text) in enumerate(flat)}
+    pairs = zip(owners, flat, strict=True)
+    return {row: (unit, text) for row, (unit, (*_, text)) in enumerate(pairs, first)}
 
 
 def drop_chunks(connection: Connection, rows: Sequence[int]) -> None:

@@ -149,13 +149,10 @@ class Database:
             )
         elif truncated:
             raise damaged(self.path, "it ends too early")
-        if version != schema.SCHEMA:
-            if self.read_only and schema.check_schema(connection) < schema.SCHEMA:
-                raise Mismatch(
-                    f"{self.path.parent} has an older schema and is opened read-only: "
-                    "open it once for writing, which brings it up to date"
-                )
-            schema.migrate(connection, application=APPLICATION_ID)
+        if tables == 0:
+            schema.create(connection, application=APPLICATION_ID)
+        elif version != schema.SCHEMA:
+            schema.check(connection)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -1,7 +1,6 @@
-"""The schema, as numbered steps that are only ever appended to.
+"""The schema. `PRAGMA user_version` holds its number; a base of another schema is refused.
 
-`PRAGMA user_version` holds the number of steps that a base has taken. Row numbers are never reused
-(AUTOINCREMENT), because caches outside the database refer to them.
+Row numbers are never reused (AUTOINCREMENT), because caches outside the database refer to them.
 """
 
 from __future__ import annotations
@@ -9,8 +8,9 @@ from __future__ import annotations
 from ku_rag.errors import Mismatch
 from ku_rag.store.connection import Connection, roll_back
 
-STEPS: tuple[str, ...] = (
-    """
+SCHEMA = 2
+
+_TABLES = """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     CREATE TABLE units (
@@ -116,7 +116,11 @@ STEPS: tuple[str, ...] = (
         last INTEGER NOT NULL
     );
 
-    CREATE VIRTUAL TABLE words USING fts5(terms, tokenize = "unicode61 remove_diacritics 2");
+    -- The keyword index: stems of the text of each chunk and of its unit's name, without content.
+    CREATE VIRTUAL TABLE words USING fts5(
+        terms, content = '', contentless_delete = 1, tokenize = 'ascii'
+    );
+    CREATE VIRTUAL TABLE word_places USING fts5vocab(words, instance);
     -- Words of one commit are sorted in memory, up to these bytes: fewer segments are merged.
     INSERT INTO words (words, rank) VALUES ('hashsize', 16777216);
 
@@ -144,54 +148,54 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX relations_head ON relations(head);
     CREATE INDEX relations_tail ON relations(tail);
     CREATE INDEX relations_target_key ON relations(target_key);
-    """,
-)
-
-SCHEMA = len(STEPS)
+"""
 
 
-def migrate(connection: Connection, *, application: int) -> None:
-    """Take the steps that a database has not taken yet, in one transaction.
+def create(connection: Connection, *, application: int) -> None:
+    """Create the tables in an empty database, in one transaction.
 
     Args:
         connection: outside a transaction; another one may be doing the same.
         application: the number that tells a knowledge base from any other SQLite file.
 
     Raises:
-        Mismatch: the database is of a newer schema than this version knows.
+        Mismatch: the database has another schema.
     """
-    if check_schema(connection) == SCHEMA:
-        return
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Whoever waited for another process here finds the work done.
-        for step in STEPS[check_schema(connection) :]:
-            connection.execute(step)
-        connection.execute(f"PRAGMA application_id = {application}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        if connection.execute("PRAGMA user_version").fetchone() == (0,):
+            connection.execute(_TABLES)
+            connection.execute(f"PRAGMA application_id = {application}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
     except BaseException:
         roll_back(connection)
         raise
+    check(connection)
 
 
 def expected() -> Connection:
     """An empty database in memory, for comparing; the caller closes it."""
     connection = Connection(":memory:")
-    migrate(connection, application=0)
+    create(connection, application=0)
     return connection
 
 
-def check_schema(connection: Connection) -> int:
-    """The schema that a database has.
+def check(connection: Connection) -> None:
+    """Check that a database has the schema of this version.
 
     Raises:
-        Mismatch: it is newer than this version knows.
+        Mismatch: it has another.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < SCHEMA:
+        raise Mismatch(
+            f"the knowledge base has schema {version} of an earlier version of ku-rag, this "
+            f"version needs {SCHEMA}: ingest its sources again into a new knowledge base"
+        )
     if version > SCHEMA:
         raise Mismatch(
             f"the knowledge base has schema {version}, this version of ku-rag knows up to "
             f"{SCHEMA}: install a newer ku-rag to open it"
         )
-    return int(version)

@@ -1,14 +1,20 @@
-"""Stems: what the inflections and spellings of an English word have in common (Snowball)."""
+"""Stems: what the inflections and spellings of a word have in common (Snowball).
+
+The keyword index holds stems of the language of the base. Questions and relations are compared by
+English stems.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import groupby, pairwise
 
 import Stemmer
 
-from ku_rag.text.tokens import fold, stop_words, words
+from ku_rag.text.tokens import fold, is_cjk, stop_words, words
 
-_SNOWBALL = Stemmer.Stemmer("english")
+_REMEMBERED = 1 << 17
 _IRREGULAR = {
     form: base
     for base, forms in {
@@ -25,14 +31,67 @@ _IRREGULAR = {
 }  # fmt: skip
 
 
+class _Stems(dict[str, str]):
+    """Cache of the stem of each folded word of a language."""
+
+    def __init__(self, language: str) -> None:
+        self._stemmer = Stemmer.Stemmer(language)
+        self._irregular = _IRREGULAR if language == "english" else {}
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        made = self[word] = str(self._stemmer.stemWord(self._irregular.get(word, word)))
+        return made
+
+
+_stems = lru_cache(_Stems)
+
+
 @lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
     """Return the stem of a word: "borders", "bordered" → "border"; "made" → "make".
 
     Words of other languages change little, and alike wherever they stand.
     """
-    folded = fold(word)
-    return str(_SNOWBALL.stemWord(_IRREGULAR.get(folded, folded)))
+    return _stems("english")[fold(word)]
+
+
+def index_terms(cut: Sequence[str], language: str) -> str:
+    """Return the terms of a text as the keyword index stores them, separated by spaces.
+
+    These are the stems of its words. Neighbouring characters of scripts without spaces become
+    overlapping bigrams; the last one of a run is given once more by itself, so that a single
+    character can be found by prefix wherever it stands.
+
+    Args:
+        cut: the folded words of the text.
+        language: a Snowball algorithm.
+    """
+    made = " ".join(map(_stems(language).__getitem__, cut))
+    return made if made.isascii() else " ".join(query_terms(cut, language, last=True))
+
+
+def query_terms(cut: Sequence[str], language: str, *, last: bool = False) -> list[str]:
+    """Return the terms that words are looked up by, in order.
+
+    A character of a script without spaces that stands alone is its own term.
+
+    Args:
+        cut: folded words.
+        language: a Snowball algorithm.
+        last: give the last character of a run of several once more.
+    """
+    found: list[str] = []
+    for without_spaces, run in groupby(cut, is_cjk):
+        if not without_spaces:
+            found += map(_stems(language).__getitem__, run)
+            continue
+        characters = list(run)
+        found += map("".join, pairwise(characters))
+        if last or len(characters) == 1:
+            found.append(characters[-1])
+    return found
 
 
 @lru_cache(maxsize=1 << 14)

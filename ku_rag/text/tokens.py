@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
-from itertools import pairwise
 from typing import NamedTuple
 
 _CJK = (
@@ -26,6 +24,26 @@ _ASCII = "".join(chr(n).lower() if chr(n).isalnum() else " " for n in range(128)
 """Byte table for `bytes.translate`: ASCII letters in lower case, digits, all else a space."""
 _VOICED = "\u3099\u309a"  # part of the letter in Kana: ガ is not カ
 _CJK_CHAR = re.compile(rf"[{_CJK}]")
+# No other ASCII character is part of a word, and this does not depend on its neighbours. So words
+# never cross these runs, and each run can be tokenised and folded by itself.
+_RUN = re.compile(r"[A-Za-z0-9\x80-\U0010ffff]+")
+_REMEMBERED = 1 << 17
+_LONGEST_REMEMBERED = 40
+
+
+class _Runs(dict[str, tuple[str, ...]]):
+    """Cache of the folded words of each run; texts repeat few different runs."""
+
+    def __missing__(self, run: str) -> tuple[str, ...]:
+        cut = tuple(fold(word) for word in _TOKEN.findall(run))
+        if len(run) <= _LONGEST_REMEMBERED:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[run] = cut
+        return cut
+
+
+_RUNS = _Runs()
 
 
 class Token(NamedTuple):
@@ -62,7 +80,7 @@ def words(text: str) -> list[str]:
     """The folded tokens of `text` without their places."""
     if text.isascii():
         return text.encode().translate(_ASCII).decode().split()
-    return [fold(word) for word in _TOKEN.findall(text)]
+    return [word for run in _RUN.findall(text) for word in _RUNS[run]]
 
 
 def name_key(name: str) -> str:
@@ -73,55 +91,6 @@ def name_key(name: str) -> str:
 def is_cjk(token: str) -> bool:
     """Whether a token comes from a script that writes no spaces."""
     return _CJK_CHAR.match(token) is not None
-
-
-def terms(text: str) -> Iterator[str]:
-    """The words of `text` as a keyword index stores them: CJK runs become overlapping bigrams.
-
-    The last character of a run is given once more by itself, so that a single character can be
-    found by prefix wherever it stands.
-    """
-    for run in _runs(text):
-        if len(run) > 1:
-            yield from map("".join, pairwise(run))
-        yield run[-1]
-
-
-def indexed(text: str) -> str:
-    """What a keyword index is given for `text`: its terms, or itself where that is the same.
-
-    FTS5 cuts and folds plain ASCII as `words` does.
-    """
-    return text if text.isascii() else " ".join(terms(text))
-
-
-def search_terms(text: str) -> list[str]:
-    """The terms to look for when a keyword index is asked for `text`, each once.
-
-    A CJK character that stands alone is returned as it is; it is found as a prefix.
-    """
-    found: dict[str, None] = {}
-    for run in _runs(text):
-        found.update(dict.fromkeys(map("".join, pairwise(run)) if len(run) > 1 else run))
-    return list(found)
-
-
-def _runs(text: str) -> Iterator[list[str]]:
-    """Neighbouring CJK characters together, every other word by itself.
-
-    Spaces and punctuation do not end a run: names are matched on tokens, whatever lies between.
-    """
-    run: list[str] = []
-    for word in words(text):
-        if is_cjk(word):
-            run.append(word)
-            continue
-        if run:
-            yield run
-            run = []
-        yield [word]
-    if run:
-        yield run
 
 
 @lru_cache(maxsize=1)

@@ -61,7 +61,7 @@ def salvage(layout: Layout, folder: Path) -> Exported:
     with atomic_folder.beside(folder, replaces=parquet_export.is_export, what="an export") as made:
         with closing(Connection(str(made / _WORK))) as work:
             work.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
-            schema.migrate(work, application=0)
+            schema.create(work, application=0)
             work.execute("PRAGMA foreign_keys = OFF; BEGIN")
             lost = {
                 table: [f"row {a}" if a == b else f"rows {a} to {b}" for a, b in ranges]
@@ -87,7 +87,7 @@ def _copy(path: Path, work: Connection) -> dict[str, _Ranges]:
     """Copy what can be read of all tables into a new store; return what is lost of each."""
     try:
         damaged = connect(path, read_only=True)
-        schema.check_schema(damaged)
+        schema.check(damaged)
         damaged.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except apsw.Error as error:
         raise _unreadable(path, error) from error

@@ -13,7 +13,6 @@ from ku_rag.ingest import unit_resolution
 from ku_rag.retrieval.clues import ClueWord, parted
 from ku_rag.retrieval.fusion import reciprocal_rank
 from ku_rag.retrieval.search import rewrite
-from ku_rag.store import content_rows
 from tests.conftest import picture
 
 
@@ -36,8 +35,7 @@ def found(kb, text):
 def test_words_are_found_across_scripts_case_and_diacritics(kb, text, query):
     kb.add(Unit("one", id="1", texts=(text,)))
     kb.add(Unit("two", id="2", texts=("Something else entirely, 上海 and tea.",)))
-    hits = keywords.search(kb._database.connection, query, 5)
-    assert [row for row, _ in hits] == [1]
+    assert list(keywords.scores(kb._database.connection, query)) == [1]
     assert found(kb, query) == [text]
 
 
@@ -45,34 +43,19 @@ def test_rare_words_weigh_more_than_common_ones(kb):
     for n in range(8):
         kb.add(Unit(f"Unit {n}", id=str(n), texts=(f"A common sentence number {n}.",)))
     kb.add(Unit("Odd", id="odd", texts=("A common quokka.",)))
-    hits = keywords.search(kb._database.connection, "common quokka", 3)
-    assert hits[0][0] == 9
-    assert hits[0][1] > hits[1][1]
+    scores = keywords.scores(kb._database.connection, "common quokka")
+    assert max(scores, key=scores.__getitem__) == 9
+    assert scores[9] > scores[1] == scores[2] > 0
 
 
 def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb):
     """Looked up one by one, the chunks of one unit would take minutes."""
     many = 20_000
+    kb.add(Unit("a", id="a", texts=tuple(f"a lamp burns oil {n}" for n in range(many))))
+    kb.add(Unit("b", id="b", texts=("a torch burns wood 0", "a torch burns wood 1")))
     connection = kb._database.connection
-    with kb._database.change():
-        units = [
-            content_rows.put_unit(
-                connection, unit_id=unit_id, name=unit_id, kind="e", aliases=(), metadata="{}",
-                match=True,
-            )
-            for unit_id in ("a", "b")
-        ]  # fmt: skip
-        for unit, text in zip(units, ("a lamp burns oil {}", "a torch burns wood {}"), strict=True):
-            source = content_rows.put_source(
-                connection, uri=text, unit=unit, origin="ingest", digest="", declared="{}"
-            )
-            chunks = [(n, text.format(n)) for n in range(many if unit == units[0] else 2)]
-            content_rows.add_texts(connection, [content_rows.Texts(source, unit, chunks)])
+    units = [row for (row,) in connection.execute("SELECT row FROM units ORDER BY row")]
     started = time.monotonic()
-    hits = keywords.search(connection, "lamp burns 7", 3, units=(units[0],))
-    assert [row for row, _ in hits] == [8, 1, 2]
-    hits = keywords.search(connection, "lamp burns 7", 3, units=(units[1],))
-    assert [row for row, _ in hits] == [many + 1, many + 2]
     assert keywords.units_with(connection, "lamp", units) == {units[0]}
     assert keywords.units_with(connection, "burns", units) == set(units)
     assert keywords.count_units_with(connection, "burns") == 2
@@ -80,31 +63,13 @@ def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb):
     assert time.monotonic() - started < 5
 
 
-def test_the_chunks_of_units_are_scored_as_fts_scores_them(kb, monkeypatch):
-    """In a large base the chunks of a few units are read and scored, not all that have a word."""
-    texts = (
-        "The lamp burns oil, whale oil mostly.", "A torch burns wood.", "東京 has lamps.",
-        "Café oil", "Nothing of it here.",
-    )  # fmt: skip
-    kb.add(Unit("All", id="all", texts=texts))
-    connection = kb._database.connection
-    for question, stems in (("whale oil lamp", ()), ("京 burns", ("lamp",)), ("cafe", ("noth",))):
-        usual = keywords.search(connection, question, 9, stems=stems, units=(1,))
-        with monkeypatch.context() as large:
-            large.setattr(keywords, "_MANY", 0)
-            read = keywords.search(connection, question, 9, stems=stems, units=(1,))
-        assert [row for row, _ in read] == [row for row, _ in usual]
-        assert [score for _, score in read] == pytest.approx([score for _, score in usual])
-
-
 def test_words_that_very_many_chunks_have_are_left_out_where_there_are_others(kb, monkeypatch):
     texts = tuple(f"A common sentence number {n}." for n in range(9))
     kb.add(Unit("Many", id="many", texts=(*texts, "A rare sentence.", "A quokka.")))
     connection = kb._database.connection
-    monkeypatch.setattr(keywords, "_MANY", 0)
     monkeypatch.setattr(keywords, "_COMMON", 5)
-    assert [row for row, _ in keywords.search(connection, "sentence quokka", 20)] == [11]
-    assert len(keywords.search(connection, "common sentence", 20)) == 10
+    assert list(keywords.scores(connection, "sentence quokka")) == [11]
+    assert len(keywords.scores(connection, "common sentence")) == 10
 
 
 def test_a_whole_word_is_not_the_beginning_of_another(kb):

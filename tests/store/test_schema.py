@@ -1,4 +1,4 @@
-"""A base of an earlier version is refused, and a step that fails leaves a base as it was."""
+"""A base of another version is refused; its tables are created in one transaction."""
 
 from __future__ import annotations
 
@@ -35,26 +35,21 @@ def file(tmp_path):
     return tmp_path / "kb" / "ku.sqlite"
 
 
-def test_an_older_schema_that_is_only_read_says_what_to_do(file, monkeypatch):
-    later = (*schema.STEPS, "CREATE TABLE later (row INTEGER PRIMARY KEY);")
-    monkeypatch.setattr(schema, "STEPS", later)
-    monkeypatch.setattr(schema, "SCHEMA", len(later))
-    with pytest.raises(Mismatch, match="older schema"):
-        KnowledgeBase.open(file.parent, encoder=Hashed(), read_only=True)
-    with KnowledgeBase.open(file.parent, encoder=Hashed()) as kb:
-        assert kb.verify().problems == ()
-
-
-def test_a_step_that_fails_leaves_the_base_as_it_was(file, monkeypatch):
-    broken = (*schema.STEPS, "CREATE TABLE half (row INTEGER);\nDROP TABLE no_such_table;")
+@pytest.mark.parametrize(
+    ("found", "what"), [(1, "ingest its sources again"), (3, "install a newer")]
+)
+def test_a_base_of_another_schema_is_refused(file, found, what):
     with closing(connect(file)) as connection:
-        before = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
-        with monkeypatch.context() as patched:
-            patched.setattr(schema, "STEPS", broken)
-            patched.setattr(schema, "SCHEMA", len(broken))
-            with pytest.raises(apsw.SQLError, match="no_such_table"):
-                schema.migrate(connection, application=APPLICATION_ID)
-        assert connection.execute("SELECT name, sql FROM sqlite_master").fetchall() == before
-        assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA,)
-    with KnowledgeBase.open(file.parent, encoder=Hashed()) as kb:
-        assert kb.verify().problems == ()
+        connection.execute(f"PRAGMA user_version = {found}")
+    for how in ({}, {"read_only": True}, {"create": True}):
+        with pytest.raises(Mismatch, match=f"has schema {found}.*{what}"):
+            KnowledgeBase.open(file.parent, encoder=Hashed(), **how)
+
+
+def test_tables_are_created_together_or_not_at_all(file, monkeypatch):
+    monkeypatch.setattr(schema, "_TABLES", "CREATE TABLE half (row INTEGER); DROP TABLE none_such")
+    with closing(apsw.Connection(":memory:")) as connection:
+        with pytest.raises(apsw.SQLError, match="none_such"):
+            schema.create(connection, application=APPLICATION_ID)
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+        assert connection.execute("PRAGMA user_version").fetchone() == (0,)

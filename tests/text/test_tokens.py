@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ku_rag.text.tokens import content_words, name_key, search_terms, terms, tokenize, words
+from ku_rag.text.stems import index_terms, query_terms
+from ku_rag.text.tokens import content_words, name_key, tokenize, words
 
 
 def test_tokens_keep_the_offsets_of_the_original():
@@ -18,9 +19,15 @@ def test_diacritics_and_case_are_folded_but_kana_voicing_is_kept():
 
 
 def test_cjk_runs_become_bigrams_with_the_last_character_once_more():
-    assert list(terms("我爱北京 now")) == ["我爱", "爱北", "北京", "京", "now"]
-    assert search_terms("北京") == ["北京"]
-    assert search_terms("京") == ["京"]
+    assert index_terms(words("我爱北京 now"), "english") == "我爱 爱北 北京 京 now"
+    assert query_terms(words("北京"), "english") == ["北京"]
+    assert query_terms(words("京"), "english") == ["京"]
+
+
+def test_terms_are_stems_of_a_language():
+    said = words("The bridges were rebuilt; Häuser")
+    assert index_terms(said, "english") == "the bridg were rebuilt hauser"
+    assert query_terms(words("Häusern, Haus"), "german") == ["haus", "haus"]
 
 
 def test_spellings_of_one_name_share_a_key():
@@ -44,6 +51,6 @@ def test_tokens_lie_in_the_text_in_order(text):
 @given(st.text(), st.text())
 def test_a_query_for_a_part_finds_the_whole(text, part):
     """Every term that is looked for stands in the index of any text around it, but for edges."""
-    held = set(terms(f"{text} x {part} x {text}"))
-    for term in search_terms(part):
+    held = set(index_terms(words(f"{text} x {part} x {text}"), "english").split(" "))
+    for term in query_terms(words(part), "english"):
         assert term in held or any(other.startswith(term) for other in held)
