@@ -81,22 +81,35 @@ def import_graph(
         parts = read_graph(path, progress)
         own = _uri_ranges(path, parts)
         connection = database.connection
-        graph = resolve(parts, lambda names: find_units(connection, names, own))
+        entities, problems = resolve(parts, lambda names: find_units(connection, names, own))
         if all(part.complete for part in parts):
             # First: deleting an entity deletes relations to it, which may be stated anew.
-            stale = _stale_sources(connection, path, own, graph.entities)
+            stale = _stale_sources(connection, path, own, entities)
             with pipeline.writer.change() as changed:
                 gone = deletion.delete_sources(
                     changed, stale, pipeline.writer.inverted, keep_entities=True
                 )
                 deleted = list(gone.units)
-        items = (
-            item for one in graph.entities for item in _records(one, frames or Path(temporary))
-        )
-        report = pipeline.run((*graph.problems, *items), progress=progress)
+        items = (item for one in entities for item in _records(one, frames or Path(temporary)))
+        report = pipeline.run((*problems, *items), progress=progress)
     done = {one.name: getattr(report, one.name) for one in fields(IngestReport)}
     done |= {"units_deleted": deleted, "seconds": time.monotonic() - started}
-    return GraphReport(**done, only_named=graph.only_named)
+    return GraphReport(**done, only_named=_count_only_named(connection, own))
+
+
+def _count_only_named(connection: Connection, own: Sequence[tuple[str, str]]) -> int:
+    """Count the entities that no unit describes, among those that sources mention."""
+    rows = {
+        row
+        for bounds in own
+        for (row,) in connection.execute(
+            "SELECT DISTINCT e.row FROM sources s JOIN relations r ON r.source = s.row "
+            "JOIN entities e ON e.row = r.tail "
+            "WHERE s.uri >= ? AND s.uri < ? AND e.unit IS NULL",
+            bounds,
+        )
+    }
+    return len(rows)
 
 
 def read_graph(path: Path, progress: Progress | None = None) -> list[GraphPart]:

@@ -4,15 +4,16 @@ A name in a file means, in this order: the entity of that id, the one entity of 
 with that alias, the unit of the knowledge base with that id, the one entity of the file with that
 name in another spelling, the one unit of the base with that name. In workbooks, names are valid
 within their sub-graph, and topics and shared entities everywhere; ids come after names. A name of
-several is refused.
+several entities is refused.
 """
 
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 from ku_rag.ingest.readers.graph_records import EntityRecord, GraphPart, RelationRecord
@@ -21,12 +22,17 @@ from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Quarantined, Relation, Source, Unit
 
+StoredUnits = Mapping[str, Mapping[str, str]]
+"""The units of the knowledge base that have an id or name: their names by id."""
 
-class StoredUnit(NamedTuple):
-    """A unit of the knowledge base."""
+Lookup = Callable[[Iterable[str]], StoredUnits]
+"""Finds the units of the knowledge base that have an id or name."""
 
-    id: str
-    name: str
+_Names = dict[str, str | None]
+"""Ids by name; None for a name of several entities."""
+
+_Search = Callable[[str], str | None]
+"""Returns the id of the unit that a name means, a new id, or None if it means several."""
 
 
 class ResolvedEntity(NamedTuple):
@@ -43,34 +49,10 @@ class ResolvedEntity(NamedTuple):
     videos: tuple[str, ...] = ()
 
 
-class ResolvedGraph(NamedTuple):
-    """A graph whose names are resolved.
-
-    Args:
-        entities: What the files say, one item for each file and unit.
-        problems: What was left out.
-        only_named: Number of entities that have only a name.
-    """
-
-    entities: list[ResolvedEntity]
-    problems: list[Quarantined]
-    only_named: int
-
-
-Lookup = Callable[[Iterable[str]], Mapping[str, Sequence[StoredUnit]]]
-"""Finds the units of the knowledge base that have an id or name."""
-
-_Names = dict[str, str | None]
-"""Ids by name; None for a name of several entities."""
-
-_Search = Callable[[str], str | None]
-"""Returns the id of the unit that a name means, a new id, or None if it means several."""
-
-
 def find_units(
     connection: Connection, names: Iterable[str], own: Sequence[tuple[str, str]]
-) -> dict[str, list[StoredUnit]]:
-    """Find the units that have an id, or a name or alias; the unit with the id comes first.
+) -> StoredUnits:
+    """Find the units that have an id, a name or an alias.
 
     Args:
         connection: To the store.
@@ -79,25 +61,20 @@ def find_units(
             about to be replaced.
     """
     wanted = [(name, name_key(name)) for name in dict.fromkeys(names)]
-    other = "".join(" AND NOT (s.uri >= ? AND s.uri < ?)" for _ in own)
-    bounds = [bound for one in own for bound in one]
-    found: dict[str, dict[str, StoredUnit]] = {}
-    for place, unit, name in connection.execute(
-        "SELECT w.key, u.id, u.name FROM json_each(?) w CROSS JOIN units u ON u.id = w.value "
-        f"WHERE EXISTS (SELECT 1 FROM sources s WHERE s.unit = u.row{other})",
-        (as_json(name for name, _ in wanted), *bounds),
-    ):
-        found[wanted[place][0]] = {unit: StoredUnit(unit, name)}
+    found: dict[str, dict[str, str]] = {}
     for place, unit, name, declared in connection.execute(
-        "SELECT w.key, u.id, u.name, s.declared FROM json_each(?) w "
-        "CROSS JOIN names n ON n.key = w.value CROSS JOIN units u ON u.row = n.unit "
-        f"CROSS JOIN sources s ON s.unit = u.row WHERE w.value != ''{other} ORDER BY u.row",
-        (as_json(key for _, key in wanted), *bounds),
+        "SELECT w.key, u.id, u.name, s.declared FROM json_each(?) w CROSS JOIN units u ON u.row IN "
+        "(SELECT row FROM units WHERE id = json_extract(w.value, '$[0]') UNION "
+        "SELECT unit FROM names WHERE key = json_extract(w.value, '$[1]')) "
+        "CROSS JOIN sources s ON s.unit = u.row WHERE TRUE"
+        + " AND NOT (s.uri >= ? AND s.uri < ?)" * len(own)
+        + " ORDER BY u.row",
+        (as_json(wanted), *(bound for one in own for bound in one)),
     ):
         asked, key = wanted[place]
-        if not own or key in _declared_names(declared):
-            found.setdefault(asked, {}).setdefault(unit, StoredUnit(unit, name))
-    return {name: list(units.values()) for name, units in found.items()}
+        if unit == asked or not own or key in _declared_names(declared):
+            found.setdefault(asked, {})[unit] = name
+    return found
 
 
 def _declared_names(declared: str) -> set[str]:
@@ -109,30 +86,19 @@ def _declared_names(declared: str) -> set[str]:
     return {name_key(one) for one in names if isinstance(one, str)}
 
 
-def resolve(parts: Sequence[GraphPart], lookup: Lookup) -> ResolvedGraph:
+def resolve(
+    parts: Sequence[GraphPart], lookup: Lookup
+) -> tuple[list[ResolvedEntity], list[Quarantined]]:
     """Resolve the names in the parts of a graph.
 
     Args:
         parts: As they were read.
         lookup: Finds units of the knowledge base.
+
+    Returns:
+        What the files say, one item for each file and unit; and what was left out.
     """
     return _Resolver(parts, lookup).resolve()
-
-
-class _NameIndex(NamedTuple):
-    """The names of some entities: as they are written, aliases after names; and by their keys."""
-
-    exact: _Names
-    spelled: _Names
-
-    @classmethod
-    def of(cls, entities: Iterable[EntityRecord]) -> _NameIndex:
-        """Index the names and aliases of entities."""
-        listed = list(entities)
-        names = [(one.unit.name, one) for one in listed]
-        aliases = [(alias, one) for one in listed for alias in one.unit.aliases]
-        keys = _table((name_key(name), one) for name, one in names + aliases)
-        return cls(_table(aliases) | _table(names), keys)
 
 
 class _Resolver:
@@ -141,30 +107,28 @@ class _Resolver:
     def __init__(self, parts: Sequence[GraphPart], lookup: Lookup) -> None:
         self._parts = parts
         self._problems = [problem for part in parts for problem in part.problems]
-        self._only_named: set[str] = set()
-        every = [one for part in parts for one in part.entities.values()]
-        self._units: dict[str, str] = {_id(one): _id(one) for one in every}
+        every = [(part, one) for part in parts for one in part.entities.values()]
+        ids = [_id(one) for _, one in every]
         ends = {end for part in parts for one in part.relations for end in (one.head, one.tail)}
-        asked = [one.same_as or _id(one) for one in every]
-        self._stored = lookup([*asked, *sorted(ends - self._units.keys())])
-        for entity in every:
+        asked = [one.same_as or _id(one) for _, one in every]
+        self._stored = lookup([*asked, *sorted(ends.difference(ids))])
+        self._units = dict(zip(ids, ids, strict=True))
+        for _, entity in every:
             if entity.same_as:
                 self._join(entity, entity.same_as)
-        self._names = {one.id: one.name for found in self._stored.values() for one in found[:1]}
-        for entity in every:
+        self._names = {unit: name for one in self._stored.values() for unit, name in one.items()}
+        for _, entity in every:
             self._names.setdefault(self._units[_id(entity)], entity.unit.name)
-        self._described = frozenset(self._names)
-        self._ids: _Names = {entity_id: entity_id for entity_id in self._units}
-        self._everywhere = _NameIndex.of(
+        self._ids: _Names = dict(zip(ids, ids, strict=True))
+        self._shared = [
             one
-            for part in parts
-            for one in part.entities.values()
+            for part, one in every
             if one.topic or is_shared(_id(one)) or one.unit.name == part.scope
-        )
+        ]
 
     def _join(self, entity: EntityRecord, unit: str) -> None:
         """Resolve the entity to the unit that the file says it is."""
-        found = _only(self._stored.get(unit, ()), unit)
+        found = _only(self._stored.get(unit, {}), unit)
         if found:
             self._units[_id(entity)] = found
             return
@@ -176,44 +140,35 @@ class _Resolver:
             )
         )
 
-    def resolve(self) -> ResolvedGraph:
-        """Resolve all parts: heads first, because a new head is a unit that tails may name."""
-        by_head = [self._relations_by_head(part) for part in self._parts]
+    def resolve(self) -> tuple[list[ResolvedEntity], list[Quarantined]]:
+        """Resolve all parts."""
         entities = []
-        for part, (search, stated) in zip(self._parts, by_head, strict=True):
+        for part in self._parts:
+            search = self._search(part)
+            stated: dict[str, list[RelationRecord]] = {}
+            for one in part.relations:
+                if (head := search(one.head)) is None:
+                    self._problems.append(_ambiguous(part, one.head, one))
+                else:
+                    stated.setdefault(head, []).append(one)
             for entity in part.entities.values():
                 unit = self._units[_id(entity)]
                 relations = self._relations(part, search, stated.pop(unit, ()))
-                found = self._stored.get(entity.same_as or _id(entity), ())
                 match = entity.match
                 if match is None:
-                    match = entity.topic or any(one.id == unit for one in found)
+                    match = entity.topic or unit in self._stored.get(
+                        entity.same_as or _id(entity), ()
+                    )
                 described = replace(entity.unit, id=unit, match=match, relations=relations)
                 entities.append(ResolvedEntity(described, entity.source, entity.videos))
             for head, statements in stated.items():
                 # Whether its names are searched for is up to the source that describes it.
+                match, name = head in self._names, self._names.get(head, statements[0].head)
                 relations = self._relations(part, search, statements)
-                match = head in self._described
-                described = Unit(self._names[head], id=head, match=match, relations=relations)
+                described = Unit(name, id=head, match=match, relations=relations)
                 source = Source(f"{part.relations_path.as_posix()}#{head}")
                 entities.append(ResolvedEntity(described, source))
-        return ResolvedGraph(entities, self._problems, len(self._only_named))
-
-    def _relations_by_head(
-        self, part: GraphPart
-    ) -> tuple[_Search, dict[str, list[RelationRecord]]]:
-        """Resolve the heads of a part's relations."""
-        search = cache(partial(self._search, part, _NameIndex.of(part.entities.values())))
-        stated: dict[str, list[RelationRecord]] = {}
-        for one in part.relations:
-            head = search(one.head)
-            if head is None:
-                self._problems.append(_ambiguous(part, one.head, one))
-                continue
-            if head not in stated:
-                self._names.setdefault(head, one.head)
-            stated.setdefault(head, []).append(one)
-        return search, stated
+        return entities, self._problems
 
     def _relations(
         self, part: GraphPart, search: _Search, stated: Iterable[RelationRecord]
@@ -225,29 +180,41 @@ class _Resolver:
             if tail is None:
                 self._problems.append(_ambiguous(part, one.tail, one))
                 continue
-            if one.tail_kind or tail not in self._names:
-                self._only_named.add(tail)
             made.append(Relation(one.relation, tail, one.tail_kind, one.information, one.condition))
         return tuple(made)
 
-    def _search(self, part: GraphPart, own: _NameIndex, name: str) -> str | None:
-        named = (own.exact, self._everywhere.exact)
-        for table in (self._ids, *named) if part.has_ids else (*named, self._ids):
-            if name in table:
-                return self._unit(table[name])
-        # Entities of other sub-graphs are not visible by their names.
-        found = self._stored.get(name, ())
-        stored = [one for one in found if not (part.scope and ">" in one.id)]
-        if any(one.id == name for one in stored):
-            return name
-        key = name_key(name)
-        for table in (own.spelled, self._everywhere.spelled):
-            if key in table:
-                return self._unit(table[key])
-        return _only(stored, name) if stored else qualified_name(part.scope, name)
+    def _search(self, part: GraphPart) -> _Search:
+        """Return the search for names in a part."""
+        own, own_keys = _tables(part.entities.values())
+        shared, shared_keys = _tables(self._shared)
+        exact = ChainMap(*((self._ids, own, shared) if part.has_ids else (own, shared, self._ids)))
+        spelled = ChainMap(own_keys, shared_keys)
 
-    def _unit(self, entity: str | None) -> str | None:
-        return entity and self._units[entity]
+        @cache
+        def search(name: str) -> str | None:
+            found = self._stored.get(name, {})
+            # Entities of other sub-graphs are not visible by their names.
+            stored = {one: of for one, of in found.items() if not (part.scope and ">" in one)}
+            if name in exact:
+                entity = exact[name]
+            elif name in found:
+                return name
+            elif (key := name_key(name)) in spelled:
+                entity = spelled[key]
+            else:
+                return _only(stored, name) if stored else qualified_name(part.scope, name)
+            return entity and self._units[entity]
+
+        return search
+
+
+def _tables(entities: Iterable[EntityRecord]) -> tuple[_Names, _Names]:
+    """Index the names of entities as they are written, aliases after names; and by their keys."""
+    listed = list(entities)
+    names = [(one.unit.name, one) for one in listed]
+    aliases = [(alias, one) for one in listed for alias in one.unit.aliases]
+    keys = _table((name_key(name), one) for name, one in names + aliases)
+    return _table(aliases) | _table(names), keys
 
 
 def _table(named: Iterable[tuple[str, EntityRecord]]) -> _Names:
@@ -258,12 +225,12 @@ def _table(named: Iterable[tuple[str, EntityRecord]]) -> _Names:
     return table
 
 
-def _only(stored: Sequence[StoredUnit], name: str) -> str | None:
+def _only(stored: Mapping[str, str], name: str) -> str | None:
     """Return the unit with this id, the only one with exactly this name, or the only one."""
-    if any(one.id == name for one in stored):
+    if name in stored:
         return name
-    exact = [one for one in stored if one.name == name] or stored
-    return exact[0].id if len(exact) == 1 else None
+    exact = [unit for unit, called in stored.items() if called == name] or list(stored)
+    return exact[0] if len(exact) == 1 else None
 
 
 def _id(entity: EntityRecord) -> str:

@@ -469,15 +469,6 @@ def test_a_search_refuses_what_is_of_another_kind(kb, given, said):
     assert kb.graph.search("What follows on A?", images=[Image.new("RGB", (32, 32))]).summary.paths
 
 
-def test_who_counts_can_be_called(kb, tmp_path):
-    write_records(tmp_path / "g.jsonl", [{"head": "A", "relation": "to", "tail": "B"}])
-    with pytest.raises(BadInput, match="progress is 'x': expected a function, or None"):
-        kb.graph.import_file(tmp_path / "g.jsonl", progress="x")
-    with pytest.raises(BadInput, match="progress is 5: expected a function, or None"):
-        kb.graph.caption(progress=5)
-    assert list(kb.list()) == []
-
-
 def test_names_are_cleaned_as_in_files(kb):
     kb.graph.add_entity(" Zin\n ogre ", aliases=("", " Thunder\tWolf"), kind=" monster ")
     kb.graph.add_relation("Zin ogre", "bites ", "Rath\x07ian")
