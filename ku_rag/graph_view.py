@@ -11,11 +11,11 @@ from PIL.Image import Image
 from ku_rag import arguments, pictures
 from ku_rag.answering import evidence_retrieval
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.graph.model import Entity, Graph
+from ku_rag.graph.model import CAPTION, TOPIC, Entity, Graph
 from ku_rag.graph.model import Path as GraphPath
 from ku_rag.session import Session
 from ku_rag.store.connection import Connection
-from ku_rag.types import Deleted, IngestReport, Relation
+from ku_rag.types import Deleted, IngestReport, Relation, Unit
 
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
@@ -86,23 +86,23 @@ class GraphView:
         from ku_rag.ingest import graph_changes
         from ku_rag.ingest.readers.graph_records import clean, named
 
-        name = named(arguments.text(name, "the name"), "the name")
-        id = None if id is None else named(arguments.text(id, "the id"), "the id")
         shown = arguments.paths(images, "images")
-        described = graph_changes.EntityInput(
-            name,
-            id=id,
-            kind=clean(arguments.optional_text(kind, "the kind") or ""),
-            topic=arguments.check(topic, "topic", bool),
-            caption=arguments.text(caption, "the caption"),
-            texts=arguments.texts(texts, "texts"),
-            images=shown,
+        caption = arguments.text(caption, "the caption")
+        topic = arguments.check(topic, "topic", bool)
+        described = Unit(
+            named(arguments.text(name, "the name"), "the name"),
+            id=None if id is None else named(arguments.text(id, "the id"), "the id"),
+            kind=clean(arguments.optional_text(kind, "the kind") or "") or None,
             aliases=tuple(filter(None, map(clean, arguments.texts(aliases, "aliases")))),
-            unit=arguments.optional_text(unit, "the unit"),
+            images=shown,
+            texts=arguments.texts(texts, "texts"),
+            metadata=({TOPIC: True} if topic else {}) | ({CAPTION: caption} if caption else {}),
+            match=topic,
         )
+        same_as = arguments.optional_text(unit, "the unit")
         pictures.check_files(shown)
         with self._session.write() as writer:
-            return graph_changes.add_entity(writer, *self._graph(), described)
+            return graph_changes.add_entity(writer, *self._graph(), described, same_as)
 
     def add_relation(
         self,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.graph.model import CAPTION, TOPIC, Entity, Graph
+from ku_rag.graph.model import CAPTION, Entity, Graph
 from ku_rag.ingest import deletion
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.pipeline import Pipeline
@@ -21,21 +20,6 @@ _RELATION = "relation:"
 """Begins the uris of sources that state one relation that was added by itself."""
 _ENTITY = "entity:"
 """Begins the uris of sources that describe an entity that was added by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class EntityInput:
-    """An entity to add; see `GraphView.add_entity`."""
-
-    name: str
-    id: str | None = None
-    kind: str = ""
-    topic: bool = False
-    caption: str = ""
-    texts: tuple[str, ...] = ()
-    images: tuple[Path, ...] = ()
-    aliases: tuple[str, ...] = ()
-    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +52,25 @@ class RelationAdded(Serializable):
 
 
 def add_entity(
-    pipeline: Pipeline, graph: Graph, connection: Connection, entity: EntityInput
+    pipeline: Pipeline, graph: Graph, connection: Connection, entity: Unit, same_as: str | None
 ) -> EntityAdded:
     """Add an entity; see `GraphView.add_entity`.
+
+    Args:
+        pipeline: Stores it.
+        graph: Finds the unit that it is.
+        connection: To the store.
+        entity: What is known of it.
+        same_as: Id or name of the unit that it is, or None.
 
     Raises:
         NotFound: There is no such unit.
         BadInput: The name means several entities, or a picture is broken.
     """
-    if entity.unit is not None:
-        found = _unit_called(graph, entity.unit)
+    if same_as is not None:
+        found = _unit_called(graph, same_as)
         if found is None:
-            raise NotFound(f"there is no unit {entity.unit!r}: {hint(connection, entity.unit)}")
+            raise NotFound(f"there is no unit {same_as!r}: {hint(connection, same_as)}")
     elif entity.id is None:
         found = _unit_called(graph, entity.name)
     else:
@@ -90,24 +81,22 @@ def add_entity(
     before = Declaration.from_json(stored[0]) if stored else Declaration(match=False)
     name = before.name or entity.name
     names = dict.fromkeys((*(before.aliases or ()), entity.name, *entity.aliases))
-    unit = Unit(
-        name,
-        id=unit_id,
-        kind=entity.kind or before.kind,
-        aliases=tuple(one for one in names if one != name),
-        metadata=dict(before.metadata or {})
-        | ({TOPIC: True} if entity.topic else {})
-        | ({CAPTION: entity.caption} if entity.caption else {}),
-        match=entity.topic or before.match or found is not None,
-    )
     added = IngestReport()
     if entity.texts or entity.images:
         # First: a broken picture is reported before anything is stored.
         content = Source(f"{uri}/", entity.texts, entity.images)
         added = _put(pipeline, Unit(name, id=unit_id), content)
-    _put(pipeline, unit, Source(uri))
+    stated = Unit(
+        name,
+        id=unit_id,
+        kind=entity.kind or before.kind,
+        aliases=tuple(one for one in names if one != name),
+        metadata={**(before.metadata or {}), **entity.metadata},
+        match=entity.match or before.match or found is not None,
+    )
+    _put(pipeline, stated, Source(uri))
     (now,) = graph.find(unit_id)
-    given = {"kind": entity.kind, "caption": entity.caption}
+    given = {"kind": entity.kind, "caption": entity.metadata.get(CAPTION)}
     kept = {"kind": now.kind, "caption": graph.attributes(now).caption}
     return EntityAdded(
         id=unit_id,
@@ -135,7 +124,8 @@ def add_relation(
     """
     tail, start = _one(graph, relation.target), _one(graph, head)
     if start.unit is None:
-        add_entity(pipeline, graph, connection, EntityInput(start.name, id=head, kind=start.kind))
+        unit = Unit(start.name, id=head, kind=start.kind, match=False)
+        add_entity(pipeline, graph, connection, unit, None)
         start = graph.one(head)
         tail = start if relation.target == head else tail
     target = tail.unit or tail.name

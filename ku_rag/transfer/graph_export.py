@@ -31,7 +31,7 @@ from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import texts_of
-from ku_rag.types import Quarantined
+from ku_rag.types import Quarantined, Serializable
 
 _EXPECTED = "a name that ends in .jsonl or .graphml, or has no ending for a folder of workbooks"
 _REST = "entities"
@@ -43,7 +43,7 @@ Entities = Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class GraphExport:
+class GraphExport(Serializable):
     """What an export wrote.
 
     Args:
@@ -57,15 +57,6 @@ class GraphExport:
     relations: int
     images: int
     left_out: tuple[Quarantined, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The object that `ku graph export --json` prints."""
-        return {
-            "entities": self.entities,
-            "relations": self.relations,
-            "images": self.images,
-            "left_out": [{"item": one.item, "reason": one.reason} for one in self.left_out],
-        }
 
 
 def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExport:
