@@ -6,10 +6,8 @@ replaced.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,7 +75,7 @@ def import_graph(
     """
     started = time.monotonic()
     deleted: list[str] = []
-    with _without_garbage_collection(), TemporaryDirectory(prefix="ku-frames-") as temporary:
+    with TemporaryDirectory(prefix="ku-frames-") as temporary:
         parts = read_graph(path, progress)
         own = _uri_ranges(path, parts)
         connection = database.connection
@@ -182,15 +180,3 @@ def _records(entity: ResolvedEntity, frames: Path) -> Iterator[Record | Quaranti
         partial = problems or isinstance(source, PartialSource)
         source = (PartialSource if partial else Source)(source.uri, source.texts, images)
     yield Record(entity.unit, (source,))
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection: a graph has no cycles, and collection takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

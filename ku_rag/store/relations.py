@@ -228,11 +228,12 @@ def _tails(connection: Connection, targets: Collection[_Target]) -> dict[_Target
     undescribed = [
         (name, name_key(name), kind) for name, kind in listed if (name, kind) not in units
     ]
+    # "+": by the index of keys, not by that of units, in which all of these are equal.
     select = (
         "SELECT e.name, e.kind, e.row FROM (SELECT json_extract(value, '$[0]') AS name, "
         "json_extract(value, '$[1]') AS key, json_extract(value, '$[2]') AS kind "
         "FROM json_each(?)) w CROSS JOIN entities e "
-        "ON e.key = w.key AND e.name = w.name AND e.kind = w.kind AND e.unit IS NULL"
+        "ON e.key = w.key AND e.name = w.name AND e.kind = w.kind AND +e.unit IS NULL"
     )
     for name, kind, row in connection.execute(select, (as_json(undescribed),)):
         tails[name, kind] = row
