@@ -338,7 +338,9 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
         return None
     if asked.kind == "yes-no":
         return next((stated for one in said if (stated := _confirmed(asked, one))), None)
-    if asked.negated or asked.type in ("", "name"):
+    called = {one: _called(asked, one) for one in said}
+    several = any(called.values())
+    if asked.negated or (asked.type in ("", "name") and not several):
         return None
     rarity = _Rarity(asked, said)
     best: dict[str, tuple[float, _Sentence]] = {}
@@ -346,7 +348,7 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     for one in said:
         if one.is_line or is_negated(one.words) or _HEDGES.intersection(one.words):
             continue
-        for value in _fresh(asked, one):
+        for value in called[one] if several else _fresh(asked, one):
             near = rarity.near(one, value)
             most = max(near, most)
             text = one.text[slice(*value)]
@@ -365,13 +367,24 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     return ranked[0], (where,), round(min(0.9, 0.5 + clear), 3)
 
 
-def _fresh(asked: Question, sentence: _Sentence) -> list[Value]:
-    """Values of the type asked for that neither the question nor the name of its unit holds."""
+def _fresh(asked: Question, sentence: _Sentence, kind: str = "") -> list[Value]:
+    """Values of the type asked for, or of a kind, that question and unit's name do not hold."""
     return [
         value
-        for value in find_values(sentence.text, asked.type or "name")
+        for value in find_values(sentence.text, kind or asked.type or "name")
         if not frozenset(map(stem, words(sentence.text[slice(*value)])))
         <= asked.every | asked.names
+    ]
+
+
+def _called(asked: Question, sentence: _Sentence) -> list[Value]:
+    """Names with the noun that is asked for: "Fairfax County" where it is "what county"."""
+    if not asked.noun or asked.type in ("date", "number"):
+        return []
+    return [
+        value
+        for value in _fresh(asked, sentence, "name")
+        if asked.noun in map(stem, words(sentence.text[slice(*value)]))
     ]
 
 

@@ -24,7 +24,9 @@ _LONGEST_NAME = 8
 _MOST_WORDS = 60
 _CLASSES = frozenset(map(stem, words("type kind class category species is a")))
 """Relations to what a thing is: "Which leviathans ..." needs no word for them."""
-_IGNORED = frozenset(map(stem, words("share common both together number count belong list")))
+_IGNORED = frozenset(
+    map(stem, words("share common both together number count belong list fewer fewest"))
+)
 _MORE, _FEWER = frozenset({"more", "most"}), frozenset({"fewer", "fewest", "less", "least"})
 
 
@@ -265,8 +267,9 @@ def _confirmed(
         return None
     if {"same", "share", "common"}.intersection(asked.said):
         both = _common(links)
-        said = all(any(one.said and not one.left for one in some) for some in links)
-        return Traced(("yes",) if both else ("no",), tuple(both)) if said else None
+        said = [[one for one in some if one.said and not one.left] for some in links]
+        paths = both or [Path(one.step.other(one.end), (one.step,)) for one in chain(*said)]
+        return Traced(("yes" if both else "no",), tuple(paths[:_MOST])) if all(said) else None
     if asked.compares:
         return None
     heads = [one for some in links for one in some if one.said and one.fits and not one.left]

@@ -109,6 +109,60 @@ def test_relations_are_followed_as_far_as_the_question_goes(museum, question, an
     assert (found and found.answers) == answers
 
 
+@pytest.fixture
+def monsters(tmp_path):
+    def monster(name, weaknesses, **relations):
+        said = [Relation("weakness", one) for one in weaknesses]
+        said += [Relation(word, end) for word, end in relations.items()]
+        return Unit(name, id=name, kind="monster", relations=said)
+
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        base.add_many(
+            [
+                monster("Agnak", ["Water", "Ice"], element="Fire", subspecies="Glacial Agnak"),
+                monster("Glacial Agnak", ["Fire"], element="Ice", type="Leviathan"),
+                monster("Barrot", ["Fire", "Ice", "Thunder"], element="Water", type="Leviathan"),
+            ]
+        )
+        base.add(Unit("Lamp", metadata={"waterproof": False, "price": "49 euros", "tags": ["a"]}))
+        yield base
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Which monsters have the weakness Ice?", "Agnak, Barrot"),
+        ("Which monsters are weak to Ice?", "Agnak, Barrot"),
+        ("Which monsters have Fire as a weakness?", "Glacial Agnak, Barrot"),
+        ("What is Glacial Agnak a subspecies of?", "Agnak"),
+        ("Which subspecies does Agnak have?", "Glacial Agnak"),
+        ("Which subspecies does Glacial Agnak have?", ""),
+        ("How many monsters are weak to Ice?", "2"),
+        ("How many weaknesses does Barrot have?", "3"),
+        ("Is Barrot weak to Fire?", "yes"),
+        ("Is Barrot weak to Water?", "no"),
+        ("Is Ice a weakness of Agnak?", "yes"),
+        ("Isn't Barrot weak to Water?", "no"),
+        ("Is Barrot not weak to Water?", ""),
+        ("Is Barrot weak to Cheese?", ""),
+        ("Which monsters that have the element Water are weak to Fire?", "Barrot"),
+        ("Which monsters have the element Ice and the weakness Fire?", "Glacial Agnak"),
+        ("Which leviathans are weak to Fire?", "Glacial Agnak, Barrot"),
+        ("Which weaknesses do Agnak and Barrot share?", "Ice"),
+        ("Do Agnak and Barrot have the same weakness?", "yes"),
+        ("Do Agnak and Glacial Agnak have the same weakness?", "no"),
+        ("Which has more weaknesses, Agnak or Barrot?", "Barrot"),
+        ("Which has fewer weaknesses, Agnak or Barrot?", "Agnak"),
+        ("Which is older, Agnak or Barrot?", ""),
+        ("Which monsters are not weak to Ice?", ""),
+        ("What is the price of the Lamp?", "49 euros"),
+        ("Is the Lamp waterproof?", "no"),
+    ],
+)
+def test_relations_are_asked_for_in_both_directions(monsters, question, answer):
+    assert monsters.query(None, question).answer == answer
+
+
 def test_too_many_answers_of_a_second_relation_are_none(museum):
     lived = tuple(Relation("lived in", f"Town {n}", "city") for n in range(30))
     museum.add(Unit("Vase", id="vase", relations=(Relation("made by", "guild"),)))
