@@ -23,7 +23,8 @@ from ku_rag.regions.base import Segmenter
 from ku_rag.retrieval.image_matching import Calibration, ImageSearch
 from ku_rag.settings import Settings
 from ku_rag.store import unit_records
-from ku_rag.store.database import Database, explained, snapshot
+from ku_rag.store.connection import explained, snapshot
+from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import KINDS, Kind
 

@@ -21,7 +21,7 @@ from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput
 from ku_rag.mllm.base import MLLM, Reply
 from ku_rag.pictures import load_picture
-from ku_rag.store.database import snapshot
+from ku_rag.store.connection import snapshot
 from ku_rag.types import Answer, Evidence, Match, Reading, Region, SearchResult
 
 _LONGEST_QUESTION = 100_000

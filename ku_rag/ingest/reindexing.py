@@ -27,9 +27,9 @@ from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
 from ku_rag.store import content_rows, vectors
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, snapshot
 from ku_rag.store.content_rows import Texts
-from ku_rag.store.database import Database, snapshot
+from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import KINDS, Kind, places
 from ku_rag.types import Serializable

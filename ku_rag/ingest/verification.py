@@ -15,9 +15,9 @@ from ku_rag.indexes import inverted, keywords
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import assembly
 from ku_rag.store import relations, schema, unit_records
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, snapshot
 from ku_rag.store.content_rows import text_hash
-from ku_rag.store.database import Database, snapshot
+from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind, places
 from ku_rag.types import Serializable

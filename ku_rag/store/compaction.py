@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from ku_rag.errors import Locked
-from ku_rag.store.database import Database, explained
+from ku_rag.store.connection import explained
+from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 
 _PARTIAL_AGE_S = 3600

@@ -38,8 +38,6 @@ from ku_rag.store.connection import (
 )
 from ku_rag.store.lock import WriterLock
 
-__all__ = ["Database", "explained", "snapshot"]
-
 _LOCK_WAIT_S = 10.0
 _COMMITS = "ku.commits"
 

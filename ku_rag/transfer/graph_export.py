@@ -26,9 +26,8 @@ from ku_rag.ingest.readers.workbook import (
     RELATIONS,
 )
 from ku_rag.plugins import extra
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, snapshot
 from ku_rag.store.content_rows import content_hash
-from ku_rag.store.database import snapshot
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import texts_of
 from ku_rag.types import Quarantined, Serializable

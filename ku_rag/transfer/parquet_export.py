@@ -17,8 +17,8 @@ from typing import Any
 import ku_rag
 from ku_rag.errors import Corrupt
 from ku_rag.store import vectors
-from ku_rag.store.connection import Connection
-from ku_rag.store.database import Database, explained, snapshot
+from ku_rag.store.connection import Connection, explained, snapshot
+from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.transfer import atomic_folder
 from ku_rag.transfer.tables import (

@@ -12,8 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ku_rag.store.connection import connect
-from ku_rag.store.database import Database, explained, snapshot
+from ku_rag.store.connection import connect, explained, snapshot
+from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.transfer import atomic_folder
 from ku_rag.types import Quarantined, Serializable

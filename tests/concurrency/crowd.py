@@ -24,7 +24,7 @@ from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import Locked
 from ku_rag.indexes import vector_index
 from ku_rag.ingest import pipeline
-from ku_rag.store.database import snapshot
+from ku_rag.store.connection import snapshot
 from tests.conftest import picture, write_records
 
 _MOST_PAIRS = 5

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ku_rag import KnowledgeBase, Locked
-from ku_rag.store.database import snapshot
+from ku_rag.store.connection import snapshot
 from tests.concurrency.crowd import prepare
 
 ROOT = Path(__file__).parents[2]

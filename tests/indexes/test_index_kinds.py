@@ -301,7 +301,7 @@ def test_a_damaged_file_is_made_anew_by_whoever_may_write(database, tmp_path, ca
 
 
 def test_files_of_a_later_state_are_no_lost_commits_inside_a_snapshot(database, tmp_path, caplog):
-    from ku_rag.store.database import snapshot
+    from ku_rag.store.connection import snapshot
 
     vectors = clustered(400)
     put(database, range(1, 201), vectors[:200])

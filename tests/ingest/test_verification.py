@@ -12,9 +12,10 @@ import pytest
 from ku_rag import KnowledgeBase
 from ku_rag.errors import Corrupt, Locked, NotFound, ReadOnly
 from ku_rag.ingest import verification
-from ku_rag.store import content_rows, database, unit_records
+from ku_rag.store import connection, content_rows, unit_records
 from ku_rag.store.compaction import compact
-from ku_rag.store.database import Database, snapshot
+from ku_rag.store.connection import snapshot
+from ku_rag.store.database import Database
 from ku_rag.store.layout import write_durably
 from tests.conftest import picture, write_records
 
@@ -244,5 +245,5 @@ def test_a_base_whose_making_was_killed_is_finished_by_the_next(tmp_path):
 
 
 def test_what_sqlite_does_not_blame_on_the_file_is_left_as_it_is(tmp_path):
-    with pytest.raises(apsw.SQLError, match="syntax"), database.explained(tmp_path):
+    with pytest.raises(apsw.SQLError, match="syntax"), connection.explained(tmp_path):
         apsw.Connection(":memory:").execute("SELEKT")
