@@ -16,7 +16,6 @@ from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL.Image import Image
 
 from ku_rag import manifest
 from ku_rag.encoders.base import Encoder
@@ -27,7 +26,7 @@ from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
 from ku_rag.store import content_rows, vectors
-from ku_rag.store.connection import Connection, snapshot
+from ku_rag.store.connection import Connection, as_json, snapshot
 from ku_rag.store.content_rows import Texts
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
@@ -127,19 +126,14 @@ class Reindexing:
     def _rows(self) -> dict[Kind, int]:
         """Return the encoder rows of the new vectors; delete vectors of any third encoder."""
         with self.writing(), self.database.change() as connection:
-            rows = {
-                kind: vectors.encoder_row(
-                    connection, side(self.new, kind).fingerprint, side(self.new, kind).dim
-                )
-                for kind in KINDS
-            }
-            old = [
-                vectors.encoder_row(
-                    connection, side(self.old, kind).fingerprint, side(self.old, kind).dim
-                )
-                for kind in KINDS
-            ]
-            _forget_others(connection, but=[*rows.values(), *old])
+            rows, old = (
+                {
+                    kind: vectors.encoder_row(connection, one.fingerprint, one.dim)
+                    for kind, one in ((kind, side(encoder, kind)) for kind in KINDS)
+                }
+                for encoder in (self.new, self.old)
+            )
+            _forget_others(connection, but=[*rows.values(), *old.values()])
         return rows
 
     def _is_missing(self, connection: Connection, rows: dict[Kind, int]) -> bool:
@@ -184,7 +178,9 @@ class Reindexing:
     def _encode_images(self, row: int) -> Iterator[int]:
         connection = self.database.connection
         images = dict(_missing_images(connection, row))
-        for sound, unsound in decode_ahead(list(images), lambda n: self._picture(images[n])):
+        for sound, unsound in decode_ahead(
+            list(images), lambda n: load_picture(self.layout.image(images[n]), LONGEST)
+        ):
             if unsound:
                 raise BadInput(
                     f"pictures cannot be read any more, the first: {unsound[0][1]}. Nothing was "
@@ -192,19 +188,14 @@ class Reindexing:
                 )
             found = self.new.encode_images([picture for _, picture in sound])
             with self.writing(), self.database.change():
-                there = [n for n, (image, _) in enumerate(sound) if self._is_there(image)]
-                vectors.put(connection, "image", row, [sound[n][0] for n in there], [found[there]])
+                there = connection.execute(
+                    "SELECT i.row FROM json_each(?) w JOIN images i ON i.row = w.value",
+                    (as_json(image for image, _ in sound),),
+                )
+                stored = {image for (image,) in there}
+                left = [n for n, (image, _) in enumerate(sound) if image in stored]
+                vectors.put(connection, "image", row, [sound[n][0] for n in left], [found[left]])
             yield len(sound)
-
-    def _picture(self, file: str) -> Image:
-        return load_picture(self.layout.image(file), LONGEST)
-
-    def _is_there(self, image: int) -> bool:
-        return bool(
-            self.database.connection.execute(
-                "SELECT 1 FROM images WHERE row = ?", (image,)
-            ).fetchone()
-        )
 
     # ---- switching -----------------------------------------------------------------------------
 
