@@ -18,7 +18,7 @@ from ku_rag.pictures import locate_picture
 from ku_rag.retrieval.image_matching import INTERCEPT, Calibration, evidence
 from ku_rag.retrieval.matching import match
 from ku_rag.store import unit_records
-from ku_rag.store.database import snapshot
+from ku_rag.store.connection import snapshot
 from ku_rag.types import Serializable
 
 _EXPECTED = 'expected {"image": path, "units": [ids]}, with no ids for an unknown thing'
