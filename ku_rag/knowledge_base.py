@@ -162,6 +162,7 @@ class KnowledgeBase:
         kcc: bool = True,
         units: bool = True,
         graph: bool = True,
+        strict: str = "",
     ) -> Answer:
         """Answer a question about a picture.
 
@@ -176,6 +177,7 @@ class KnowledgeBase:
             units: False searches texts alone, by the question and the model's caption of the
                 picture ("w/o KU").
             graph: False leaves out the graph's paths from the matched units.
+            strict: "kurag" answers by the published method alone; see docs/reproduction.md.
 
         Raises:
             NotFound: the picture does not exist.
@@ -202,6 +204,7 @@ class KnowledgeBase:
             with_units=units,
             with_paths=graph,
             prompts=session.prompts,
+            strict=arguments.text(strict, "strict"),
         )
         with session.use():
             if shown is not None:

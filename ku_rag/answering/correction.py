@@ -39,6 +39,7 @@ _WORDS = re.compile(r"\w+")
 _TEXT: Mapping[str, Any] = {"type": "string"}
 _ANSWERED = {"reason": _TEXT, "citations": {"type": "array", "items": _TEXT}, "answer": _TEXT}
 _CORRECTED = {**_ANSWERED, "changed": {"type": "boolean"}}
+_PAGES = {name: one for name, one in _CORRECTED.items() if name != "citations"}
 _WEIGHED = {**_CORRECTED, "believed": {**_TEXT, "enum": ["all", "draft", "passage", "path"]}}
 """With graph paths, which may contradict the texts."""
 
@@ -49,6 +50,7 @@ class Prompts:
 
     draft: Prompt
     correction: Prompt
+    pages: Prompt
     single: Prompt
     caption: Prompt
 
@@ -78,6 +80,7 @@ class Material:
             sent.
         leading: labels of the paths that the question's own words lead along.
         pages: the pages of the passage.
+        pages_only: whether evidence is shown in pages alone, as published.
         caption: the model's caption of the picture, if it was used for the search.
     """
 
@@ -90,6 +93,7 @@ class Material:
     paths: Sequence[PathEvidence] = ()
     leading: Sequence[str] = ()
     pages: Sequence[Image] = ()
+    pages_only: bool = False
     caption: Reply | None = None
 
     @property
@@ -136,11 +140,12 @@ class Chain:
         if not (material.units or material.evidence or paths):
             why = "Nothing was found to check the model's draft with, so it stands."
             return self._answered(Reading(draft, why=why), material, [first], draft=draft)
+        prompt = self.prompts.pages if material.pages_only else self.prompts.correction
         second = self._chat(
             asked,
             Message("assistant", (draft,)),
-            _evidence(material, self.prompts.correction),
-            properties=_WEIGHED if paths else _CORRECTED,
+            _evidence(material, prompt),
+            properties=_PAGES if material.pages_only else _WEIGHED if paths else _CORRECTED,
         )
         said = _parse_verdict(second, material)
         changed = said.changed and _bare(said.answer) != _bare(draft)
@@ -185,7 +190,7 @@ class Chain:
     ) -> Answered:
         used = [self.prompts.single] if draft is None else [self.prompts.draft]
         if draft is not None and said:
-            used.append(self.prompts.correction)
+            used.append(self.prompts.pages if material.pages_only else self.prompts.correction)
         every = list(replies)
         if material.caption:
             used.insert(0, self.prompts.caption)
@@ -231,6 +236,8 @@ def _evidence(material: Material, prompt: Prompt, *before: Part) -> Message:
 
 def _lines(material: Material) -> list[dict[str, Any]]:
     """Return matches, evidence and paths without file paths."""
+    if material.pages_only:
+        return []
     names = {unit.id: unit.name for unit in material.units}
     lines: list[dict[str, Any]] = [{"unit": u.name, "match": u.why} for u in material.units]
     for e in material.evidence:

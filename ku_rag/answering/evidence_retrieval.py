@@ -15,6 +15,7 @@ from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.retrieval.clues import parted
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
+from ku_rag.retrieval.published import match_pictures, rank_chunks
 from ku_rag.retrieval.search import search
 from ku_rag.store import unit_records
 from ku_rag.store.connection import as_json
@@ -86,6 +87,26 @@ def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evi
         units_first=found.region is not None,
     )
     return _evidence(base, hits, [unit.id for unit in found.units])
+
+
+def published(
+    base: Retrieval, picture: Image, question: str, k_units: int, k_chunks: int
+) -> tuple[Matched, list[Evidence]]:
+    """Match units and rank their chunks by the published method; see `retrieval.published`."""
+    connection, images = base.database.connection, base.image_search
+    rows, region = match_pictures(
+        connection, image=picture, question=question, search=images, k=k_units
+    )
+    found = Matched(rows, [_unit(base, row) for row in rows], region)
+    hits = rank_chunks(
+        connection,
+        question=question,
+        units=[(row.unit, unit.name) for row, unit in zip(rows, found.units, strict=True)],
+        encoder=images.encoder,
+        chunks=base.chunks,
+        k=k_chunks,
+    )
+    return found, _evidence(base, hits, [unit.id for unit in found.units])
 
 
 def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:

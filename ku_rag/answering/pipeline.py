@@ -74,9 +74,11 @@ class QueryInput:
             caption, and the question alone is searched by.
         with_paths: False leaves out what the graph says of the units.
         prompts: folder of prompts that replace those of the project.
+        strict: "kurag" answers by the published method alone (KU-RAG, section 3.3): cosines without
+            names and keywords, no paths, and evidence shown in pages alone; "" for ours.
 
     Raises:
-        BadInput: the text is empty or too long.
+        BadInput: the text is empty or too long, or the published method is to do what it does not.
     """
 
     text: str
@@ -89,6 +91,7 @@ class QueryInput:
     with_units: bool = True
     with_paths: bool = True
     prompts: Path | None = None
+    strict: str = ""
 
     def __post_init__(self) -> None:
         """Check the text."""
@@ -99,6 +102,10 @@ class QueryInput:
                 f"the question has {len(self.text)} characters, at most {_LONGEST_QUESTION} are "
                 "read: put long texts into the knowledge base and ask about them"
             )
+        if self.strict not in ("", "kurag"):
+            raise BadInput(f'the method is {self.strict!r}: expected "kurag" or ""')
+        if self.strict and (self.image is None or not self.with_units):
+            raise BadInput("the published method matches a picture with units: give a picture")
 
 
 def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answer:
@@ -122,7 +129,9 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
         picture, scale = query_picture(question.image)
     chain = Chain(mllm, correction.Prompts.load(question.prompts)) if mllm else None
     caption = None
-    if question.with_units:
+    if question.strict and picture:
+        found = _find_published(base, clock, picture, question)
+    elif question.with_units:
         found = _find_units(base, clock, picture, question)
     else:
         with clock.step("caption"):
@@ -219,6 +228,16 @@ def _find_units(
     return _Found(matched, evidence, paths, pictures)
 
 
+def _find_published(base: Retrieval, clock: _Clock, picture: Image, question: QueryInput) -> _Found:
+    """Retrieve by the published method."""
+    with snapshot(base.database.connection), clock.step("search"):
+        matched, evidence = evidence_retrieval.published(
+            base, picture, question.text, question.k_units, question.k_chunks
+        )
+        pictures = evidence_retrieval.pictures(base, matched)
+    return _Found(matched, evidence, evidence_retrieval.Paths(), pictures)
+
+
 def _find_texts(
     base: Retrieval, clock: _Clock, question: QueryInput, caption: Reply | None
 ) -> _Found:
@@ -248,7 +267,8 @@ def _material(
     caption: Reply | None,
 ) -> Material:
     region, crop = found.matched.region, None
-    if region and picture and question.image and region.box != (0, 0, *picture.size):
+    is_part = region and picture and region.box != (0, 0, *picture.size)
+    if region and is_part and question.image and not question.strict:
         crop = _read_picture(question.image).crop(_scaled(region, scale).box)
     return Material(
         question.text,
@@ -260,6 +280,7 @@ def _material(
         paths=found.paths.evidence,
         leading=found.paths.cited,
         pages=pages if question.with_units else (),
+        pages_only=bool(question.strict),
         caption=caption,
     )
 

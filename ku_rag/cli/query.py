@@ -27,6 +27,7 @@ from ku_rag.cli.output import (
 @mllm_option("answers; '' for none")
 @click.option("--no-kcc", is_flag=True, help="Ask it once, with the evidence; no correction.")
 @click.option("--no-units", is_flag=True, help="Search texts alone, by its caption of the picture.")
+@click.option("--strict", type=click.Choice(["kurag"]), help="Use the published method alone.")
 @click.option("--no-graph", is_flag=True, help="Leave out paths of the graph.")
 @common
 def query(
@@ -36,6 +37,7 @@ def query(
     no_kcc: bool,
     no_units: bool,
     no_graph: bool,
+    strict: str | None,
     **options: Any,  # noqa: ANN401 - passed on as they are named there
 ) -> None:
     """Answer QUESTION about the picture IMAGE ("-" asks without a picture)."""
@@ -47,6 +49,7 @@ def query(
             kcc=not no_kcc,
             units=not no_units,
             graph=not no_graph,
+            strict=strict or "",
             **options,
         )
     print_answer(answer)

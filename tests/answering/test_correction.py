@@ -544,12 +544,13 @@ def test_prompts_do_not_change_under_their_version():
         load_prompt("ku_rag.answering", name).label: hashlib.sha256(
             folder.joinpath(f"{name}.md").read_bytes()
         ).hexdigest()[:12]
-        for name in ("caption", "correction", "draft", "single")
+        for name in ("caption", "correction", "draft", "pages", "single")
     }
     assert digests == {
         "caption 1": "e5ad78fdf483",
         "correction 2": "b52ddfb5b13b",
         "draft 1": "f86021dbd223",
+        "pages 1": "54a3112240af",
         "single 1": "1c0cbb9c030a",
     }
 

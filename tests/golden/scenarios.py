@@ -181,6 +181,7 @@ def questions(run: Recorder) -> None:
         run("query, model", "query", photo, question, *model)
         run("query, model, no correction", "query", photo, question, *model, "--no-kcc")
         run("query, model, no picture", "query", "-", "Where do kiwis grow?", *model)
+        run("query, strict kurag", "query", photo, question, *model, "--strict", "kurag")
         run("query, model, no units", "query", photo, question, *model, "--no-units")
         run("graph search, model", "graph", "search", "Where does the Kiwi grow?", *model)
         run("graph caption", "graph", "caption", *model)
