@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editab
 # One thread for each test process: pytest-xdist runs one process a core.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-torch test-rest test-all lint check bench peers scale docs format clean
+.PHONY: demo test test-torch test-long test-rest test-all lint check bench peers scale docs format clean
 .DEFAULT_GOAL := test
 
 .venv/base: setup.cfg pyproject.toml
@@ -35,6 +35,11 @@ test: .venv/test
 # The models: what needs torch.
 test-torch: .venv/test-all
 	$(PYTEST) -m torch
+
+# The long forms that take minutes: threads and processes beside each other, 100 rounds of compacting.
+test-long: .venv/test-all
+	$(PYTEST) --long -m "long and not torch" tests/concurrency tests/corruption/test_openings.py \
+		tests/corruption/test_pages.py
 
 # What `make test` leaves out: models, slow tests, and the long forms of the others.
 test-rest: .venv/test-all

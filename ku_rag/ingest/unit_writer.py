@@ -174,7 +174,7 @@ class UnitWriter:
         shown = [self._image_row(connection, picture) for picture in source.pictures]
         if source.partial:
             shown = list(dict.fromkeys([*content_rows.shown(connection, row), *shown]))
-        return _show_images(connection, row, unit, shown)
+        return content_rows.replace_images(connection, source=row, unit=unit, images=shown)
 
     def _image_row(self, connection: Connection, picture: PreparedPicture) -> int:
         """Return the row of a picture, inserted with its vector if it is new."""
@@ -184,17 +184,15 @@ class UnitWriter:
         if stored:
             return int(stored[0])
         linked = self._settings.images == "link"
-        row = content_rows.add_image(
-            connection,
-            digest=picture.digest,
-            file=str(picture.path) if linked else image_file(picture.digest, picture.suffix),
-            width=picture.width,
-            height=picture.height,
-            size=len(picture.data),
-        )
+        file = str(picture.path) if linked else image_file(picture.digest, picture.suffix)
+        (row,) = connection.execute(
+            "INSERT INTO images (hash, file, width, height, bytes) VALUES (?, ?, ?, ?, ?) "
+            "RETURNING row",
+            (picture.digest, file, picture.width, picture.height, len(picture.data)),
+        ).fetchone()
         vector = np.asarray(picture.vector, np.float32)
         vectors.put(connection, "image", self._encoder_rows["image"], [row], [vector[None]])
-        return row
+        return int(row)
 
 
 def write_pictures(files: Sequence[tuple[Path, bytes]]) -> None:
@@ -225,7 +223,7 @@ def _delete_content(connection: Connection, source: PreparedSource, unit: int) -
         if not source.keeps_texts:
             content_rows.drop_source_chunks(connection, row)
         if not source.keeps_pictures:
-            _show_images(connection, row, unit, [])
+            content_rows.replace_images(connection, source=row, unit=unit, images=[])
 
 
 def _replace_texts(connection: Connection, source: PreparedSource, row: int) -> bool:
@@ -241,16 +239,6 @@ def _replace_texts(connection: Connection, source: PreparedSource, row: int) -> 
         if stored:
             content_rows.drop_source_chunks(connection, row)
     return bool(source.chunks)
-
-
-def _show_images(
-    connection: Connection, source: int, unit: int | None, images: Sequence[int]
-) -> int:
-    """Let a source show exactly these images; return how many it did not show before."""
-    before = content_rows.shown(connection, source)
-    if before != list(images):
-        content_rows.replace_images(connection, source=source, unit=unit, images=images)
-    return len(set(images) - set(before))
 
 
 def _state(connection: Connection, places: Sequence[_SourceRows]) -> int:

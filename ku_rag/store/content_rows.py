@@ -159,33 +159,24 @@ def drop_chunks(connection: Connection, rows: Sequence[int]) -> None:
 # ---- images ------------------------------------------------------------------------------------
 
 
-def add_image(
-    connection: Connection, *, digest: str, file: str, width: int, height: int, size: int
-) -> int:
-    """The row of the image with this content, made if it is new."""
-    found = connection.execute("SELECT row FROM images WHERE hash = ?", (digest,)).fetchone()
-    if found:
-        return int(found[0])
-    (row,) = connection.execute(
-        "INSERT INTO images (hash, file, width, height, bytes) VALUES (?, ?, ?, ?, ?) "
-        "RETURNING row",
-        (digest, file, width, height, size),
-    ).fetchone()
-    return int(row)
-
-
 def replace_images(
     connection: Connection, *, source: int, unit: int | None, images: Sequence[int]
-) -> None:
-    """Let a source show these images, under its unit; those that nobody shows any more go."""
-    before = set(shown(connection, source))
-    connection.execute("DELETE FROM unit_images WHERE source = ?", (source,))
-    connection.executemany(
-        "INSERT INTO unit_images (unit, image, source, position) VALUES (?, ?, ?, ?)",
-        ((unit, image, source, position) for position, image in enumerate(images)),
-    )
-    connection.execute("UPDATE sources SET images = ? WHERE row = ?", (len(images), source))
-    _drop_unseen_images(connection, before)
+) -> int:
+    """Let a source show exactly these images, under its unit; delete those that nobody shows.
+
+    Returns:
+        How many of them it did not show before.
+    """
+    before = shown(connection, source)
+    if before != list(images):
+        connection.execute("DELETE FROM unit_images WHERE source = ?", (source,))
+        connection.executemany(
+            "INSERT INTO unit_images (unit, image, source, position) VALUES (?, ?, ?, ?)",
+            ((unit, image, source, position) for position, image in enumerate(images)),
+        )
+        connection.execute("UPDATE sources SET images = ? WHERE row = ?", (len(images), source))
+        _drop_unseen_images(connection, set(before))
+    return len(set(images) - set(before))
 
 
 def shown(connection: Connection, source: int) -> list[int]:
