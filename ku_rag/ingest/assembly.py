@@ -53,17 +53,7 @@ class Declaration:
 
     def to_json(self) -> str:
         """Return the form that is stored and compared."""
-        return _encode(
-            {
-                "name": self.name,
-                "kind": self.kind,
-                "aliases": self.aliases,
-                "metadata": self.metadata,
-                "match": self.match,
-                "relations": self.relations,
-                "replaces": self.replaces,
-            }
-        )
+        return _encode({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def from_json(cls, text: str) -> Declaration:

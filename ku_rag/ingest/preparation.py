@@ -227,7 +227,7 @@ def prepare(
         pictures = []
         for path in source.images:
             try:
-                pictures.append(_read_picture(path))
+                pictures.append(read_picture(path))
             except BadInput as error:
                 broken.append(Quarantined(str(path), str(error)))
         stated = unit.relations if unit and not sources else ()
@@ -258,20 +258,16 @@ def prepare(
     return PreparedRecord(unit.id if unit else None, sources), broken
 
 
-def _read_picture(path: Path) -> PreparedPicture:
+def read_picture(path: Path) -> PreparedPicture:
+    """Read a picture file and its header.
+
+    Raises:
+        BadInput: The file is missing, no picture, or too large.
+    """
     try:
         data = regular_file(path, "a picture file").read_bytes()
     except (OSError, NotFound) as error:
         raise BadInput(f"the picture cannot be read ({error}): check {path}") from error
-    return picture_of(path.absolute(), data)
-
-
-def picture_of(path: Path, data: bytes) -> PreparedPicture:
-    """Return a picture whose header has been read.
-
-    Raises:
-        BadInput: The file is no picture, or too large.
-    """
     width, height, kind = probe(data)
     suffix = path.suffix.lower() or f".{kind.lower()}"
-    return PreparedPicture(path, data, content_hash(data), suffix, width, height)
+    return PreparedPicture(path.absolute(), data, content_hash(data), suffix, width, height)

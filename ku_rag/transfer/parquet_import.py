@@ -24,7 +24,7 @@ from ku_rag.ingest.preparation import (
     PreparedSource,
     hash_pictures,
     hash_texts,
-    picture_of,
+    read_picture,
 )
 from ku_rag.pictures import locate_picture
 from ku_rag.store import relations
@@ -150,10 +150,10 @@ class _Records:
                     id=row["id"],
                     kind=row.get("kind"),
                     aliases=row.get("aliases") or (),
-                    metadata=_json(row.get("metadata") or "{}"),
+                    metadata=arguments.STRICT_JSON.decode(row.get("metadata") or "{}"),
                     match=row.get("match") is not False,
                 )
-            except BadInput as error:
+            except (BadInput, ValueError, RecursionError) as error:
                 self._export.leave_out(f"units: {row['id']}", str(error))
         return units
 
@@ -285,31 +285,17 @@ class _Records:
             return None
         file, vector = self._files.get(digest, (None, None))
         try:
-            picture = self._load(digest, file)
+            if not file:
+                raise BadInput("the picture was not exported: add it to its unit again")
+            picture = read_picture(locate_picture(self._export.folder.resolve(), file))
+            if picture.digest != digest:
+                raise BadInput(f"{picture.path} is another picture: its content has changed")
         except KuError as error:
             self._export.leave_out(f"images: {digest}", str(error))
             self._broken.add(digest)
             return None
         if self._takes_images and vector is not None:
             picture.vector = vector.astype(np.float32)
-        return picture
-
-    def _load(self, digest: str, file: str | None) -> PreparedPicture:
-        """Read a picture file.
-
-        Raises:
-            BadInput, NotFound: It is missing, or its content has changed.
-        """
-        if not file:
-            raise BadInput("the picture was not exported: add it to its unit again")
-        path = locate_picture(self._export.folder.resolve(), file)
-        try:
-            data = arguments.regular_file(path, "a picture file").read_bytes()
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-        picture = picture_of(path, data)
-        if picture.digest != digest:
-            raise BadInput(f"{path} is not the picture that it should be: its content has changed")
         return picture
 
     def _check_length(self, vector: Vector | None, kind: Kind) -> None:
@@ -321,16 +307,3 @@ class _Records:
                 f"encoder of the knowledge base makes {dim}: leave the column out, so that they "
                 "are made anew"
             )
-
-
-def _json(text: str) -> Mapping[str, Any]:
-    """Parse metadata.
-
-    Raises:
-        BadInput: It is no JSON.
-    """
-    try:
-        found: Mapping[str, Any] = arguments.STRICT_JSON.decode(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"metadata is no JSON: {error}") from error
-    return found
