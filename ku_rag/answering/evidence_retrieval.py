@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PIL.Image import Image
 
@@ -24,6 +24,7 @@ from ku_rag.store.layout import Layout
 from ku_rag.types import Evidence, Match, PathEvidence, Region
 
 _MOST_PATHS = 5
+_MOST_OWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,31 @@ def published(
         k=k_chunks,
     )
     return found, _evidence(base, hits, [unit.id for unit in found.units])
+
+
+def own_evidence(
+    base: Retrieval, found: Matched, known: Sequence[Evidence], *, first_label: int
+) -> list[Evidence]:
+    """Further chunks of the units that the question can be about: a line of facts has few words.
+
+    Args:
+        base: what is asked.
+        found: the matched units.
+        known: evidence, which is left out.
+        first_label: number of the first chunk's label.
+    """
+    rows = [
+        row.unit
+        for row, unit in zip(found.rows, found.units, strict=True)
+        if unit.id in found.about
+    ]
+    chunks = base.database.connection.execute(
+        "SELECT DISTINCT l.chunk FROM json_each(?) r CROSS JOIN unit_chunks l ON l.unit = r.value "
+        "WHERE l.owned AND l.chunk NOT IN (SELECT value FROM json_each(?)) ORDER BY 1 LIMIT ?",
+        (as_json(rows), as_json([one.chunk for one in known]), _MOST_OWN),
+    ).fetchall()
+    more = _evidence(base, [(row, 0.0) for (row,) in chunks], [unit.id for unit in found.units])
+    return [replace(one, label=f"E{first_label + n}") for n, one in enumerate(more)]
 
 
 def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:

@@ -54,6 +54,7 @@ class _Found:
     evidence: Sequence[Evidence]
     paths: evidence_retrieval.Paths
     pictures: Mapping[str, Image]
+    own: Sequence[Evidence] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +149,14 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
         else:
             answered = _read(question, found, with_picture=picture is not None)
     region = found.matched.region
+    closest = answered.reading.closest
+    shown = {*answered.reading.citations, closest.evidence if closest else ""}
     answer = Answer(
         question=question.text,
         image=str(question.image) if isinstance(question.image, str | Path) else None,
         region=region and _scaled(region, scale),
         units=tuple(found.matched.units),
-        chunks=tuple(found.evidence),
+        chunks=(*found.evidence, *(one for one in found.own if one.label in shown)),
         paths=tuple(found.paths.evidence),
         passage=_write_passage(pages, question.passage) if question.passage else (),
         reading=answered.reading,
@@ -225,7 +228,10 @@ def _find_units(
                     base, question.text, matched, first_label=len(evidence) + 1
                 )
         pictures = evidence_retrieval.pictures(base, matched)
-    return _Found(matched, evidence, paths, pictures)
+        own = evidence_retrieval.own_evidence(
+            base, matched, evidence, first_label=len(evidence) + len(paths.evidence) + 1
+        )
+    return _Found(matched, evidence, paths, pictures, own)
 
 
 def _find_published(base: Retrieval, clock: _Clock, picture: Image, question: QueryInput) -> _Found:
@@ -291,7 +297,7 @@ def _read(question: QueryInput, found: _Found, *, with_picture: bool) -> Answere
     if with_picture and question.with_units and not about:
         return Answered(Reading("", why=_decline(units)), models={"reader": reader.NAME})
     pieces = [e for e in found.evidence if not units or about.intersection(e.unit_ids)]
-    reading = reader.read(question.text, pieces, units)
+    reading = reader.read(question.text, [*pieces, *found.own], units)
     # Relations and labelled lines go before prose.
     if found.paths.answers and (found.paths.chosen or reading.score < reader.CERTAIN):
         reading = _from_paths(found.paths)

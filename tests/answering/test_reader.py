@@ -21,7 +21,7 @@ It is 32 cm high."""
 
 def ask(question, text=LAMP, name="Aurora lamp", owners=None, image=None):
     piece = Evidence("E1", 1, ("u",), "/things.jsonl#u", text, 1.0, owners)
-    return read(question, [piece], [Match("u", name, 0.9, image)])
+    return read(question, [piece], [Match("u", name, 0.9, image=image)])
 
 
 @pytest.mark.parametrize(
