@@ -56,6 +56,11 @@ class _Found:
     pictures: Mapping[str, Image]
     own: Sequence[Evidence] = ()
 
+    def chunks(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Return the evidence, and what a reading cites beside it."""
+        cited = {*reading.citations, reading.closest.evidence if reading.closest else ""}
+        return (*self.evidence, *(one for one in self.own if one.label in cited))
+
 
 @dataclass(frozen=True, slots=True)
 class QueryInput:
@@ -149,14 +154,12 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
         else:
             answered = _read(question, found, with_picture=picture is not None)
     region = found.matched.region
-    closest = answered.reading.closest
-    shown = {*answered.reading.citations, closest.evidence if closest else ""}
     answer = Answer(
         question=question.text,
         image=str(question.image) if isinstance(question.image, str | Path) else None,
         region=region and _scaled(region, scale),
         units=tuple(found.matched.units),
-        chunks=(*found.evidence, *(one for one in found.own if one.label in shown)),
+        chunks=found.chunks(answered.reading),
         paths=tuple(found.paths.evidence),
         passage=_write_passage(pages, question.passage) if question.passage else (),
         reading=answered.reading,
