@@ -62,7 +62,11 @@ _PALETTE_POWER, _BACKGROUND, _COMMON = 0.4, 12.0, 0.9
 
 def describe_images(images: Sequence[Image]) -> Vectors:
     """Describe whole RGB pictures, float32[n, 512], rows of length 1."""
-    return _describe(*_shrunk(images))
+    cells = np.empty((len(images), _GRID, _GRID, 3), np.float32)
+    points = np.empty((len(images), _POINTS, _POINTS, 3), np.uint8)
+    for i, image in enumerate(images):
+        cells[i], points[i] = _shrink(image)
+    return _describe(cells, points)
 
 
 def describe_boxes(image: Image, boxes: Sequence[Box]) -> Vectors:
@@ -79,7 +83,9 @@ def describe_boxes(image: Image, boxes: Sequence[Box]) -> Vectors:
         return np.zeros((0, DIM), np.float32)
     if image.mode != "RGB":
         image = image.convert("RGB")
-    corners = _clip(boxes, image.size)
+    corners, limit = np.asarray(boxes, np.int64), np.asarray(image.size, np.int64)
+    low = np.clip(corners[:, :2], 0, limit - 1)
+    corners = np.hstack([low, np.clip(corners[:, 2:], low + 1, limit)])
     small = (corners[:, 2:] - corners[:, :2]).min(1)
     scale = min(1.0, _WORK_SIDE / max(image.size))
     cells = np.empty((len(boxes), _GRID, _GRID, 3), np.float32)
@@ -92,21 +98,6 @@ def describe_boxes(image: Image, boxes: Sequence[Box]) -> Vectors:
         cells[~thin] = _cells(image, corners[~thin])
         points[~thin] = _points(image, corners[~thin])
     return _describe(cells, points)
-
-
-def _clip(boxes: Sequence[Box], size: tuple[int, int]) -> NDArray[np.int64]:
-    corners = np.asarray(boxes, np.int64).reshape(-1, 4)
-    limit = np.asarray(size, np.int64)
-    low = np.clip(corners[:, :2], 0, limit - 1)
-    return np.hstack([low, np.clip(corners[:, 2:], low + 1, limit)])
-
-
-def _shrunk(images: Sequence[Image]) -> tuple[Floats, Points]:
-    cells = np.empty((len(images), _GRID, _GRID, 3), np.float32)
-    points = np.empty((len(images), _POINTS, _POINTS, 3), np.uint8)
-    for i, image in enumerate(images):
-        cells[i], points[i] = _shrink(image)
-    return cells, points
 
 
 def _shrink(image: Image) -> tuple[Floats, Points]:
@@ -176,17 +167,23 @@ def _describe(cells: Floats, points: Points) -> Vectors:
     out = np.empty((len(cells), DIM), np.float32)
     for start in range(0, len(cells), _CHUNK):
         part = slice(start, start + _CHUNK)
-        rows, coded = out[part], _coded(cells[part], points[part])
-        hue = _centred(_chroma().take(coded[1]), 0.6)
+        light, cell_colours, point_colours = _coded(cells[part], points[part])
+        hue = _centred(_chroma().take(cell_colours), 0.6)
         coloured = _LEAST + (1 - _LEAST) * hue**2 / (hue**2 + np.float32(_GREY**2))
-        for name, block in _blocks(*coded).items():
+        blocks = {
+            "palette": _palette(point_colours),
+            "map": _map(cell_colours),
+            "outlines": _outlines(cell_colours),
+            "waves": light.reshape(len(light), -1) @ _waves(),
+        }
+        for name, block in blocks.items():
             unit, strength = _unit(block)
             typical = unit - _typical()[name]
             length = np.maximum(np.sqrt((typical * typical).sum(1)), np.float32(1e-6))
             weight = _SHARES[name] ** 0.5 * strength / (strength + _FAINT[name]) / length
             if name in ("palette", "map"):
                 weight *= coloured
-            rows[:, _PLACES[name]] = typical * weight.astype(np.float32)[:, None]
+            out[part, _PLACES[name]] = typical * weight.astype(np.float32)[:, None]
     return _unit(out)[0]
 
 
@@ -208,15 +205,6 @@ def _coded(cells: Floats, points: Points) -> tuple[Floats, Ints, Ints]:
     # A mean over the last axis, three long, takes ten times as long.
     lightness: Floats = (cells[..., 0] + cells[..., 1] + cells[..., 2]) * np.float32(1 / 3)
     return lightness, coded[0], coded[1]
-
-
-def _blocks(light: Floats, cells: Ints, points: Ints) -> dict[str, Floats]:
-    return {
-        "palette": _palette(points),
-        "map": _map(cells),
-        "outlines": _outlines(cells),
-        "waves": light.reshape(len(light), -1) @ _waves(),
-    }
 
 
 def _unit(rows: Floats) -> tuple[Floats, Floats]:

@@ -53,12 +53,6 @@ class Calibration:
     intercept: float | None
     threshold: float
 
-    def confidence(self, evidence: float) -> float | None:
-        """Return the probability that a match is right, 0 to 1, if it can be known."""
-        if self.intercept is None:
-            return None
-        return 1 / (1 + math.exp(-max(evidence + self.intercept, -500.0)))
-
 
 @dataclass(frozen=True, slots=True)
 class ImageSearch:
@@ -178,10 +172,13 @@ def _with_confidence(found: ImageMatches, search: ImageSearch, *, windows: bool)
     calibration = search.tuned
     if calibration is None or calibration.models != search.models:
         calibration = Calibration(search.models, INTERCEPT if windows else None, _THRESHOLD)
-    units = {
-        unit: replace(match, confidence=calibration.confidence(evidence(match)))
-        for unit, match in found.units.items()
-    }
+    units = {}
+    for unit, match in found.units.items():
+        confidence = None
+        if calibration.intercept is not None:
+            odds = max(evidence(match) + calibration.intercept, -500.0)
+            confidence = 1 / (1 + math.exp(-odds))
+        units[unit] = replace(match, confidence=confidence)
     return replace(found, units=units, threshold=search.least or calibration.threshold)
 
 

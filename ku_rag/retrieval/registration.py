@@ -126,8 +126,13 @@ def rescore(
     if not candidates:
         return []
     pyramid, random = Pyramid.of(image), np.random.default_rng(_SEED)
-    frames = frames_of(np.array([match.region.box for match in candidates], np.int64))
-    places = frames[_apart(candidates)]
+    boxes = np.array([match.region.box for match in candidates], np.int64)
+    apart: list[int] = []
+    for i in range(len(boxes)):
+        if not apart or overlap(boxes[apart], boxes[i]).max() < _APART:
+            apart.append(i)
+    frames = frames_of(boxes)
+    places = frames[apart[:_PLACES]]
     found = [
         register(pyramid, thumbnail(picture(match.image_row)), np.vstack([frame, places]), random)
         for match, frame in zip(candidates, frames, strict=True)
@@ -164,16 +169,6 @@ def confirmed_edges(found: Registration) -> float:
         same = np.exp(-((step - wanted) ** 2).sum(2) / (2 * _SAME**2))
         confirmed += float((strength * same).sum())
     return confirmed / WIDE
-
-
-def _apart(matches: Sequence[RegionMatch]) -> list[int]:
-    """Numbers of the best matches whose regions lie apart from each other."""
-    boxes = np.array([match.region.box for match in matches], np.int64)
-    kept: list[int] = []
-    for i in range(len(matches)):
-        if not kept or overlap(boxes[kept], boxes[i]).max() < _APART:
-            kept.append(i)
-    return kept[:_PLACES]
 
 
 def register(
