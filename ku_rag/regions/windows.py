@@ -61,10 +61,24 @@ class WindowsSegmenter:
         return f"windows1:{self.min_side}:{self.limit}"
 
     def propose(self, image: Image) -> list[Region]:
-        """Return windows of an RGB picture, the highest contrast first."""
+        """Return windows of an RGB picture, the highest contrast first.
+
+        Half of them have the highest contrast of all, the others the highest of their size.
+        """
         boxes, sizes = _slide(image.size, self.min_side)
         if len(boxes) > self.limit:
-            boxes = boxes[_best(contrast(image, boxes), sizes, self.limit)]
+            border = contrast(image, boxes)
+            order = np.argsort(-border, kind="stable")
+            rank = np.empty(len(order), np.int64)
+            for number in range(int(sizes.max()) + 1):
+                same = order[sizes[order] == number]
+                rank[same] = np.arange(len(same))
+            overall = np.zeros(len(order), bool)
+            overall[order[: self.limit // 2]] = True
+            fair = np.argsort(rank, kind="stable")
+            rest = fair[~overall[fair]][: self.limit - self.limit // 2]
+            kept = np.concatenate([order[: self.limit // 2], rest])
+            boxes = boxes[kept[np.argsort(-border[kept], kind="stable")]]
         return [Region((x0, y0, x1, y1), "windows") for x0, y0, x1, y1 in boxes.tolist()]
 
 
@@ -100,21 +114,6 @@ def _starts(length: int, window: float) -> Places:
     """Starts of windows along one side, both ends included, about a stride apart."""
     free = length - window
     return np.linspace(0, free, 1 + max(0, round(free / (_STRIDE * window))))
-
-
-def _best(contrast: Floats, sizes: Ints, limit: int) -> Ints:
-    """The windows to keep, best first: half by contrast alone, half by contrast in their size."""
-    order = np.argsort(-contrast, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    for number in range(int(sizes.max()) + 1):
-        same = order[sizes[order] == number]
-        rank[same] = np.arange(len(same))
-    overall = np.zeros(len(order), bool)
-    overall[order[: limit // 2]] = True
-    fair = np.argsort(rank, kind="stable")
-    rest = fair[~overall[fair]][: limit - limit // 2]
-    kept = np.concatenate([order[: limit // 2], rest])
-    return kept[np.argsort(-contrast[kept], kind="stable")]
 
 
 def contrast(image: Image, boxes: Ints) -> Floats:
