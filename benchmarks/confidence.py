@@ -62,26 +62,20 @@ def declined(rows: Floats, odds: Floats) -> float:
     return float((odds[rows[:, 0] == 0] < threshold).mean())
 
 
-def after_labels(rows: Floats, odds: Floats, intercept: float) -> tuple[float, float, float]:
-    """Calibration error, right matches kept and unknown things declined after 40 labels.
-
-    The pictures that are not labels are taken together over all draws: the calibration error of few
-    pictures is far above that of many.
-    """
-    rng = np.random.default_rng(3)
-    asked, fitted, kept = [], [], []
+def after_labels(rows: Floats, odds: Floats, intercept: float) -> Floats:
+    """Calibration error, right matches kept and unknown things declined after 40 labels."""
+    rng, found = np.random.default_rng(3), []
     for _ in range(DRAWS):
         order = rng.permutation(len(rows))
         seen, rest = order[:LABELS], order[LABELS:]
-        own = odds + fit_intercept(odds[seen], rows[seen, 1] == 1, intercept)
-        p = 1 / (1 + np.exp(-own))
-        right = p[seen][rows[seen, 1] == 1]
-        asked.append(rows[rest])
-        fitted.append(own[rest])
-        kept.append(p[rest] >= (choose_threshold(right) if len(right) else 0.5))
-    every, sure = np.concatenate(asked), np.concatenate(kept)
-    error = calibration_error(every, np.concatenate(fitted))
-    return error, sure[every[:, 1] == 1].mean(), 1 - sure[every[:, 0] == 0].mean()
+        own = fit_intercept(odds[seen], rows[seen, 1] == 1, intercept)
+        p = 1 / (1 + np.exp(-(odds + own)))
+        threshold = choose_threshold(p[seen][rows[seen, 1] == 1]) if rows[seen, 1].any() else 0.5
+        kept = p[rest] >= threshold
+        right, unknown = rows[rest, 1] == 1, rows[rest, 0] == 0
+        error = calibration_error(rows[rest], odds[rest] + own)
+        found.append((error, kept[right].mean(), (~kept)[unknown].mean()))
+    return np.array(found).mean(0)
 
 
 def measure(data: Mapping[str, Floats]) -> dict[str, dict[str, float]]:
