@@ -17,6 +17,7 @@ from ku_rag.store.compaction import compact
 from ku_rag.store.connection import snapshot
 from ku_rag.store.database import Database
 from ku_rag.store.layout import write_durably
+from ku_rag.store.unit_filter import UnitFilter
 from tests.conftest import picture, write_records
 
 
@@ -108,10 +109,7 @@ def test_verify_finds_damage_and_always_ends_with_a_report(filled, damage):
 
 def test_verify_finds_a_unit_that_is_not_what_its_sources_declare(filled):
     with filled._database.change() as connection:
-        content_rows.put_unit(
-            connection, unit_id="a", name="Alphabet", kind="entity", aliases=["Aleph"],
-            metadata="{}", match=True,
-        )  # fmt: skip
+        connection.execute("UPDATE units SET name = 'Alphabet' WHERE id = 'a'")
     assert "unit 'a' is not what its sources declare" in found(filled)
 
 
@@ -136,7 +134,8 @@ def test_units_are_read_in_one_state_beside_a_writer(filled):
     reader = Database(filled._database.path, read_only=True)
 
     def ids():
-        return [unit.id for unit in unit_records.list_units(reader.connection)]
+        chosen = UnitFilter.parse(None, ())
+        return [unit.id for unit in unit_records.list_units(reader.connection, chosen)]
 
     with snapshot(reader.connection):
         assert ids() == ["a", "b", "c"]
