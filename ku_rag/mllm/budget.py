@@ -16,22 +16,14 @@ class Budget:
     Args:
         max_calls: limit of calls; 0 for no limit.
         max_tokens: limit of tokens, requests and replies together; 0 for no limit.
+
+    The attributes `calls` and `tokens` hold the counts so far.
     """
 
     def __init__(self, max_calls: int = 0, max_tokens: int = 0) -> None:
         self._max_calls, self._max_tokens = max_calls, max_tokens
-        self._calls = self._tokens = 0
+        self.calls = self.tokens = 0
         self._lock = threading.Lock()
-
-    @property
-    def calls(self) -> int:
-        """Calls so far."""
-        return self._calls
-
-    @property
-    def tokens(self) -> int:
-        """Tokens so far."""
-        return self._tokens
 
     def take_call(self) -> None:
         """Count a call before it is made.
@@ -40,21 +32,21 @@ class Budget:
             BudgetSpent: a limit is reached.
         """
         with self._lock:
-            calls = self._max_calls and self._calls >= self._max_calls
-            tokens = self._max_tokens and self._tokens >= self._max_tokens
+            calls = self._max_calls and self.calls >= self._max_calls
+            tokens = self._max_tokens and self.tokens >= self._max_tokens
             if calls or tokens:
                 raise BudgetSpent(
-                    f"the budget of the multimodal model is spent ({self._calls:,} calls of "
-                    f"{_most(self._max_calls)}, {self._tokens:,} tokens of "
+                    f"the budget of the multimodal model is spent ({self.calls:,} calls of "
+                    f"{_most(self._max_calls)}, {self.tokens:,} tokens of "
                     f"{_most(self._max_tokens)}): raise "
                     f"{'mllm_max_calls' if calls else 'mllm_max_tokens'}, or go on without a model"
                 )
-            self._calls += 1
+            self.calls += 1
 
     def add_tokens(self, count: int) -> None:
         """Count the tokens of a request and its reply."""
         with self._lock:
-            self._tokens += count
+            self.tokens += count
 
 
 def _most(limit: int) -> str:
