@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.questions import Case, hotpotqa, ottqa
-from benchmarks.record import write_result
+from benchmarks.record import proportion, write_result
 from ku_rag.answering.reader import read
 from ku_rag.text.tokens import name_key, words
 from ku_rag.types import Evidence, Match, Reading
@@ -48,28 +48,25 @@ def held(gold: str, text: str) -> bool:
     return f" {' '.join(normal(gold))} " in f" {' '.join(normal(text))} "
 
 
-def measure(cases: Sequence[Case], *, show: bool = False) -> dict[str, float]:
-    """The figures of a set of questions."""
-    stated = good = false = silent = closest = 0
+def measure(cases: Sequence[Case], *, show: bool = False) -> dict[str, object]:
+    """The figures of a set of questions: shares and their 95 % intervals."""
+    good, closest, false = [], [], []
     for case in cases:
         reading = ask(case, case.passages)
         if reading.answer:
-            stated += 1
-            good += right(reading.answer, case.gold)
+            good.append(right(reading.answer, case.gold))
             if show:
-                mark = "+" if right(reading.answer, case.gold) else "-"
-                print(mark, case.question, "|", reading.answer, "|", case.gold)
+                print("-+"[good[-1]], case.question, "|", reading.answer, "|", case.gold)
         elif case.gold not in ("yes", "no"):
-            silent += 1
-            closest += bool(reading.closest and held(case.gold, reading.closest.text))
+            closest.append(bool(reading.closest and held(case.gold, reading.closest.text)))
         rest = {t: text for t, text in case.passages.items() if not held(case.gold, text)}
-        false += bool(ask(case, rest).answer)
+        false.append(bool(ask(case, rest).answer))
     return {
         "questions": len(cases),
-        "answered": round(stated / len(cases), 3),
-        "right of answered": round(good / max(stated, 1), 3),
-        "closest holds the answer": round(closest / max(silent, 1), 3),
-        "false without the passage": round(false / len(cases), 3),
+        "answered": round(len(good) / len(cases), 3),
+        "right of answered": proportion(good),
+        "closest holds the answer": proportion(closest),
+        "false without the passage": proportion(false),
     }
 
 
