@@ -424,7 +424,8 @@ def test_the_trace_tells_who_said_what_and_what_it_cost(kb):
         (1, "validation", RUSH, "not enough"),
         (1, "validation", SWING, "enough"),
     ]
-    assert found.usage == {"calls": 5, "cached": 3, "prompt_tokens": 10, "completion_tokens": 2}
+    tokens = {"prompt_tokens": 10, "completion_tokens": 2, "cached_tokens": 0}
+    assert found.usage == {"calls": 5, "cached": 3, **tokens}
     assert found.stopped == ("that was the last call; one of the agents' replies could not be used")
 
 
