@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -163,6 +164,8 @@ class KnowledgeBase:
         units: bool = True,
         graph: bool = True,
         strict: str = "",
+        kind: str | None = None,
+        where: str | Sequence[str] = (),
     ) -> Answer:
         """Answer a question about a picture.
 
@@ -178,15 +181,17 @@ class KnowledgeBase:
                 picture ("w/o KU").
             graph: False leaves out the graph's paths from the matched units.
             strict: "kurag" answers by the published method alone; see docs/reproduction.md.
+            kind: only units of this kind count.
+            where: only units with such metadata count, as in `list`.
 
         Raises:
             NotFound: the picture does not exist.
-            BadInput: the picture cannot be read, the question is empty, or a page cannot be
-                written.
+            BadInput: the picture cannot be read, the question is empty, a page cannot be written,
+                or a condition has another form.
             ModelFailed, BudgetSpent: the multimodal model did not answer.
         """
         session, shown = self._session, pictures.given(image)
-        settings = session.settings
+        settings, chosen = session.settings, UnitFilter.parse(kind, where)
         asked = pipeline.QueryInput(
             arguments.text(question, "the question"),
             image=shown,
@@ -209,7 +214,8 @@ class KnowledgeBase:
         with session.use():
             if shown is not None:
                 session.encoding.images.refresh()
-            return pipeline.ask(session.retrieval(), asked, session.mllm())
+            base = replace(session.retrieval(), units=chosen)
+            return pipeline.ask(base, asked, session.mllm())
 
     def search(
         self,
@@ -218,6 +224,8 @@ class KnowledgeBase:
         text: str = "",
         vector: NDArray[np.float32] | None = None,
         k: int = 10,
+        kind: str | None = None,
+        where: str | Sequence[str] = (),
     ) -> SearchResult:
         """Find units and chunks for a picture, a text, or both; or chunks for a vector.
 
@@ -226,12 +234,16 @@ class KnowledgeBase:
             text: words to look for.
             vector: float32[dim] of length 1: finds the nearest chunks, without picture and text.
             k: most units, and most chunks, 1 to 100,000.
+            kind: only units of this kind count.
+            where: only units with such metadata count, as in `list`.
 
         Raises:
             NotFound: the picture does not exist.
-            BadInput: none was given, or the picture or the vector cannot be read.
+            BadInput: none was given, the picture or the vector cannot be read, or a condition has
+                another form.
         """
         session, picture = self._session, pictures.given(image)
+        chosen = UnitFilter.parse(kind, where)
         encoding = session.encoding
         index = encoding.chunks if picture is None else encoding.images
         arguments.text(text, "the text")
@@ -246,7 +258,7 @@ class KnowledgeBase:
             # Before the state to be searched is chosen: index files may be of a later one by then.
             index.refresh()
             with session.read():
-                base = session.retrieval()
+                base = replace(session.retrieval(), units=chosen)
                 return pipeline.find(base, image=picture, text=text, vector=query, k=k)
 
     # ---- contents ------------------------------------------------------------------------------

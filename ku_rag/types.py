@@ -236,6 +236,7 @@ class Evidence(Serializable):
         text: the chunk, exactly as it stood in its source.
         score: fused score, comparable within one query only.
         owners: the units whose own source it comes from; None where that is not known.
+        owner_names: their names.
     """
 
     label: str = field(metadata=INTERNAL)
@@ -245,6 +246,12 @@ class Evidence(Serializable):
     text: str
     score: float
     owners: tuple[str, ...] | None = field(default=None, metadata=INTERNAL)
+    owner_names: tuple[str, ...] = field(default=(), metadata=INTERNAL)
+
+    @property
+    def origin(self) -> str:
+        """Whose text it is: the names of its owners, or the name of its file."""
+        return ", ".join(self.owner_names) or self.source.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)

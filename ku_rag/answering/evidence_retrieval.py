@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from PIL.Image import Image
 
@@ -21,6 +21,7 @@ from ku_rag.store import unit_records
 from ku_rag.store.connection import as_json
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
+from ku_rag.store.unit_filter import UnitFilter
 from ku_rag.types import Evidence, Match, PathEvidence, Region
 
 _MOST_PATHS = 5
@@ -29,12 +30,13 @@ _MOST_OWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What a question is asked of: a store and what it is searched with."""
+    """What a question is asked of: a store, what it is searched with, and which units count."""
 
     database: Database
     layout: Layout
     image_search: ImageSearch
     chunks: VectorIndex
+    units: UnitFilter = field(default_factory=UnitFilter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Ma
         question=question,
         search=base.image_search,
         k=k,
+        among=base.units.rows(base.database.connection),
     )
     return Matched(rows, [_unit(base, row) for row in rows], region)
 
@@ -86,6 +89,7 @@ def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evi
         chunks=base.chunks,
         k=k,
         units_first=found.region is not None,
+        among=base.units.chunks(base.database.connection),
     )
     return _evidence(base, hits, [unit.id for unit in found.units])
 
@@ -137,7 +141,8 @@ def own_evidence(
 
 def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
     """The chunks of the whole base whose vectors are nearest to one, float32[1, dim]."""
-    rows, cosines = base.chunks.search(vector, k)
+    among = base.units.chunks(base.database.connection)
+    rows, cosines = base.chunks.search(vector, k, among=among)
     hits = [
         (row, round(cosine, 4))
         for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
@@ -169,6 +174,8 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     Path texts are compared by the embedded encoder whatever the base's own is: there are hundreds
     of them for each question, all short.
     """
+    if base.units.values and not found.rows:
+        return Paths()
     graph = Graph(base.database.connection, base.layout)
     units = [m.unit for m in found.rows]
     starts = graph.of_units(units)
@@ -241,13 +248,15 @@ def _evidence(
         )
     }
     listing: dict[int, dict[str, bool]] = {}
-    for chunk, unit_id, owned in connection.execute(
-        "SELECT l.chunk, u.id, l.owned FROM json_each(?) r "
+    names: dict[str, str] = {}
+    for chunk, unit_id, name, owned in connection.execute(
+        "SELECT l.chunk, u.id, u.name, l.owned FROM json_each(?) r "
         "CROSS JOIN unit_chunks l ON l.chunk = r.value "
         "CROSS JOIN units u ON u.row = l.unit ORDER BY l.owned DESC, u.id",
         (wanted,),
     ):
         listing.setdefault(chunk, {})[unit_id] = bool(owned)
+        names[unit_id] = name
     found = []
     for number, (row, score) in enumerate(hits, 1):
         listed = listing.get(row, {})
@@ -255,5 +264,6 @@ def _evidence(
         units = tuple(sorted(meant, key=lambda unit: not listed[unit])) or tuple(listed)
         owners = tuple(unit for unit, owned in listed.items() if owned)
         uri, text = held[row]
-        found.append(Evidence(f"E{number}", row, units, uri, text, score, owners))
+        called = tuple(names[unit] for unit in owners)
+        found.append(Evidence(f"E{number}", row, units, uri, text, score, owners, called))
     return found

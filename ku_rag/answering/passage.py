@@ -73,8 +73,7 @@ def cards(
     for piece in evidence:
         owners = piece.unit_ids if piece.owners is None else piece.owners
         unit = next((one for one in owners if one in by_unit), None)
-        heading = ", ".join(owners) or piece.source.rpartition("/")[2]
-        (by_heading.setdefault(heading, []) if unit is None else by_unit[unit]).append(piece)
+        (by_heading.setdefault(piece.origin, []) if unit is None else by_unit[unit]).append(piece)
     found = [(unit.name, pictures.get(unit.id), by_unit[unit.id]) for unit in units]
     found += [(heading, None, own) for heading, own in by_heading.items()]
     return [

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ku_rag.cli.options import common, mllm_option, open_base, output_option
+from ku_rag.cli.options import common, filter_options, mllm_option, open_base, output_option
 from ku_rag.cli.output import (
     one_line,
     print_answer,
@@ -29,6 +29,7 @@ from ku_rag.cli.output import (
 @click.option("--no-units", is_flag=True, help="Search texts alone, by its caption of the picture.")
 @click.option("--strict", type=click.Choice(["kurag"]), help="Use the published method alone.")
 @click.option("--no-graph", is_flag=True, help="Leave out paths of the graph.")
+@filter_options
 @common
 def query(
     image: str,
@@ -65,13 +66,14 @@ def query(
 @click.option(
     "-k", type=click.IntRange(1, 1000), default=10, show_default=True, help="Most units and chunks."
 )
+@filter_options
 @common
-def search(image: str | None, text: str, k: int) -> None:
+def search(image: str | None, text: str, **options: Any) -> None:  # noqa: ANN401 - as named there
     """Find units and chunks for a picture, a text, or both."""
     if image is None and not text.strip():
         raise click.UsageError("give --image, --text, or both")
     with open_base(read_only=True) as base:
-        found = base.search(image=image, text=text, k=k)
+        found = base.search(image=image, text=text, **options)
     lines = [f"{unit.score:.3f}  {unit.name}  ({unit.id})" for unit in found.units]
-    lines += [f"{chunk.score:.3f}  {one_line(chunk.text)}" for chunk in found.chunks]
+    lines += [f"{one.score:.3f}  {one.origin}: {one_line(one.text)}" for one in found.chunks]
     print_result(found, lines or "nothing found")

@@ -10,22 +10,24 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
+import numpy as np
 from PIL.Image import Image
 from threadpoolctl import threadpool_limits
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
-from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.indexes.vector_index import Rows, VectorIndex
 from ku_rag.regions.base import Segmenter
 from ku_rag.regions.crops import Background, crop
 from ku_rag.regions.selection import choose
 from ku_rag.retrieval.registration import rescore
 from ku_rag.retrieval.window_matching import NEAREST, Owner, RegionMatch, Search, match_windows
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import Region
 
 _MATCHES = 60
@@ -105,7 +107,12 @@ class ImageMatches:
 
 
 def match_image(
-    connection: Connection, image: Image, question: str, search: ImageSearch
+    connection: Connection,
+    image: Image,
+    question: str,
+    search: ImageSearch,
+    *,
+    among: Collection[int] | None = None,
 ) -> ImageMatches:
     """Find the units whose pictures match an RGB picture.
 
@@ -114,10 +121,13 @@ def match_image(
         image: RGB, upright.
         question: chooses the region where texts and pictures are comparable.
         search: what the picture is matched with.
+        among: rows of the units that count; None for all.
     """
-    if search.images.count == 0:
+    shown = None if among is None else _shown(connection, among)
+    if search.images.count == 0 or (shown is not None and not len(shown)):
         return ImageMatches({})
-    owner = _owners(connection)
+    nearest = partial(search.images.search, among=shown)
+    owner = _owners(connection, among)
     encoder = side(search.encoder, "image")
     segmenter = search.segmenter()
     chosen = None
@@ -128,7 +138,7 @@ def match_image(
                 image,
                 encoder=encoder,
                 segmenter=segmenter,
-                search=search.images.search,
+                search=nearest,
                 owner=owner,
                 k=_MATCHES,
             )
@@ -149,7 +159,7 @@ def match_image(
             image,
             regions=regions,
             encoder=encoder,
-            search=search.images.search,
+            search=nearest,
             owner=owner,
             background=search.background,
             k=_MATCHES,
@@ -182,7 +192,15 @@ def _with_confidence(found: ImageMatches, search: ImageSearch, *, windows: bool)
     return replace(found, units=units, threshold=search.least or calibration.threshold)
 
 
-def _owners(connection: Connection) -> Owner:
+def _shown(connection: Connection, units: Collection[int]) -> Rows:
+    found = connection.execute(
+        "SELECT DISTINCT image FROM json_each(?) w CROSS JOIN unit_images l ON l.unit = w.value",
+        (as_json(units),),
+    )
+    return np.array([row for (row,) in found], np.int64)
+
+
+def _owners(connection: Connection, among: Collection[int] | None) -> Owner:
     known: dict[int, frozenset[int]] = {}
 
     def owner(row: int) -> frozenset[int]:
@@ -190,7 +208,7 @@ def _owners(connection: Connection) -> Owner:
             found = connection.execute(
                 "SELECT unit FROM unit_images WHERE image = ? AND unit IS NOT NULL", (row,)
             )
-            known[row] = frozenset(unit for (unit,) in found)
+            known[row] = frozenset(u for (u,) in found if among is None or u in among)
         return known[row]
 
     return owner

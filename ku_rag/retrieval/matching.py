@@ -8,7 +8,7 @@ meant ("the country that borders Spain") decides between them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from PIL.Image import Image
@@ -59,6 +59,7 @@ def match(
     question: str,
     search: ImageSearch,
     k: int,
+    among: Collection[int] | None = None,
 ) -> tuple[list[UnitMatch], Region | None]:
     """The units that a picture and a question point to, best first, and the region it is about.
 
@@ -68,15 +69,21 @@ def match(
         question: may be empty.
         search: what the picture is matched with.
         k: most units; a unit whose name stands in the question is kept beyond that.
+        among: rows of the units that count; None for all.
     """
     asking, clue = parted(question)
-    looked = match_image(connection, image, question, search) if image else ImageMatches({})
+    looked = ImageMatches({})
+    if image:
+        looked = match_image(connection, image, question, search, among=among)
     seen = looked.units
     ranked = list(seen)
     rivals = [u for u in ranked[:_RIVALS] if seen[ranked[0]].score - seen[u].score < _RIVAL_SCORE]
     fitting = _fitting(connection, rivals, clue)
     # "The country that borders Spain" is not Spain.
-    mentioned, named = named_in(connection, question), named_in(connection, asking)
+    mentioned, named = (
+        {unit: name for unit, name in found.items() if among is None or unit in among}
+        for found in (named_in(connection, question), named_in(connection, asking))
+    )
     for unit in mentioned.keys() - named.keys():
         fitting.pop(unit, None)
     ranked.sort(key=lambda unit: -(seen[unit].score + _CLUE_WEIGHT * fitting.get(unit, 0.0)))

@@ -48,6 +48,7 @@ def search(
     chunks: VectorIndex,
     k: int,
     units_first: bool,
+    among: Rows | None = None,
 ) -> list[tuple[int, float]]:
     """Return the best chunks of the whole base as (row, score), best first.
 
@@ -59,6 +60,7 @@ def search(
         chunks: index of the chunks.
         k: most chunks.
         units_first: whether chunks of matched units go before all others, as with a picture.
+        among: rows of the chunks that count; None for all.
     """
     listed = {
         unit: connection.execute(
@@ -71,7 +73,7 @@ def search(
     scores = {row: score / best for row, score in scores.items()}
     if question.strip():
         spaces = [(name, np.array([row for row, _ in listed[unit]])) for unit, name in units]
-        for row, cosine in _cosines(question, spaces, encoder, chunks).items():
+        for row, cosine in _cosines(question, spaces, encoder, chunks, among).items():
             scores[row] = scores.get(row, 0.0) + cosine
     shares = _shares(listed.values())
     for row, share in shares.items():
@@ -81,11 +83,17 @@ def search(
     if units_first and shares:
         most = max(scores.values())
         scores |= {row: scores[row] + most * (1 + 3 * share) for row, share in shares.items()}
+    if among is not None:
+        scores = {row: scores[row] for row in set(among.tolist()) & scores.keys()}
     return [(row, round(score, 4)) for row, score in _best(scores, k)]
 
 
 def _cosines(
-    question: str, spaces: Sequence[tuple[str, Rows]], encoder: Encoder, chunks: VectorIndex
+    question: str,
+    spaces: Sequence[tuple[str, Rows]],
+    encoder: Encoder,
+    chunks: VectorIndex,
+    among: Rows | None,
 ) -> dict[int, float]:
     """Chunks nearest to a question: row → 0 for the least near in the base, to the weight.
 
@@ -95,19 +103,21 @@ def _cosines(
             question as well.
         encoder: the base's own.
         chunks: index of the chunks.
+        among: rows of the chunks that count; None for all.
     """
     asked = [question, *(rewrite(question, name) for name, _ in spaces)]
     vectors = encode_queries(encoder, asked)
     found: dict[int, float] = {}
     lowest = span = 0.0
-    for vector, among in zip(vectors, [None, *(rows for _, rows in spaces)], strict=True):
-        rows, cosines = chunks.search(vector[None], _POOL, among=among)
+    for place, vector in enumerate(vectors):
+        inside = spaces[place - 1][1] if place else among
+        rows, cosines = chunks.search(vector[None], _POOL, among=inside)
         near = {
             row: round(cosine, _DIGITS)
             for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
             if row >= 0
         }
-        if among is None and near:
+        if not place and near:
             lowest = min(near.values())
             span = max(near.values()) - lowest
         found |= {row: max(cosine, found.get(row, -1.0)) for row, cosine in near.items()}

@@ -6,9 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ku_rag import arguments
 from ku_rag.errors import BadInput
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, as_json
 
 _CONDITION = re.compile(r"\s*([^=!<>]+?)\s*(!=|<=|>=|=|<|>)\s*([^=!<>\s].*?)\s*", re.DOTALL)
 _IS_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
@@ -73,14 +76,22 @@ class UnitFilter:
             values += [float(text) if number else text, field]
         return cls(" AND ".join(parts), tuple(values))
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether every unit passes."""
-        return not self.values
-
-    def rows(self, connection: Connection) -> list[int]:
-        """Return the rows of the units that pass, in the order of their ids."""
+    def rows(self, connection: Connection) -> list[int] | None:
+        """Return the rows of the units that pass, in the order of their ids; None for all."""
+        if not self.values:
+            return None
         found = connection.execute(
             f"SELECT u.row FROM units u WHERE {self.sql} ORDER BY u.id", self.values
         )
         return [row for (row,) in found]
+
+    def chunks(self, connection: Connection) -> NDArray[np.int64] | None:
+        """Return the rows of the own chunks of the units that pass; None for all."""
+        if (units := self.rows(connection)) is None:
+            return None
+        found = connection.execute(
+            "SELECT chunk FROM json_each(?) w CROSS JOIN unit_chunks l ON l.unit = w.value "
+            "WHERE l.owned",
+            (as_json(units),),
+        )
+        return np.array([row for (row,) in found], np.int64)

@@ -166,14 +166,14 @@ def test_cards_merge_the_evidence_of_one_unit():
 def test_text_of_another_unit_does_not_stand_under_a_picture():
     """A text that only names a unit is headed by its owner, or by its file."""
     evidence = [
-        Evidence("E1", 1, ("pt", "es"), "s", "Spain borders Portugal.", 0.9, ("es",)),
+        Evidence("E1", 1, ("pt", "es"), "s", "Spain borders Portugal.", 0.9, ("es",), ("Spain",)),
         Evidence("E2", 2, ("pt",), "/kb/notes.txt", "Portugal is old.", 0.8, ()),
         Evidence("E3", 3, ("pt",), "s", "Its capital is Lisbon.", 0.7, ("pt",)),
-        Evidence("E4", 4, ("pt", "es"), "s", "Spain is large.", 0.6, ("es",)),
+        Evidence("E4", 4, ("pt", "es"), "s", "Spain is large.", 0.6, ("es",), ("Spain",)),
     ]
     assert cards([Match("pt", "Portugal", 0.9)], evidence, {"pt": RED}) == [
         Card("Portugal", RED, ("Its capital is Lisbon.",), ("E3",)),
-        Card("es", None, ("Spain borders Portugal.", "Spain is large."), ("E1", "E4")),
+        Card("Spain", None, ("Spain borders Portugal.", "Spain is large."), ("E1", "E4")),
         Card("notes.txt", None, ("Portugal is old.",), ("E2",)),
     ]
 

@@ -164,6 +164,7 @@ def questions(run: Recorder) -> None:
     run("graph import", "graph", "import", run.root / "graph.jsonl")
     question = "Which country does it come from?"
     run("search, text", "search", "--text", "sweet")
+    run("search, where", "search", "--text", "sweet", "--where", "calories<100")
     run("search, picture", "search", "--image", photo, "-k", 1)
     run("search, both", "search", "--image", photo, "--text", "sweet")
     run("search, nothing found", "search", "--text", "xyzzy")

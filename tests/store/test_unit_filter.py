@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ku_rag import BadInput, Unit
+from tests.conftest import picture
 
 METADATA = {
     "a": {"Calories": 60, "price": "49 euros", "tags": ["sweet", "Red"], "ripe": True},
@@ -62,3 +63,33 @@ def test_one_condition_may_be_a_text(kb, units):
 def test_a_malformed_condition_is_refused_with_its_form(kb, wrong):
     with pytest.raises(BadInput, match='expected FIELD OPERATOR VALUE, such as "calories<100"'):
         kb.list(where=wrong)
+
+
+def test_a_search_and_a_question_see_only_the_units_that_pass(kb, tmp_path):
+    for name, price, colour in (("Ash", 5, 1), ("Oak", 50, 2), ("Elm", 90, 3)):
+        kb.add(
+            Unit(
+                name,
+                id=name,
+                kind="tree" if name != "Elm" else "bush",
+                texts=(f"The {name} stands in the park and costs {price} euros.",),
+                images=(picture(tmp_path / f"{name}.png", colour),),
+                metadata={"price": price},
+            )
+        )
+
+    def found(**options):
+        result = kb.search(**options)
+        return {one.id for one in result.units}, {one.owners[0] for one in result.chunks}
+
+    assert found(text="park", where="price>10") == (set(), {"Oak", "Elm"})
+    assert found(text="Ash park", kind="tree", where="price>10") == (set(), {"Oak"})
+    assert found(text="park", where="price>1000") == (set(), set())
+    shown = tmp_path / "Ash.png"
+    assert found(image=shown, where="price>10", kind="bush") == ({"Elm"}, {"Elm"})
+    assert found(image=shown, text="park", where="price>1000") == (set(), set())
+    vector = kb.encoder.encode_texts(["The Ash stands in the park."])[0]
+    assert found(vector=vector, where="price<60", k=9)[1] == {"Ash", "Oak"}
+    answer = kb.query(None, "What does the tree in the park cost?", kind="bush")
+    assert {piece.owners for piece in answer.chunks} == {("Elm",)}
+    assert kb.query(shown, "What does it cost?", where="price<10").units[0].id == "Ash"
