@@ -199,12 +199,8 @@ class KnowledgeBase:
             k_chunks=arguments.count(
                 settings.k_chunks if k is None else k, "k", least=1, most=_MOST_FOUND
             ),
-            passage=None
-            if passage is None
-            else arguments.output_file(passage, "the passage", spare=shown),
-            report=None
-            if report is None
-            else arguments.output_file(report, "the report", spare=shown),
+            passage=_output(passage, "the passage", shown),
+            report=_output(report, "the report", shown),
             kcc=kcc,
             with_units=units,
             with_paths=graph,
@@ -672,6 +668,10 @@ class KnowledgeBase:
     @property
     def _layout(self) -> Layout:
         return self._session.layout
+
+
+def _output(file: str | Path | None, what: str, shown: object) -> Path | None:
+    return None if file is None else arguments.output_file(file, what, spare=shown)
 
 
 def _units(given: Iterable[object]) -> builtins.list[Unit]:

@@ -134,15 +134,10 @@ def match_image(
     windows = segmenter.name == "windows" and not encoder.cross_modal
     if windows:
         with one_blas_thread():
-            matches = match_windows(
-                image,
-                encoder=encoder,
-                segmenter=segmenter,
-                search=nearest,
-                owner=owner,
-                k=_MATCHES,
+            found = match_windows(
+                image, encoder=encoder, segmenter=segmenter, search=nearest, owner=owner, k=_MATCHES
             )
-            matches = rescore(image, matches, search.picture)
+            matches = rescore(image, found, search.picture)
     else:
         regions = [Region((0, 0, *image.size), "whole"), *segmenter.propose(image)]
         if encoder.cross_modal:

@@ -30,7 +30,7 @@ def answer(**changes):
         "question": "Which country does it come from?",
         "image": "photo.jpg",
         "region": Region((20, 10, 60, 50), "windows", 0.7123, "Its best match is the clearest."),
-        "units": (Match("anjou", "Anjou", 0.8123, "a.jpg", "picture, cosine 0.81"),),
+        "units": (Match("anjou", "Anjou", 0.8123, 0.9, "a.jpg", "picture, cosine 0.81"),),
         "chunks": (
             Evidence("E1", 1, ("anjou",), "/data/units/Anjou/information.txt", TEXT, 0.9),
             Evidence("E2", 2, ("anjou",), "/data/units/Anjou/more.txt", "Other words.", 0.3),
@@ -191,7 +191,7 @@ def test_everything_is_escaped():
     evil = answer(
         question=EVIL,
         region=Region((1, 2, 3, 4), EVIL, 0.5, EVIL),
-        units=(Match(EVIL, EVIL, float("nan"), EVIL, EVIL),),
+        units=(Match(EVIL, EVIL, float("nan"), None, EVIL, EVIL),),
         chunks=(Evidence("E1", 1, (EVIL,), EVIL, EVIL, 0.1),),
         paths=(PathEvidence(EVIL, (EVIL, EVIL), (EVIL,), EVIL),),
         correction=Correction(EVIL, True, EVIL, (EVIL,), EVIL),
