@@ -18,7 +18,7 @@ from ku_rag.indexes.name_index import matchable
 from ku_rag.retrieval.clues import ClueWord, parted
 from ku_rag.retrieval.image_matching import ImageMatches, ImageSearch, match_image
 from ku_rag.retrieval.window_matching import RegionMatch
-from ku_rag.store.connection import Connection
+from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.tokens import words
 from ku_rag.types import Region
 
@@ -118,20 +118,23 @@ def named_in(connection: Connection, question: str) -> dict[int, str]:
     name inside a longer name that was found does not count.
     """
     tokens = words(question)
+    spans = [
+        (range(start, start + length), " ".join(tokens[start : start + length]))
+        for length in range(min(_LONGEST_NAME, len(tokens)), 0, -1)
+        for start in range(len(tokens) - length + 1)
+    ]
+    units: dict[str, list[int]] = {}
+    for key, unit in connection.execute(
+        "SELECT key, unit FROM names WHERE key IN (SELECT value FROM json_each(?)) ORDER BY unit",
+        (as_json({key for _, key in spans}),),
+    ):
+        units.setdefault(key, []).append(unit)
     named: dict[int, str] = {}
     taken: set[int] = set()
-    for length in range(min(_LONGEST_NAME, len(tokens)), 0, -1):
-        for start in range(len(tokens) - length + 1):
-            span = set(range(start, start + length))
-            key = " ".join(tokens[start : start + length])
-            if span & taken or not matchable(key):
-                continue
-            rows = connection.execute(
-                "SELECT unit FROM names WHERE key = ? ORDER BY unit", (key,)
-            ).fetchall()
-            if rows:
-                taken |= span
-                named.update((unit, key) for (unit,) in rows if unit not in named)
+    for span, key in spans:
+        if key in units and taken.isdisjoint(span) and matchable(key):
+            taken.update(span)
+            named.update((unit, key) for unit in units[key] if unit not in named)
     return named
 
 
