@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ku_rag.store.connection import Connection, as_json, marks
 from ku_rag.text.stems import index_terms, query_terms, stem
 from ku_rag.text.tokens import content_words, is_cjk, words
 
 _MOST_TERMS = 64
+_MOST_CHUNKS = 500
 _COMMON = 10_000
 """A term that so many chunks have hardly tells chunks apart."""
 _EXACT = 3
@@ -59,11 +60,16 @@ def language_of(connection: Connection) -> str:
     return row[0].strip('"') if row else "english"
 
 
-def scores(connection: Connection, text: str) -> dict[int, float]:
-    """Return the BM25 score of every chunk that has a term of a text, by row; higher is better.
+def scores(connection: Connection, text: str, wanted_rows: Collection[int]) -> dict[int, float]:
+    """Return BM25 scores of chunks that have a term of a text, by row; higher is better.
 
     Stop words, and in large bases terms that very many chunks have, are left out where others
     remain.
+
+    Args:
+        connection: the database.
+        text: the question.
+        wanted_rows: chunks whose scores are returned beside the 500 best ones.
     """
     wanted = [
         _quoted(term)
@@ -76,7 +82,9 @@ def scores(connection: Connection, text: str) -> dict[int, float]:
     if last > _COMMON:
         wanted = [one for one in wanted if not _is_common(connection, one)] or wanted
     rows = connection.execute(
-        "SELECT rowid, -bm25(words) FROM words WHERE words MATCH ?", (" OR ".join(wanted),)
+        "SELECT rowid, -bm25(words) AS score FROM words WHERE words MATCH ? "
+        "ORDER BY rowid IN (SELECT value FROM json_each(?)) DESC, score DESC, rowid LIMIT ?",
+        (" OR ".join(wanted), as_json(wanted_rows), _MOST_CHUNKS + len(wanted_rows)),
     )
     return dict(rows.fetchall())
 

@@ -68,14 +68,14 @@ def search(
         ).fetchall()
         for unit, _ in units
     }
-    scores = keywords.scores(connection, question)
+    shares = _shares(listed.values())
+    scores = keywords.scores(connection, question, shares)
     best = max(scores.values(), default=1.0)
     scores = {row: score / best for row, score in scores.items()}
     if question.strip():
         spaces = [(name, np.array([row for row, _ in listed[unit]])) for unit, name in units]
         for row, cosine in _cosines(question, spaces, encoder, chunks, among).items():
             scores[row] = scores.get(row, 0.0) + cosine
-    shares = _shares(listed.values())
     for row, share in shares.items():
         scores[row] = scores.get(row, 0.0) + _RAISE * share
     for row, gain in _gains(connection, dict(_best(scores, _POOL))).items():

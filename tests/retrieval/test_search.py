@@ -35,7 +35,7 @@ def found(kb, text):
 def test_words_are_found_across_scripts_case_and_diacritics(kb, text, query):
     kb.add(Unit("one", id="1", texts=(text,)))
     kb.add(Unit("two", id="2", texts=("Something else entirely, 上海 and tea.",)))
-    assert list(keywords.scores(kb._database.connection, query)) == [1]
+    assert list(keywords.scores(kb._database.connection, query, ())) == [1]
     assert found(kb, query) == [text]
 
 
@@ -43,7 +43,7 @@ def test_rare_words_weigh_more_than_common_ones(kb):
     for n in range(8):
         kb.add(Unit(f"Unit {n}", id=str(n), texts=(f"A common sentence number {n}.",)))
     kb.add(Unit("Odd", id="odd", texts=("A common quokka.",)))
-    scores = keywords.scores(kb._database.connection, "common quokka")
+    scores = keywords.scores(kb._database.connection, "common quokka", ())
     assert max(scores, key=scores.__getitem__) == 9
     assert scores[9] > scores[1] == scores[2] > 0
 
@@ -68,8 +68,8 @@ def test_words_that_very_many_chunks_have_are_left_out_where_there_are_others(kb
     kb.add(Unit("Many", id="many", texts=(*texts, "A rare sentence.", "A quokka.")))
     connection = kb._database.connection
     monkeypatch.setattr(keywords, "_COMMON", 5)
-    assert list(keywords.scores(connection, "sentence quokka")) == [11]
-    assert len(keywords.scores(connection, "common sentence")) == 10
+    assert list(keywords.scores(connection, "sentence quokka", ())) == [11]
+    assert len(keywords.scores(connection, "common sentence", ())) == 10
 
 
 def test_a_whole_word_is_not_the_beginning_of_another(kb):
