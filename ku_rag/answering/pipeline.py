@@ -301,9 +301,18 @@ def _read(question: QueryInput, found: _Found, *, with_picture: bool) -> Answere
         return Answered(Reading("", why=_decline(units)), models={"reader": reader.NAME})
     pieces = [e for e in found.evidence if not units or about.intersection(e.unit_ids)]
     reading = reader.read(question.text, [*pieces, *found.own], units)
-    # Relations and labelled lines go before prose.
+    # Relations and labelled lines go before prose; where they differ, both are shown.
     if found.paths.answers and (found.paths.chosen or reading.score < reader.CERTAIN):
         reading = _from_paths(found.paths)
+    elif any(one not in reading.answer for one in found.paths.answers):
+        told = _from_paths(found.paths)
+        reading = replace(
+            reading,
+            answer=f"{reading.answer}; {told.answer}",
+            citations=(*reading.citations, *told.citations),
+            spans=(*reading.spans, *told.spans),
+            why=f"{reading.why} Relations of the graph say something else.",
+        )
     return Answered(reading, models={"reader": reader.NAME})
 
 
