@@ -140,7 +140,7 @@ _TABLES = """
         target TEXT NOT NULL,                 -- as written: an id or a name
         target_key TEXT NOT NULL,
         target_kind TEXT,
-        tail INTEGER REFERENCES entities(row),-- NULL: nobody bears that name yet
+        tail INTEGER REFERENCES entities(row),-- what the target means
         information TEXT,
         condition TEXT
     );
