@@ -27,7 +27,7 @@ CERTAIN = 1.0
 """Score of what a labelled line states."""
 _MOST_CHARACTERS = 20_000
 """Of one piece of evidence, no more is read."""
-_CLEAR = 0.03
+_CLEAR = 0.05
 """A stated value has so much more of the question near to it, as a share, than any other."""
 _COVERED, _COVERED_NAMED = 0.4, 0.6
 """Share of the question's words that evidence has whose value is stated; where it names a unit."""
@@ -338,9 +338,10 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
         return None
     if asked.kind == "yes-no":
         return next((stated for one in said if (stated := _confirmed(asked, one))), None)
-    called = {one: _called(asked, one) for one in said}
-    several = any(called.values())
-    if asked.negated or (asked.type in ("", "name") and not several):
+    if asked.negated or asked.type in ("", "name"):
+        return None
+    if not asked.names and len({one.about for one in said}) > 1:
+        # The value that matches best often belongs to another unit than the one that is meant.
         return None
     rarity = _Rarity(asked, said)
     best: dict[str, tuple[float, _Sentence]] = {}
@@ -348,7 +349,7 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     for one in said:
         if one.is_line or is_negated(one.words) or _HEDGES.intersection(one.words):
             continue
-        for value in called[one] if several else _fresh(asked, one):
+        for value in _fresh(asked, one):
             near = rarity.near(one, value)
             most = max(near, most)
             text = one.text[slice(*value)]
@@ -367,24 +368,13 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     return ranked[0], (where,), round(min(0.9, 0.5 + clear), 3)
 
 
-def _fresh(asked: Question, sentence: _Sentence, kind: str = "") -> list[Value]:
-    """Values of the type asked for, or of a kind, that question and unit's name do not hold."""
+def _fresh(asked: Question, sentence: _Sentence) -> list[Value]:
+    """Values of the type asked for that neither the question nor the name of its unit holds."""
     return [
         value
-        for value in find_values(sentence.text, kind or asked.type or "name")
+        for value in find_values(sentence.text, asked.type or "name")
         if not frozenset(map(stem, words(sentence.text[slice(*value)])))
         <= asked.every | asked.names
-    ]
-
-
-def _called(asked: Question, sentence: _Sentence) -> list[Value]:
-    """Names with the noun that is asked for: "Fairfax County" where it is "what county"."""
-    if not asked.noun or asked.type in ("date", "number"):
-        return []
-    return [
-        value
-        for value in _fresh(asked, sentence, "name")
-        if asked.noun in map(stem, words(sentence.text[slice(*value)]))
     ]
 
 

@@ -128,8 +128,7 @@ class Question:
         every: stems of all its words.
         ways: the ways of asking that it is one of.
         type: the kind of value asked for; "" is any.
-        noun: the stem of the word after "which" or "what"; "" if there is none.
-        names_type: whether it only names the type, as "city" does.
+        noun: the stem of the noun after "which" or "what" that only names this type; or "".
         negated: whether it holds a negation.
         compares: whether it compares or offers a choice.
     """
@@ -143,7 +142,6 @@ class Question:
     ways: tuple[Asked, ...]
     type: str
     noun: str
-    names_type: bool
     negated: bool
     compares: bool
 
@@ -161,7 +159,7 @@ class Question:
         """
         content = frozenset(self.content)
         # "Which city is the capital?" asks for the capital.
-        content -= {self.noun} - label if self.names_type and len(content) > 1 else set()
+        content -= {self.noun} - label if len(content) > 1 else set()
         met = {one for one in content if agents and root(one) in set(map(root, label))}
         if (label and set(map(root, label)) == set(map(root, met))) or (label and label <= content):
             own = ways_of_label(label)
@@ -201,10 +199,10 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         weights[one] = max(weight, weights.get(one, 0.0))
         if one not in own:
             content[one] = None
-    noun, names_type = _noun(said, at)
+    noun = _noun(said, at)
     # "Alpha or Beta", not "seas or oceans"
     choice = re.search(r"\bor (?:the )?[A-Z]", text) is not None
-    if names_type and len(weights) > 1:
+    if len(weights) > 1:
         weights.pop(noun, None)
     kind = _kind(said, tuple(content), named=bool(every & own))
     ways = tuple(way for way in _asked() if any(one <= every for one in way.triggers))
@@ -218,7 +216,6 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         ways=ways,
         type=_type(said, at, ways),
         noun=noun,
-        names_type=names_type,
         # "Isn't it waterproof?" asks what "Is it waterproof?" asks.
         negated=is_negated(said[2:] if kind == "yes-no" and said[1:2] == ("t",) else said),
         compares=bool(_COMPARING.intersection(said))
@@ -252,12 +249,10 @@ def _type(said: Sequence[str], at: int | None, ways: Sequence[Asked]) -> str:
     return found or ("name" if noun and noun[0] not in stop_words() else "")
 
 
-def _noun(said: Sequence[str], at: int | None) -> tuple[str, bool]:
-    """The stem of the noun after "which" or "what", and whether it only names a type."""
+def _noun(said: Sequence[str], at: int | None) -> str:
     after = said[at + 1 : at + 2] if at is not None and said[at] in ("what", "which") else ()
-    if not after or after[0] in stop_words():
-        return "", False
-    return stem(after[0]), any(after[0] in nouns.split() for nouns in _NOUNS.values())
+    named = after and any(after[0] in nouns.split() for nouns in _NOUNS.values())
+    return stem(after[0]) if named else ""
 
 
 def is_negated(said: Sequence[str]) -> bool:
