@@ -82,7 +82,7 @@ def search(
         scores[row] = scores.get(row, 0.0) + gain
     if units_first and shares:
         most = max(scores.values())
-        scores |= {row: scores[row] + most * (1 + 3 * share) for row, share in shares.items()}
+        scores |= {row: scores[row] + most * (1 + share) for row, share in shares.items()}
     if among is not None:
         scores = {row: scores[row] for row in set(among.tolist()) & scores.keys()}
     return [(row, round(score, 4)) for row, score in _best(scores, k)]
