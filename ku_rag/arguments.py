@@ -326,7 +326,8 @@ def output_file(value: object, what: str, *, spare: object = None) -> Path:
     """
     given, suffixes = path(value, what), OUTPUTS[what]
     if given.suffix.lower() not in suffixes:
-        raise BadInput(f"{what} is to go to {given}: expected a name ending in {suffixes[0]}")
+        seen = f"{given}, which is a folder" if given.is_dir() else str(given)
+        raise BadInput(f"{what} cannot be written to {seen}: name a file ending in {suffixes[0]}")
     try:
         real = given.resolve()
         there = next(one for one in (real, *real.parents) if one.exists())

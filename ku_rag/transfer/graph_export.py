@@ -75,7 +75,7 @@ def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExp
     """
     suffix = path.suffix.lower()
     if suffix and suffix not in RECORD_SUFFIXES | {".graphml"}:
-        raise BadInput(f"the graph is to go to {path}: expected {_EXPECTED}")
+        raise BadInput(f"the graph cannot be written to {path}: expected {_EXPECTED}")
     try:
         with suppress(FileNotFoundError, NotADirectoryError):
             path.stat()  # raises an error that `resolve` does not, for a link that leads to itself

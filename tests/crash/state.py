@@ -40,7 +40,9 @@ def tables(connection: Connection) -> dict[str, list[str]]:
         if name in _VOLATILE_TABLES or name.startswith("sqlite_stat") or inside_fts:
             continue
         if sql.startswith("CREATE VIRTUAL"):
-            rows = connection.execute(f"SELECT rowid, * FROM {name}").fetchall()
+            row_of = "doc" if "fts5vocab" in sql else "rowid"
+            columns = "term, col, offset" if "fts5vocab" in sql else "*"
+            rows = connection.execute(f"SELECT {row_of}, {columns} FROM {name}").fetchall()
             found[name] = sorted(
                 json.dumps([reader.row("chunks", row), *rest], default=_hex) for row, *rest in rows
             )

@@ -85,8 +85,9 @@ def sorted_lists(kb: KnowledgeBase) -> dict[str, list[tuple[str, int]]]:
 
 
 def asked(kb: KnowledgeBase, question: str, image: Path | None = None) -> tuple:
-    answer = kb.query(image, question)
-    found = kb.search(text=question, image=image).to_dict()
+    # All chunks: which of two that fit equally well is among the first depends on their rows.
+    answer = kb.query(image, question, k=100)
+    found = kb.search(text=question, image=image, k=100).to_dict()
     return (
         answer.answer,
         [(unit.id, unit.score, unit.why) for unit in answer.units],
