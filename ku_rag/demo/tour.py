@@ -50,7 +50,7 @@ STOPS: tuple[Stop, ...] = (
          {"country": "germany", "share": 0.2, "backdrop": "landscape", "wave": _STORM}),
     Stop("a tilted flag", 3, "Which countries does this country border?",
          {"country": "south-africa", "share": 0.18, "backdrop": "street", "tilt": -19.0}),
-    Stop("a flag partly hidden", 11, "What are the official languages of this country?",
+    Stop("a flag partly hidden", 16, "What are the official languages of this country?",
          {"country": "canada", "share": 0.2, "backdrop": "landscape", "hidden": 0.25}),
     Stop("a small flag in a landscape", 5, "What does black stand for in the flag of this country?",
          {"country": "jamaica", "share": 0.022, "backdrop": "landscape"}),

@@ -38,8 +38,8 @@ def tour(tmp_path_factory):
 
 def answers(lines):
     asked = [line.removeprefix("    question  ") for line in lines if "    question  " in line]
-    told = [line.removeprefix("    answer    ") for line in lines if "    answer    " in line]
-    return dict(zip(asked, told, strict=True))
+    given = [line.removeprefix("    answer    ") for line in lines if "    answer    " in line]
+    return dict(zip(asked, given, strict=True))
 
 
 def seen_first(lines):
@@ -50,18 +50,18 @@ def seen_first(lines):
     return dict(zip(asked, names, strict=True))
 
 
-def test_ten_questions_are_asked_and_told(tour):
+def test_ten_questions_are_asked_and_answered(tour):
     _, _, lines = tour
     assert list(answers(lines)) == [stop.question for stop in STOPS]
     assert set(GOLD) == {stop.question for stop in STOPS}
     assert "demo data: flags drawn, texts written and scenes made by code" in lines[0]
 
 
-def test_what_is_recognised_is_answered_right(tour):
+def test_all_are_recognised_and_answered_right(tour):
     _, _, lines = tour
     found, seen = answers(lines), seen_first(lines)
     recognised = [s.question for s in STOPS if seen[s.question] == country(s.scene["country"]).name]
-    assert recognised
+    assert len(recognised) == len(STOPS)
     wrong = {q: found[q] for q in recognised if not exact_match(found[q], [GOLD[q]])}
     assert wrong == {}
 
