@@ -395,7 +395,10 @@ class _Rarity:
             for word, weight in (meant | dict(asked.weights)).items()
         }
         self._said = asked.weights or meant
-        self._total = sum(self._of[word] for word in self._said) or 1.0
+        if not asked.weights:
+            # Of the words of a way of asking, one is enough: "Where does it come from?"
+            self._of = meant
+        self._total = sum(self._of[word] for word in asked.weights) or 1.0
 
     def share(self, known: frozenset[str]) -> float:
         """Return the share of the question that stems have."""

@@ -202,10 +202,10 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
     noun = _noun(said, at)
     # "Alpha or Beta", not "seas or oceans"
     choice = re.search(r"\bor (?:the )?[A-Z]", text) is not None
-    if len(weights) > 1:
+    ways = tuple(way for way in _asked() if any(one <= every for one in way.triggers))
+    if len(weights) > 1 or ways:
         weights.pop(noun, None)
     kind = _kind(said, tuple(content), named=bool(every & own))
-    ways = tuple(way for way in _asked() if any(one <= every for one in way.triggers))
     return Question(
         said=said,
         kind=kind,

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -262,6 +263,7 @@ def clean(name: str) -> str:
     return " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", name)).split())
 
 
+@lru_cache(maxsize=1 << 16)  # The relations of a graph repeat few names.
 def named(text: str, what: str) -> str:
     """Return a text as a clean name.
 
