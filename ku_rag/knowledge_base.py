@@ -356,6 +356,8 @@ class KnowledgeBase:
         from ku_rag.ingest import changes
 
         folder = arguments.path(path, "the folder").resolve()
+        arguments.check(yes, "yes", bool)
+        arguments.check(dry_run, "dry_run", bool)
         with self._session.write() as writer:
             return changes.sync(
                 writer,

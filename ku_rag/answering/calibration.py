@@ -105,19 +105,23 @@ def tune_confidence(
 def fit_intercept(
     evidence: NDArray[np.float64], right: NDArray[np.bool_], prior: float = INTERCEPT
 ) -> float:
-    """Return the intercept that makes probabilities of evidence, by Newton's method.
+    """Return the intercept that makes probabilities of evidence, by bisection.
+
+    It is the maximum of the posterior, whose slope falls everywhere.
 
     Args:
         evidence: float64[n], log odds up to the intercept.
         right: bool[n], whether each match is right.
         prior: the mean of a normal prior.
     """
-    intercept = prior
-    for _ in range(50):
-        p = 1 / (1 + np.exp(-np.clip(evidence + intercept, -500, 500)))
-        slope = (right - p).sum() - (intercept - prior) / _PRIOR_VARIANCE
-        intercept += float(slope / ((p * (1 - p)).sum() + 1 / _PRIOR_VARIANCE))
-    return intercept
+    # At the ends all of the evidence together cannot outweigh the prior.
+    low, high = (prior + sign * _PRIOR_VARIANCE * (len(right) + 1) for sign in (-1, 1))
+    for _ in range(60):
+        middle = (low + high) / 2
+        p = 1 / (1 + np.exp(-np.clip(evidence + middle, -500, 500)))
+        rises = (right - p).sum() > (middle - prior) / _PRIOR_VARIANCE
+        low, high = (middle, high) if rises else (low, middle)
+    return low
 
 
 def choose_threshold(right: Sequence[float] | NDArray[np.float64]) -> float:

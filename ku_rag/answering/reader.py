@@ -18,7 +18,7 @@ from ku_rag.retrieval.clues import parted
 from ku_rag.text.question import AUXILIARIES, Question, analyse, is_negated
 from ku_rag.text.sentences import sentences
 from ku_rag.text.stems import stem, stems
-from ku_rag.text.tokens import name_key, tokenize, words
+from ku_rag.text.tokens import name_key, stop_words, tokenize, words
 from ku_rag.text.values import Value, find_values
 from ku_rag.types import ClosestSentence, Evidence, Match, Reading
 
@@ -49,6 +49,17 @@ _COPULA = re.compile(
     r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>[^,;:.]{1,60})\.?"
 )
 """A sentence that says what a labelled line says: "The capital of Sweden is Stockholm."."""
+_PREDICATE = re.compile(
+    r"[^.]*?\b(?:is|are|isn|aren)(?P<no>['’]t| not)?\s+(?:an? |the |very )?(?P<what>[^.]+)", re.I
+)
+_TURNING = frozenset(words("by before after above below under over than without from to"))
+"""Words of a predicate that a question must have alike."""
+_BOUND = re.compile(
+    r"\b(?:before|after|until|since|over|under|about|around|nearly|almost|at least|at most|up to|"
+    r"(?:less|more|fewer) than)\s+$",
+    re.I,
+)
+"""Words before a value that belong to the answer."""
 _LABEL_WORDS = 5
 _FRESH = 0.1
 """What a value of the type asked for adds to a sentence's share of the question."""
@@ -230,7 +241,7 @@ def _copulas(said: Sequence[_Sentence], subject: Match) -> Iterator[_LabelledLin
     name = name_key(subject.name)
     for one in said:
         match = _COPULA.fullmatch(one.text) if one.own else None
-        if not match or is_negated(one.words) or _HEDGES.intersection(one.words):
+        if not match or is_negated(one.words) or (_HEDGES | _TURNING).intersection(one.words):
             continue
         owner = name_key(match["owner"] or "")
         if owner.removeprefix("the ") in ("", name) or f"the {name}" == owner:
@@ -326,7 +337,9 @@ def _decided(asked: Question, line: _LabelledLine) -> _Stated | None:
         return None
     if left <= value:
         return "yes", (line,), CERTAIN
-    return ("no", (line,), CERTAIN) if not left & value and len(left) == 1 else None
+    # A list need not be complete.
+    single = not left & value and len(left) == 1 and not re.search(r",| and ", line.value)
+    return ("no", (line,), CERTAIN) if single else None
 
 
 # ---- prose --------------------------------------------------------------------------------------
@@ -352,7 +365,8 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
         for value in _fresh(asked, one):
             near = rarity.near(one, value)
             most = max(near, most)
-            text = one.text[slice(*value)]
+            bound = _BOUND.search(one.text[: value.start])
+            text = one.text[bound.start() if bound else value.start : value.end]
             if one.own and near > best.get(text, (0.0,))[0]:
                 best[text] = near, one
     ranked = sorted(best, key=lambda text: -best[text][0])
@@ -370,9 +384,11 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
 
 def _fresh(asked: Question, sentence: _Sentence) -> list[Value]:
     """Values of the type asked for that neither the question nor the name of its unit holds."""
+    passive = "by" in sentence.words and "by" not in asked.said and asked.type == "person"
     return [
         value
         for value in find_values(sentence.text, asked.type or "name")
+        if not passive or re.search(r"\bby (?:the )?$", sentence.text[: value.start])
         if not frozenset(map(stem, words(sentence.text[slice(*value)])))
         <= asked.every | asked.names
     ]
@@ -415,22 +431,24 @@ class _Rarity:
 
 
 def _confirmed(asked: Question, sentence: _Sentence) -> _Stated | None:
-    """Yes or no, where a sentence of the unit has all words of the question; a negation flips."""
-    if (
-        not sentence.own
-        or sentence.is_line
-        or not asked.content
-        or _HEDGES.intersection(sentence.words)
-    ):
+    """Yes or no to "Is it waterproof?", where a sentence says that it is, or that it is not."""
+    if not sentence.own or sentence.is_line or _HEDGES.intersection(sentence.words):
         return None
     subject = sentence.words[:1] in (["it"], ["this"], ["they"], ["he"], ["she"]) or (
         frozenset(map(stem, sentence.words[:3])) & (asked.names | sentence.about)
     )
-    clauses = re.split(r"[,;:–—]|\b(?:and|but|or|which|that|while)\b", sentence.text)
-    whole = [one for one in clauses if frozenset(asked.content) <= stems(one)]
-    if not subject or not whole or asked.negated:
+    if not subject or asked.negated or asked.said[:1] not in (("is",), ("are",)):
         return None
-    return "no" if is_negated(words(whole[0])) else "yes", (sentence,), 0.8
+    first = re.split(r"[,;:–—]|\b(?:and|but|or|which|that|while)\b", sentence.text)[0]
+    match = _PREDICATE.fullmatch(first.strip(" .!"))
+    if not match:
+        return None
+    what = words(match["what"])
+    if _TURNING.intersection(what) != _TURNING.intersection(asked.said):
+        return None
+    if [stem(word) for word in what if word not in stop_words()] != list(asked.content):
+        return None
+    return "no" if match["no"] else "yes", (sentence,), 0.8
 
 
 # ---- the closest sentence -----------------------------------------------------------------------

@@ -27,6 +27,7 @@ _CLASSES = frozenset(map(stem, words("type kind class category species is a")))
 _IGNORED = frozenset(
     map(stem, words("share common both together number count belong list fewer fewest"))
 )
+_PREPOSITIONS = frozenset(words("by of for with to in at on from"))
 _MORE, _FEWER = frozenset({"more", "most"}), frozenset({"fewer", "fewest", "less", "least"})
 
 
@@ -139,7 +140,14 @@ def _links(graph: Graph, asked: Question, mention: _Mention, *, several: bool) -
     ]
     fitting = [one for one in found if one.said and one.fits]
     # "Which monsters have Fire as a weakness?": the kind of the end tells the direction.
-    turned = [one for one in found if one.said and _kind(one.end) & set(asked.content)]
+    # "Followed by" tells it by itself.
+    turned = [
+        one
+        for one in found
+        if one.said
+        and _kind(one.end) & set(asked.content)
+        and words(one.step.relation)[-1:] != ["by"]
+    ]
     unsaid = [one for one in found if not one.said and one.left < frozenset(asked.content)]
     classes = [one for one in found if not one.said and stems(one.step.relation) <= _CLASSES]
     chosen = fitting or turned
@@ -162,6 +170,10 @@ def _link(asked: Question, mention: _Mention, step: Step, entity: Entity) -> _Li
     places = places or [n for n, word in enumerate(asked.said) if stem(word) in spoken]
     at = min(places, key=lambda n: abs(n - mention.at), default=-1)
     out = _asks_for_tail(asked.said, mention, at, step.relation, verb=exact)
+    after = {*asked.said[at + 1 : at + 2], *words(step.relation)[-1:]} & _PREPOSITIONS
+    if exact and len(after) > 1:
+        # "Made of" is not "made by".
+        said, left = False, content
     return _Link(step, end, said, out == (step.head.row == entity.row), abs(at - mention.at), left)
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from ku_rag.errors import Locked
 from ku_rag.store.connection import explained
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
-
-_PARTIAL_AGE_S = 3600
 
 
 def compact(database: Database, layout: Layout) -> None:
@@ -44,13 +40,11 @@ def compact(database: Database, layout: Layout) -> None:
 
 
 def _sweep(database: Database, layout: Layout) -> None:
-    """Delete the picture files that no row names."""
+    """Delete the picture files that no row names, and what killed processes left unfinished."""
     known = {file for (file,) in database.connection.execute("SELECT file FROM images")}
     for folder in layout.images.iterdir() if layout.images.is_dir() else ():
         for file in folder.iterdir():
-            age = time.time() - file.stat().st_mtime
-            in_progress = file.suffix == ".partial" and age < _PARTIAL_AGE_S
-            if f"{folder.name}/{file.name}" not in known and not in_progress:
+            if f"{folder.name}/{file.name}" not in known:
                 file.unlink()
         if not any(folder.iterdir()):
             folder.rmdir()

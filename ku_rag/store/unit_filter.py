@@ -14,7 +14,9 @@ from ku_rag.errors import BadInput
 from ku_rag.store.connection import Connection, as_json
 
 _CONDITION = re.compile(r"\s*([^=!<>]+?)\s*(!=|<=|>=|=|<|>)\s*([^=!<>\s].*?)\s*", re.DOTALL)
-_IS_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
+_IS_NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)?(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
+_MOST_CONDITIONS = 100
+_IS_AMOUNT = re.compile(r"([-+]?\d[\d.,]*)\s*[^\W\d].*", re.DOTALL)
 _VALUES = (
     "json_each(u.metadata) m, json_each(CASE WHEN m.type = 'array' THEN m.value "
     "WHEN m.type IN ('true', 'false') THEN json_array(m.type) ELSE json_array(m.value) END) v "
@@ -60,7 +62,9 @@ class UnitFilter:
         if arguments.optional_text(kind, "kind") is not None:
             parts.append("u.kind = ?")
             values.append(str(kind))
-        listed = (where,) if isinstance(where, str) else arguments.texts(where, "where")
+        listed = arguments.texts((where,) if isinstance(where, str) else where, "where")
+        if len(listed) > _MOST_CONDITIONS:
+            raise BadInput(f"{len(listed)} conditions: at most {_MOST_CONDITIONS} are accepted")
         for condition in listed:
             found = _CONDITION.fullmatch(condition)
             if found is None:
@@ -69,11 +73,17 @@ class UnitFilter:
                     '"calories<100"; the operators are = != < <= > >='
                 )
             field, operator, text = found.groups()
-            number = _IS_NUMBER.fullmatch(text)
+            number = text[-1].isdigit() and _IS_NUMBER.fullmatch(text)
+            amount = operator[0] in "<>" and _IS_AMOUNT.fullmatch(text)
+            if amount and not number:
+                raise BadInput(
+                    f"{condition!r} compares with an amount; units are not converted: compare with "
+                    f'the number alone, "{field}{operator}{amount[1]}"'
+                )
             compared = f"{_NUMBER if number else 'v.value'} {_OPERATORS.get(operator, operator)} ?"
             of_all = "min" if operator == "!=" else "max"
             parts.append(f"(SELECT {of_all}({compared} COLLATE NOCASE) FROM {_VALUES})")
-            values += [float(text) if number else text, field]
+            values += [float(text.replace(",", "")) if number else text, field]
         return cls(" AND ".join(parts), tuple(values))
 
     def rows(self, connection: Connection) -> list[int] | None:

@@ -106,7 +106,12 @@ def test_the_intercept_is_that_of_the_labels():
     evidence = rng.normal(6, 2, 4000)
     right = rng.random(4000) < 1 / (1 + np.exp(-(evidence - 7)))
     assert fit_intercept(evidence, right) == pytest.approx(-7, abs=0.15)
-    assert fit_intercept(evidence[:0], right[:0], -3.0) == -3.0
+    assert fit_intercept(evidence[:0], right[:0], -3.0) == pytest.approx(-3.0)
+
+
+def test_the_intercept_of_matches_that_all_look_good_is_their_log_odds():
+    right = np.arange(30) < 20
+    assert fit_intercept(np.full(30, 10.0), right) == pytest.approx(-9.2, abs=0.2)
 
 
 def test_the_threshold_loses_at_most_a_tenth_of_right_matches():

@@ -167,3 +167,29 @@ def test_a_query_answers_an_alias_and_shows_the_closest_sentence(kb):
 def test_a_sentence_like_a_labelled_line_is_read_as_one(sentence, question, answer):
     piece = Evidence("E1", 1, ("se",), "se", sentence, 1.0)
     assert read(question, [piece], [Match("se", "Sweden", 1.0)]).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "name"),
+    [
+        ("Is the Heron hunted by the Beetle?", "The Beetle is hunted by the Heron.", "Beetle"),
+        ("Who hunts the Heron?", "The Beetle is hunted by the Heron.", "Beetle"),
+        ("Does the Mango eat bats?", "Mangoes are eaten by bats at night.", "Mango"),
+        ("Was the Mango sent after 1700?", "The Mango was sent before 1700.", "Mango"),
+        ("Is the Mango sold in 1970?", "The Mango is not sold before 1970.", "Mango"),
+        ("Does the snake eat birds?", "Diet: mice, lizards", "Snake"),
+        ("Who founded Olsen?", "Olsen was founded in 1950 in Oslo.", "Olsen"),
+    ],
+)
+def test_roles_times_and_lists_are_not_confused(question, text, name):
+    assert ask(question, text, name).answer == ""
+
+
+def test_a_bound_belongs_to_the_answer():
+    text = "The Mango was sent to Brazil before 1700. It weighs less than 1 kg."
+    assert ask("When was the Mango sent to Brazil?", text, "Mango").answer == "before 1700"
+
+
+def test_where_something_comes_from_is_stated():
+    text = "Dragon fruit comes from Vietnam."
+    assert ask("Which country does it come from?", text, "Dragon fruit").answer == "Vietnam"

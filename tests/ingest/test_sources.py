@@ -108,7 +108,7 @@ def test_record_files_are_read_wherever_they_lie(folder):
     write(folder / "Bergen" / "more.csv", "name,text\nFlåm,A village.\n")
     write(folder / "Bergen" / "a.txt", "A town.")
     write(folder / "deep" / "er" / "t.tsv", "name\ttext\nVoss\tA place.\n")
-    assert [r.unit.name for r in records(folder)] == ["Oslo", "Bergen", "Flåm", "Voss"]
+    assert [r.unit.name for r in records(folder)] == ["Oslo", "Flåm", "Bergen", "Voss"]
 
 
 def test_one_file_can_be_read_alone(folder):
@@ -343,3 +343,15 @@ def test_documents_lose_nothing_but_headings(text, level):
     assert len(uris) == len(set(uris))
     ids = [record.unit.id for record in items if record.unit]
     assert len(ids) == len(set(ids))
+
+
+def test_pictures_that_records_name_are_no_units_of_their_own(folder):
+    picture(folder / "hammer.png")
+    picture(folder / "images" / "saw.png")
+    picture(folder / "loose.png")
+    write(
+        folder / "tools.jsonl",
+        '{"name": "Claw hammer", "images": ["hammer.png"]}\n'
+        '{"name": "Saw", "images": ["images/saw.png"]}\n',
+    )
+    assert [one.unit.name for one in records(folder)] == ["Claw hammer", "Saw", "loose"]

@@ -1,9 +1,10 @@
 """Folders: which files describe one unit, and the right reader for each file.
 
 A folder that directly holds pictures or text files is a unit with the folder's name. Record files
-(.jsonl, .csv, .tsv) are read by their own readers. In the ingested folder itself, pictures are
-units with the file's name, and other text files are documents whose headings name units. Knowledge
-bases are skipped. What cannot be read is reported, and the rest is read.
+(.jsonl, .csv, .tsv) are read by their own readers; the pictures that they name, in the same folder
+or below it, belong to their records alone. In the ingested folder itself, pictures are units with
+the file's name, and other text files are documents whose headings name units. Knowledge bases are
+skipped. What cannot be read is reported, and the rest is read.
 """
 
 from __future__ import annotations
@@ -117,17 +118,21 @@ class _Contents:
 
 
 def _read_folder(root: Path, heading_level: int | None) -> Iterator[Item]:
-    waiting = [root]
+    waiting, named = [root], set[Path]()
     while waiting:
         folder = waiting.pop()
         contents = _contents(folder, root)
         yield from contents.quarantined
-        if folder == root:
-            yield from _root_files(contents.unit_files, heading_level)
-        else:
-            yield from _unit(folder.relative_to(root).as_posix(), contents.unit_files)
         for path in contents.record_files:
-            yield from _read_or_report(path, heading_level)
+            for item in _read_or_report(path, heading_level):
+                if isinstance(item, Record):
+                    named |= {image for source in item.sources for image in source.images}
+                yield item
+        files = [path for path in contents.unit_files if path not in named]
+        if folder == root:
+            yield from _root_files(files, heading_level)
+        else:
+            yield from _unit(folder.relative_to(root).as_posix(), files)
         waiting += reversed(contents.folders)
 
 
