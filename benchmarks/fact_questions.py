@@ -17,10 +17,10 @@ from pathlib import Path
 
 import ku_rag
 from benchmarks.flag_questions import exact_match, normalise
-from benchmarks.grocery_answers import GROCERY
 from benchmarks.record import proportion, write_result
 from ku_rag import Relation, Unit
 
+GROCERY = Path(__file__).parents[1].parent / "shared" / "data" / "grocery"
 MONSTERS = GROCERY.parent / "monster_hunter" / "monsters.json"
 _RELATIONS = {
     "type": "type",

@@ -17,7 +17,7 @@ from ku_rag.weights.tensors import first_line
 Item = TypeVar("Item")
 
 TEXT_COSTS = {"cpu": 512, "cuda": 65_536, "mps": 4096}
-"""Padded tokens in a batch, by type of device; see benchmarks/encode.py."""
+"""Padded tokens in a batch, by type of device; measured."""
 IMAGE_COSTS = {"cpu": 8, "cuda": 256, "mps": 32}
 """Pictures in a batch."""
 
