@@ -62,6 +62,7 @@ def tune_confidence(
         folder: resolved; the pictures are in it.
 
     Raises:
+        NotFound: the base has no unit of an id.
         BadInput: a record or a picture cannot be read, or no match is right.
     """
     found, right = [], []
@@ -75,6 +76,8 @@ def tune_confidence(
         picture, _ = query_picture(locate_picture(folder, image))
         question = arguments.text(record.get("question", ""), f"{where}: question")
         with snapshot(connection):
+            for unit in arguments.texts(units, f"{where}: units"):
+                unit_records.known_row(connection, unit)
             matches, _ = match(connection, image=picture, question=question, search=search, k=1)
             best = next((one for one in matches if one.region_match and not one.name), None)
             if best and best.region_match:

@@ -35,7 +35,7 @@ class _Stems(dict[str, str]):
     """Cache of the stem of each folded word of a language."""
 
     def __init__(self, language: str) -> None:
-        self._stemmer = Stemmer.Stemmer(language)
+        self._stemmer = Stemmer.Stemmer(language, 0)  # cached here
         self._irregular = _IRREGULAR if language == "english" else {}
 
     def __missing__(self, word: str) -> str:
