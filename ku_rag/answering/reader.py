@@ -155,7 +155,7 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
     if subject and asked.kind == "identity":
         stated = _identity(subject, said)
     elif subject and asked.kind == "description":
-        stated = _description(evidence, said)
+        stated = _description(evidence, subject, said)
     elif asked.content or asked.ways:
         stated = _from_lines(asked, evidence, subject, said) or _from_prose(asked, said)
     if stated:
@@ -190,8 +190,9 @@ def _sentences(
         heading = " ".join(names.get(one, one) for one in piece.unit_ids)
         own = _belongs(piece, subject)
         for start, end in sentences(text):
-            said = text[start:end].rstrip()
+            said = text[start:end].strip()
             if said:
+                start = text.index(said, start)
                 named = subject and f" {name_key(subject.name)} " in f" {name_key(said)} "
                 about = frozenset(map(stem, words(heading)))
                 yield _Sentence(number, start, start + len(said), said, about, own or bool(named))
@@ -206,10 +207,17 @@ def _identity(subject: Match, said: Sequence[_Sentence]) -> _Stated:
     return subject.name, tuple(where), 0.7
 
 
-def _description(evidence: Sequence[Evidence], said: Sequence[_Sentence]) -> _Stated | None:
-    """The first sentence of the unit's text that is no labelled line."""
+def _description(
+    evidence: Sequence[Evidence], subject: Match, said: Sequence[_Sentence]
+) -> _Stated | None:
+    """The first sentence of the unit's own text, or of one that names it; no labelled line."""
     prose = [one for one in said if one.own and " " in one.text and not one.is_line]
-    prose.sort(key=lambda one: (evidence[one.piece].chunk, one.start))
+
+    def place(one: _Sentence) -> tuple[str, int, int]:
+        piece = evidence[one.piece]
+        return "" if _belongs(piece, subject) else piece.source, piece.chunk, one.start
+
+    prose.sort(key=place)
     return (prose[0].text, (prose[0],), 0.8) if prose else None
 
 
