@@ -1,4 +1,4 @@
-"""HotpotQA and OTT-QA as they lie beside the project: questions, gold passages, all passages."""
+"""Load HotpotQA and OTT-QA: questions, gold passages, all passages."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class _LabelledLine:
         piece: index of the evidence.
         start: of the line.
         end: of the line.
-        label: stems of the label, what stands in parentheses left out.
+        label: stems of the label without text in parentheses.
         preposition: that the label ends with, as "Made by" does; "" if it ends with none.
         value: what stands after the colon, with the unit in the parentheses of the label.
         heading: stems of the first line of the evidence, if it is a heading.
@@ -146,7 +146,7 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
     named = [unit for unit in units if _is_named(unit, main)]
     subject = None if len(named) > 1 else next(iter([*named, *units]), None)
     if clue and subject and not subject.image:
-        # "The country that borders Spain" is not Spain; a picture tells which one is meant.
+        # "The country that borders Spain" is not Spain; only a picture identifies it.
         subject = None
     names = (subject.name, subject.named) if subject else ()
     asked = analyse(main if subject else question, names)
@@ -362,7 +362,7 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     if asked.negated or asked.type in ("", "name"):
         return None
     if not asked.names and len({one.about for one in said}) > 1:
-        # The value that matches best often belongs to another unit than the one that is meant.
+        # The best value often belongs to another unit than the one in question.
         return None
     rarity = _Rarity(asked, said)
     best: dict[str, tuple[float, _Sentence]] = {}

@@ -33,7 +33,7 @@ Direction = Literal["out", "in", "both"]
 
 _SHOWN = 5
 _NO_ROW = -(1 << 60)
-"""Rows from here downwards stand for values that are no entities."""
+"""Rows up to this one are values that are no entities, such as metadata."""
 _OF_UNITS = (
     "SELECT coalesce(e.row, -u.row), u.name, u.kind, u.id "
     "FROM units u LEFT JOIN entities e ON e.unit = u.row "

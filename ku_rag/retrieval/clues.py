@@ -1,4 +1,4 @@
-"""Clues: the words of a question that only say which of the things seen is meant."""
+"""Clues: the words of a question that identify one of several units in a picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RELATIVE = frozenset(words("that which who whose whom where with beside behind"
 
 
 class ClueWord(NamedTuple):
-    """A word of what only says which thing is meant.
+    """A word of a clue.
 
     Args:
         beginning: what its other forms begin with, folded.
@@ -28,7 +28,7 @@ class ClueWord(NamedTuple):
 
 
 def parted(question: str) -> tuple[str, list[ClueWord]]:
-    """Return a question without what only says which thing is meant, and the words of that.
+    """Return a question without its clue, and the words of the clue.
 
     "What is the capital of the African country that borders Spain?" → ("What is the capital of the
     country", words that begin with "border", "spain" and "afric"). The clause ends before a verb
@@ -51,7 +51,7 @@ def parted(question: str) -> tuple[str, list[ClueWord]]:
 
 
 def _clause(question: str, tokens: Sequence[Token]) -> tuple[int, int]:
-    """Where the clause starts and ends that says which thing is meant."""
+    """Return where the clause of the clue starts and ends."""
     said = [token.folded for token in tokens]
     capital = [question[token.start].isupper() for token in tokens]
     for at in range(1, len(said)):

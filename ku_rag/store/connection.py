@@ -31,8 +31,6 @@ LOG_BYTES = 64 << 20
 """A commit that finds a longer write-ahead log copies it into the database."""
 _DAMAGED = {apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS}
 
-_MOST_PARAMETERS = 500
-
 SLICE = 2048
 """So many rows go into one statement."""
 
@@ -210,12 +208,6 @@ def damaged(path: Path, reason: str) -> Corrupt:
 def marks(values: Sequence[object]) -> str:
     """As many question marks as there are values, for `IN (…)`."""
     return ",".join("?" * len(values))
-
-
-def batched(items: Sequence[int], size: int = _MOST_PARAMETERS) -> Iterator[Sequence[int]]:
-    """Slices that are short enough for one statement."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 def as_json(rows: Iterable[object]) -> str:

@@ -11,7 +11,6 @@ from ku_rag import BadInput, Relation, Unit
 from ku_rag.indexes import keywords
 from ku_rag.ingest import unit_resolution
 from ku_rag.retrieval.clues import ClueWord, parted
-from ku_rag.retrieval.fusion import reciprocal_rank
 from ku_rag.retrieval.search import rewrite
 from tests.conftest import picture
 
@@ -127,13 +126,6 @@ def test_a_question_is_rewritten_with_the_unit_and_its_content_words():
     assert rewrite("Who built this bridge?", "Karnin") == (
         "Who built this bridge? [SEP] Karnin [SEP] built, bridge"
     )
-
-
-def test_reciprocal_ranks_add_up_and_the_first_of_all_rankings_has_one():
-    fused = reciprocal_rank([[1, 2], [2, 3], []])
-    assert fused[2] == pytest.approx((1 / 62 + 1 / 61) * 61 / 2)
-    assert fused[1] == pytest.approx(0.5)
-    assert reciprocal_rank([[7], [7]]) == {7: 1.0}
 
 
 def test_a_unit_that_the_question_names_is_kept_beyond_k(kb, tmp_path):

@@ -65,6 +65,18 @@ def test_a_malformed_condition_is_refused_with_its_form(kb, wrong):
         kb.list(where=wrong)
 
 
+@pytest.mark.parametrize("condition", ["price<50 euros", "weight>=1 kg"])
+def test_an_amount_is_not_compared_as_text(kb, condition):
+    with pytest.raises(BadInput, match="the number alone"):
+        kb.list(where=condition)
+
+
+def test_numbers_are_read_as_people_write_them(kb):
+    kb.add(Unit("Lamp", id="lamp", metadata={"price": 5000}))
+    passed = [bool(kb.list(where=one)) for one in ("price>1,000", "price<1e4", "price<.5")]
+    assert passed == [True, True, False]
+
+
 def test_a_search_and_a_question_see_only_the_units_that_pass(kb, tmp_path):
     for name, price, colour in (("Ash", 5, 1), ("Oak", 50, 2), ("Elm", 90, 3)):
         kb.add(
