@@ -38,7 +38,7 @@ _EXPECTED: dict[type, str] = {str: "a text", bool: "True or False"}
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 _IGNORABLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks of Unicode that are drawn as nothing."""
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_PATH = 4_095
 _LONGEST_PART = 255
 _DEEPEST = 100
@@ -66,10 +66,15 @@ def text(value: object, what: str) -> str:
     """A text that can be stored: without NUL characters and bytes that are not UTF-8."""
     if not isinstance(value, str):
         raise wrong(value, what, "a text")
-    if found := _UNSTORABLE.search(value):
-        bad = "a NUL character" if found[0] == "\0" else "bytes that are not UTF-8"
-        raise BadInput(f"{what} {_shown(value)} holds {bad}: write it as UTF-8 text")
-    return value
+    if is_storable(value):
+        return value
+    bad = "a NUL character" if "\0" in value else "bytes that are not UTF-8"
+    raise BadInput(f"{what} {_shown(value)} holds {bad}: write it as UTF-8 text")
+
+
+def is_storable(value: str) -> bool:
+    """Whether a text holds neither NUL characters nor bytes that are not UTF-8."""
+    return "\0" not in value and (value.isascii() or not _SURROGATE.search(value))
 
 
 def optional_text(value: object, what: str) -> str | None:
@@ -102,7 +107,7 @@ def texts(values: object, what: str) -> tuple[str, ...]:
     """Several texts as in `text`."""
     given = tuple(several(values, what))
     # One test for all of them, since a base is filled with many; the search names the wrong one.
-    if set(map(type, given)) <= {str} and not _UNSTORABLE.search("".join(given)):
+    if not given or (set(map(type, given)) == {str} and is_storable("".join(given))):
         return given
     return tuple(text(one, f"{what}[{n}]") for n, one in enumerate(given))
 

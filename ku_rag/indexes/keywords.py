@@ -22,25 +22,29 @@ _EXACT = 3
 """Letters of the longest stem that is taken as it is, not as the beginning of others."""
 
 
-def put(connection: Connection, chunks: Iterable[tuple[int, int | None, Sequence[str]]]) -> None:
+def put(
+    connection: Connection,
+    units: Collection[int],
+    chunks: Iterable[tuple[int, int | None, Sequence[str]]],
+) -> None:
     """Index chunks, in place of what was indexed of them. Called inside a change.
 
     Args:
         connection: the database.
+        units: rows of the units that own chunks.
         chunks: row, row of the unit that owns it, folded words of its text.
     """
     language = language_of(connection)
-    names: dict[int | None, str] = {None: ""}
-
-    def terms(unit: int | None, cut: Sequence[str]) -> str:
-        if unit not in names:
-            (name,) = connection.execute("SELECT name FROM units WHERE row = ?", (unit,)).fetchone()
-            names[unit] = f"{index_terms(words(name), language)} "
-        return names[unit] + index_terms(cut, language)
-
+    names = {None: ""} | {
+        unit: f"{index_terms(words(name), language)} "
+        for unit, name in connection.execute(
+            "SELECT u.row, u.name FROM json_each(?) w CROSS JOIN units u ON u.row = w.value",
+            (as_json(units),),
+        )
+    }
     connection.executemany(
         "INSERT OR REPLACE INTO words (rowid, terms) VALUES (?, ?)",
-        ((row, terms(unit, cut)) for row, unit, cut in chunks),
+        ((row, names[unit] + index_terms(cut, language)) for row, unit, cut in chunks),
     )
 
 
@@ -51,7 +55,7 @@ def rename(connection: Connection, unit: int) -> None:
         "WHERE l.unit = ? AND l.owned",
         (unit,),
     ).fetchall()
-    put(connection, ((row, unit, words(text)) for row, text in owned))
+    put(connection, [unit], ((row, unit, words(text)) for row, text in owned))
 
 
 def language_of(connection: Connection) -> str:

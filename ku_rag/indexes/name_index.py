@@ -1,4 +1,4 @@
-"""Find the names of units in a text: one pass over its words with a trie of names.
+"""Find the names of units in a text: one pass over its words.
 
 Names and texts are compared as folded words (case, compatibility forms, diacritics), so a name
 matches at word boundaries only; in scripts without spaces every character is a word. All
@@ -7,7 +7,8 @@ occurrences count, "York" inside "New York" too, because words alone do not tell
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from ku_rag.text.tokens import is_cjk, stop_words
 
@@ -16,70 +17,44 @@ _SHORTEST_NUMBER = 3
 _SHORTEST_CJK = 2
 
 
-class _Node:
-    """Trie node: the words that may follow, and the units that the words so far name."""
-
-    __slots__ = ("following", "units")
-
-    def __init__(self) -> None:
-        self.following: dict[str, _Node] = {}
-        self.units: frozenset[int] = frozenset()
-
-
 class NameIndex:
     """Finds all units that a text names.
 
-    Keys are `tokens.name_key(name)`. A key may name several units, and a unit may have many keys.
+    Args:
+        names: `tokens.name_key` of each name, and the row of the unit. A key may name several
+            units, and a unit may have many keys. Names that are not `matchable` are never found.
     """
 
-    def __init__(self) -> None:
-        self._root = _Node()
-
-    def add(self, key: str, unit: int) -> None:
-        """Add a name.
-
-        Args:
-            key: its `tokens.name_key`; an empty key is ignored.
-            unit: row of the unit with this name.
-        """
-        if not key:
-            return
-        node = self._root
-        for word in key.split(" "):
-            node = node.following.setdefault(word, _Node())
-        node.units |= {unit}
-
-    def remove(self, key: str, unit: int) -> None:
-        """Remove a name; an unknown name is ignored."""
-        path = [self._root]
-        tokens = key.split(" ")
-        for word in tokens:
-            node = path[-1].following.get(word)
-            if node is None:
-                return
-            path.append(node)
-        path[-1].units -= {unit}
-        for word, parent, node in zip(tokens[::-1], path[-2::-1], path[::-1], strict=False):
-            if node.units or node.following:
-                return
-            del parent.following[word]
+    def __init__(self, names: Iterable[tuple[str, int]]) -> None:
+        self._units: dict[str, list[int]] = {}
+        self._longer: set[str] = set()  # words at the beginning of longer names
+        self._first: set[str] = set()
+        for key, unit in names:
+            self._units.setdefault(key, []).append(unit)
+            end = key.find(" ")
+            self._first.add(key if end < 0 else key[:end])
+            while end >= 0:
+                self._longer.add(key[:end])
+                end = key.find(" ", end + 1)
 
     def find(self, said: Sequence[str]) -> set[int]:
         """Return the rows of the units that a text names, given by its folded words."""
         found: set[int] = set()
-        starts = self._root.following
-        if starts.keys().isdisjoint(said):
+        if self._first.isdisjoint(said):
             return found
-        for first in [at for at, word in enumerate(said) if word in starts]:
-            node: _Node | None = starts[said[first]]
+        for first, key in enumerate(said):
             last = first
-            while node is not None:
-                found |= node.units
+            while True:
+                if key in self._units and matchable(key):
+                    found.update(self._units[key])
                 last += 1
-                node = node.following.get(said[last]) if last < len(said) else None
+                if key not in self._longer or last == len(said):
+                    break
+                key = f"{key} {said[last]}"
         return found
 
 
+@lru_cache(maxsize=1 << 12)
 def matchable(key: str) -> bool:
     """Whether a name is specific enough to be searched in the texts of other units.
 

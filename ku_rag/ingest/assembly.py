@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from ku_rag.indexes import keywords
-from ku_rag.indexes.inverted import InvertedIndex
+import orjson
+
+from ku_rag.indexes import inverted, keywords
 from ku_rag.store import relations
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.tokens import name_key
@@ -23,9 +24,6 @@ from ku_rag.types import Unit
 _ALIAS_FIELDS = ("aliases", "alias", "also_known_as", "synonyms")
 _PRECEDENCE = {"update": 0, "ingest": 1, "add": 1, "join": 2}
 """Order of declarations: updates, then the unit's own sources, then those that joined it."""
-
-# `json.dumps` with an option makes an encoder at each call.
-_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +98,12 @@ class _Merged(NamedTuple):
     match: bool
 
 
-def update_units(connection: Connection, units: Mapping[str, int], inverted: InvertedIndex) -> None:
+def update_units(connection: Connection, units: Mapping[str, int]) -> None:
     """Write the rows of units from the declarations of their sources; update lists and relations.
 
     Args:
         connection: Inside a change.
         units: Id and row of each; the name of a new unit is "".
-        inverted: The lists to update.
     """
     rows = as_json(units.values())
     stored = {
@@ -150,7 +147,7 @@ def update_units(connection: Connection, units: Mapping[str, int], inverted: Inv
         if not matched_before:
             new[row] = matched
         elif matched_before != matched:
-            inverted.rename(row, before=matched_before, after=matched)
+            inverted.rename(connection, row, before=matched_before, after=matched)
         if before[row] != after[row] or (name, kind) != (one.name, one.kind):
             ids.append(unit_id)
             keys |= before[row] | after[row]
@@ -158,7 +155,7 @@ def update_units(connection: Connection, units: Mapping[str, int], inverted: Inv
                 if name != one.name:
                     keywords.rename(connection, row)
                 relations.rename_unit(connection, row, one.name, one.kind)
-    inverted.introduce(new)
+    inverted.add_names(connection, new)
     relations.resolve_names(connection, ids=ids, keys=keys)
 
 
@@ -258,6 +255,14 @@ def _aliases(declared: _Declared) -> dict[str, None]:
 def _replacing(declared: list[Declaration], field: str) -> list[Declaration]:
     """Return the declaration that replaces all others of a field, if there is one."""
     return [one for one in declared if one.replaces and getattr(one, field) is not None][:1]
+
+
+def _encode(value: object) -> str:
+    """Return JSON in which equal values are equal texts."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:  # an integer of more than 64 bits
+        return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _keys(merged: _Merged) -> set[str]:

@@ -188,9 +188,9 @@ def delete(pipeline: Pipeline, ids: Iterable[str]) -> Deleted:
                 near = hint(connection, one)
                 raise NotFound(f"nothing was deleted: there is no unit or source {one!r}, {near}")
         sources = [source for _, unit, source in found if unit is None]
-        of_sources = delete_sources(connection, sources, pipeline.writer.inverted)
+        of_sources = delete_sources(connection, sources)
         units = [unit for one, unit, _ in found if unit and one not in of_sources.units]
-        return merged([of_sources, delete_units(connection, units, pipeline.writer.inverted)])
+        return merged([of_sources, delete_units(connection, units)])
 
 
 def sync(
@@ -240,7 +240,7 @@ def sync(
         items = read(folder, heading_level=heading_level) if there else iter(())
         report = pipeline.run(items, progress=progress, write_files=not dry_run)
         with pipeline.writer.change() as connection:
-            deleted = delete_sources(connection, gone, pipeline.writer.inverted)
+            deleted = delete_sources(connection, gone)
             report.units_deleted = list(deleted.units)
         if dry_run:
             raise _RollBack

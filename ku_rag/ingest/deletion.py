@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ku_rag.indexes.inverted import InvertedIndex
 from ku_rag.ingest import assembly
 from ku_rag.store import content_rows, relations
 from ku_rag.store.connection import Connection, as_json
@@ -14,7 +13,6 @@ from ku_rag.types import Deleted
 def delete_units(
     connection: Connection,
     units: Sequence[int],
-    inverted: InvertedIndex,
     *,
     keep_entities: bool = False,
 ) -> Deleted:
@@ -23,7 +21,6 @@ def delete_units(
     Args:
         connection: Inside a change.
         units: Their rows.
-        inverted: The lists to update.
         keep_entities: Keep the relations of others to a unit; they end at an entity of its name.
     """
     deleted = []
@@ -31,7 +28,6 @@ def delete_units(
         keys = {
             key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (unit,))
         }
-        inverted.drop(unit, keys)
         released = relations.release(connection, unit) if keep_entities else []
         others = relations.sources_aiming_at(connection, unit)
         sources = content_rows.sources_of(connection, unit)
@@ -70,7 +66,6 @@ def _delete_unlisted_chunks(connection: Connection, chunks: Sequence[int]) -> De
 def delete_sources(
     connection: Connection,
     sources: Sequence[int],
-    inverted: InvertedIndex,
     *,
     keep_entities: bool = False,
 ) -> Deleted:
@@ -82,7 +77,6 @@ def delete_sources(
     Args:
         connection: Inside a change.
         sources: Their rows.
-        inverted: The lists to update.
         keep_entities: Keep units as long as they have a source, as entities of a graph are, and
             the relations of others to deleted units.
     """
@@ -98,17 +92,16 @@ def delete_sources(
         else:
             is_empty = content_rows.is_empty(connection, unit)
         if is_empty:
-            gone = delete_units(connection, [unit], inverted, keep_entities=keep_entities)
+            gone = delete_units(connection, [unit], keep_entities=keep_entities)
             deleted.append(gone)
         else:
-            assembly.update_units(connection, {unit_id: unit}, inverted)
+            assembly.update_units(connection, {unit_id: unit})
     return merged(deleted)
 
 
 def delete_relations(
     connection: Connection,
     rows: Sequence[int],
-    inverted: InvertedIndex,
     *,
     single: str,
 ) -> Deleted:
@@ -117,7 +110,6 @@ def delete_relations(
     Args:
         connection: Inside a change.
         rows: Of the relations.
-        inverted: The lists to update.
         single: Prefix of the uris of sources that hold one relation and nothing else. They are
             deleted.
     """
@@ -125,7 +117,7 @@ def delete_relations(
     for source in sorted(relations.drop(connection, rows)):
         (uri,) = connection.execute("SELECT uri FROM sources WHERE row = ?", (source,)).fetchone()
         if uri.startswith(single):
-            gone = delete_sources(connection, [source], inverted, keep_entities=True)
+            gone = delete_sources(connection, [source], keep_entities=True)
             deleted.append(gone)
         else:
             assembly.update_relation_digest(connection, source)

@@ -149,7 +149,7 @@ def delete_entity(pipeline: Pipeline, graph: Graph, connection: Connection, name
         return _delete_relations(pipeline, [row for (row,) in rows])
     with pipeline.writer.change():
         unit = known_row(connection, entity.unit)
-        return deletion.delete_units(connection, [unit], pipeline.writer.inverted)
+        return deletion.delete_units(connection, [unit])
 
 
 def delete_relation(
@@ -194,9 +194,7 @@ def delete_relation(
 
 def _delete_relations(pipeline: Pipeline, rows: Sequence[int]) -> Deleted:
     with pipeline.writer.change() as connection:
-        return deletion.delete_relations(
-            connection, rows, pipeline.writer.inverted, single=_RELATION
-        )
+        return deletion.delete_relations(connection, rows, single=_RELATION)
 
 
 def _one(graph: Graph, name: str) -> Entity:

@@ -84,9 +84,7 @@ def import_graph(
             # First: deleting an entity deletes relations to it, which may be stated anew.
             stale = _stale_sources(connection, path, own, entities)
             with pipeline.writer.change() as changed:
-                gone = deletion.delete_sources(
-                    changed, stale, pipeline.writer.inverted, keep_entities=True
-                )
+                gone = deletion.delete_sources(changed, stale, keep_entities=True)
                 deleted = list(gone.units)
         items = (item for one in entities for item in _records(one, frames or Path(temporary)))
         report = pipeline.run((*problems, *items), progress=progress)

@@ -21,7 +21,7 @@ from ku_rag import manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput
-from ku_rag.indexes.inverted import InvertedIndex
+from ku_rag.indexes import inverted
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
@@ -201,7 +201,6 @@ class Reindexing:
 
     def _switch(self, connection: Connection, rows: dict[Kind, int]) -> None:
         if "chunk" in self._changing:
-            inverted = InvertedIndex(self.database)
             dim = side(self.new, "chunk").dim
             for source, unit in connection.execute(
                 "SELECT row, unit FROM sources WHERE chunks > 0 ORDER BY row"
@@ -216,7 +215,7 @@ class Reindexing:
                 if [(document, text) for _, document, text in stored] != chunks:
                     content_rows.drop_source_chunks(connection, source)
                     new = content_rows.add_texts(connection, [Texts(source, unit, chunks)])
-                    inverted.add_chunks(new)
+                    inverted.add_chunks(connection, new)
                     numbers = list(new)
                 vectors.put(connection, "chunk", rows["chunk"], numbers, [shadow.vectors])
         connection.execute("DELETE FROM shadows")

@@ -5,14 +5,13 @@ Units, sources and chunks of a batch are written by a few statements for all of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ku_rag.indexes.inverted import InvertedIndex
+from ku_rag.indexes import inverted
 from ku_rag.ingest import assembly
 from ku_rag.ingest.deletion import delete_sources
 from ku_rag.ingest.preparation import (
@@ -56,21 +55,11 @@ class UnitWriter:
         encoder_rows: Mapping[Kind, int],
         settings: Settings,
     ) -> None:
-        self.inverted = InvertedIndex(database)
+        self.change = database.change
         self._database = database
         self._layout = layout
         self._encoder_rows = encoder_rows
         self._settings = settings
-
-    @contextmanager
-    def change(self) -> Iterator[Connection]:
-        """Open a transaction; after a failure the names are read again."""
-        try:
-            with self._database.change() as connection:
-                yield connection
-        except BaseException:
-            self.inverted.forget()
-            raise
 
     # ---- picture files -------------------------------------------------------------------------
 
@@ -126,7 +115,7 @@ class UnitWriter:
             (as_json((s.uri, r.unit) for r in batch for s in r.sources if s.is_known),),
         ).fetchall()
         if moved:  # they belonged to other units
-            delete_sources(connection, [row for (row,) in moved], self.inverted, keep_entities=True)
+            delete_sources(connection, [row for (row,) in moved], keep_entities=True)
         ids = dict.fromkeys(record.unit for record in batch if record.unit is not None)
         stored = dict(
             connection.execute(
@@ -145,7 +134,7 @@ class UnitWriter:
                 for s, unit in sources
             ],
         )
-        assembly.update_units(connection, units, self.inverted)
+        assembly.update_units(connection, units)
         report = IngestReport(units_added=len(units) - len(stored))
         report.units_updated = sum(record.unit in stored for record in batch)
         places = zip(sources, rows, strict=True)
@@ -163,7 +152,7 @@ class UnitWriter:
             if of.source.chunks and of.source.chunk_vectors is not None
         ]
         vectors.put(connection, "chunk", self._encoder_rows["chunk"], list(chunks), made)
-        self.inverted.add_chunks(chunks)
+        inverted.add_chunks(connection, chunks)
         return len(chunks)
 
     def _show(self, connection: Connection, place: _SourceRows) -> int:

@@ -72,7 +72,7 @@ def verify(
             ("relations", relations.differences(connection)),
             ("pictures", _pictures(connection, layout)),
             ("units", assembly.differences(connection)),
-            ("the lists of units", inverted.differences(database)),
+            ("the lists of units", inverted.differences(connection)),
         ):
             problems += _guarded(what, found)
     for index in indexes:

@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from ku_rag.store import relations, vectors
 from ku_rag.store.connection import Connection, array_of, next_row
@@ -111,31 +112,27 @@ def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, tuple
     Returns:
         Row → row of the unit, and text, of the new chunks, in order.
     """
-    first = next_row(connection, "chunks")
-    flat = [
-        (of.source, position, document, text)
+    rows = count(next_row(connection, "chunks"))
+    chunks = [
+        (next(rows), of.source, position, document, text_hash(text), text)
         for of in texts
         for position, (document, text) in enumerate(of.chunks)
     ]
     connection.executemany(
         "INSERT INTO chunks (row, source, position, document, hash, text) "
         "VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            (row, source, position, document, text_hash(text), text)
-            for row, (source, position, document, text) in enumerate(flat, first)
-        ),
+        chunks,
     )
-    owners = [of.unit for of in texts for _ in of.chunks]
+    units = {of.source: of.unit for of in texts}
     connection.executemany(
         "INSERT INTO unit_chunks (unit, chunk, owned) VALUES (?, ?, 1)",
-        ((unit, row) for row, unit in enumerate(owners, first) if unit is not None),
+        ((units[source], row) for row, source, *_ in chunks if units[source] is not None),
     )
     connection.executemany(
         "UPDATE sources SET chunks = chunks + ? WHERE row = ?",
         ((len(of.chunks), of.source) for of in texts),
     )
-    pairs = zip(owners, flat, strict=True)
-    return {row: (unit, text) for row, (unit, (*_, text)) in enumerate(pairs, first)}
+    return {row: (units[source], text) for row, source, *_, text in chunks}
 
 
 def drop_chunks(connection: Connection, rows: Sequence[int]) -> None:

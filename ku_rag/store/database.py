@@ -84,7 +84,6 @@ class Database:
         self._local = threading.local()
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._changing = threading.RLock()
-        self._own_commits = 0
         self._closing = weakref.finalize(self, _close, self._connections, os.getpid())
         noted = self._last_noted()  # before the database, which is ahead of it
         try:
@@ -204,7 +203,6 @@ class Database:
                 roll_back(connection)
                 raise
             if number is not None:
-                self._own_commits += 1
                 self._note(number)
 
     def checkpoint(self) -> bool:
@@ -279,10 +277,6 @@ class Database:
                 os.close(handle)
         except OSError as error:
             _log.warning("%s cannot be written (%s)", file, error.strerror)
-
-    def version(self) -> int:
-        """A number that changes when others have committed; to be asked inside a change."""
-        return int(self.meta("commits") or 0) - self._own_commits
 
     def close(self) -> None:
         """Close all connections; the last one of all processes empties the log."""

@@ -17,8 +17,6 @@ KINDS: tuple[Kind, ...] = ("chunk", "image")
 Vectors = NDArray[np.float32]
 
 _HALF = np.dtype("<f2")
-_NOT_FINITE = np.uint16(0x7C00)
-"""Exponent bits of float16: all are set in infinity and NaN."""
 _ITEM_BITS = 40
 _KIND_BIT = 62
 
@@ -68,7 +66,9 @@ def put(
         return
     with np.errstate(over="ignore"):
         found = np.concatenate(vectors, dtype=_HALF, casting="same_kind")
-    if (found.view(np.uint16) & _NOT_FINITE).max(initial=0) == _NOT_FINITE:
+    # Of bits of float16, negative infinity and NaN are the largest unsigned integers, positive ones
+    # the largest signed integers.
+    if found.view(np.uint16).max() >= 0xFC00 or found.view(np.int16).max() >= 0x7C00:
         raise BadInput(
             "the encoder made vectors that hold no numbers (NaN or infinite): nothing was stored; "
             "its weights are damaged, or do not belong to it"

@@ -41,7 +41,8 @@ class _Stems(dict[str, str]):
     def __missing__(self, word: str) -> str:
         if len(self) >= _REMEMBERED:
             self.clear()
-        made = self[word] = str(self._stemmer.stemWord(self._irregular.get(word, word)))
+        made: str = self._stemmer.stemWord(self._irregular.get(word, word))
+        self[word] = made
         return made
 
 

@@ -16,10 +16,7 @@ few_words = st.lists(st.sampled_from(["new", "york", "York", "Café", "東", "�
 
 
 def index(*written):
-    made = NameIndex()
-    for row, name in enumerate(written):
-        made.add(name_key(name), row)
-    return made
+    return NameIndex((name_key(name), row) for row, name in enumerate(written))
 
 
 def naive(written, text):
@@ -28,7 +25,7 @@ def naive(written, text):
     return {
         row
         for row, name in enumerate(written)
-        if name_key(name) and f" {name_key(name)} " in spaced
+        if matchable(name_key(name)) and f" {name_key(name)} " in spaced
     }
 
 
@@ -52,24 +49,6 @@ def test_spelling_does_not_matter():
 def test_one_name_may_be_borne_by_many():
     made = index("Georgia", "georgia", "Tbilisi")
     assert made.find(words("Georgia")) == {0, 1}
-    made.remove("georgia", 0)
-    assert made.find(words("Georgia")) == {1}
-    made.remove("georgia", 1)
-    made.remove("georgia", 1)
-    made.remove("never added", 7)
-    assert made.find(words("Georgia")) == set()
-
-
-def test_removing_a_name_leaves_longer_and_shorter_ones():
-    made = index("York", "York Minster", "York Minster Library")
-    made.remove("york minster", 1)
-    assert made.find(words("the York Minster Library")) == {0, 2}
-    made.remove("york minster library", 2)
-    assert made.find(words("the York Minster Library")) == {0}
-    made.remove("york", 0)
-    assert made.find(words("the York Minster Library")) == set()
-    made.add("", 5)
-    assert made.find(words(" ")) == set()
 
 
 @given(
@@ -79,24 +58,6 @@ def test_removing_a_name_leaves_longer_and_shorter_ones():
 def test_what_is_found_is_what_stands_there(written, text):
     made = index(*written)
     assert made.find(words(text)) == naive(written, text)
-
-
-@given(
-    st.lists(st.tuples(few_words.map(" ".join), st.integers(0, 3), st.booleans()), max_size=12),
-    few_words.map(" ".join),
-)
-def test_names_that_come_and_go_leave_no_trace(changes, text):
-    made, left = NameIndex(), set()
-    for name, row, added in changes:
-        key = name_key(name)
-        (made.add if added else made.remove)(key, row)
-        (left.add if added else left.discard)((key, row))
-    fresh = NameIndex()
-    for key, row in left:
-        fresh.add(key, row)
-    assert made.find(words(text)) == fresh.find(words(text))
-    if not {key for key, _ in left} - {""}:
-        assert made._root.following == {}
 
 
 @given(st.one_of(st.text(), st.lists(snippets).map(" ".join)))
@@ -139,7 +100,7 @@ WORDS = st.sampled_from(["oak", "old", "street", "new", "york", "the", "city", "
     quiet=st.sets(st.integers(1, 12)),
 )
 def test_names_looked_up_in_the_store_are_those_of_the_index(written, text, quiet):
-    made = NameIndex()
+    made = []
     with closing(schema.expected()) as connection:
         for unit, name in enumerate(written, 1):
             key = name_key(name)
@@ -149,5 +110,7 @@ def test_names_looked_up_in_the_store_are_those_of_the_index(written, text, quie
             )
             connection.execute("INSERT INTO names VALUES (?, ?)", (key, unit))
             if matchable(key) and unit not in quiet:
-                made.add(key, unit)
-        assert inverted.named(connection, words(text)) == made.find(words(text))
+                made.append((key, unit))
+        for texts in ([text], [text, "x" * 1000]):
+            names = inverted.names_in(connection, texts)
+            assert names.find(words(text)) == NameIndex(made).find(words(text))

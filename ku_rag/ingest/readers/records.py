@@ -6,7 +6,6 @@ A part that is wrong (a picture path, a relation) is left out and reported; the 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +22,6 @@ Item = Record | Quarantined
 _FIELDS = frozenset(
     {"id", "name", "kind", "aliases", "images", "text", "texts", "metadata", "relations", "match"}
 )
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 T = TypeVar("T")
 
@@ -31,7 +29,7 @@ T = TypeVar("T")
 def is_storable(value: object) -> bool:
     """Whether no text in a JSON value holds a NUL character or half a surrogate pair."""
     if isinstance(value, str):
-        return not _UNSTORABLE.search(value)
+        return arguments.is_storable(value)
     if isinstance(value, dict):
         return all(is_storable(key) and is_storable(inner) for key, inner in value.items())
     return not isinstance(value, list) or all(map(is_storable, value))
