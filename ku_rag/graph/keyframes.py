@@ -10,7 +10,7 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,10 @@ from ku_rag.plugins import extra
 MAX_FRAMES = 10
 """Keyframes of a video, the paper's number."""
 
-RATE = 2.0
+_RATE = 2.0
 """Candidates per second."""
-
-MAX_SIDE = 1024
+_MAX_SIDE = 1024
 """Pixels of the longer side of a keyframe; smaller frames keep their size."""
-
 _MAX_BYTES = 1 << 40
 _QUALITY = 95
 # Containers that store their frames; playlists, which refer to other files, are left out.
@@ -42,48 +40,18 @@ _SEEK_MARGIN_S = 1.0
 """Seconds before a frame at which decoding starts: some containers seek inexactly."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keyframe:
-    """One frame of a video.
-
-    Args:
-        seconds: its time, counted from the first frame.
-        number: its position in the video, from 0 on.
-        picture: upright RGB.
-    """
-
-    seconds: float
-    number: int
-    picture: Image.Image
-
-
-@dataclass(frozen=True, slots=True)
-class Keyframes:
-    """The keyframes of a video.
-
-    Args:
-        frames: in display order; at least one.
-        seconds: length of the readable part of the video.
-        missing: what could not be read, in one sentence, or "".
-    """
-
-    frames: tuple[Keyframe, ...]
-    seconds: float
-    missing: str = ""
-
-
-def keyframes(
-    path: Path, *, max_frames: int = MAX_FRAMES, rate: float = RATE, max_side: int = MAX_SIDE
-) -> Keyframes:
+def keyframes(path: Path, *, max_frames: int = MAX_FRAMES) -> tuple[dict[int, Image.Image], bool]:
     """Read evenly spread frames of a video.
 
-    A truncated video gives the frames that can be read, and `missing` reports the rest.
+    A truncated video gives the frames that can be read.
 
     Args:
         path: the video file.
         max_frames: most keyframes, at least 1.
-        rate: candidates per second, more than 0.
-        max_side: pixels of the longer side, at least 1.
+
+    Returns:
+        Upright RGB pictures by their position in the video, from 0 on, at least one; and whether
+        all of it can be read.
 
     Raises:
         NotFound: there is no such file.
@@ -105,30 +73,7 @@ def keyframes(
             "one of these, it is truncated or damaged: copy it again"
         ) from error
     with container:
-        stream = _video_stream(path, container)
-        tick = float(stream.time_base)
-        times, end, damaged = _frame_times(av, container, stream)
-        if not times:
-            raise BadInput(f"{path} holds no frames: it is truncated; save or copy it again")
-        frames = {}
-        for number in _spread(times, tick, max_frames, rate):
-            frame = _frame_at(av, container, stream, times, number)
-            damaged = damaged or frame is None or frame.pts != times[number]
-            if frame is not None:
-                shown = max(bisect_right(times, frame.pts) - 1, 0)
-                picture = _picture(frame, stream, max_side)
-                frames[shown] = Keyframe((times[shown] - times[0]) * tick, shown, picture)
-        expected = _expected_seconds(container, stream)
-    if not frames:
-        raise BadInput(
-            f"{path}: none of its {len(times):,} frames can be decoded: it is truncated or "
-            "damaged; save or copy it again"
-        )
-    seconds = (end - times[0]) * tick
-    missing = "a part of it is damaged: copy it again" if damaged else ""
-    if expected > seconds + _TOLERANCE_S:
-        missing = f"it ends after {seconds:.1f} s of {expected:.1f} s: copy it again"
-    return Keyframes(tuple(frames.values()), seconds, missing)
+        return _Video(path, av, container).keyframes(max_frames)
 
 
 def write_keyframes(videos: Iterable[str], folder: Path) -> tuple[tuple[Path, ...], list[str]]:
@@ -145,128 +90,123 @@ def write_keyframes(videos: Iterable[str], folder: Path) -> tuple[tuple[Path, ..
     problems: list[str] = []
     for name in videos:
         try:
-            found = keyframes(Path(name))
+            frames, is_complete = keyframes(Path(name))
         except KuError as error:
             problems.append(str(error))
             continue
-        if found.missing:
-            problems.append(found.missing)
+        if not is_complete:
+            problems.append(f"{name} is truncated or damaged: copy it again")
         folder.mkdir(parents=True, exist_ok=True)
         stem = sha256(name.encode()).hexdigest()[:16]
-        for frame in found.frames:
-            file = folder / f"{stem}-{frame.number}.jpg"
-            frame.picture.save(file, quality=_QUALITY)
-            images.append(file)
+        for number, picture in frames.items():
+            images.append(folder / f"{stem}-{number}.jpg")
+            picture.save(images[-1], quality=_QUALITY)
     return tuple(images), problems
 
 
-def _video_stream(path: Path, container: Any) -> Any:  # noqa: ANN401 - PyAV is optional
-    """Return the first video stream, after a check of its frame size."""
-    for stream in container.streams.video:
-        if not stream.disposition & stream.disposition.attached_pic:
-            break
-    else:
-        others = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
-        raise BadInput(f"{path} has no video stream (it has {others}): expected a video")
-    width, height = stream.codec_context.width, stream.codec_context.height
-    if width * height > MAX_PIXELS:
-        raise BadInput(
-            f"{path} has frames of {width:,} × {height:,} pixels: at most {MAX_PIXELS:,} are "
-            "decoded; scale it down"
-        )
-    # The decoder skips frames whose own headers give a larger size.
-    stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
-    return stream
+class _Video:
+    """An open video: the first video stream of a container of PyAV, whose module is `av`."""
 
+    def __init__(self, path: Path, av: Any, container: Any) -> None:  # noqa: ANN401 - optional
+        self._path, self._av, self._container = path, av, container
+        for stream in container.streams.video:
+            if not stream.disposition & stream.disposition.attached_pic:
+                break
+        else:
+            others = ", ".join(sorted({one.type for one in container.streams})) or "nothing"
+            raise BadInput(f"{path} has no video stream (it has {others}): expected a video")
+        width, height = stream.codec_context.width, stream.codec_context.height
+        if width * height > MAX_PIXELS:
+            raise BadInput(
+                f"{path} has frames of {width:,} × {height:,} pixels: at most {MAX_PIXELS:,} are "
+                "decoded; scale it down"
+            )
+        # The decoder skips frames whose own headers give a larger size.
+        stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
+        self._stream, self._tick = stream, float(stream.time_base)
 
-def _frame_times(
-    av: Any,  # noqa: ANN401
-    container: Any,  # noqa: ANN401
-    stream: Any,  # noqa: ANN401
-) -> tuple[array[int], int, bool]:
-    """Return the times of the frames in ticks, ascending, their end, and whether some are damaged.
+    def keyframes(self, most: int) -> tuple[dict[int, Image.Image], bool]:
+        """Return at most so many keyframes, and whether all of the video can be read."""
+        times, end, damaged = self._frame_times()
+        if not times:
+            raise BadInput(f"{self._path} holds no frames: it is truncated; save or copy it again")
+        frames = {}
+        for time in _spread(times, self._tick, most):
+            frame = self._frame_at(time, times[0])
+            damaged = damaged or frame is None or frame.pts != time
+            if frame is not None:
+                frames[max(bisect_right(times, frame.pts) - 1, 0)] = self._picture(frame)
+        if not frames:
+            raise BadInput(
+                f"{self._path}: none of its {len(times):,} frames can be decoded: it is truncated "
+                "or damaged; save or copy it again"
+            )
+        is_short = (end - times[0]) * self._tick + _TOLERANCE_S < self._expected_seconds()
+        return frames, not (damaged or is_short)
 
-    Frames before the first one that can be decoded by itself are left out.
-    """
-    times, end = array("q"), 0
-    started = damaged = False
-    try:
-        for packet in container.demux(stream):
-            damaged = damaged or packet.is_corrupt
-            started = started or packet.is_keyframe
-            if packet.size and started and not packet.is_discard:
-                time = next((t for t in (packet.pts, packet.dts) if t is not None), end)
-                times.append(time)
-                end = max(end, time + (packet.duration or 0))
-    except av.FFmpegError:
-        damaged = True
-    return array("q", sorted(times)), end, damaged
+    def _frame_times(self) -> tuple[array[int], int, bool]:
+        """Return the times of the frames in ticks, ascending, their end, and whether some are bad.
 
-
-def _expected_seconds(container: Any, stream: Any) -> float:  # noqa: ANN401
-    """Return the length that the headers give for the stream, or 0 if they do not."""
-    if stream.duration:
-        return float(stream.duration * stream.time_base)
-    # A container's length covers its sound as well, which may be longer.
-    return (container.duration or 0) / 1e6 if len(container.streams) == 1 else 0.0
-
-
-def _spread(times: Sequence[int], tick: float, max_frames: int, rate: float) -> list[int]:
-    """Return the numbers of the frames shown at evenly spread candidate times, both ends included.
-
-    A single frame is the middle one.
-    """
-    count = math.floor((times[-1] - times[0]) * tick * rate + 1e-6) + 1
-    chosen = list(range(count))
-    if count > max_frames:
-        last = max(max_frames - 1, 1)
-        chosen = [round(n * (count - 1) / last) for n in range(max_frames)]
-        if max_frames == 1:
-            chosen = [count // 2]
-    ticks = (times[0] + math.floor(n / rate / tick + 1e-6) for n in chosen)
-    return list(dict.fromkeys(max(bisect_right(times, time) - 1, 0) for time in ticks))
-
-
-def _frame_at(
-    av: Any,  # noqa: ANN401
-    container: Any,  # noqa: ANN401
-    stream: Any,  # noqa: ANN401
-    times: Sequence[int],
-    number: int,
-) -> Any:  # noqa: ANN401
-    """Return a frame, the next one that can be decoded if it is damaged, or None."""
-    time, first = times[number], times[0]
-    margin = round(_SEEK_MARGIN_S / float(stream.time_base))
-    frame = None
-    for start in (max(time - margin, first), first - margin):
+        Frames before the first one that can be decoded by itself are left out.
+        """
+        times, end = array("q"), 0
+        started = damaged = False
         try:
-            container.seek(start, stream=stream)
-        except av.FFmpegError:
-            continue
-        frame = next((one for one in _decode(av, container, stream) if one.pts >= time), None)
-        if frame is not None and frame.pts == time:
-            break
-    return frame
+            for packet in self._container.demux(self._stream):
+                damaged = damaged or packet.is_corrupt
+                started = started or packet.is_keyframe
+                if packet.size and started and not packet.is_discard:
+                    time = next((t for t in (packet.pts, packet.dts) if t is not None), end)
+                    times.append(time)
+                    end = max(end, time + (packet.duration or 0))
+        except self._av.FFmpegError:
+            damaged = True
+        return array("q", sorted(times)), end, damaged
 
+    def _expected_seconds(self) -> float:
+        """Return the length that the headers give for the stream, or 0 if they do not."""
+        if self._stream.duration:
+            return float(self._stream.duration * self._stream.time_base)
+        # A container's length covers its sound as well, which may be longer.
+        return (self._container.duration or 0) / 1e6 if len(self._container.streams) == 1 else 0.0
 
-def _decode(av: Any, container: Any, stream: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yield the undamaged frames from the present position on."""
-    try:
-        for packet in container.demux(stream):
+    def _frame_at(self, time: int, first: int) -> Any:  # noqa: ANN401
+        """Return a frame, the next one that can be decoded if it is damaged, or None."""
+        margin = round(_SEEK_MARGIN_S / self._tick)
+        frame = None
+        for start in (max(time - margin, first), first - margin):
             try:
-                frames = packet.decode()
-            except av.FFmpegError:
+                self._container.seek(start, stream=self._stream)
+            except self._av.FFmpegError:
                 continue
-            yield from (one for one in frames if not one.is_corrupt and one.pts is not None)
-    except av.FFmpegError:
-        return
+            frame = next((one for one in self._decode() if one.pts >= time), None)
+            if frame is not None and frame.pts == time:
+                break
+        return frame
+
+    def _decode(self) -> Iterator[Any]:
+        """Yield the undamaged frames from the present position on."""
+        with suppress(self._av.FFmpegError):
+            for packet in self._container.demux(self._stream):
+                with suppress(self._av.FFmpegError):
+                    frames = packet.decode()
+                    yield from (f for f in frames if not f.is_corrupt and f.pts is not None)
+
+    def _picture(self, frame: Any) -> Image.Image:  # noqa: ANN401
+        """Return a frame as upright RGB with square pixels, its longer side at most 1,024."""
+        aspect = float(self._stream.sample_aspect_ratio or 1)
+        width = frame.width * (aspect if 0.1 < aspect < 10 else 1.0)
+        scale = min(1.0, _MAX_SIDE / max(width, frame.height))
+        size = (max(1, round(width * scale)), max(1, round(frame.height * scale)))
+        picture: Image.Image = frame.to_image(width=size[0], height=size[1])
+        return picture.rotate(frame.rotation, expand=True) if frame.rotation else picture
 
 
-def _picture(frame: Any, stream: Any, max_side: int) -> Image.Image:  # noqa: ANN401
-    """Return a frame as upright RGB with square pixels, its longer side at most `max_side`."""
-    aspect = float(stream.sample_aspect_ratio or 1)
-    width = frame.width * (aspect if 0.1 < aspect < 10 else 1.0)
-    scale = min(1.0, max_side / max(width, frame.height))
-    size = (max(1, round(width * scale)), max(1, round(frame.height * scale)))
-    picture: Image.Image = frame.to_image(width=size[0], height=size[1])
-    return picture.rotate(frame.rotation, expand=True) if frame.rotation else picture
+def _spread(times: Sequence[int], tick: float, most: int) -> list[int]:
+    """Return the times of the frames shown at evenly spread candidate times, both ends included."""
+    count = math.floor((times[-1] - times[0]) * tick * _RATE + 1e-6) + 1
+    chosen = range(count) if count <= most else [
+        round(n * (count - 1) / max(most - 1, 1)) for n in range(most)
+    ]  # fmt: skip
+    ticks = (times[0] + math.floor(n / _RATE / tick + 1e-6) for n in chosen)
+    return list(dict.fromkeys(times[max(bisect_right(times, at) - 1, 0)] for at in ticks))
