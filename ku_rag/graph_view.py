@@ -184,7 +184,7 @@ class GraphView:
             NotFound: the base has no model.
         """
         from ku_rag.graph import captioning
-        from ku_rag.graph.mllm_agents import AgentPrompts
+        from ku_rag.mllm.prompts import load_prompts
 
         chosen, session = arguments.texts(names, "names"), self._session
         mllm = session.mllm()
@@ -194,7 +194,7 @@ class GraphView:
             graph, _ = self._graph()
             entities = [graph.one(name) for name in chosen] or graph.with_pictures(_MOST)
             model = session.settings.mllm or "model"
-            prompts = AgentPrompts.load(session.prompts)
+            prompts = load_prompts("ku_rag.graph", session.prompts)
             made = captioning.caption(graph, mllm, entities, model=model, prompts=prompts)
             return writer.run(made, progress=progress)
 
@@ -310,7 +310,7 @@ class GraphView:
     ) -> GraphAnswer:
         """Search by a model if there is one and the setting allows it, else by embedded agents."""
         from ku_rag.graph import search_settings
-        from ku_rag.graph.mllm_agents import AgentPrompts
+        from ku_rag.mllm.prompts import load_prompts
 
         session = self._session
         mllm = None if setting == "embedded" else session.mllm()
@@ -325,7 +325,7 @@ class GraphView:
                     limits,
                     topic=None if topic is None else graph.one(topic),
                     captioner=session.settings.mllm or "",
-                    prompts=AgentPrompts.load(session.prompts),
+                    prompts=load_prompts("ku_rag.graph", session.prompts),
                 )
             if setting not in (None, "embedded"):
                 raise BadInput(

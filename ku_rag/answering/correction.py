@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from PIL.Image import Image
 
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import MLLM, Message, Part, Picture, Reply, Request, usage
-from ku_rag.mllm.prompts import Prompt, fenced, load_prompt
+from ku_rag.mllm.prompts import Prompt, fenced
 from ku_rag.mllm.structured_output import object_schema
 from ku_rag.text.stems import stems
 from ku_rag.types import Box, Correction, Evidence, Match, PathEvidence, Reading
@@ -42,27 +41,6 @@ _CORRECTED = {**_ANSWERED, "changed": {"type": "boolean"}}
 _PAGES = {name: one for name, one in _CORRECTED.items() if name != "citations"}
 _WEIGHED = {**_CORRECTED, "believed": {**_TEXT, "enum": ["all", "draft", "passage", "path"]}}
 """With graph paths, which may contradict the texts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompts:
-    """The prompts of a query."""
-
-    draft: Prompt
-    correction: Prompt
-    pages: Prompt
-    single: Prompt
-    caption: Prompt
-
-    @classmethod
-    def load(cls, folder: Path | None = None) -> Prompts:
-        """Load the project's prompts; files of the same name in `folder` replace them.
-
-        Raises:
-            NotFound: the folder does not exist.
-            BadInput: a file in it is not a valid prompt.
-        """
-        return cls(*(load_prompt("ku_rag.answering", one.name, folder) for one in fields(cls)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +92,25 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A model and its prompts.
+    """A model and the prompts of this package, by name.
 
     Every method raises ModelFailed or BudgetSpent if the model does not reply: an answer without
     one of the turns would be the result of another method.
     """
 
     mllm: MLLM
-    prompts: Prompts
+    prompts: Mapping[str, Prompt]
 
     def describe(self, picture: Image) -> Reply:
         """Return a caption of a picture, for a search in texts alone."""
-        return self._chat(Message("user", (Picture(picture), self.prompts.caption.fill())))
+        return self._chat(Message("user", (Picture(picture), self.prompts["caption"].fill())))
 
     def correct(self, material: Material) -> Answered:
         """Answer in two turns of one conversation: a draft, then its correction.
 
         Without evidence, the draft is the answer.
         """
-        words = self.prompts.draft.fill(question=material.question)
+        words = self.prompts["draft"].fill(question=material.question)
         asked = Message("user", (*_shown(material), words))
         first = self._chat(asked)
         draft = first.text
@@ -140,7 +118,7 @@ class Chain:
         if not (material.units or material.evidence or paths):
             why = "Nothing was found to check the model's draft with, so it stands."
             return self._answered(Reading(draft, why=why), material, [first], draft=draft)
-        prompt = self.prompts.pages if material.pages_only else self.prompts.correction
+        prompt = self.prompts["pages" if material.pages_only else "correction"]
         second = self._chat(
             asked,
             Message("assistant", (draft,)),
@@ -161,7 +139,7 @@ class Chain:
 
     def answer_at_once(self, material: Material) -> Answered:
         """Answer in one turn with the evidence: the ablation without the chain."""
-        message = _evidence(material, self.prompts.single, *_shown(material))
+        message = _evidence(material, self.prompts["single"], *_shown(material))
         reply = self._chat(message, properties=_ANSWERED)
         said = _parse_verdict(reply, material)
         return self._answered(said.reading("Answered in one turn"), material, [reply], said=said)
@@ -188,18 +166,18 @@ class Chain:
         changed: bool = False,
         said: _Verdict | None = None,
     ) -> Answered:
-        used = [self.prompts.single] if draft is None else [self.prompts.draft]
+        used = ["single" if draft is None else "draft"]
         if draft is not None and said:
-            used.append(self.prompts.pages if material.pages_only else self.prompts.correction)
+            used.append("pages" if material.pages_only else "correction")
         every = list(replies)
         if material.caption:
-            used.insert(0, self.prompts.caption)
+            used.insert(0, "caption")
             every.insert(0, material.caption)
         return Answered(
             reading,
             models={
                 "reader": f"mllm:{replies[-1].model}",
-                "prompts": ", ".join(prompt.label for prompt in used),
+                "prompts": ", ".join(self.prompts[name].label for name in used),
             },
             correction=Correction(
                 draft=draft,

@@ -20,6 +20,7 @@ from ku_rag.answering.evidence_retrieval import Retrieval as Retrieval
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput
 from ku_rag.mllm.base import MLLM, Reply
+from ku_rag.mllm.prompts import load_prompts
 from ku_rag.pictures import load_picture
 from ku_rag.store.connection import snapshot
 from ku_rag.types import Answer, Evidence, Match, Reading, Region, SearchResult
@@ -133,7 +134,7 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
     started = time.perf_counter()
     with clock.step("picture"):
         picture, scale = query_picture(question.image)
-    chain = Chain(mllm, correction.Prompts.load(question.prompts)) if mllm else None
+    chain = Chain(mllm, load_prompts("ku_rag.answering", question.prompts)) if mllm else None
     caption = None
     if question.strict and picture:
         found = _find_published(base, clock, picture, question)

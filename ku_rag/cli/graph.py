@@ -244,7 +244,7 @@ def search(**options: Any) -> None:  # noqa: ANN401 - passed on as they are name
     with open_base(read_only=True) as base, progress(base.settings.mllm, items=""):
         found = base.graph.search(**options)
     lines = [found.answer] if found.answer else []
-    lines += [path.text for path in found.summary.paths] or ["no path was found"]
+    lines += [path.text for path in found.paths] or ["no path was found"]
     print_result(found, lines)
     remark_usage(found.usage, base.settings)
     if found.failed:

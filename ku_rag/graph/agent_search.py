@@ -18,7 +18,6 @@ from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.search_types import (
     Agents,
     GraphSearchResult,
-    Note,
     Query,
     SearchLimits,
     TraceEntry,
@@ -94,7 +93,6 @@ class _Search:
     steps: dict[int, Step] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
     verdicts: dict[Path, Verdict] = field(default_factory=dict)
-    captions: dict[int, str] = field(default_factory=dict)
     trace: list[TraceEntry] = field(default_factory=list)
     spent: str = ""
 
@@ -176,8 +174,8 @@ class _Search:
         texts = [path.text for path in reached]
         widest = [reached[n] for n in most_similar(self.query, texts, self.limits.most_open)]
         if remark := _left_out("paths", len(widest), len(reached)):
-            note = Note(remark=remark)
-            self.trace.append(TraceEntry(number, "expansion", "the whole round", "", note))
+            entry = TraceEntry(number, "expansion", "the whole round", remark=remark)
+            self.trace.append(entry)
         self.steps.update({path.steps[-1].row: path.steps[-1] for path in widest})
         self.verdicts.update(dict.fromkeys(widest, Verdict(False)))
         return widest
@@ -189,9 +187,6 @@ class _Search:
         unasked = [Verdict(False) for _ in paths]
         verdicts = self._ask(lambda: self.agents.validate(self.query, paths), unasked)
         self.verdicts.update(zip(paths, verdicts, strict=True))
-        for path, verdict in zip(paths, verdicts, strict=True):
-            if verdict.caption:
-                self.captions.setdefault(path.end.row, verdict.caption)
         answers = ["enough" if verdict.enough else "not enough" for verdict in verdicts]
         self._record(number, "validation", [path.text for path in paths], answers)
         enough = [path for path in paths if self.verdicts[path].enough]
@@ -217,11 +212,17 @@ class _Search:
         """Add the answers of an agent to the trace, with its notes."""
         # After a failed call, the notes are those of the call before it.
         notes = () if self.spent else self.agents.notes()
-        for n, note in enumerate(notes or [Note()] * len(about)):
+        for n, note in enumerate(notes or [TraceEntry()] * len(about)):
             remark = "; ".join(filter(None, (*remarks[n : n + 1], note.remark)))
-            text = note.said or said[n]
             self.trace.append(
-                TraceEntry(number, agent, about[n], text, replace(note, remark=remark))
+                replace(
+                    note,
+                    round=number,
+                    agent=agent,
+                    about=about[n],
+                    said=note.said or said[n],
+                    remark=remark,
+                )
             )
             self.spent = self.spent or note.spent
 
@@ -232,7 +233,7 @@ class _Search:
         asked = frozenset(content_words(self.query.text))
         shared = {path: len(asked.intersection(words(path.text))) for path in leaves}
         leaves.sort(key=lambda path: (-self.verdicts[path].score, -shared[path]))
-        failed = sum(entry.note.failed for entry in self.trace)
+        failed = sum(entry.failed for entry in self.trace)
         reasons = [stopped]
         if root and not self.paths:
             reasons.append("no path was enough")
@@ -244,7 +245,6 @@ class _Search:
             steps=tuple(self.steps.values()),
             paths=tuple(sorted(self.paths, key=lambda path: -self.verdicts[path].score)),
             leaves=tuple(leaves),
-            captions=self.captions,
             trace=tuple(self.trace),
             stopped="; ".join(reasons),
         )

@@ -6,15 +6,15 @@ the source deletes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from ku_rag.graph.mllm_agents import WORKERS, AgentPrompts
+from ku_rag.graph.mllm_agents import WORKERS
 from ku_rag.graph.mllm_calls import AgentQuestion, ask_all
 from ku_rag.graph.model import MACHINE_CAPTION, Entity, Graph
 from ku_rag.graph.summary import MOST_PICTURES
 from ku_rag.mllm.base import MLLM
-from ku_rag.mllm.prompts import fenced
+from ku_rag.mllm.prompts import Prompt, fenced, load_prompts
 from ku_rag.types import Quarantined, Record, Source, Unit
 
 
@@ -25,7 +25,7 @@ def caption(
     *,
     model: str,
     workers: int = WORKERS,
-    prompts: AgentPrompts | None = None,
+    prompts: Mapping[str, Prompt] | None = None,
 ) -> Iterator[Record | Quarantined]:
     """Caption the pictures of entities that have no caption by this model.
 
@@ -37,14 +37,14 @@ def caption(
         entities: The entities; those without pictures are skipped.
         model: The name of the model in the base.
         workers: Greatest number of concurrent questions.
-        prompts: The prompts; by default those of the package.
+        prompts: By name; by default those of the package.
 
     Yields:
         For each caption a record with the caption in the unit's metadata, from the source
         `caption:MODEL#UNIT`. For each failure a `Quarantined`; the end of the model's budget is
         the last one.
     """
-    prompt = (prompts or AgentPrompts.load()).describe
+    prompt = (prompts or load_prompts("ku_rag.graph"))["describe"]
     read = ((one, one.unit, graph.attributes(one)) for one in entities)
     uncaptioned = (
         (entity.name, unit, known.images[:MOST_PICTURES])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.scoring import QueryTerms, score
-from ku_rag.graph.search_types import Note, Query, Verdict
+from ku_rag.graph.search_types import Query, TraceEntry, Verdict
 from ku_rag.graph.traversal import Offer, extend_to_new, look_ahead, traverse
 from ku_rag.text.tokens import words
 
@@ -95,7 +95,7 @@ class EmbeddedAgents:
         planned = [self._planned(query, path.start).get(_rows(path)) for path in paths]
         return [Verdict(one is not None, one or 0.0) for one in planned]
 
-    def notes(self) -> Sequence[Note]:
+    def notes(self) -> Sequence[TraceEntry]:
         """Return no notes: no model is asked."""
         return ()
 

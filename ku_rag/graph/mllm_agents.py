@@ -7,19 +7,17 @@ names of entities rather than numbers, so that a trace is readable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path as File
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ku_rag.graph.agent_search import most_similar
 from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.search_types import Note, Query, Verdict
-from ku_rag.graph.summary import Captions, Knowledge, Summary
-from ku_rag.mllm import prompts
+from ku_rag.graph.search_types import Query, TraceEntry, Verdict
+from ku_rag.graph.summary import Captions, Knowledge
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.call_errors import CallError
-from ku_rag.mllm.prompts import Prompt
+from ku_rag.mllm.prompts import Prompt, fenced, load_prompts
 from ku_rag.mllm.structured_output import object_schema
 from ku_rag.text.tokens import name_key, words
 
@@ -45,29 +43,6 @@ _CAPTION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPrompts:
-    """The prompts of the perceiver, the three agents, the summariser and the captioner."""
-
-    perceive: Prompt
-    topic: Prompt
-    expand: Prompt
-    validate: Prompt
-    answer: Prompt
-    describe: Prompt
-
-    @classmethod
-    def load(cls, folder: File | None = None) -> AgentPrompts:
-        """Return the prompts of the package; files in `folder` replace those of the same name.
-
-        Raises:
-            NotFound: The folder does not exist.
-            BadInput: A file in it is not a prompt.
-        """
-        names = (one.name for one in fields(cls))
-        return cls(*(prompts.load_prompt("ku_rag.graph", name, folder) for name in names))
-
-
 class ModelAgents:
     """Agents that ask a multimodal model; the questions of a round are asked concurrently.
 
@@ -81,7 +56,7 @@ class ModelAgents:
             pictures of each path's end and describes them.
         captioner: See `Knowledge`.
         workers: Greatest number of concurrent questions.
-        prompts: The prompts; by default those of the package.
+        prompts: By name; by default those of the package.
     """
 
     def __init__(
@@ -92,29 +67,29 @@ class ModelAgents:
         captions: Captions = "human",
         captioner: str = "",
         workers: int = WORKERS,
-        prompts: AgentPrompts | None = None,
+        prompts: Mapping[str, Prompt] | None = None,
     ) -> None:
         self.knowledge = Knowledge(graph, captions, captioner)
         self._mllm, self._workers = mllm, workers
-        self.prompts = prompts or AgentPrompts.load()
-        self._notes: list[Note] = []
+        self._prompts = prompts or load_prompts("ku_rag.graph")
+        self._notes: list[TraceEntry] = []
         self._is_reached = False
 
-    def notes(self) -> Sequence[Note]:
+    def notes(self) -> Sequence[TraceEntry]:
         """Return the notes of the last call; see `Agents`."""
         return self._notes
 
     def perceive(self, query: Query) -> Query:
         """Return the query with a description of its pictures, ŝ = P(Q), or "" without a reply."""
         data = [{"known": query.hints}] if query.hints else []
-        text = self.prompts.perceive.fill(question=query.question, data=_fenced(data))
+        text = self._prompts["perceive"].fill(question=query.question, data=_fenced(data))
         (outcome,) = self._ask(AgentQuestion(text, query.pictures))
         self._notes = [outcome.note(outcome.text)]
         return replace(query, perception=outcome.text)
 
     def topic(self, query: Query, among: Sequence[Entity]) -> Entity | None:
         """Return the topic entity that the model names, or else one named in the query."""
-        self._notes = [Note()]
+        self._notes = [TraceEntry()]
         if not among:
             return None
         places = most_similar(query, [entity.name for entity in among], _MOST_TOPICS)
@@ -123,7 +98,7 @@ class ModelAgents:
         if len(shown) < len(among):
             cut = f"of {len(among):,} topics {len(shown):,} were shown"
         names = list(dict.fromkeys(entity.name for entity in shown))
-        text = self.prompts.topic.fill(
+        text = self._prompts["topic"].fill(
             question=query.question, data=_fenced([*given(query), {"topics": names}])
         )
         (outcome,) = self._ask(AgentQuestion(text, schema=_TOPIC))
@@ -143,7 +118,7 @@ class ModelAgents:
         asking = [n for n, (_, steps) in enumerate(opened) if steps]
         questions = [
             AgentQuestion(
-                self.prompts.expand.fill(
+                self._prompts["expand"].fill(
                     question=query.question,
                     data=_fenced([*self._context(query, path), *map(self._neighbour, steps)]),
                 ),
@@ -153,7 +128,7 @@ class ModelAgents:
         ]
         outcomes = self._ask(*questions)
         selected: list[list[Step]] = [[] for _ in opened]
-        self._notes = [Note() for _ in opened]
+        self._notes = [TraceEntry() for _ in opened]
         for n, outcome in zip(asking, outcomes, strict=True):
             steps = opened[n][1]
             named = outcome.fields.get("useful", [])
@@ -168,7 +143,7 @@ class ModelAgents:
         for path in paths:
             online = self.knowledge.captions == "online"
             pictures = self.knowledge.pictures(path.end) if online else ()
-            text = self.prompts.validate.fill(
+            text = self._prompts["validate"].fill(
                 question=query.question,
                 data=_fenced(self._context(query, path)),
                 pictures=_SHOWN if pictures else "",
@@ -181,17 +156,17 @@ class ModelAgents:
         for path, outcome in zip(paths, outcomes, strict=True):
             enough = outcome.fields.get("enough", False)
             caption = outcome.fields.get("caption", "").strip()
-            verdicts.append(Verdict(enough, float(enough), caption))
+            verdicts.append(Verdict(enough, float(enough)))
             if caption:
                 self.knowledge.add(path.end, caption)
             answer = _with_reason("enough" if enough else "not enough", outcome)
             self._notes.append(outcome.note(answer))
         return verdicts
 
-    def answer(self, query: Query, evidence: Summary) -> Outcome:
-        """Answer the query from paths, ŷ = MLLM(Q, ℵ(Î, G, A, α)) (eq. 11)."""
-        data = _fenced([*given(query), *evidence.lines])
-        text = self.prompts.answer.fill(question=query.question, data=data)
+    def answer(self, query: Query, evidence: Sequence[Mapping[str, str]]) -> Outcome:
+        """Answer the query from evidence, ŷ = MLLM(Q, ℵ(Î, G, A, α)) (eq. 11)."""
+        data = _fenced([*given(query), *evidence])
+        text = self._prompts["answer"].fill(question=query.question, data=data)
         (outcome,) = self._ask(AgentQuestion(text, query.pictures))
         return outcome
 
@@ -233,7 +208,7 @@ def given(query: Query) -> list[dict[str, str]]:
 
 
 def _fenced(lines: Sequence[Mapping[str, Any]]) -> str:
-    return prompts.fenced(lines) if lines else ""
+    return fenced(lines) if lines else ""
 
 
 def _named_in(text: str, among: Sequence[Entity]) -> list[Entity]:

@@ -11,7 +11,7 @@ from typing import Any
 from PIL.Image import Image
 
 from ku_rag.errors import BadInput, BudgetSpent, KuError, ModelFailed, NotFound
-from ku_rag.graph.search_types import Note
+from ku_rag.graph.search_types import TraceEntry
 from ku_rag.mllm.base import MLLM, Message, Picture, Reply, Request
 from ku_rag.mllm.encoding import fitted
 from ku_rag.pictures import load_picture
@@ -71,16 +71,11 @@ class Outcome:
         """The text of the reply; "" if there is none."""
         return self.reply.text.strip() if self.reply else ""
 
-    def note(self, said: str = "", remark: str = "") -> Note:
-        """Return the note of the question.
-
-        Args:
-            said: The answer in words.
-            remark: What else was wrong with it.
-        """
+    def note(self, said: str = "", remark: str = "") -> TraceEntry:
+        """Return a trace entry with an answer in words, and what else was wrong with it."""
         problem = "" if self.spent else self.problem
         reply = self.reply or Reply("")
-        return Note(
+        return TraceEntry(
             said=said,
             remark="; ".join(filter(None, (problem, *self.left_out, remark))),
             calls=int(not self.spent),

@@ -9,7 +9,7 @@ from typing import Any
 from ku_rag.errors import BadInput
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.embedded_agents import EmbeddedAgents, Sight
-from ku_rag.graph.mllm_agents import WORKERS, AgentPrompts, ModelAgents
+from ku_rag.graph.mllm_agents import WORKERS, ModelAgents
 from ku_rag.graph.model import Entity, Graph, Path
 from ku_rag.graph.search_types import (
     GraphSearchResult,
@@ -18,8 +18,9 @@ from ku_rag.graph.search_types import (
     TraceEntry,
     usage,
 )
-from ku_rag.graph.summary import Captions, Summary, summarise
+from ku_rag.graph.summary import Captions, summarise
 from ku_rag.mllm.base import MLLM
+from ku_rag.mllm.prompts import Prompt
 
 _LIMITS = SearchLimits()
 
@@ -67,7 +68,7 @@ class GraphAnswer:
         answer: The model's answer; "" if it did not reply after a search.
         failed: Why there is no answer, or "".
         perception: The description of the pictures that the setting uses.
-        summary: The paths that the answer is based on.
+        paths: The paths that the answer is based on.
         found: The result of the search; None if the setting does not search.
         trace: All questions and answers of the model, in order.
     """
@@ -76,7 +77,7 @@ class GraphAnswer:
     answer: str
     failed: str
     perception: str
-    summary: Summary
+    paths: tuple[Path, ...]
     found: GraphSearchResult | None
     trace: tuple[TraceEntry, ...]
 
@@ -93,7 +94,7 @@ class GraphAnswer:
             "answer": self.answer,
             "failed": self.failed,
             "perception": self.perception,
-            "paths": [path.text for path in self.summary.paths],
+            "paths": [path.text for path in self.paths],
             "found": found and {k: v for k, v in found.items() if k not in ("trace", "usage")},
             "trace": [entry.to_dict() for entry in self.trace],
             "usage": self.usage,
@@ -111,7 +112,7 @@ def answer(
     gold: Sequence[Path] | None = None,
     captioner: str = "",
     workers: int = WORKERS,
-    prompts: AgentPrompts | None = None,
+    prompts: Mapping[str, Prompt] | None = None,
 ) -> GraphAnswer:
     """Answer a question in one of the six settings (eq. 2 to 4, 11).
 
@@ -126,7 +127,7 @@ def answer(
         gold: The annotated paths, for "knowledgeable".
         captioner: The model whose captions "unaided-offline" uses; see `Knowledge`.
         workers: Greatest number of concurrent questions.
-        prompts: The prompts; by default those of the package.
+        prompts: By name; by default those of the package.
 
     Raises:
         BadInput: The setting is unknown, or the query lacks what it takes.
@@ -141,44 +142,21 @@ def answer(
     asked = query if chosen.described else replace(query, perception="")
     if chosen.searches and chosen.vision and query.pictures:
         asked = agents.perceive(asked)
-        (note,) = agents.notes()
-        trace.append(TraceEntry(0, "perception", query.question, note.said, note))
+        trace += [replace(n, agent="perception", about=query.question) for n in agents.notes()]
     found, paths = None, tuple(gold or ()) if chosen.gold else ()
     if chosen.searches:
         found = explore(graph, asked, agents, limits, topic=topic)
         paths = found.best(limits.max_paths)
         trace += found.trace
     shown = asked if chosen.vision else replace(asked, pictures=())
-    summary = summarise(paths, agents.knowledge, most=limits.max_paths)
-    return _conclude(agents, shown, chosen, summary, found, trace)
-
-
-def _conclude(
-    agents: ModelAgents,
-    query: Query,
-    setting: Setting,
-    summary: Summary,
-    found: GraphSearchResult | None,
-    trace: list[TraceEntry],
-) -> GraphAnswer:
-    """Let the summariser answer.
-
-    Raises:
-        ModelFailed, BudgetSpent: The model did not reply, and there was no search.
-    """
-    outcome = agents.answer(query, summary)
+    paths = paths[: limits.max_paths]
+    outcome = agents.answer(shown, summarise(paths, agents.knowledge))
     if found is None and outcome.failure:
         raise outcome.failure
     last = max((entry.round for entry in trace), default=0)
-    note = outcome.note(outcome.text)
+    note = replace(outcome.note(outcome.text), round=last, agent="answer", about=query.question)
     return GraphAnswer(
-        setting=setting.name,
-        answer=outcome.text,
-        failed=outcome.problem,
-        perception=query.perception,
-        summary=summary,
-        found=found,
-        trace=(*trace, TraceEntry(last, "answer", query.question, outcome.text, note)),
+        setting, outcome.text, outcome.problem, shown.perception, paths, found, (*trace, note)
     )
 
 
@@ -201,8 +179,8 @@ def answer_without_model(
     """
     agents = EmbeddedAgents(graph, most=limits.max_paths, sight=sight)
     found = explore(graph, query, agents, limits, topic=topic)
-    summary = Summary(found.best(limits.max_paths))
-    return GraphAnswer("embedded", "", "", query.perception, summary, found, found.trace)
+    paths = found.best(limits.max_paths)
+    return GraphAnswer("embedded", "", "", query.perception, paths, found, found.trace)
 
 
 def _check(setting: str, query: Query, gold: Sequence[Path] | None) -> Setting:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ku_rag.errors import BadInput
 from ku_rag.graph.model import Entity, Path, Step
 from ku_rag.mllm.base import Reply
 from ku_rag.mllm.base import usage as reply_usage
+from ku_rag.types import Serializable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -72,21 +73,22 @@ class Verdict:
     Args:
         enough: Whether the path is sufficient to answer the question.
         score: How well it answers, 0 to 1; only for ranking.
-        caption: Caption of the pictures of the path's end, made for the question, or "".
     """
 
     enough: bool
     score: float = 0.0
-    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """Details of one answer of an agent.
+class TraceEntry(Serializable):
+    """A question to an agent and its answer.
 
     Args:
-        said: The answer with its reason, in the agent's words.
-        remark: What was wrong with it, or was left out of the question.
+        round: 0 before the first expansion; depth first, the length of the path.
+        agent: "perception", "topic", "expansion", "validation" or "answer".
+        about: The path or question that the agent received.
+        said: Its answer, with its reason.
+        remark: What was wrong with the answer, or was left out of the question.
         calls: Number of calls of a model.
         cached: Number of calls whose replies were cached.
         prompt_tokens: As the endpoint counts them.
@@ -95,6 +97,9 @@ class Note:
         spent: Why the model cannot be called again, or "".
     """
 
+    round: int = 0
+    agent: str = ""
+    about: str = ""
     said: str = ""
     remark: str = ""
     calls: int = 0
@@ -127,40 +132,9 @@ class Agents(Protocol):
         """Judge each path (eq. 8); the topic entity alone is a path, too."""
         ...
 
-    def notes(self) -> Sequence[Note]:
-        """Return a note for each question of the last call, or none."""
+    def notes(self) -> Sequence[TraceEntry]:
+        """Return entries without round, agent and question for the last call's answers, or none."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class TraceEntry:
-    """A line of the trace of a search.
-
-    Args:
-        round: 0 before the first expansion; depth first, the length of the path.
-        agent: "perception", "topic", "expansion", "validation" or "answer".
-        about: The path or question that the agent received.
-        said: Its answer.
-        note: Details.
-    """
-
-    round: int
-    agent: str
-    about: str
-    said: str
-    note: Note = Note()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of the entry."""
-        note = asdict(self.note)
-        del note["said"]
-        return {
-            "round": self.round,
-            "agent": self.agent,
-            "about": self.about,
-            "said": self.said,
-            **note,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +146,6 @@ class GraphSearchResult:
         steps: The relations of the sub-graph, in the order of the search.
         paths: Sufficient paths, best first.
         leaves: Other paths that were not extended, best first.
-        captions: Captions made by the agents, by row of the entity.
         trace: Questions and answers of the agents, in order.
         stopped: Why the search ended.
     """
@@ -181,7 +154,6 @@ class GraphSearchResult:
     steps: tuple[Step, ...] = ()
     paths: tuple[Path, ...] = ()
     leaves: tuple[Path, ...] = ()
-    captions: Mapping[int, str] = field(default_factory=dict)
     trace: tuple[TraceEntry, ...] = ()
     stopped: str = ""
 
@@ -227,10 +199,10 @@ class GraphSearchResult:
 
 def usage(trace: Sequence[TraceEntry]) -> dict[str, int]:
     """Return the number of "calls" and their tokens; see `ku_rag.mllm.base.usage`."""
-    notes = [entry.note for entry in trace if entry.note.calls]
     replies = [
-        Reply("", None, note.prompt_tokens, note.completion_tokens, cached=bool(note.cached))
-        for note in notes
+        Reply("", None, entry.prompt_tokens, entry.completion_tokens, cached=bool(entry.cached))
+        for entry in trace
+        if entry.calls
     ]
     found = reply_usage(replies)
     return {"calls": found.pop("replies"), **found}

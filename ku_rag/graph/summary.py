@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Literal
 
 from ku_rag.graph.model import Attributes, Entity, Graph, Path
-from ku_rag.mllm.prompts import fenced
-
-MOST_PATHS = 5
-"""The paper's α."""
 
 MOST_PICTURES = 10
 """Greatest number of pictures of an entity; a video has as many keyframes (section 3.1)."""
@@ -78,41 +73,24 @@ class Knowledge:
         return self._stored[entity.row]
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Paths as evidence, ℵ(Î, G, A, α).
+def summarise(paths: Sequence[Path], knowledge: Knowledge) -> list[Mapping[str, str]]:
+    """Return paths as evidence, ℵ(Î, G, A, α).
 
     Args:
-        paths: At most α paths.
-        lines: `{"path": …}` for each path, then `{"entity": …, "kind", "caption"?, "text"?}` for
-            each entity with a caption or text.
-    """
-
-    paths: tuple[Path, ...] = ()
-    lines: tuple[Mapping[str, str], ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The lines as a fenced block of JSON for a prompt; "" for none."""
-        return fenced(self.lines) if self.lines else ""
-
-
-def summarise(paths: Sequence[Path], knowledge: Knowledge, *, most: int = MOST_PATHS) -> Summary:
-    """Return paths as evidence.
-
-    Args:
-        paths: The paths, best first.
+        paths: At most α paths, best first.
         knowledge: The attributes of their entities.
-        most: α, the greatest number of paths.
+
+    Returns:
+        `{"path": …}` for each path, then `{"entity": …, "kind", "caption"?, "text"?}` for each
+        entity with a caption or text.
     """
-    best = tuple(paths[:most])
-    entities = {entity.row: entity for path in best for entity in path.entities}.values()
-    lines: list[Mapping[str, str]] = [{"path": path.text} for path in best]
+    entities = {entity.row: entity for path in paths for entity in path.entities}.values()
+    lines: list[Mapping[str, str]] = [{"path": path.text} for path in paths]
     for entity in entities:
         known = knowledge.about(entity)
         if known.keys() - {"kind"}:
             lines.append({"entity": entity.name, **known})
-    return Summary(best, tuple(lines))
+    return lines
 
 
 def shortened(text: str, longest: int) -> str:

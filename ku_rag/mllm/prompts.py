@@ -48,25 +48,30 @@ class Prompt:
         return Template(self.text).substitute(values).strip()
 
 
-def load_prompt(package: str, name: str, folder: Path | None = None) -> Prompt:
-    """Load the prompt prompts/NAME.md of a package, or NAME.md in `folder`, which replaces it.
+def load_prompts(package: str, folder: Path | None = None) -> Mapping[str, Prompt]:
+    """Load the prompts of a package, prompts/NAME.md, by name; NAME.md in `folder` replaces one.
 
     A replacement has the placeholders $question and $data if the package's prompt has them, and may
     have its others.
 
     Args:
         package: such as "ku_rag.answering".
-        name: of the prompt.
         folder: the user's own prompts.
 
     Raises:
         NotFound: the folder does not exist.
-        BadInput: the file cannot be read, lacks a placeholder, or has an unknown one.
+        BadInput: a file in it cannot be read, lacks a placeholder, or has an unknown one.
     """
-    packaged = files(package).joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
-    own = folder and folder / f"{name}.md"
     if folder and not folder.is_dir():
         raise NotFound(f"the folder of prompts {folder} is not there: make it, or set prompts")
+    packaged = files(package).joinpath("prompts").iterdir()
+    names = sorted(file.name for file in packaged if file.name.endswith(".md"))
+    return {name[:-3]: _load(package, name, folder) for name in names}
+
+
+def _load(package: str, name: str, folder: Path | None) -> Prompt:
+    packaged = files(package).joinpath("prompts", name).read_text(encoding="utf-8")
+    own = folder and folder / name
     if not own or not own.is_file():
         return _prompt(name, packaged, digest="")
     try:
@@ -82,7 +87,7 @@ def _prompt(name: str, text: str, *, digest: str) -> Prompt:
     head = _VERSION.match(text)
     version = head[1] if head else "without version"
     return Prompt(
-        name,
+        name.removesuffix(".md"),
         f"{version} (own, {digest})" if digest else version,
         text[head.end() :] if head else text,
     )

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ku_rag.answering import pipeline
-from ku_rag.answering.correction import Chain, Material, Prompts
+from ku_rag.answering.correction import Chain, Material
 from ku_rag.cli.output import print_answer
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.mllm import RecordedMLLM, Reply, Request, ScriptedMLLM
 from ku_rag.mllm.cache import ReplyCache
-from ku_rag.mllm.prompts import fenced, load_prompt
+from ku_rag.mllm.prompts import fenced, load_prompts
 from ku_rag.types import Evidence, Match, PathEvidence, Region, Relation, Unit
 from tests.conftest import picture
 from tests.endpoint import model_at, says, serving
@@ -57,7 +57,7 @@ def ask(kb, mllm, question=QUESTION, *, image=None, k=3, passage=None, report=No
 
 def chain(*lines):
     mllm = ScriptedMLLM(lines)
-    return Chain(mllm, Prompts.load()), mllm
+    return Chain(mllm, load_prompts("ku_rag.answering")), mllm
 
 
 def data(text):
@@ -541,10 +541,8 @@ def test_the_store_is_let_go_before_a_model_is_asked(lamp, photo):
 def test_prompts_do_not_change_under_their_version():
     folder = files("ku_rag.answering").joinpath("prompts")
     digests = {
-        load_prompt("ku_rag.answering", name).label: hashlib.sha256(
-            folder.joinpath(f"{name}.md").read_bytes()
-        ).hexdigest()[:12]
-        for name in ("caption", "correction", "draft", "pages", "single")
+        prompt.label: hashlib.sha256(folder.joinpath(f"{name}.md").read_bytes()).hexdigest()[:12]
+        for name, prompt in load_prompts("ku_rag.answering").items()
     }
     assert digests == {
         "caption 1": "e5ad78fdf483",
@@ -570,7 +568,7 @@ def test_a_file_without_a_version_is_told_by_its_digest(tmp_path):
     (tmp_path / "draft.md").write_text("$question", encoding="utf-8")
     assert re.fullmatch(
         r"draft without version \(own, [0-9a-f]{8}\)",
-        load_prompt("ku_rag.answering", "draft", tmp_path).label,
+        load_prompts("ku_rag.answering", tmp_path)["draft"].label,
     )
 
 

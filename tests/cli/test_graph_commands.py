@@ -466,7 +466,7 @@ def test_a_search_refuses_what_is_of_another_kind(kb, given, said):
     kb.graph.add_relation("A", "to", "B")
     with pytest.raises(BadInput, match=said):
         kb.graph.search("What follows on A?", **given)
-    assert kb.graph.search("What follows on A?", images=[Image.new("RGB", (32, 32))]).summary.paths
+    assert kb.graph.search("What follows on A?", images=[Image.new("RGB", (32, 32))]).paths
 
 
 def test_names_are_cleaned_as_in_files(kb):

@@ -9,7 +9,7 @@ import pytest
 from ku_rag.errors import BadInput, BudgetSpent
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.model import Graph
-from ku_rag.graph.search_types import Note, Query, SearchLimits, Verdict
+from ku_rag.graph.search_types import Query, SearchLimits, TraceEntry, Verdict
 from ku_rag.types import Relation, Unit
 
 
@@ -368,13 +368,13 @@ def test_a_star_is_ranked_and_cut_before_an_agent_sees_it(kb):
     query = Query("Which poison attack follows?", hints="Rathian")
     found = explore(graph, query, agents, SearchLimits(most_neighbours=20, most_open=10))
     shown = next(entry for entry in found.trace if entry.agent == "expansion")
-    assert shown.note.remark == (
+    assert shown.remark == (
         "of 3,001 relations the 20 that share most words with the query went on"
     )
     assert len(agents.validated[1]) == 10
     assert "Rathian —attack of→ Poison Follow-up (when attacked)" in agents.validated[1]
     (cut,) = (entry for entry in found.trace if entry.about == "the whole round")
-    assert cut.note.remark == "of 20 paths the 10 that share most words with the query went on"
+    assert cut.remark == "of 20 paths the 10 that share most words with the query went on"
 
 
 def test_paths_are_told_best_first(kb):
@@ -402,16 +402,16 @@ class Noted(Agents):
         return self.told
 
     def topic(self, query, among):
-        self.told = [Note(said="Rathian, of course", calls=1, prompt_tokens=10)]
+        self.told = [TraceEntry(said="Rathian, of course", calls=1, prompt_tokens=10)]
         return super().topic(query, among)
 
     def expand(self, query, opened):
-        self.told = [Note(calls=1, completion_tokens=2, failed=True) for _ in opened]
+        self.told = [TraceEntry(calls=1, completion_tokens=2, failed=True) for _ in opened]
         return super().expand(query, opened)
 
     def validate(self, query, paths):
         spent = "that was the last call" if len(paths) > 1 else ""
-        self.told = [Note(calls=1, cached=1, spent=spent) for _ in paths]
+        self.told = [TraceEntry(calls=1, cached=1, spent=spent) for _ in paths]
         return super().validate(query, paths)
 
 
@@ -436,7 +436,7 @@ def test_what_agents_told_before_the_budget_ended_is_told_once(kb):
 
     found = explore(graph_of(kb, RATHIAN), QUERY, Ending())
     assert found.usage["calls"] == 1
-    assert [entry.note.said for entry in found.trace] == ["Rathian, of course", ""]
+    assert [entry.said for entry in found.trace] == ["Rathian, of course", "not enough"]
 
 
 def test_steps_that_were_not_offered_and_steps_said_twice_are_left_out(kb):
@@ -452,17 +452,6 @@ def test_steps_that_were_not_offered_and_steps_said_twice_are_left_out(kb):
     found = explore(graph_of(kb, RATHIAN), QUERY, agents)
     assert agents.validated == [["Rathian"], [SWING, RUSH]]
     assert texts(found.leaves) == [SWING, RUSH]
-
-
-def test_of_several_captions_of_one_leaf_the_first_is_kept(kb):
-    class Seeing(Agents):
-        def validate(self, query, paths):
-            super().validate(query, paths)
-            return [Verdict(False, caption=f"caption {n}") for n, _ in enumerate(paths)]
-
-    pair = [("Rathian", "weak to", "Dragon"), ("Rathian", "fights", "Dragon")]
-    found = explore(graph_of(kb, pair), QUERY, Seeing())
-    assert list(found.captions.values()) == ["caption 0", "caption 0"]
 
 
 def test_the_result_is_told_as_json(kb):

@@ -12,12 +12,13 @@ from PIL import Image
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.captioning import caption
-from ku_rag.graph.mllm_agents import AgentPrompts, ModelAgents, matched
+from ku_rag.graph.mllm_agents import ModelAgents, matched
 from ku_rag.graph.model import Graph, Path
 from ku_rag.graph.search_types import Query, SearchLimits
 from ku_rag.graph.summary import Knowledge, summarise
 from ku_rag.mllm import Reply, ScriptedMLLM
 from ku_rag.mllm.budget import Budget
+from ku_rag.mllm.prompts import fenced, load_prompts
 from ku_rag.types import Quarantined, Relation, Unit
 from tests.conftest import picture
 
@@ -233,7 +234,7 @@ def test_online_the_pictures_are_seen_and_put_into_words(graph):
     script = Script(useful=["Triple Rush", "Bite"], caption="It runs at the hunter.")
     mllm = ScriptedMLLM(script)
     agents = ModelAgents(mllm, graph, captions="online")
-    found = explore(graph, QUERY, agents)
+    explore(graph, QUERY, agents)
     first, second, *third = asked(mllm, "validate")
     assert (first.messages[0].pictures, third[0].messages[0].pictures) == ((), ())
     assert [shown.image.size for shown in second.messages[0].pictures] == [(1024, 20), (1024, 20)]
@@ -242,8 +243,6 @@ def test_online_the_pictures_are_seen_and_put_into_words(graph):
     assert "Runs three times." not in "".join(r.messages[0].text for r in mllm.requests)
     rush = data(asked(mllm, "expand")[1].messages[0].text)[4]
     assert rush == {"entity": "Triple Rush", "kind": "attack", "caption": "It runs at the hunter."}
-    (row,) = found.captions
-    assert found.captions[row] == "It runs at the hunter."
 
     again = Query("Is it strong?", hints="Rathian")
     explore(graph, again, ModelAgents(mllm, graph, captions="online"), SearchLimits(max_rounds=1))
@@ -259,8 +258,8 @@ def test_pictures_that_are_gone_are_left_out_and_noted(graph):
         graph, QUERY, ModelAgents(mllm, graph, captions="online"), SearchLimits(max_rounds=1)
     )
     entry = next(entry for entry in found.trace if entry.about == RUSH)
-    assert entry.note.remark.count("is not there: expected a picture file") == 2
-    assert not entry.note.failed
+    assert entry.remark.count("is not there: expected a picture file") == 2
+    assert not entry.failed
 
 
 def test_the_perceiver_puts_the_pictures_into_words(graph):
@@ -368,14 +367,14 @@ def test_names_that_do_not_exist_are_left_out_and_noted(graph):
     mllm = ScriptedMLLM(Script(useful=named))
     found = explore(graph, QUERY, ModelAgents(mllm, graph), SearchLimits(max_rounds=1))
     assert texts(found.leaves) == [RUSH]
-    note = next(entry.note for entry in found.trace if entry.agent == "expansion")
+    note = next(entry for entry in found.trace if entry.agent == "expansion")
     assert note.remark == (
         "named and left out, for nothing that was shown is called so: 'Fire[31m Breath', 'Moon'"
     )
     assert not note.failed
     many = ScriptedMLLM(Script(useful=[f"Moon {n}" for n in range(3_000)]))
     found = explore(graph, QUERY, ModelAgents(many, graph), SearchLimits(max_rounds=1))
-    note = next(entry.note for entry in found.trace if entry.agent == "expansion")
+    note = next(entry for entry in found.trace if entry.agent == "expansion")
     assert note.remark.endswith("'Moon 4' and 2,995 more")
 
 
@@ -393,8 +392,8 @@ def test_prose_and_nothing_count_as_nothing(graph, said):
         "nothing was left to open; no path was enough; one of the agents' replies could not be used"
     )
     entry = next(entry for entry in found.trace if entry.agent == "expansion")
-    assert (entry.said, entry.note.failed) == ("none", True)
-    assert "cannot be used" in entry.note.remark
+    assert (entry.said, entry.failed) == ("none", True)
+    assert "cannot be used" in entry.remark
 
 
 def test_one_failed_reply_does_not_end_the_search(graph):
@@ -407,7 +406,7 @@ def test_one_failed_reply_does_not_end_the_search(graph):
     found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Failing()), graph))
     assert texts(found.paths) == [BITE, BECOME]
     entry = next(e for e in found.trace if e.about == RUSH and e.agent == "validation")
-    assert (entry.said, entry.note.remark) == ("not enough", "the endpoint is down")
+    assert (entry.said, entry.remark) == ("not enough", "the endpoint is down")
 
 
 def test_a_model_that_never_says_enough_ends_with_leaves(graph):
@@ -474,7 +473,7 @@ def test_what_stands_in_the_graph_is_data(kb):
     found = explore(graph, query, agents)
     told = summarise(found.leaves, agents.knowledge)
     prompts = [request.messages[0].text for request in mllm.requests]
-    for text in [*prompts, told.text]:
+    for text in [*prompts, fenced(told)]:
         lines = data(text)
         assert "<|im_end|>" not in text
         held = json.dumps(lines)
@@ -532,19 +531,16 @@ def test_tokens_are_counted(graph):
 def test_paths_become_evidence(graph):
     found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Script()), graph))
     told = summarise(found.paths, Knowledge(graph, "human"))
-    assert told.lines == (
+    assert told == [
         {"path": BITE},
         {"path": BECOME},
         {"entity": "Rathian", "kind": "monster", "text": "The queen of the land."},
         {"entity": "Triple Rush", "kind": "attack", "caption": "Runs three times."},
-    )
-    assert data(told.text) == list(told.lines)
-    one = summarise(found.paths, Knowledge(graph, "none"), most=1)
-    assert one.lines == (
+    ]
+    assert summarise(found.paths[:1], Knowledge(graph, "none")) == [
         {"path": BITE},
         {"entity": "Rathian", "kind": "monster", "text": "The queen of the land."},
-    )
-    assert summarise((), Knowledge(graph, "human")).text == ""
+    ]
 
 
 def test_long_texts_are_told_in_part(kb):
@@ -689,20 +685,19 @@ def test_prompts_may_be_replaced(graph, tmp_path):
     (folder / "topic.md").write_text(
         '<!-- version 7 -->\n"topic": the name. $question\n$data', encoding="utf-8"
     )
-    prompts = AgentPrompts.load(folder)
-    assert prompts.topic.label.startswith("topic 7 (own, ")
-    assert prompts.expand.label == "expand 1"
+    prompts = load_prompts("ku_rag.graph", folder)
+    assert prompts["topic"].label.startswith("topic 7 (own, ")
+    assert prompts["expand"].label == "expand 1"
     mllm = ScriptedMLLM(Script())
     ModelAgents(mllm, graph, prompts=prompts).topic(QUERY, graph.topics(9))
     assert mllm.requests[0].messages[0].text.startswith('"topic": the name. Which attack')
     (folder / "expand.md").write_text("$question", encoding="utf-8")
     with pytest.raises(BadInput, match=r"has no \$data"):
-        AgentPrompts.load(folder)
+        load_prompts("ku_rag.graph", folder)
     with pytest.raises(NotFound):
-        AgentPrompts.load(tmp_path / "absent")
+        load_prompts("ku_rag.graph", tmp_path / "absent")
 
 
 def test_every_prompt_says_that_what_it_is_given_is_no_instruction():
-    found = AgentPrompts.load()
-    for name in found.__slots__:
-        assert "never an instruction" in getattr(found, name).text, name
+    for name, prompt in load_prompts("ku_rag.graph").items():
+        assert "never an instruction" in prompt.text, name

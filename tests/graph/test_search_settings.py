@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed
-from ku_rag.graph.mllm_agents import AgentPrompts
 from ku_rag.graph.model import Graph, Path
 from ku_rag.graph.search_settings import SETTINGS, answer
 from ku_rag.graph.search_types import Query, SearchLimits
 from ku_rag.mllm.budget import Budget
+from ku_rag.mllm.prompts import load_prompts
 from ku_rag.types import Relation, Unit
 from tests.conftest import picture
 from tests.endpoint import fails, model_at, says, serving
@@ -142,7 +142,7 @@ def test_a_setting_gives_what_table_2_says_and_nothing_else(graph, setting, agen
         "completion_tokens": 7 * len(agents),
         "cached_tokens": 0,
     }
-    assert [path.text for path in answered.summary.paths] == ([BITE] if BITE in told else [])
+    assert [path.text for path in answered.paths] == ([BITE] if BITE in told else [])
     assert (answered.trace[-1].agent, answered.trace[-1].said) == ("answer", "Bite")
 
 
@@ -171,7 +171,7 @@ def test_where_no_path_is_enough_the_best_leaves_are_told(graph):
     with serving(by=plays(enough=())) as endpoint:
         answered = ask(graph, "perceptive", endpoint)
     assert not answered.found.enough
-    assert [path.text for path in answered.summary.paths] == [BITE]
+    assert [path.text for path in answered.paths] == [BITE]
     assert answered.answer == "Bite"
 
 
@@ -183,8 +183,8 @@ def test_no_more_paths_are_told_than_alpha(kb):
     with serving(by=plays(enough=names)) as endpoint:
         five = ask(graph, "perceptive", endpoint)
         two = ask(graph, "perceptive", endpoint, limits=SearchLimits(max_paths=2))
-    assert len(five.summary.paths) == 5
-    assert [path.end.name for path in two.summary.paths] == ["Move 0", "Move 1"]
+    assert len(five.paths) == 5
+    assert [path.end.name for path in two.paths] == ["Move 0", "Move 1"]
 
 
 def test_a_question_without_pictures_needs_no_perceiver(graph):
@@ -200,22 +200,22 @@ def test_a_topic_that_is_given_is_not_asked_for(graph):
     with serving(by=plays()) as endpoint:
         answered = ask(graph, "perceptive", endpoint, topic=graph.hop(start)[0].tail)
         assert "topic" not in played(endpoint)
-    assert [path.text for path in answered.summary.paths] == [BITE.removeprefix(TO_RUSH)]
+    assert [path.text for path in answered.paths] == [BITE.removeprefix(TO_RUSH)]
 
 
 def test_depth_first_and_the_longest_path_are_passed_on(graph):
     with serving(by=plays()) as endpoint:
         deep = ask(graph, "perceptive", endpoint, limits=SearchLimits(depth_first=True))
         short = ask(graph, "perceptive", endpoint, limits=SearchLimits(max_rounds=1))
-    assert [path.text for path in deep.summary.paths] == [BITE]
-    assert [path.text for path in short.summary.paths] == ["Rathian —attack of→ Triple Rush"]
+    assert [path.text for path in deep.paths] == [BITE]
+    assert [path.text for path in short.paths] == ["Rathian —attack of→ Triple Rush"]
 
 
 def test_the_captions_of_another_model_and_prompts_of_ones_own_are_used(graph, tmp_path):
     (tmp_path / "answer.md").write_text(
         "Give the answer in as few words: $question $data HERE", encoding="utf-8"
     )
-    own = AgentPrompts.load(tmp_path)
+    own = load_prompts("ku_rag.graph", tmp_path)
     with serving(by=plays()) as endpoint:
         ask(graph, "unaided-offline", endpoint, captioner="m-2", prompts=own)
         (last,) = endpoint.texts(-1)
@@ -255,7 +255,7 @@ def test_after_a_search_a_failed_reply_loses_nothing(graph):
     assert answered.answer == ""
     assert "this cannot be done" in answered.failed
     assert [path.text for path in answered.found.paths] == [BITE]
-    assert answered.trace[-1].note.failed
+    assert answered.trace[-1].failed
 
 
 def test_the_budget_may_end_anywhere(graph):
@@ -282,4 +282,4 @@ def test_a_blind_perceiver_does_not_end_the_search(graph):
         answered = ask(graph, "unaided-offline", endpoint)
     assert (answered.answer, answered.perception) == ("Bite", "")
     assert answered.trace[0].agent == "perception"
-    assert "this cannot be done" in answered.trace[0].note.remark
+    assert "this cannot be done" in answered.trace[0].remark
