@@ -12,22 +12,19 @@ from PIL import Image
 from ku_rag.devices import torch_device
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
-from ku_rag.regions.things import Thing, clipped, proposals
-from ku_rag.types import Region
+from ku_rag.regions.things import OVERLAP, Detector, Thing, clipped
 from ku_rag.weights.files import content_hash, weights_file
 from ku_rag.weights.tensors import read_tensors
 
 _KNOWN = "maskrcnn_resnet50_fpn_v2"
 _WHAT = "weights of torchvision's maskrcnn_resnet50_fpn_v2 or maskrcnn_resnet50_fpn (a state dict)"
-_OVERLAP = 0.7
-"""Boxes with a larger intersection over union are one object of any class."""
 _LONGEST = 5 / 3
 """Maximum ratio of the longer side to `side`: 1333 to 800, torchvision's default."""
 _COUNTER = "num_batches_tracked"
 _CLASSES = "roi_heads.box_predictor.cls_score.weight"
 
 
-class MaskRCNNSegmenter:
+class MaskRCNNSegmenter(Detector):
     """Proposes the objects that a Mask R-CNN detects.
 
     Args:
@@ -45,6 +42,8 @@ class MaskRCNNSegmenter:
         MissingExtra: torchvision is not installed.
     """
 
+    name = "maskrcnn"
+
     def __init__(
         self,
         argument: str = "",
@@ -54,42 +53,15 @@ class MaskRCNNSegmenter:
         confidence: float = 0.5,
         side: int = 800,
     ) -> None:
-        for option, value in (("min_side", min_side), ("side", side)):
-            if not isinstance(value, int) or value < 1:
-                raise BadInput(
-                    f"maskrcnn: {option} is {value!r}, expected a whole number from 1 on"
-                )
-        if not 0 <= confidence <= 1:
-            raise BadInput(f"maskrcnn: confidence is {confidence!r}, expected 0 to 1")
+        super().__init__(side=side, min_side=min_side, confidence=confidence)
         path = weights_file(argument or _KNOWN, _WHAT)
         self._device = torch_device(device, needs="maskrcnn")
         self._network = _build(path, confidence, side).to(self._device)
         self._names = _names(self._network.roi_heads.box_predictor.cls_score.out_features)
-        self._min_side, self._confidence, self._side = min_side, confidence, side
         self._hash = content_hash(path)
 
-    @property
-    def name(self) -> str:
-        """The name in results."""
-        return "maskrcnn"
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the weights and the parameters."""
-        return (
-            f"maskrcnn:{self._hash} side={self._side} confidence={self._confidence:g} "
-            f"overlap={_OVERLAP:g} min_side={self._min_side}"
-        )
-
-    def propose(self, image: Image.Image) -> list[Region]:
-        """Return regions of an RGB picture with masks, by confidence, the whole picture excluded.
-
-        `why` holds the class and the confidence.
-        """
-        return proposals(self.find(image), self.name, image.size, self._min_side)
-
     def find(self, image: Image.Image) -> list[Thing]:
-        """Detect the objects in an RGB picture, of any size, by confidence."""
+        """See `Detector`."""
         torch = extra("maskrcnn", "torch")
         ops = extra("maskrcnn", "torchvision.ops")
         network = self._network
@@ -100,7 +72,7 @@ class MaskRCNNSegmenter:
             features = network.backbone(scaled.tensors)
             places, _ = network.rpn(scaled, features)
             found = network.roi_heads(features, places, scaled.image_sizes)[0][0]
-            kept = ops.nms(found["boxes"], found["scores"], _OVERLAP)
+            kept = ops.nms(found["boxes"], found["scores"], OVERLAP)
             boxes, scores, labels, masks = (
                 found[part][kept].cpu().numpy() for part in ("boxes", "scores", "labels", "masks")
             )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import Image
 
+from ku_rag.errors import BadInput
 from ku_rag.types import Box, Region
+
+OVERLAP = 0.7
+"""Boxes with a larger intersection over union are one object of any class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +35,57 @@ class Thing:
     confidence: float
 
 
-def proposals(
-    things: Sequence[Thing], source: str, size: tuple[int, int], min_side: int
-) -> list[Region]:
-    """Return the regions of detected objects, in their order.
+class Detector(ABC):
+    """A segmenter that proposes the objects which a network detects.
 
     Args:
-        things: the objects.
-        source: name of the segmenter.
-        size: width and height of the picture; an object that fills it is left out.
-        min_side: minimum width and height of a region, in pixels.
+        side: pixels that pictures are scaled to.
+        min_side: minimum width and height of a region, in pixels of the given picture.
+        confidence: minimum confidence of an object, 0 to 1.
+
+    Raises:
+        BadInput: an option is out of its range.
     """
-    proposed = []
-    for thing in things:
-        x0, y0, x1, y1 = thing.box
-        if min(x1 - x0, y1 - y0) >= min_side and thing.box != (0, 0, *size):
-            why = f"{thing.name}, confidence {thing.confidence:.2f}"
-            proposed.append(Region(thing.box, source, why=why, mask=thing.mask))
-    return proposed
+
+    name: ClassVar[str]
+    """The name in results."""
+    _hash: str
+    """Identifies the weights."""
+
+    def __init__(self, *, side: int, min_side: int, confidence: float) -> None:
+        for option, value in (("min_side", min_side), ("side", side)):
+            if not isinstance(value, int) or value < 1:
+                raise BadInput(
+                    f"{self.name}: {option} is {value!r}, expected a whole number from 1 on"
+                )
+        if not 0 <= confidence <= 1:
+            raise BadInput(f"{self.name}: confidence is {confidence!r}, expected 0 to 1")
+        self._side, self._min_side, self._confidence = side, min_side, confidence
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the weights and the parameters."""
+        return (
+            f"{self.name}:{self._hash} side={self._side} confidence={self._confidence:g} "
+            f"overlap={OVERLAP:g} min_side={self._min_side}"
+        )
+
+    @abstractmethod
+    def find(self, image: Image) -> list[Thing]:
+        """Detect the objects in an RGB picture, of any size, by confidence."""
+
+    def propose(self, image: Image) -> list[Region]:
+        """Return regions of an RGB picture with masks, by confidence, the whole picture excluded.
+
+        `why` holds the class and the confidence.
+        """
+        proposed = []
+        for thing in self.find(image):
+            x0, y0, x1, y1 = thing.box
+            if min(x1 - x0, y1 - y0) >= self._min_side and thing.box != (0, 0, *image.size):
+                why = f"{thing.name}, confidence {thing.confidence:.2f}"
+                proposed.append(Region(thing.box, self.name, why=why, mask=thing.mask))
+        return proposed
 
 
 def clipped(box: Sequence[float] | NDArray[np.float32], size: tuple[int, int]) -> Box:

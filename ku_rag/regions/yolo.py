@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from ku_rag.devices import torch_device
-from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 from ku_rag.regions.checkpoint import read
-from ku_rag.regions.things import Thing, clipped, proposals
-from ku_rag.types import Box, Region
+from ku_rag.regions.things import OVERLAP, Detector, Thing, clipped
+from ku_rag.types import Box
 from ku_rag.weights.files import content_hash, weights_file
 
 _MOST = 100
 """Most objects in one picture, by confidence."""
-_OVERLAP = 0.7
-"""Boxes with a larger intersection over union are one object of any class: ultralytics' default."""
 _PADDING = 114
 
 
-class YoloSegmenter:
+class YoloSegmenter(Detector):
     """Proposes the objects that a YOLO segmentation network detects (KU-RAG, section 3.3.1).
 
     Args:
@@ -42,6 +38,8 @@ class YoloSegmenter:
         MissingExtra: ultralytics is not installed.
     """
 
+    name = "yolo"
+
     def __init__(
         self,
         argument: str,
@@ -50,10 +48,6 @@ class YoloSegmenter:
         min_side: int = 50,
         confidence: float = 0.25,
     ) -> None:
-        if not isinstance(min_side, int) or min_side < 1:
-            raise BadInput(f"yolo: min_side is {min_side!r}, expected a whole number from 1 on")
-        if not 0 <= confidence <= 1:
-            raise BadInput(f"yolo: confidence is {confidence!r}, expected 0 to 1")
         # Where torchvision is loaded, ultralytics suppresses boxes with it: always, then.
         extra("yolo", "torchvision")
         path = weights_file(argument, "a YOLO segmentation checkpoint (.pt)")
@@ -62,33 +56,13 @@ class YoloSegmenter:
         self._network = checkpoint.network.to(self._device)
         self._names = checkpoint.names
         self._stride = max(int(self._network.stride.max()), 32)
-        self._side = math.ceil(checkpoint.side / self._stride) * self._stride
-        self._min_side, self._confidence = min_side, confidence
+        side = math.ceil(checkpoint.side / self._stride) * self._stride
+        super().__init__(side=side, min_side=min_side, confidence=confidence)
         self._hash = content_hash(path)
         self._lock = threading.Lock()
 
-    @property
-    def name(self) -> str:
-        """The name in results."""
-        return "yolo"
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the weights and the parameters."""
-        return (
-            f"yolo:{self._hash} side={self._side} confidence={self._confidence:g} "
-            f"overlap={_OVERLAP:g} min_side={self._min_side}"
-        )
-
-    def propose(self, image: Image.Image) -> list[Region]:
-        """Return regions of an RGB picture with masks, by confidence, the whole picture excluded.
-
-        `why` holds the class and the confidence.
-        """
-        return proposals(self.find(image), self.name, image.size, self._min_side)
-
     def find(self, image: Image.Image) -> list[Thing]:
-        """Detect the objects in an RGB picture, of any size, by confidence."""
+        """See `Detector`."""
         torch = extra("yolo", "torch")
         augment, nms, ops = (
             extra("yolo", f"ultralytics.{module}")
@@ -106,7 +80,7 @@ class YoloSegmenter:
             rows = nms.non_max_suppression(
                 found,
                 self._confidence,
-                _OVERLAP,
+                OVERLAP,
                 agnostic=True,
                 max_det=_MOST,
                 nc=len(self._names),
@@ -116,55 +90,29 @@ class YoloSegmenter:
             boxes = ops.scale_boxes(inside, rows[:, :4].clone(), pixels.shape)
             heat = torch.einsum("nc,chw->nhw", rows[:, 6:], prototypes[0].float())
         rows, boxes, heat = (one.cpu().numpy() for one in (rows, boxes, heat))
-        scale = heat.shape[2] / inside[1], heat.shape[1] / inside[0]
-        frame = _Frame.of(image.size, (inside[1], inside[0]), scale)
+        # Where the picture lies in the map of masks, which is `scale` times the fitted picture: a
+        # pixel is at start + pixel * step.
+        size, whole = np.array(image.size), np.array([inside[1], inside[0]])
+        scale = np.array([heat.shape[2], heat.shape[1]]) / whole
+        part = np.maximum(np.round(size * (whole / size).min()), 1)
+        start, step = np.round((whole - part) / 2 - 0.1) * scale, part / size * scale
         things = []
         for row, box, warmth in zip(rows, boxes, heat, strict=True):
             place = clipped(box, image.size)
-            mask = frame.mask(warmth, place)
+            mask = _mask(warmth, place, start, step)
             if mask.any():
                 things.append(Thing(place, mask, self._names[int(row[5])], float(row[4])))
         return things
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """Where the picture lies in the network's map of masks: x and y are start + pixel * step."""
-
-    start: tuple[float, float]
-    step: tuple[float, float]
-
-    @classmethod
-    def of(
-        cls, size: tuple[int, int], inside: tuple[int, int], scale: tuple[float, float]
-    ) -> _Frame:
-        """For a picture that was fitted into `inside`, of which a map is `scale` times as large."""
-        ratio = min(inside[0] / size[0], inside[1] / size[1])
-        fitted = [max(round(side * ratio), 1) for side in size]
-        start = [
-            round((whole - part) / 2 - 0.1) for whole, part in zip(inside, fitted, strict=True)
-        ]
-        step = [part / side for part, side in zip(fitted, size, strict=True)]
-        return cls(
-            (start[0] * scale[0], start[1] * scale[1]), (step[0] * scale[0], step[1] * scale[1])
-        )
-
-    def mask(self, heat: NDArray[np.float32], box: Box) -> NDArray[np.bool_]:
-        """The part of a map over a box, bool[height, width]; positive heat belongs to the thing."""
-        x0, y0, x1, y1 = box
-        down, across = heat.shape
-        part = [
-            min(max(start + at * step, 0.0), float(most))
-            for at, start, step, most in (
-                (x0, self.start[0], self.step[0], across),
-                (y0, self.start[1], self.step[1], down),
-                (x1, self.start[0], self.step[0], across),
-                (y1, self.start[1], self.step[1], down),
-            )
-        ]
-        image = Image.fromarray(np.ascontiguousarray(heat, np.float32))
-        drawn = image.resize(
-            (x1 - x0, y1 - y0), Image.Resampling.BILINEAR, box=(part[0], part[1], part[2], part[3])
-        )
-        mask: NDArray[np.bool_] = np.asarray(drawn) > 0
-        return mask
+def _mask(
+    heat: NDArray[np.float32], box: Box, start: NDArray[np.float64], step: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return the part of a map over a box, bool[height, width]; positive heat is the object's."""
+    corners = (start + np.reshape(box, (2, 2)) * step).clip(0, heat.shape[::-1])
+    x0, y0, x1, y1 = corners.ravel().tolist()
+    drawn = Image.fromarray(np.ascontiguousarray(heat, np.float32)).resize(
+        (box[2] - box[0], box[3] - box[1]), Image.Resampling.BILINEAR, box=(x0, y0, x1, y1)
+    )
+    mask: NDArray[np.bool_] = np.asarray(drawn) > 0
+    return mask

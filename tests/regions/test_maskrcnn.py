@@ -5,13 +5,14 @@ import os
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torchvision.models import detection
 
 import ku_rag
 from ku_rag import BadInput, NotFound
 from ku_rag.regions.base import Segmenter
 from ku_rag.regions.maskrcnn import MaskRCNNSegmenter, drawn
-from ku_rag.regions.things import Thing, proposals
+from ku_rag.regions.things import Detector, Thing
 from ku_rag.types import Region
 from tests.assets.shapes import scene
 
@@ -89,9 +90,16 @@ def test_only_what_is_large_enough_and_not_the_whole_is_proposed():
         Thing(box, np.ones((box[3] - box[1], box[2] - box[0]), bool), "lamp", 0.875)
         for box in boxes
     ]
-    regions = proposals(things, "maskrcnn", (90, 70), 30)
+
+    class Lamps(Detector):
+        name = "lamps"
+
+        def find(self, image):
+            return things
+
+    regions = Lamps(side=1, min_side=30, confidence=0).propose(Image.new("RGB", (90, 70)))
     assert [region.box for region in regions] == [(5, 5, 35, 35), (0, 1, 90, 70)]
-    assert regions[0] == Region((5, 5, 35, 35), "maskrcnn", None, "lamp, confidence 0.88")
+    assert regions[0] == Region((5, 5, 35, 35), "lamps", None, "lamp, confidence 0.88")
     assert regions[0].mask is things[2].mask
 
 
