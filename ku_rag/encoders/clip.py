@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,13 +10,7 @@ from PIL.Image import Image, new
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.bytepairs import BytePairs
-from ku_rag.encoders.torch_runtime import (
-    IMAGE_COSTS,
-    TEXT_COSTS,
-    Batches,
-    Place,
-    check_length,
-)
+from ku_rag.encoders.torch_runtime import IMAGE_COSTS, TEXT_COSTS, Batches, check_length, place
 from ku_rag.plugins import extra
 from ku_rag.types import Box
 
@@ -32,44 +25,41 @@ _NARROW = 8
 """Pictures with a larger ratio of sides are cropped before they are scaled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of a CLIP encoder.
+class ClipEncoder:
+    """Encodes with an open_clip model; vectors of texts and pictures are comparable.
 
     Args:
         model: an open_clip model with its weights, on the CPU.
         tokenizer: an open_clip tokenizer.
         preprocessing: open_clip's transforms from a picture to a tensor; the last two convert to a
             tensor and normalise it.
-        context: maximum number of tokens, start and end included.
         fingerprint: identifies model and weights.
-    """
-
-    model: Any
-    tokenizer: Any
-    preprocessing: Any
-    context: int
-    fingerprint: str
-
-
-class ClipEncoder:
-    """Encodes with an open_clip model; vectors of texts and pictures are comparable.
-
-    Args:
-        parts: model, tokenizer and preprocessing.
-        where: device and precision.
+        device: "auto", "cpu", "cuda" or "mps".
         batch_size: items in a batch; 0 chooses by device.
+
+    Raises:
+        BadInput: the device does not exist.
     """
 
     cross_modal = True
 
-    def __init__(self, parts: Parts, where: Place, batch_size: int) -> None:
+    def __init__(
+        self,
+        model: Any,  # noqa: ANN401 - of open_clip
+        tokenizer: Any,  # noqa: ANN401
+        preprocessing: Any,  # noqa: ANN401
+        *,
+        fingerprint: str,
+        device: str,
+        batch_size: int,
+    ) -> None:
         self._torch = extra("longclip", "torch")
-        self._model = where.load(parts.model)
-        self._place = where
-        self._tokenizer = parts.tokenizer
-        is_simple = type(parts.tokenizer).__name__ == "SimpleTokenizer"
-        self._pairs = BytePairs(parts.tokenizer) if is_simple else None
+        self._context = int(model.context_length)
+        self._place = where = place(device, needs="longclip")
+        self._model = where.load(model)
+        self._tokenizer = tokenizer
+        is_simple = type(tokenizer).__name__ == "SimpleTokenizer"
+        self._pairs = BytePairs(tokenizer) if is_simple else None
         # Only this class has a causal mask and takes the features at the end token.
         self._is_plain = (
             is_simple
@@ -77,7 +67,7 @@ class ClipEncoder:
             and self._model.text_pool_type == "argmax"
         )
         self._size = (0, 0)
-        *self._steps, _, normalize = parts.preprocessing.transforms
+        *self._steps, _, normalize = preprocessing.transforms
         self._mean, self._std = (
             self._torch.tensor(values, device=where.device).view(-1, 1, 1)
             for values in (normalize.mean, normalize.std)
@@ -86,13 +76,12 @@ class ClipEncoder:
         kind = where.device.type
         self._text_batches = Batches(batch_size, cost=TEXT_COSTS[kind])
         self._image_batches = Batches(batch_size, cost=IMAGE_COSTS[kind])
-        self._context = parts.context
-        inner = getattr(parts.tokenizer, "tokenizer", None)
-        self.max_tokens = parts.context - (
+        inner = getattr(tokenizer, "tokenizer", None)
+        self.max_tokens = self._context - (
             2 if is_simple or inner is None else int(inner.num_special_tokens_to_add())
         )
         self.dim = int(self._encode([("", ())]).shape[1])
-        self.fingerprint = f"{parts.fingerprint}:{_PREPROCESSING}:{_NUMBERS}:{self.dim}"
+        self.fingerprint = f"{fingerprint}:{_PREPROCESSING}:{_NUMBERS}:{self.dim}"
 
     # ---- texts ---------------------------------------------------------------------------------
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ku_rag.encoders.clip import ClipEncoder, Parts
-from ku_rag.encoders.torch_runtime import place
+from ku_rag.encoders.clip import ClipEncoder
 from ku_rag.errors import BadInput
 from ku_rag.plugins import extra
 from ku_rag.weights.files import content_hash, weights_file
@@ -30,7 +29,6 @@ class LongClipEncoder(ClipEncoder):
         argument: path of a checkpoint, or a known name such as "longclip-B".
         device: "auto", "cpu", "cuda" or "mps".
         batch_size: items in a batch; 0 chooses by device.
-        precision: "auto" (bfloat16 on CUDA, else float32), "float32" or "bfloat16".
 
     Raises:
         NotFound: the weights are not on this machine; nothing is downloaded.
@@ -39,26 +37,19 @@ class LongClipEncoder(ClipEncoder):
     """
 
     def __init__(
-        self,
-        argument: str = "longclip-B",
-        *,
-        device: str = "auto",
-        batch_size: int = 0,
-        precision: str = "auto",
+        self, argument: str = "longclip-B", *, device: str = "auto", batch_size: int = 0
     ) -> None:
         open_clip = extra("longclip", "open_clip")
-        where = place(device, precision, needs="longclip")
         path = weights_file(argument, _EXPECTED)
         model = build(read_tensors(path, _EXPECTED), path)
-        context = model.context_length
-        parts = Parts(
-            model=model,
-            tokenizer=open_clip.tokenizer.SimpleTokenizer(context_length=context),
-            preprocessing=open_clip.image_transform(model.visual.image_size, is_train=False),
-            context=context,
+        super().__init__(
+            model,
+            open_clip.tokenizer.SimpleTokenizer(context_length=model.context_length),
+            open_clip.image_transform(model.visual.image_size, is_train=False),
             fingerprint=f"longclip:{content_hash(path)}",
+            device=device,
+            batch_size=batch_size,
         )
-        super().__init__(parts, where, batch_size)
 
 
 def build(tensors: Mapping[str, Tensor], path: Path) -> Any:  # noqa: ANN401 - an open_clip CLIP

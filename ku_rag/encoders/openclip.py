@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ku_rag.encoders.clip import ClipEncoder, Parts
+from ku_rag.encoders.clip import ClipEncoder
 from ku_rag.encoders.offline_loading import offline_and_silent
-from ku_rag.encoders.torch_runtime import place
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.plugins import extra
 from ku_rag.weights.files import content_hash, weights_file
@@ -35,7 +34,6 @@ class OpenClipEncoder(ClipEncoder):
             of weights, or the path of a folder with an open_clip_config.json.
         device: "auto", "cpu", "cuda" or "mps".
         batch_size: items in a batch; 0 chooses by device.
-        precision: "auto" (bfloat16 on CUDA, else float32), "float32" or "bfloat16".
 
     Raises:
         NotFound: there is no such model, or its weights are not on this machine; nothing is
@@ -50,12 +48,12 @@ class OpenClipEncoder(ClipEncoder):
         *,
         device: str = "auto",
         batch_size: int = 0,
-        precision: str = "auto",
     ) -> None:
-        where = place(device, precision, needs="longclip")
         source = locate(argument)
-        parts = load(source, f"open_clip:{source.model}:{content_hash(source.weights)}")
-        super().__init__(parts, where, batch_size)
+        fingerprint = f"open_clip:{source.model}:{content_hash(source.weights)}"
+        super().__init__(
+            *load(source), fingerprint=fingerprint, device=device, batch_size=batch_size
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +146,8 @@ def _pretrained(model: str, tag: str) -> ModelFiles:
     )
 
 
-def load(source: ModelFiles, fingerprint: str) -> Parts:
-    """Load a model with its tokenizer and preprocessing; no code in the file is run.
+def load(source: ModelFiles) -> tuple[Any, Any, Any]:
+    """Return a model, its tokenizer and its preprocessing; no code in the file is run.
 
     Raises:
         BadInput: the weights do not fit the model.
@@ -192,7 +190,7 @@ def load(source: ModelFiles, fingerprint: str) -> Parts:
         open_clip.transform.PreprocessCfg(**open_clip.get_model_preprocess_cfg(model)),
         is_train=False,
     )
-    return Parts(model, tokenizer, preprocessing, int(model.context_length), fingerprint)
+    return model, tokenizer, preprocessing
 
 
 def _check_tables(

@@ -37,7 +37,6 @@ class SentenceEncoder:
         argument: path of a saved model, or a name whose files are in the Hugging Face cache.
         device: "auto", "cpu", "cuda" or "mps".
         batch_size: texts in a batch; 0 chooses by device.
-        precision: "auto" (bfloat16 on CUDA, else float32), "float32" or "bfloat16".
 
     Raises:
         NotFound: the model is not on this machine; nothing is downloaded.
@@ -53,9 +52,8 @@ class SentenceEncoder:
         *,
         device: str = "auto",
         batch_size: int = 0,
-        precision: str = "auto",
     ) -> None:
-        where = place(device, precision, needs="sentence")
+        where = place(device, needs="sentence")
         folder = _find(argument)
         files = _checked(folder)
         self._torch = extra("sentence", "torch")

@@ -40,24 +40,19 @@ class Place:
         return model.to(device=self.device, dtype=self.dtype)
 
 
-def place(device: str, precision: str, *, needs: str) -> Place:
-    """Choose the device and precision.
+def place(device: str, *, needs: str) -> Place:
+    """Choose the device, and bfloat16 on CUDA, else float32.
 
     Args:
         device: "auto" (CUDA, else Apple's GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
-        precision: "auto" (bfloat16 on CUDA, else float32), "float32" or "bfloat16".
         needs: the extra that brings torch.
 
     Raises:
-        BadInput: the device or the precision does not exist.
+        BadInput: the device does not exist.
     """
     torch = extra(needs, "torch")
     chosen = torch_device(device, needs=needs)
-    if precision not in ("auto", "float32", "bfloat16"):
-        raise BadInput(f"there is no precision {precision!r}: choose auto, float32 or bfloat16")
-    if precision == "auto":
-        precision = "bfloat16" if chosen.type == "cuda" else "float32"
-    return Place(chosen, getattr(torch, precision))
+    return Place(chosen, torch.bfloat16 if chosen.type == "cuda" else torch.float32)
 
 
 class Batches:

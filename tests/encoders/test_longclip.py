@@ -24,7 +24,7 @@ from ku_rag import BadInput, Mismatch, NotFound
 from ku_rag.encoders.bytepairs import BytePairs
 from ku_rag.encoders.longclip import LongClipEncoder
 from ku_rag.encoders.openclip import OpenClipEncoder
-from ku_rag.encoders.torch_runtime import Batches
+from ku_rag.encoders.torch_runtime import Batches, Place
 from tests import checkpoints
 from tests.conftest import DATA, picture, write_records
 
@@ -116,7 +116,9 @@ def test_cut_batches_give_what_padding_gives(tiny, images):
 
 
 def test_bfloat16_says_nearly_the_same_under_the_same_fingerprint(tiny, encoder, images):
-    half = LongClipEncoder(str(tiny), device="cpu", precision="bfloat16")
+    half = LongClipEncoder(str(tiny), device="cpu")
+    half._place = Place(torch.device("cpu"), torch.bfloat16)  # as on CUDA
+    half._model = half._place.load(half._model)
     assert half.fingerprint == encoder.fingerprint
     for name, items in (("encode_texts", TEXTS), ("encode_images", images)):
         cosines = (getattr(half, name)(items) * getattr(encoder, name)(items)).sum(1)
@@ -209,8 +211,6 @@ def test_a_device_that_is_not_here_is_named(tiny):
         LongClipEncoder(str(tiny), device="tpu")
     with pytest.raises(BadInput, match="no device 'cpu:7'"):
         LongClipEncoder(str(tiny), device="cpu:7")
-    with pytest.raises(BadInput, match="no precision 'int3'"):
-        LongClipEncoder(str(tiny), device="cpu", precision="int3")
 
 
 # ---- the official layout, in the official sizes ------------------------------------------------
