@@ -30,25 +30,6 @@ _OUTLINES = ("glyf", "CFF ", "CFF2")
 _UNSUITABLE = ("italic", "oblique", "mono", "condensed", "narrow", "light", "thin", "black", "math")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Face:
-    """A font file and its characters.
-
-    Args:
-        path: the file; None for the small font inside Pillow.
-        characters: the code points that it has glyphs for.
-        bold: whether its strokes are bold.
-    """
-
-    path: str | None
-    characters: frozenset[int]
-    bold: bool = False
-
-    def has(self, text: str) -> bool:
-        """Return whether the face has a glyph for every character of `text`."""
-        return self.characters.issuperset(map(ord, text))
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """A part of a line in one font; `font` None: one character that no font has."""
@@ -69,12 +50,13 @@ def runs(text: str, size: int, bold: bool = False) -> list[Run]:
     Marks, digits, spaces and punctuation use the font before them if it has them. Invisible
     characters that the font lacks are left out.
     """
-    face: Face | None = _shipped_face(bold)
-    parts: list[tuple[str, Face | None]] = []
+    face: Path | None = _open_sans(bold)
+    parts: list[tuple[str, Path | None]] = []
     for char in text:
-        if _is_invisible(char) and not (face and face.has(char)):
+        is_drawn = face is not None and ord(char) in characters(face)
+        if _is_invisible(char) and not is_drawn:
             continue
-        if face is None or char.isalpha() or not face.has(char):
+        if char.isalpha() or not is_drawn:
             face = _face_for(char, bold)
         joins = parts and parts[-1][1] is face is not None
         parts.append(((parts.pop()[0] if joins else "") + char, face))
@@ -83,7 +65,7 @@ def runs(text: str, size: int, bold: bool = False) -> list[Run]:
         # A trailing space of a right-to-left run would be drawn on its left.
         is_reversed = any(unicodedata.bidirectional(char) in ("R", "AL") for char in part)
         body = part.rstrip(" ") if is_reversed else part
-        font = _load(part_face.path, size) if part_face is not None else None
+        font = _load(part_face, size) if part_face is not None else None
         found += [Run(one, font) for one in (body, part[len(body) :]) if one]
     return found
 
@@ -127,12 +109,11 @@ def is_attached(char: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def _face_for(char: str, bold: bool) -> Face | None:
-    face = _shipped_face(bold)
-    if face.has(char):
-        return face
+def _face_for(char: str, bold: bool) -> Path | None:
+    if ord(char) in characters(_open_sans(bold)):
+        return _open_sans(bold)
     # The system's fonts are read only if Open Sans lacks a character.
-    return next((face for face in _system_faces(bold) if face.has(char)), None)
+    return next((face for face in _system_faces(bold) if ord(char) in characters(face)), None)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -149,7 +130,7 @@ def _advance(run: Run, size: int) -> float:
 @lru_cache(maxsize=1 << 12)
 def _code_point_box(char: str, size: int) -> Image.Image:
     """Return a mask with a character's code point in a frame, 0.9 em high."""
-    font, label = _load(_shipped_face(False).path, max(8, round(size * 0.6))), f"U+{ord(char):04X}"
+    font, label = _load(_open_sans(False), max(8, round(size * 0.6))), f"U+{ord(char):04X}"
     mask = Image.new("L", (math.ceil(font.getlength(label)) + 5, round(size * 0.9)))
     draw = ImageDraw.Draw(mask)
     draw.rectangle((1, 0, mask.width - 1, mask.height - 1), outline=255)
@@ -158,53 +139,38 @@ def _code_point_box(char: str, size: int) -> Image.Image:
 
 
 @lru_cache(maxsize=256)
-def _load(path: str | None, size: int) -> Font:
-    if path is None:
-        font = ImageFont.load_default(size)
-        assert isinstance(font, Font), "Pillow was built without FreeType"
-        return font
+def _load(path: Path, size: int) -> Font:
     return ImageFont.truetype(path, size)
 
 
 @lru_cache(maxsize=2)
-def _shipped_face(bold: bool) -> Face:
-    """Return Open Sans, or the small font inside Pillow if the package is not installed."""
+def _open_sans(bold: bool) -> Path:
     name = "OpenSans-Bold.ttf" if bold else "OpenSans-Regular.ttf"
-    try:
-        with as_file(files("ttf_opensans") / "ttf" / name) as path:
-            if found := characters(path):
-                return Face(str(path), found, bold)
-    except (ModuleNotFoundError, FileNotFoundError):
-        pass
-    return Face(None, frozenset(range(0x20, 0x7F)))
+    with as_file(files("ttf_opensans") / "ttf" / name) as path:
+        return path
 
 
 @lru_cache(maxsize=2)
-def _system_faces(bold: bool) -> tuple[Face, ...]:
+def _system_faces(bold: bool) -> tuple[Path, ...]:
     """Return the faces of KU_FONTS and the system, the most suitable for body text first."""
 
-    def rank(face: Face) -> tuple[bool, int, bool, str]:
-        name = Path(face.path or "").stem.lower()
+    def rank(face: Path) -> tuple[bool, int, bool, str]:
+        name = face.stem.lower()
         unsuitable = sum(word in name for word in _UNSUITABLE)
-        return face.bold != bold, unsuitable, "sans" not in name, name
+        return ("bold" in name) != bold, unsuitable, "sans" not in name, name
 
-    return tuple(sorted(_read_system_faces(), key=rank))
-
-
-@lru_cache(maxsize=1)
-def _read_system_faces() -> list[Face]:
     named = [Path(part) for part in os.environ.get("KU_FONTS", "").split(os.pathsep) if part]
     folders = [*named, *(Path(part).expanduser() for part in _FOLDERS)]
-    files = {
+    found = {
         path.name: path
         for folder in reversed(folders)
         for path in sorted(folder.rglob("*"))
         if path.suffix.lower() in _FONT_FILES
     }
-    faces = [Face(str(p), characters(p), "bold" in p.stem.lower()) for p in files.values()]
-    return [face for face in faces if face.characters]
+    return tuple(sorted(found.values(), key=rank))
 
 
+@lru_cache(maxsize=1 << 10)
 def characters(path: Path) -> frozenset[int]:
     """Return the code points that a TrueType or OpenType file has outlines for.
 

@@ -23,7 +23,6 @@ from ku_rag.graph.search_types import (
     TraceEntry,
     Verdict,
 )
-from ku_rag.graph.traversal import Offer, traverse
 from ku_rag.text.tokens import content_words, words
 
 _MOST_TOPICS = 100_000
@@ -107,12 +106,10 @@ class _Search:
     def go_broad(self, root: Path) -> str:
         """Search breadth first, and return why the search ended."""
         known, opened = {root.end.row}, [root]
-
-        def choose(offers: Sequence[Offer]) -> list[Path]:
-            number = len(offers[0][0].steps) + 1
-            reached = self._expand(offers, number)
+        for number in range(1, self.limits.max_rounds + 1):
+            reached = self._expand(opened, number)
             if self.spent:
-                return []
+                return self._end()
             fresh = [path for path in reached if path.end.row not in known]
             known.update(path.end.row for path in fresh)
             closed = {path.end.row for path in self.validate(reached, number)}
@@ -120,12 +117,10 @@ class _Search:
             best: dict[int, Path] = {}
             for path in sorted(fresh, key=lambda path: -self.verdicts[path].score):
                 best.setdefault(path.end.row, path)
-            opened[:] = [path for row, path in best.items() if row not in closed]
-            return [] if self._end() else opened
-
-        for _ in traverse(self.graph, root.start, choose, longest=self.limits.max_rounds):
-            pass
-        return self._end() or (self._too_long(len(opened)) if opened else _NOTHING_OPEN)
+            opened = [path for row, path in best.items() if row not in closed]
+            if self._end() or not opened:
+                return self._end() or _NOTHING_OPEN
+        return self._too_long(len(opened))
 
     def go_deep(self, root: Path) -> str:
         """Search depth first, and return why the search ended."""
@@ -141,7 +136,7 @@ class _Search:
                 cut += 1
             elif path.end.row not in done:
                 done.add(path.end.row)
-                left += reversed(self._expand([(path, self.graph.hop(path.end))], length + 1))
+                left += reversed(self._expand([path], length + 1))
         return self._end() or (self._too_long(cut) if cut else _NOTHING_OPEN)
 
     def _end(self) -> str:
@@ -154,10 +149,11 @@ class _Search:
         longest = self.limits.max_rounds
         return f"paths are to have no more than {longest} relations, and {ends} still open"
 
-    def _expand(self, offers: Sequence[Offer], number: int) -> list[Path]:
+    def _expand(self, opened: Sequence[Path], number: int) -> list[Path]:
         """Extend open paths by the relations that the expansion agent selects (eq. 5 to 7)."""
         offered, cut = [], []
-        for path, steps in offers:
+        for path in opened:
+            steps = self.graph.hop(path.end)
             texts = [f"{s.relation} {s.tail.name} {s.information} {s.condition}" for s in steps]
             shown = [steps[n] for n in most_similar(self.query, texts, self.limits.most_neighbours)]
             offered.append((path, shown))
@@ -170,7 +166,7 @@ class _Search:
             steps = list({step.row: step for step in chosen if step.row in rows}.values())
             names.append(", ".join(step.tail.name for step in steps) or "none")
             reached += [path.then(step) for step in steps]
-        self._record(number, "expansion", [path.text for path, _ in offers], names, cut)
+        self._record(number, "expansion", [path.text for path in opened], names, cut)
         texts = [path.text for path in reached]
         widest = [reached[n] for n in most_similar(self.query, texts, self.limits.most_open)]
         if remark := _left_out("paths", len(widest), len(reached)):

@@ -48,19 +48,10 @@ class EmbeddedAgents:
         graph: The graph.
         most: Greatest number of sufficient paths.
         sight: Finds entities by picture if the query names none.
-        captions: Whether captions by people are used.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        *,
-        most: int = 5,
-        sight: Sight | None = None,
-        captions: bool = True,
-    ) -> None:
-        self._graph, self._most = graph, most
-        self._sight, self._captions = sight, captions
+    def __init__(self, graph: Graph, *, most: int = 5, sight: Sight | None = None) -> None:
+        self._graph, self._most, self._sight = graph, most, sight
         self._plan: tuple[Query, Entity, _Likelihoods] | None = None
 
     def topic(self, query: Query, among: Sequence[Entity]) -> Entity | None:
@@ -108,8 +99,7 @@ class EmbeddedAgents:
         terms = QueryTerms.of(query, start)
         paths = look_ahead(self._graph, start, terms.wanted, longest=_LONGEST, most=_SEEN)
         ends = list({path.end.row: path.end for path in paths}.values())
-        captions = self._graph.captions(ends) if self._captions else {}
-        likely = score(terms, paths, captions=captions)
+        likely = score(terms, paths, captions=self._graph.captions(ends))
         chosen: _Likelihoods = {}
         for n in (-likely).argsort(kind="stable").tolist():
             rows = _rows(paths[n])

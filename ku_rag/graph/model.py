@@ -158,18 +158,24 @@ class Attributes:
     """The attributes of an entity (the paper's A(e) = (c, u)).
 
     Args:
+        aliases: Further names.
+        metadata: Of its unit, without what the other attributes hold.
         topic: Whether it is a topic entity (E_o), where a search may start.
         caption: Caption of its pictures or video by people, or "".
         captions: Captions by models, by the name of the model.
         text: Its texts (u).
         images: Its pictures and keyframes.
+        videos: Paths or addresses.
     """
 
+    aliases: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     topic: bool = False
     caption: str = ""
     captions: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
     images: tuple[File, ...] = ()
+    videos: tuple[str, ...] = ()
 
 
 class Graph:
@@ -356,25 +362,27 @@ class Graph:
         if entity.unit is None:
             return Attributes()
         stored = self._connection.execute(
-            "SELECT row, metadata FROM units WHERE id = ?", (entity.unit,)
+            "SELECT row, aliases, metadata FROM units WHERE id = ?", (entity.unit,)
         ).fetchone()
         if stored is None:  # deleted since it was read
             return Attributes()
-        row, metadata = stored
+        row, aliases, metadata = stored
         said = json.loads(metadata)
+        topic, caption = said.pop(TOPIC, None), said.pop(CAPTION, None)
+        by_models = {key: said.pop(key) for key in [*said] if key.startswith(MACHINE_CAPTION)}
+        videos = said.pop(VIDEOS) if isinstance(said.get(VIDEOS), list) else ()
         files = self._connection.execute(
             "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "
             "WHERE l.unit = ? ORDER BY l.source, l.position",
             (row,),
         )
         return Attributes(
-            topic=said.get(TOPIC) is True,
-            caption=str(said.get(CAPTION) or ""),
-            captions={
-                key.removeprefix(MACHINE_CAPTION): str(text)
-                for key, text in said.items()
-                if key.startswith(MACHINE_CAPTION)
-            },
+            aliases=tuple(json.loads(aliases)),
+            metadata=said,
+            topic=topic is True,
+            caption=str(caption or ""),
+            captions={k.removeprefix(MACHINE_CAPTION): str(t) for k, t in by_models.items()},
             text="\n\n".join(texts_of(self._connection, row)),
             images=tuple(self._layout.image(file) for (file,) in files),
+            videos=tuple(videos),
         )
