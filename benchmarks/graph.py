@@ -4,9 +4,8 @@
 
 The graph is drawn with a fixed seed: every entity is described on a line of its own, heads and
 tails are drawn evenly. It is imported from JSON lines into a new base, with all that this brings:
-reading, finding what names mean, units, sources, names, checksums, a durable commit. Beside it
-the same rows of the relations alone, ready made, go into a bare SQLite file with the same indexes
-by `executemany` in one transaction, also durable. Rounds alternate; medians are kept.
+reading, finding what names mean, units, sources, names, checksums, a durable commit. Medians of
+the rounds are kept.
 
 A search is all of `graph_search` with the embedded agents, for a question that names one of the
 topics and a relation; "evidence" are the paths that a query adds from the unit it has matched.
@@ -23,15 +22,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 import ku_rag
 from benchmarks.record import write_result
 from ku_rag.graph.model import Graph
 from ku_rag.graph.traversal import best_paths
 from ku_rag.store.connection import connect
 from ku_rag.store.layout import Layout
-from ku_rag.store.schema import expected
 
 SEED = 7
 HOPS = 2000
@@ -62,7 +58,6 @@ def draw(path: Path, entities: int, relations: int) -> None:
 def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
     """The figures of one run, JSON-ready."""
     ours: list[float] = []
-    bare: list[float] = []
     walked: dict[str, dict[str, float]] = {}
     stored = 0
     for _ in range(rounds):
@@ -75,11 +70,7 @@ def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
                 ours.append(time.perf_counter() - started)
                 walked = walked or _walks(kb, place / "kb", entities)
             stored = report.relations_added
-            connection = connect(place / "kb" / "ku.sqlite")
-            rows = connection.execute("SELECT * FROM relations").fetchall()
-            connection.close()
-            bare.append(_bare(place / "bare.sqlite", rows))
-    seconds, alone = statistics.median(ours), statistics.median(bare)
+    seconds = statistics.median(ours)
     return {
         "entities": entities,
         "relations": stored,
@@ -89,12 +80,6 @@ def measure(entities: int, relations: int, rounds: int) -> dict[str, Any]:
             "relations_per_second": round(stored / seconds),
             "seconds_of_each": [round(one, 2) for one in ours],
         },
-        "bare_sqlite": {
-            "seconds": round(alone, 2),
-            "relations_per_second": round(stored / alone),
-            "seconds_of_each": [round(one, 2) for one in bare],
-        },
-        "import_to_bare": round(seconds / alone, 2),
         **walked,
     }
 
@@ -133,34 +118,6 @@ def _milliseconds(seconds: list[float]) -> dict[str, float]:
         "p50": round(statistics.median(seconds) * 1000, 4),
         "p99": round(statistics.quantiles(seconds, n=100)[98] * 1000, 4),
     }
-
-
-def _bare(path: Path, rows: list[tuple[object, ...]]) -> float:
-    """Seconds in which ready-made rows go into a file of nothing but them and their indexes."""
-    made = expected()
-    statements = [
-        sql.replace(" REFERENCES sources(row)", "").replace(" REFERENCES entities(row)", "")
-        for (sql,) in made.execute(
-            "SELECT sql FROM sqlite_master WHERE tbl_name = 'relations' AND sql IS NOT NULL "
-            "ORDER BY type DESC"
-        )
-    ]
-    made.close()
-    connection = apsw.Connection(str(path))
-    connection.execute("PRAGMA page_size = 8192")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA cache_size = -{128 << 10}")
-    for sql in statements:
-        connection.execute(sql)
-    marks = ", ".join("?" * len(rows[0]))
-    started = time.perf_counter()
-    connection.execute("BEGIN")
-    connection.executemany(f"INSERT INTO relations VALUES ({marks})", rows)
-    connection.execute("COMMIT")
-    taken = time.perf_counter() - started
-    connection.close()
-    return taken
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from benchmarks.mh_questions import (
     opened,
     questions,
 )
-from benchmarks.record import write_result
+from benchmarks.record import interval, write_result
 from ku_rag.evaluation.consistency import consistency
 from ku_rag.graph import model
 from ku_rag.graph.agent_search import explore
@@ -215,14 +215,6 @@ _SMALL = 4.0
 _TURNS = 300
 
 
-def interval(rows: Sequence[float]) -> list[float]:
-    """The middle 95 % of the means of 2,000 samples of the questions, with repetition."""
-    values = np.array(rows)
-    rng = np.random.default_rng(SEED)
-    means = values[rng.integers(0, len(values), (2000, len(values)))].mean(1)
-    return [round(float(x), 3) for x in np.quantile(means, (0.025, 0.975))]
-
-
 def told(rows: Sequence[Measured]) -> dict[str, object]:
     """Means and their intervals."""
     columns = list(zip(*rows, strict=True))
@@ -307,16 +299,9 @@ def topics_found(field: Field, asked: Sequence[Question]) -> dict[str, float]:
 
 LOOKS: Mapping[str, Callable[[model.Step, Field, Mapping[str, int]], float]] = {
     "order of the relations": lambda step, field, uses: step.row,
-    "order of the entities": lambda step, field, uses: step.tail.row,
     "relations that leave it": lambda step, field, uses: len(field.hop(step.tail)),
     "uses of its name": lambda step, field, uses: uses[step.tail.name],
-    "words of its name": lambda step, field, uses: len(step.tail.name.split()),
     "letters of its name": lambda step, field, uses: len(step.tail.name),
-    "words shared with those beside it": lambda step, field, uses: sum(
-        bool({*step.tail.name.split()} & {*other.tail.name.split()})
-        for other in field.hop(step.head)
-    ),
-    "notes": lambda step, field, uses: len(step.notes),
 }
 """Looks at an entity that know nothing of a question: they should tell no gold from distractors."""
 

@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+import numpy as np
+
 import ku_rag
 
 RESULTS = Path(__file__).parent / "results"
+DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 def write_result(name: str, figures: Mapping[str, object], *, packages: Sequence[str] = ()) -> Path:
@@ -57,6 +60,13 @@ def proportion(hits: Sequence[bool]) -> tuple[float, list[float]]:
     half = z * math.sqrt(share * (1 - share) / max(n, 1) + (z / (2 * max(n, 1))) ** 2)
     ends = [(middle + sign * half) / (1 + z * z / max(n, 1)) for sign in (-1, 1)]
     return round(share, 3), [round(end, 3) for end in ends]
+
+
+def interval(values: Sequence[float]) -> list[float]:
+    """The middle 95 % of the means of 2,000 samples of the values, with repetition."""
+    drawn = np.random.default_rng(0).integers(0, len(values), (2000, len(values)))
+    low, high = np.quantile(np.asarray(values, float)[drawn].mean(1), (0.025, 0.975))
+    return [round(float(low), 3), round(float(high), 3)]
 
 
 def cpu_model() -> str:

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.questions import Case, hotpotqa, ottqa
-from benchmarks.record import write_result
+from benchmarks.record import interval, write_result
 from ku_rag import KnowledgeBase, Unit
 
 DEPTHS = (5, 10, 20)
@@ -56,13 +56,11 @@ def measure(kb: KnowledgeBase, cases: Sequence[Case], *, every: bool) -> dict[st
     """The share of questions with all or one of their gold passages among the first chunks."""
     choose = max if every else min
     found = np.array([choose(places(kb, case)) for case in cases])
-    drawn = np.random.default_rng(0).integers(0, len(found), (2000, len(found)))
     shares, intervals = [], []
     for depth in DEPTHS:
         within = found < depth
         shares.append(round(float(within.mean()), 3))
-        low, high = np.quantile(within[drawn].mean(1), (0.025, 0.975))
-        intervals.append([round(float(low), 3), round(float(high), 3)])
+        intervals.append(interval(within))
     return {"questions": len(cases), "first": list(DEPTHS), "found": shares, "95%": intervals}
 
 

@@ -18,12 +18,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks import vectors
-from benchmarks.record import RESULTS, write_result
+from benchmarks.record import write_result
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 OPENINGS = 3
@@ -64,21 +63,6 @@ def measure(of: str, count: int, cache: Path, threads: int = 2) -> dict[str, Any
         for name in ("read", "change"):
             figures |= stage(name, of, count, base, cache, threads)
     return figures
-
-
-def measure_changes(of: str, count: int, cache: Path, threads: int = 2) -> dict[str, Any]:
-    """What single changes take, and nothing else."""
-    vectors.prepare(of, count, cache)
-    with tempfile.TemporaryDirectory() as work:
-        base = Path(work) / "kb"
-        stage("ingest", of, count, base, cache, threads)
-        return stage("change", of, count, base, cache, threads)
-
-
-def kept() -> dict[str, dict[int, dict[str, Any]]]:
-    """The figures of the result file."""
-    sets = json.loads((RESULTS / "scale.json").read_text(encoding="utf-8"))["sets"]
-    return {of: {int(count): one for count, one in sizes.items()} for of, sizes in sets.items()}
 
 
 def stage(name: str, of: str, count: int, base: Path, cache: Path, threads: int) -> dict[str, Any]:
@@ -167,46 +151,6 @@ def targets(of: str, sizes: Mapping[int, Mapping[str, Any]]) -> list[dict[str, A
     ]
 
 
-def plot(found: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> Path | None:
-    """Draw the costs over the sizes, both axes logarithmic; None without matplotlib."""
-    if find_spec("matplotlib") is None:
-        print("no picture: matplotlib is not installed")
-        return None
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    panels = {
-        "Search, ms": ("flat_faiss_p50_ms", "public_p50_ms", "among_1000_p50_ms"),
-        "One change, ms": ("add_one_ms", "delete_one_ms"),
-        "Opening, ms": ("cold_open_ms", "read_store_ms", "read_raw_ms"),
-        "Memory and disk, MB": ("resident_mb", "ingest_peak_mb", "index_mb", "disk_mb"),
-    }
-    picture, axes = plt.subplots(
-        len(found), len(panels), figsize=(5 * len(panels), 4.5 * len(found)), squeeze=False
-    )
-    for row, (of, sizes) in zip(axes, found.items(), strict=True):
-        for axis, (title, keys) in zip(row, panels.items(), strict=True):
-            for key in keys:
-                axis.plot(list(sizes), [one[key] for one in sizes.values()], "o-", label=ROWS[key])
-            if title.startswith("Search"):
-                for kind in dict.fromkeys(kind for one in sizes.values() for kind in one["kinds"]):
-                    points = {
-                        n: one["kinds"][kind] for n, one in sizes.items() if kind in one["kinds"]
-                    }
-                    heights = [its["p50_ms"] for its in points.values()]
-                    axis.plot(list(points), heights, "o--", label=kind)
-            axis.set(xscale="log", yscale="log", xlabel="chunks", title=f"{of}: {title}")
-            axis.legend(fontsize="small")
-            axis.grid(alpha=0.3)
-    picture.tight_layout()
-    file = RESULTS / "scale.png"
-    picture.savefig(file, dpi=80)
-    plt.close(picture)
-    return file
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and with --write keep the result and its picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -215,12 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cache", type=Path, default=vectors.CACHE)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write the result files")
-    parser.add_argument(
-        "--changes", action="store_true", help="measure single changes anew, keep all else"
-    )
     options = parser.parse_args(arguments)
     found: dict[str, dict[int, dict[str, Any]]] = {}
-    before = kept() if options.changes else {}
     reached = []
     for of in options.sets.split(","):
         if why := vectors.missing(of):
@@ -228,11 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         found[of] = {}
         for count in sorted(map(int, options.sizes.split(","))):
-            if options.changes:
-                anew = measure_changes(of, count, options.cache, options.threads)
-                found[of][count] = before[of][count] | anew
-            else:
-                found[of][count] = measure(of, count, options.cache, options.threads)
+            found[of][count] = measure(of, count, options.cache, options.threads)
             print(f"{of}, {count:,}: {json.dumps(found[of][count])}", flush=True)
         print(f"\n{table(of, found[of])}\n")
         reached += targets(of, found[of])
@@ -244,8 +180,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             write_result("scale", {"threads": options.threads, "sets": found, "targets": reached})
         )
-        if picture := plot(found):
-            print(picture)
     return 0
 
 

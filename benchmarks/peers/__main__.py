@@ -162,8 +162,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         every = set(systems) == set(PEERS)
         print(write_result("peers" if every else SOME, result, packages=packages(found)))
-        if every and (picture := report.plot(found)):
-            print(picture)
     return 0
 
 

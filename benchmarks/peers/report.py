@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.registry import PEERS
-from benchmarks.record import RESULTS
 
 Figures = Mapping[str, Mapping[str, Any]]
 
@@ -123,44 +120,6 @@ def line(target: Mapping[str, Any]) -> str:
     where = f"{target['set']}: " if "set" in target else ""
     state = "reached" if target["ok"] else "NOT REACHED"
     return f"{where}{target['what']}: {target['value']} ({bound}, {state})"
-
-
-def plot(found: Mapping[str, Figures]) -> Path | None:
-    """Draw the ratios; None where matplotlib is not installed."""
-    if find_spec("matplotlib") is None:
-        print("no picture: matplotlib is not installed")
-        return None
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    drawn = {of: figures for of, figures in found.items() if "ku" in figures}
-    columns = ("with_text_s", "query_p50_ms", "add_one_ms", "cold_open_ms", "disk_mb", "peak_mb")
-    across = len(columns) // 2
-    size = (5 * across, 1 + 0.6 * len(PEERS) * max(1, len(drawn)))
-    picture, axes = plt.subplots(2 * len(drawn), across, figsize=size, squeeze=False)
-    places = ((of, figures, column) for of, figures in drawn.items() for column in columns)
-    for axis, (of, figures, column) in zip(axes.flat, places, strict=True):
-        ours = figure(figures["ku"], column) or 1.0
-        bars = {
-            PEERS[name].title: its / ours
-            for name, one in reversed(list(figures.items()))
-            if (its := figure(one, column)) is not None
-        }
-        drawn_bars = axis.barh(list(bars), list(bars.values()), color="0.7")
-        axis.bar_label(drawn_bars, [f"{value:.3g}" for value in bars.values()], padding=3)
-        axis.axvline(1.0, color="black", linewidth=1)
-        axis.set_xscale("log")
-        axis.set_xticks([])
-        axis.set_xticks([], minor=True)
-        axis.margins(x=0.25)
-        axis.set_title(f"{of}: {COMPARED[column]}\n÷ ku-rag", fontsize=10)
-    picture.tight_layout()
-    file = RESULTS / "peers.png"
-    picture.savefig(file, dpi=80)
-    plt.close(picture)
-    return file
 
 
 def _number(value: object) -> str:
