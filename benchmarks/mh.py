@@ -33,8 +33,7 @@ from benchmarks.mh_questions import (
 from benchmarks.record import interval, write_result
 from ku_rag.evaluation.consistency import consistency
 from ku_rag.graph import model
-from ku_rag.graph.agent_search import explore
-from ku_rag.graph.embedded_agents import EmbeddedAgents
+from ku_rag.graph.embedded_agents import search_without_model, select_topic
 from ku_rag.graph.model import Entity, Graph
 from ku_rag.graph.scoring import WEIGHTS, QueryTerms, features
 from ku_rag.graph.search_types import Query, SearchLimits
@@ -143,13 +142,7 @@ def names(path: model.Path) -> Route:
 
 def searched(graph: Graph, asked: Question, perceptive: bool, most: int) -> list[Route]:
     """What the walk finds with the embedded agents, the topic found by them too."""
-    agents = EmbeddedAgents(graph, most=most)
-    found = explore(
-        graph,
-        asked.query(perceptive),
-        agents,
-        SearchLimits(max_paths=most, most_neighbours=1000, most_open=1000),
-    )
+    found = search_without_model(graph, asked.query(perceptive), SearchLimits(max_paths=most))
     return [names(path) for path in found.paths]
 
 
@@ -285,14 +278,12 @@ def elsewhere(asked: Sequence[Question]) -> dict[str, object]:
 
 def topics_found(field: Field, asked: Sequence[Question]) -> dict[str, float]:
     """How often the topic is found by the question's text alone, where that names it."""
-    agents = EmbeddedAgents(field.graph)
-    among = field.graph.topics(100_000)
     naming = [q for q in asked if q.monster in q.text]
-    found = [agents.topic(Query(q.text), among) for q in naming]
+    found = [select_topic(field.graph, Query(q.text)) for q in naming]
     right = [e is not None and e.unit == q.monster for e, q in zip(found, naming, strict=True)]
     return {
         "questions": len(naming),
-        "topics": len(among),
+        "topics": len(field.graph.topics(100_000)),
         "found": round(float(np.mean(right)), 3),
     }
 

@@ -310,6 +310,7 @@ class GraphView:
     ) -> GraphAnswer:
         """Search by a model if there is one and the setting allows it, else by embedded agents."""
         from ku_rag.graph import search_settings
+        from ku_rag.graph.embedded_agents import search_without_model
         from ku_rag.mllm.prompts import load_prompts
 
         session = self._session
@@ -336,8 +337,9 @@ class GraphView:
                 session.encoding.images.refresh()
             with session.read():
                 start = None if topic is None else graph.one(topic)
-                return search_settings.answer_without_model(
-                    graph, query, limits, sight=self._seen, topic=start
+                found = search_without_model(graph, query, limits, sight=self._seen, topic=start)
+                return search_settings.GraphAnswer(
+                    "embedded", "", "", query.perception, found.paths, found, found.trace
                 )
 
     # ---- files ---------------------------------------------------------------------------------

@@ -1,10 +1,8 @@
-"""Agents without a model: they score paths in advance and select the best ones.
+"""Search of the graph without a model: paths are scored in advance, and the best ones selected.
 
-Before its first round a search has a plan: the paths from the topic entity, those with words of
-the question first, with scores of `ku_rag.graph.scoring`. Expansion selects the relations of the
-planned paths, and validation accepts these. No path of the plan is the beginning of another,
-because an accepted path is not extended; and the plan ends before the first path that is much less
-likely than the best.
+The candidates are the paths from the topic entity, those with words of the question first, with
+scores of `ku_rag.graph.scoring`. No selected path is the beginning of another, and none is much
+less likely than the best.
 """
 
 from __future__ import annotations
@@ -12,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ku_rag.graph.model import Entity, Graph, Path, Step
+from ku_rag.graph.model import Entity, Graph, Path
 from ku_rag.graph.scoring import QueryTerms, score
-from ku_rag.graph.search_types import Query, TraceEntry, Verdict
+from ku_rag.graph.search_types import GraphSearchResult, Query, SearchLimits, TraceEntry
 from ku_rag.graph.traversal import Offer, extend_to_new, look_ahead, traverse
 from ku_rag.text.tokens import words
 
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
 
 Sight = Callable[[Sequence["Image"]], Sequence[Entity]]
 """Returns the entities that pictures show, best first."""
-
-_Likelihoods = dict[tuple[int, ...], float]
-"""Likelihoods of sufficient paths, by the rows of their steps."""
 
 _LONGEST = 4
 """Greatest number of relations of a path."""
@@ -41,110 +36,114 @@ _NAME_WORDS = 8
 """Greatest number of words of a name that is searched for in a text."""
 
 
-class EmbeddedAgents:
-    """Agents without a model, as a baseline (`ku_rag.graph.search_types.Agents`).
+_LIMITS = SearchLimits()
+_MOST_TOPICS = 100_000
+
+
+def search_without_model(
+    graph: Graph,
+    query: Query,
+    limits: SearchLimits = _LIMITS,
+    *,
+    sight: Sight | None = None,
+    topic: Entity | None = None,
+) -> GraphSearchResult:
+    """Return the paths that most likely answer a question.
 
     Args:
-        graph: The graph.
-        most: Greatest number of sufficient paths.
+        graph: The graph, in one state.
+        query: The query.
+        limits: How many paths are wanted, and how long they may be.
         sight: Finds entities by picture if the query names none.
+        topic: Where the search starts; None: the entity that the query names or shows.
+
+    Raises:
+        Corrupt: A row of the graph fails its checksum.
     """
+    trace = []
+    if topic is None:
+        topic = select_topic(graph, query, sight)
+        name = topic.name if topic else "none"
+        trace.append(TraceEntry(0, "topic", query.question, name))
+    if topic is None:
+        stopped = "no topic entity was found in the question; no path was enough"
+        return GraphSearchResult(trace=tuple(trace), stopped=stopped)
+    paths = _select_paths(graph, query, topic, limits)
+    trace += [TraceEntry(len(p.steps), "validation", p.text, "enough") for p in paths]
+    steps = {step.row: step for path in paths for step in path.steps}
+    return GraphSearchResult(
+        topic=topic,
+        steps=tuple(steps.values()),
+        paths=tuple(paths),
+        trace=tuple(trace),
+        stopped="no other path is likely" if steps else "the topic entity is enough by itself",
+    )
 
-    def __init__(self, graph: Graph, *, most: int = 5, sight: Sight | None = None) -> None:
-        self._graph, self._most, self._sight = graph, most, sight
-        self._plan: tuple[Query, Entity, _Likelihoods] | None = None
 
-    def topic(self, query: Query, among: Sequence[Entity]) -> Entity | None:
-        """Return the entity that the query names most often, or else the one that is seen.
+def select_topic(graph: Graph, query: Query, sight: Sight | None = None) -> Entity | None:
+    """Return the topic entity that the query names most often, or else the one that is seen.
 
-        Of entities named equally often, the first counts. The perception is searched only if
-        question and hints name no topic; entities that lead to another named entity only if the
-        pictures show none either.
-        """
-        known = {entity.row: entity for entity in among}
-        asked = f"{query.question}\n{query.hints}"
-        for text in (asked, query.perception):
-            if named := self._named(text, known):
-                return named
-        if self._sight and query.pictures:
-            return next((e for e in self._sight(query.pictures) if e.row in known), None)
-        return self._leading_to(self._named(asked, None), known)
+    Of entities named equally often, the first counts. The perception is searched only if question
+    and hints name no topic; entities that lead to another named entity only if the pictures show
+    none either.
+    """
+    known = {entity.row: entity for entity in graph.topics(_MOST_TOPICS)}
+    asked = f"{query.question}\n{query.hints}"
+    for text in (asked, query.perception):
+        if named := _named(graph, text, known):
+            return named
+    if sight and query.pictures:
+        return next((e for e in sight(query.pictures) if e.row in known), None)
+    return _leading_to(graph, _named(graph, asked, None), known)
 
-    def expand(
-        self, query: Query, opened: Sequence[tuple[Path, Sequence[Step]]]
-    ) -> list[list[Step]]:
-        """Return the relations of planned paths."""
-        selected = []
-        for path, steps in opened:
-            rows, planned = _rows(path), self._planned(query, path.start)
-            following = {of[len(rows)] for of in planned if of[: len(rows)] == rows and of != rows}
-            selected.append([step for step in steps if step.row in following])
-        return selected
 
-    def validate(self, query: Query, paths: Sequence[Path]) -> list[Verdict]:
-        """Accept the planned paths; their scores are their likelihoods."""
-        planned = [self._planned(query, path.start).get(_rows(path)) for path in paths]
-        return [Verdict(one is not None, one or 0.0) for one in planned]
+def _select_paths(graph: Graph, query: Query, start: Entity, limits: SearchLimits) -> list[Path]:
+    terms = QueryTerms.of(query, start)
+    longest = min(_LONGEST, limits.max_rounds)
+    paths = look_ahead(graph, start, terms.wanted, longest=longest, most=_SEEN)
+    ends = list({path.end.row: path.end for path in paths}.values())
+    likely = score(terms, paths, captions=graph.captions(ends))
+    chosen: list[Path] = []
+    for n in (-likely).argsort(kind="stable").tolist():
+        steps = paths[n].steps
+        if likely[n] < _LIKELY * likely.max() or len(chosen) == limits.max_paths:
+            break
+        if not any(steps[: len(c.steps)] == c.steps[: len(steps)] for c in chosen):
+            chosen.append(paths[n])
+    return chosen
 
-    def notes(self) -> Sequence[TraceEntry]:
-        """Return no notes: no model is asked."""
-        return ()
 
-    def _planned(self, query: Query, start: Entity) -> _Likelihoods:
-        if self._plan is None or self._plan[0] is not query or self._plan[1] != start:
-            self._plan = query, start, self._choose(query, start)
-        return self._plan[2]
+def _leading_to(graph: Graph, named: Entity | None, known: Mapping[int, Entity]) -> Entity | None:
+    """Return the nearest known entity from which relations lead to `named`."""
+    if named is None:
+        return None
+    reached = {named.row}
+    found: list[Entity] = []
 
-    def _choose(self, query: Query, start: Entity) -> _Likelihoods:
-        terms = QueryTerms.of(query, start)
-        paths = look_ahead(self._graph, start, terms.wanted, longest=_LONGEST, most=_SEEN)
-        ends = list({path.end.row: path.end for path in paths}.values())
-        likely = score(terms, paths, captions=self._graph.captions(ends))
-        chosen: _Likelihoods = {}
-        for n in (-likely).argsort(kind="stable").tolist():
-            rows = _rows(paths[n])
-            if likely[n] < _LIKELY * likely.max() or len(chosen) == self._most:
+    def choose(offers: Sequence[Offer]) -> list[Path]:
+        paths = extend_to_new(offers, reached)
+        found.extend(path.end for path in paths if path.end.row in known)
+        return [] if found else paths[:_OPENED]
+
+    for _ in traverse(graph, named, choose, longest=_LONGEST, direction="in", most=_STEPS):
+        pass
+    return found[0] if found else None
+
+
+def _named(graph: Graph, text: str, known: Mapping[int, Entity] | None) -> Entity | None:
+    """Return the entity that a text names most often, among the known ones or (None) all."""
+    counts: dict[int, int] = {}
+    named: dict[int, Entity] = {}
+    parts, at = words(text), 0
+    while at < len(parts):
+        for length in range(min(_NAME_WORDS, len(parts) - at), 0, -1):
+            found = graph.find(" ".join(parts[at : at + length]))
+            hits = (one for one in found if known is None or one.row in known)
+            if hit := next(hits, None):
+                counts[hit.row] = counts.get(hit.row, 0) + 1
+                named[hit.row] = hit
                 break
-            if not any(rows[: len(c)] == c or c[: len(rows)] == rows for c in chosen):
-                chosen[rows] = float(likely[n])
-        return chosen
-
-    def _leading_to(self, named: Entity | None, known: Mapping[int, Entity]) -> Entity | None:
-        """Return the nearest known entity from which relations lead to `named`."""
-        if named is None:
-            return None
-        reached = {named.row}
-        found: list[Entity] = []
-
-        def choose(offers: Sequence[Offer]) -> list[Path]:
-            paths = extend_to_new(offers, reached)
-            found.extend(path.end for path in paths if path.end.row in known)
-            return [] if found else paths[:_OPENED]
-
-        for _ in traverse(
-            self._graph, named, choose, longest=_LONGEST, direction="in", most=_STEPS
-        ):
-            pass
-        return found[0] if found else None
-
-    def _named(self, text: str, known: Mapping[int, Entity] | None) -> Entity | None:
-        """Return the entity that a text names most often, among the known ones or (None) all."""
-        counts: dict[int, int] = {}
-        named: dict[int, Entity] = {}
-        parts, at = words(text), 0
-        while at < len(parts):
-            for length in range(min(_NAME_WORDS, len(parts) - at), 0, -1):
-                found = self._graph.find(" ".join(parts[at : at + length]))
-                hits = (one for one in found if known is None or one.row in known)
-                if hit := next(hits, None):
-                    counts[hit.row] = counts.get(hit.row, 0) + 1
-                    named[hit.row] = hit
-                    break
-            else:
-                length = 1
-            at += length
-        return named[max(counts, key=counts.__getitem__)] if counts else None
-
-
-def _rows(path: Path) -> tuple[int, ...]:
-    return tuple(step.row for step in path.steps)
+        else:
+            length = 1
+        at += length
+    return named[max(counts, key=counts.__getitem__)] if counts else None

@@ -8,7 +8,6 @@ from typing import Any
 
 from ku_rag.errors import BadInput
 from ku_rag.graph.agent_search import explore
-from ku_rag.graph.embedded_agents import EmbeddedAgents, Sight
 from ku_rag.graph.mllm_agents import WORKERS, ModelAgents
 from ku_rag.graph.model import Entity, Graph, Path
 from ku_rag.graph.search_types import (
@@ -158,29 +157,6 @@ def answer(
     return GraphAnswer(
         setting, outcome.text, outcome.problem, shown.perception, paths, found, (*trace, note)
     )
-
-
-def answer_without_model(
-    graph: Graph,
-    query: Query,
-    limits: SearchLimits = _LIMITS,
-    *,
-    sight: Sight,
-    topic: Entity | None = None,
-) -> GraphAnswer:
-    """Search by the embedded agents; there is no answer in words.
-
-    Args:
-        graph: The graph, in one state.
-        query: The query.
-        limits: How far the search goes.
-        sight: Finds the entities that pictures show.
-        topic: Where the search starts; None: the agents select it.
-    """
-    agents = EmbeddedAgents(graph, most=limits.max_paths, sight=sight)
-    found = explore(graph, query, agents, limits, topic=topic)
-    paths = found.best(limits.max_paths)
-    return GraphAnswer("embedded", "", "", query.perception, paths, found, found.trace)
 
 
 def _check(setting: str, query: Query, gold: Sequence[Path] | None) -> Setting:
