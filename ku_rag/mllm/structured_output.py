@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -86,7 +85,7 @@ def _converted(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """Return the objects in a text, in order; of very many only the first and the last."""
-    decoder = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, parse_float=_finite)
+    decoder = json.JSONDecoder(strict=False)
     end, first, last = 0, [text.find("{")], [text.rfind("{")]
     for _ in range(_MOST_STARTS):
         first.append(text.find("{", first[-1] + 1) if first[-1] >= 0 else -1)
@@ -99,17 +98,6 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             continue
         yield value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{digits} is out of range")
-    return number
 
 
 def schema_instruction(schema: Mapping[str, Any]) -> str:

@@ -750,8 +750,10 @@ def test_objects_are_found_in_text(text):
         ("red, 2", "the reply holds no JSON object"),
         ("{" * 100_000, "the reply holds no JSON object"),
         ('{"a":' * 100_000, "the reply holds no JSON object"),
-        ('{"colour": "red", "count": NaN}', "the reply holds no JSON object"),
-        ('{"colour": "red", "count": 1e999}', "the reply holds no JSON object"),
+        (
+            '{"colour": "red", "count": NaN}',
+            UNFIT.format("$.count: nan is not of type 'integer'"),
+        ),
         ('{"colour": "red"}', UNFIT.format("$: 'count' is a required property")),
         (
             '{"colour": "red", "count": true}',
