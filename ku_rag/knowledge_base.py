@@ -327,7 +327,7 @@ class KnowledgeBase:
         source = arguments.path(path, "the source").resolve()
         with self._session.write() as writer:
             return writer.run(
-                folder.read(source, heading_level=self.settings.heading_level or None),
+                folder.read(source),
                 progress=progress,
             )
 
@@ -363,7 +363,6 @@ class KnowledgeBase:
                 writer,
                 self._session.database,
                 folder,
-                heading_level=self.settings.heading_level or None,
                 yes=yes,
                 dry_run=dry_run,
                 progress=progress,

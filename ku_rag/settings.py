@@ -50,7 +50,6 @@ class Settings:
             limit.
         language: the language of the texts of a new base, a Snowball algorithm; the keyword index
             holds its stems.
-        heading_level: which Markdown headings name units, 1 to 6; 0 finds out.
         images: "copy" keeps pictures in the knowledge base, "link" leaves them where they are.
         lock_wait_s: seconds to wait for another writer, 0 to 86,400.
         max_memory: megabytes, 64 to 1,000,000, that ingest may hold beside models and index.
@@ -87,7 +86,6 @@ class Settings:
     k_chunks: int = _number(3, 1, 1_000)
     max_tokens: int = _number(0, 0, 1_000_000)
     language: str = _one_of("english", *sorted({*Stemmer.algorithms()} - {"english"}))
-    heading_level: int = _number(0, 0, 6)
     images: str = _one_of("copy", "link")
     lock_wait_s: float = _number(10.0, 0, 86_400)
     max_memory: int = _number(1024, 64, 1_000_000)

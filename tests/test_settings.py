@@ -23,9 +23,9 @@ def test_arguments_go_before_the_environment_and_that_before_the_file(tmp_path, 
     path.write_text("k_units = 4\nk_chunks = 4\nmax_tokens = 4\n", encoding="utf-8")
     monkeypatch.setenv("KU_K_CHUNKS", "5")
     monkeypatch.setenv("KU_MAX_TOKENS", "5")
-    settings = Settings.load(path, max_tokens=6, heading_level=None)
+    settings = Settings.load(path, max_tokens=6, max_memory=None)
     assert (settings.k_units, settings.k_chunks, settings.max_tokens) == (4, 5, 6)
-    assert settings.heading_level == 0
+    assert settings.max_memory == 1024
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_arguments_go_before_the_environment_and_that_before_the_file(tmp_path, 
         ("KU_K_UNITS", "true"),
         ("KU_K_CHUNKS", "2.7"),
         ("KU_MAX_TOKENS", "-5"),
-        ("KU_HEADING_LEVEL", "9"),
-        ("KU_HEADING_LEVEL", ""),
+        ("KU_MAX_MEMORY", "9"),
+        ("KU_MAX_MEMORY", ""),
         ("KU_IMAGES", "move"),
         ("KU_ENCODER", " "),
     ],
@@ -61,7 +61,7 @@ def test_a_variable_out_of_range_is_named(tmp_path, monkeypatch, name, value):
         'k_units = "3"',
         "k_chunks = 1001",
         "max_tokens = -5",
-        "heading_level = 9",
+        "region_threshold = 9",
         "lock_wait_s = inf",
         "lock_wait_s = false",
         "join_threshold = nan",

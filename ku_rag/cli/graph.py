@@ -8,11 +8,13 @@ from typing import Any
 import click
 
 from ku_rag.cli.options import (
+    ALIASES,
     IMAGES,
     PATH,
     common,
     existing,
     mllm_option,
+    number_option,
     open_base,
     output_option,
 )
@@ -75,7 +77,7 @@ def import_(path: Path) -> None:
 @click.option("--caption", default="", help="What its pictures show, in words.")
 @click.option("--text", "texts", multiple=True, help="What else is known; may be repeated.")
 @IMAGES
-@click.option("--alias", "aliases", multiple=True, help="Another name; may be repeated.")
+@ALIASES
 @click.option("--unit", help="Id or name of the unit that it is.")
 @_RELATION
 @click.option("--information", help="More about the relation.")
@@ -104,8 +106,10 @@ def add(
             return
         added = base.graph.add_entity(name or "", **fields)
     lines = [f"{added.action} {added.id}: {added.chunks} chunks, {added.images} images"]
-    for key, value in added.kept.items():
-        lines.append(f"  {key} stays {one_line(value)!r}, as another source states it")
+    lines += [
+        f"  {key} stays {one_line(value)!r}, as another source states it"
+        for key, value in added.kept.items()
+    ]
     print_result(added, lines)
 
 
@@ -139,21 +143,9 @@ def delete(name: str | None, relation: Relation | None, condition: str | None) -
 
 @graph.command()
 @click.argument("name")
-@click.option(
-    "--most",
-    type=click.IntRange(0),
-    default=100,
-    show_default=True,
-    help="Relations listed in each direction.",
-)
+@number_option("--most", "Relations listed in each direction.", 100, 0)
 @output_option("--svg", "FILE.svg", "Draw it and up to 60 entities around it.")
-@click.option(
-    "--hops",
-    type=click.IntRange(1, 2),
-    default=1,
-    show_default=True,
-    help="Relations from it to the farthest entity that is drawn.",
-)
+@number_option("--hops", "Relations from it to the farthest entity that is drawn.", 1, 1, 2)
 @common
 def show(name: str, most: int, svg: Path | None, hops: int) -> None:
     """Show what is known of the entity NAME: an id, name or alias."""
@@ -181,16 +173,8 @@ def schema() -> None:
 @graph.command()
 @click.argument("start")
 @click.argument("end", required=False)
-@click.option(
-    "--most", type=click.IntRange(1), default=10, show_default=True, help="Number of paths."
-)
-@click.option(
-    "--longest",
-    type=click.IntRange(1, 20),
-    default=4,
-    show_default=True,
-    help="Most relations of a path.",
-)
+@number_option("--most", "Number of paths.", 10, 1)
+@number_option("--longest", "Most relations of a path.", 4, 1, 20)
 @common
 def paths(start: str, end: str | None, most: int, longest: int) -> None:
     """Find the shortest paths from START to END, or from START to anywhere."""
@@ -226,14 +210,8 @@ def export(file: Path) -> None:
 @click.option("--perception", default="", help="What the pictures show, in your own words.")
 @click.option("--setting", type=click.Choice(_SETTINGS), help="What a model is given.")
 @mllm_option("searches; '' for none")
-@click.option("--most", type=click.IntRange(1, 100), default=5, show_default=True, help="Paths.")
-@click.option(
-    "--rounds",
-    type=click.IntRange(0, 20),
-    default=6,
-    show_default=True,
-    help="Most relations of a path.",
-)
+@number_option("--most", "Paths.", 5, 1, 100)
+@number_option("--rounds", "Most relations of a path.", 6, 0, 20)
 @click.option("--depth-first", is_flag=True, help="Follow each path to its end first.")
 @common
 def search(**options: Any) -> None:  # noqa: ANN401 - passed on as they are named there

@@ -82,12 +82,13 @@ def verify(names: tuple[str, ...]) -> None:
 
     found = weights.verify(names)
     lines = [
-        f"{'ok     ' if one.ok else 'damaged'} {one.name}: {one.problem or one.path}"
+        f"{'damaged' if one.problem else 'ok     '} {one.name}: {one.problem or one.path}"
         for one in found
     ]
-    data = {"ok": all(one.ok for one in found), "models": [one.to_dict() for one in found]}
+    sound = not any(one.problem for one in found)
+    data = {"ok": sound, "models": [one.to_dict() for one in found]}
     print_result(data, lines or "no known model is here")
-    if not data["ok"]:
+    if not sound:
         raise click.exceptions.Exit(1)
 
 
@@ -124,6 +125,8 @@ def ping() -> None:
             f"pictures: {'seen' if found.pictures else 'not seen'}",
             f"objects: {found.object_format or 'no'}",
         ]
+    else:
+        lines.append("no model was tried: name one with --mllm MODEL")
     print_result(found, lines + [f"  {problem}" for problem in found.problems])
     if found.model and not found.replies:
         raise click.exceptions.Exit(1)

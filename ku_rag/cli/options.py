@@ -38,37 +38,30 @@ def _kept(key: str, *names: str, **settings: Any) -> Callable[[Command], Command
 
 def common(command: Command) -> Command:
     """The options that every command has."""
+    kb: dict[str, Any] = {"default": "kb", "envvar": "KU_KB", "metavar": "DIR", "type": PATH}
+    kb |= {"show_default": True, "show_envvar": True, "help": "The knowledge base."}
+    device = click.Choice(["auto", "cpu", "cuda", "mps"])
+    which = "Device that models run on: auto, cpu, cuda or mps.  [default: auto]"
+    items = "Items that a model encodes at once.  [default: measured]"
+    size = click.IntRange(0, 65_536)
     for option in (
-        _kept(
-            _MODELS,
-            "--batch-size",
-            type=click.IntRange(0, 65_536),
-            metavar="N",
-            help="Items that a model encodes at once.  [default: measured]",
-        ),
-        _kept(
-            _MODELS,
-            "--device",
-            type=click.Choice(["auto", "cpu", "cuda", "mps"]),
-            metavar="NAME",
-            help="Device that models run on: auto, cpu, cuda or mps.  [default: auto]",
-        ),
+        _kept(_MODELS, "--batch-size", type=size, metavar="N", help=items),
+        _kept(_MODELS, "--device", type=device, metavar="NAME", help=which),
         _kept(QUIET, "--quiet", "-q", is_flag=True, help="Print no progress and no remarks."),
         _kept(AS_JSON, "--json", is_flag=True, help="Print JSON on stdout."),
-        _kept(
-            _KB,
-            "--kb",
-            default="kb",
-            envvar="KU_KB",
-            show_default=True,
-            show_envvar=True,
-            metavar="DIR",
-            type=PATH,
-            help="The knowledge base.",
-        ),
+        _kept(_KB, "--kb", **kb),
     ):
         command = option(command)
     return command
+
+
+def number_option(
+    name: str, help: str, default: int | None, least: int, most: int | None = None
+) -> Callable[[Command], Command]:
+    """An option that takes a whole number from `least` to `most`."""
+    shown = default is not None
+    kind = click.IntRange(least, most)
+    return click.option(name, type=kind, default=default, show_default=shown, help=help)
 
 
 def mllm_option(purpose: str) -> Callable[[Command], Command]:
@@ -100,10 +93,14 @@ def model_settings() -> Settings:
     return Settings.load(base_path() / "ku.toml", **models)
 
 
-IMAGES = click.option(
-    "--image", "images", multiple=True, type=PATH, help="A picture file; may be repeated."
-)
+def _several(name: str, key: str, help: str, **settings: Any) -> Callable[[Command], Command]:  # noqa: ANN401
+    return click.option(name, key, multiple=True, help=f"{help}; may be repeated.", **settings)
+
+
+IMAGES = _several("--image", "images", "A picture file", type=PATH)
 """The option that names picture files."""
+ALIASES = _several("--alias", "aliases", "Another name")
+"""The option that gives further names."""
 
 
 def filter_options(command: Command) -> Command:
@@ -134,17 +131,10 @@ def unit_options(command: Command) -> Command:
     """The options that describe a unit, for `add` and `update`."""
     for option in (
         click.option("--metadata", callback=_json_object, metavar="JSON", help="A JSON object."),
-        click.option(
-            "--text-file",
-            "text_files",
-            multiple=True,
-            type=PATH,
-            callback=_read_texts,
-            help="A text file; may be repeated.",
-        ),
-        click.option("--text", "texts", multiple=True, help="A text; may be repeated."),
+        _several("--text-file", "text_files", "A text file", type=PATH, callback=_read_texts),
+        _several("--text", "texts", "A text"),
         IMAGES,
-        click.option("--alias", "aliases", multiple=True, help="Another name; may be repeated."),
+        ALIASES,
         click.option("--kind", help="entity, event, rule, topic …"),
     ):
         command = option(command)

@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from ku_rag.cli.options import common, filter_options, mllm_option, open_base, output_option
+from ku_rag.cli.options import (
+    common,
+    filter_options,
+    mllm_option,
+    number_option,
+    open_base,
+    output_option,
+)
 from ku_rag.cli.output import (
     one_line,
     print_answer,
@@ -63,9 +70,7 @@ def query(
 @click.command()
 @click.option("--image", help="A picture to find units for.")
 @click.option("--text", default="", help="Words to find units and chunks for.")
-@click.option(
-    "-k", type=click.IntRange(1, 1000), default=10, show_default=True, help="Most units and chunks."
-)
+@number_option("-k", "Most units and chunks.", 10, 1, 1000)
 @filter_options
 @common
 def search(image: str | None, text: str, **options: Any) -> None:  # noqa: ANN401 - as named there

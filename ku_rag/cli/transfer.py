@@ -34,7 +34,7 @@ def export(folder: Path, salvage: bool) -> None:
     lines = [f"exported: {counts}; {done['pictures']:,} picture files; {done['seconds']:.1f} s"]
     lines += [
         f"{table}: {one['saved']:,} saved, {len(one['lost']):,} lost"
-        for table, one in done.get("salvaged", {}).items()
+        for table, one in (done["salvaged"] or {}).items()
     ]
     print_result(done, lines)
     print_left_out([Quarantined(**one) for one in done["left_out"]])

@@ -45,8 +45,6 @@ _TINY = 1e-12
 _BY_QUERIES, _BY_LISTS = 0, 1
 _PARALLEL_BYTES = 2 << 20
 """A scan of at least this size uses several threads."""
-_FEW_DELETED, _EXTRA_HITS = 0.01, 8
-"""Up to this deleted share, a search asks for so many extra hits instead of using a mask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +174,7 @@ def search_candidates(
     count: int,
     mask: Mask | None = None,
     *,
-    deleted: int | None = None,
+    selected: bool = False,
 ) -> tuple[Vectors, Positions]:
     """Find the positions that are probably nearest, best first.
 
@@ -186,8 +184,7 @@ def search_candidates(
         queries: float32[n, dim], quantised if the kind has a quantiser.
         count: candidates per query.
         mask: bool[positions], True for positions to search; None for all.
-        deleted: number of masked positions if the mask only hides deleted rows; None if the mask
-            selects given rows, in which case all lists are scanned.
+        selected: the mask selects given rows, so all lists are scanned; else it hides deleted ones.
 
     Returns:
         (scores float32[n, m], positions int64[n, m]), m ≤ count, padded with -1.
@@ -195,14 +192,6 @@ def search_candidates(
     count = min(count, index.ntotal)
     if plan.kind == "rabitq":
         return _search_with_growing_k(index, queries, count, mask)
-    if mask is not None and deleted is not None and deleted <= _FEW_DELETED * index.ntotal:
-        # A few extra hits cost less than testing every position against the mask.
-        requested = min(index.ntotal, count + _EXTRA_HITS)
-        scores, positions = _scan(index, plan.probes, queries, requested)
-        valid = mask[positions] & (positions >= 0)
-        if valid.sum(axis=1).min() >= count:
-            return _keep_valid(valid, scores, positions, count)
-    selected = mask is not None and deleted is None
     probes = index.nlist if plan.probes and selected else plan.probes
     return _scan(index, probes, queries, count, mask)
 
@@ -229,16 +218,6 @@ def _scan(
     with _single_threaded(faiss) if small else nullcontext():
         found: tuple[Vectors, Positions] = index.search(queries, count, params=params)
     return found
-
-
-def _keep_valid(
-    valid: Mask, scores: Vectors, positions: Positions, count: int
-) -> tuple[Vectors, Positions]:
-    """Keep the first `count` valid hits of each query, padded with -1."""
-    order = np.argsort(~valid, axis=1, kind="stable")[:, :count]
-    kept = np.take_along_axis(valid, order, 1)
-    positions = np.where(kept, np.take_along_axis(positions, order, 1), -1)
-    return np.take_along_axis(scores, order, 1), positions
 
 
 @contextmanager
@@ -271,7 +250,10 @@ def _search_with_growing_k(
         scores, positions = index.search(queries, requested)
         valid = mask[positions] & (positions >= 0)
         if requested == index.ntotal or valid.sum(axis=1).min() >= wanted:
-            return _keep_valid(valid, scores, positions, count)
+            order = np.argsort(~valid, axis=1, kind="stable")[:, :count]
+            kept = np.take_along_axis(valid, order, 1)
+            positions = np.where(kept, np.take_along_axis(positions, order, 1), -1)
+            return np.take_along_axis(scores, order, 1), positions
         requested = min(index.ntotal, requested * 8)
 
 

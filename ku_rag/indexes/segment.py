@@ -83,7 +83,7 @@ class Segment:
             self.fit(queries) if self.fit else queries,
             self.plan.candidates_for(k),
             mask,
-            deleted=self._dropped if among is None else None,
+            selected=among is not None,
         )
         return np.where(positions >= 0, self.rows[positions], -1), cosines
 

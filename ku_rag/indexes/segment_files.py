@@ -12,7 +12,6 @@ import os
 import uuid
 import zlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,7 @@ from ku_rag.indexes.index_kinds import ByteQuantizer, Plan, faiss_module
 from ku_rag.indexes.segment import Segment
 from ku_rag.store.layout import replace_durably, sync_folder
 
-_BLOCK = 1 << 20
-_FORMAT = 4
+_FORMAT = 5
 _SUFFIXES = (".faiss", ".rows")
 
 _log = logging.getLogger("ku_rag")
@@ -47,8 +45,8 @@ class Header:
     knowledge_base: str
     seq: int
     lost: int
-    segments: tuple[dict[str, Any], ...]
-    dropped: tuple[int, ...]
+    segments: Sequence[dict[str, Any]]
+    dropped: Sequence[int]
     format: int = _FORMAT
 
 
@@ -82,13 +80,7 @@ class IndexFiles:
                 raise ValueError("checksum mismatch")
             if fields["format"] != _FORMAT:
                 return None
-            header = Header(
-                **{
-                    **fields,
-                    "segments": tuple(fields["segments"]),
-                    "dropped": tuple(fields["dropped"]),
-                }
-            )
+            header = Header(**fields)
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError, OSError) as error:
@@ -97,24 +89,20 @@ class IndexFiles:
         ours = (header.knowledge_base, header.lost) == (knowledge_base, lost)
         return header if ours else None
 
-    def read_segment(self, entry: dict[str, Any]) -> Segment | None:
-        """Open a segment memory-mapped, after verifying its checksums; None if it is damaged.
+    def read_segment(self, entry: dict[str, Any]) -> Segment:
+        """Open a segment memory-mapped, after verifying its checksums.
 
         Raises:
             FileNotFoundError: it was deleted because the header was replaced.
+            OSError, ValueError, RuntimeError (by FAISS): it is damaged.
         """
         faiss = faiss_module()
         name = entry["file"]
         paths = [self.folder / f"{name}{suffix}" for suffix in _SUFFIXES]
         for path, sums in zip(paths, entry["sums"], strict=True):
-            if _checksums(path) != sums:
-                _log.warning("%s is damaged: it is made anew from the database", path)
-                return None
-        try:
-            index = faiss.read_index(str(paths[0]), faiss.IO_FLAG_MMAP_IFC)
-        except RuntimeError as error:
-            _log.warning("%s cannot be used (%s): it is made anew", paths[0], error)
-            return None
+            if _checksum(path) != sums:
+                raise ValueError(f"{path} is damaged")
+        index = faiss.read_index(str(paths[0]), faiss.IO_FLAG_MMAP_IFC)
         rows = np.memmap(paths[1], np.dtype("<i8"), "r") if entry["count"] else np.empty(0, "<i8")
         # A plain array view: indexing a memmap object is several times slower.
         fit = entry.get("fit") and ByteQuantizer.from_dict(entry["fit"])
@@ -138,7 +126,7 @@ class IndexFiles:
             known: the current header, for the checksums of segments that have files.
 
         Raises:
-            OSError, ReadOnly: a file cannot be written.
+            OSError, ReadOnly, RuntimeError (by FAISS): a file cannot be written.
         """
         faiss = faiss_module()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -151,12 +139,12 @@ class IndexFiles:
             try:
                 faiss.write_index(segment.index, str(paths[0]))
                 paths[1].write_bytes(np.asarray(segment.rows, "<i8").tobytes())
-                sums = [_sync(path) for path in paths]
-            except BaseException as error:
+                for path in paths:
+                    with path.open("rb") as file:
+                        os.fsync(file.fileno())
+            except BaseException:
                 for path in paths:
                     path.unlink(missing_ok=True)
-                if isinstance(error, RuntimeError):  # FAISS reports a full disk so
-                    raise OSError(f"{paths[0]} cannot be written: {error}") from error
                 raise
             segment.file = name
             entries[name] = {
@@ -164,15 +152,15 @@ class IndexFiles:
                 "count": len(segment.rows),
                 "plan": asdict(segment.plan),
                 "fit": segment.fit and segment.fit.to_dict(),
-                "sums": sums,
+                "sums": [_checksum(path) for path in paths],
             }
         sync_folder(self.folder)
         header = Header(
             knowledge_base,
             seq,
             lost,
-            tuple(entries[segment.file] for segment in segments),
-            tuple(int(row) for segment in segments for row in segment.dropped),
+            [entries[segment.file] for segment in segments],
+            [int(row) for segment in segments for row in segment.dropped],
         )
         fields = asdict(header)
         text = json.dumps([fields, zlib.crc32(json.dumps(fields).encode())])
@@ -190,19 +178,6 @@ class IndexFiles:
                 path.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> list[int]:
-    """Write a finished file to disk and return its checksums."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    return _checksums(path)
-
-
-def _checksums(path: Path) -> list[int]:
-    """CRC-32 of every block of a file, computed by two threads."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        starts = range(0, os.fstat(handle).st_size, _BLOCK)
-        with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(lambda at: zlib.crc32(os.pread(handle, _BLOCK, at)), starts))
-    finally:
-        os.close(handle)
+def _checksum(path: Path) -> int:
+    """Return the CRC-32 of a file."""
+    return zlib.crc32(np.memmap(path, np.uint8, "r").data if path.stat().st_size else b"")

@@ -114,9 +114,8 @@ def tune(
     for one in (kind,) if kind else KINDS:
         started = time.perf_counter()
         segment = build_and_measure(index.gather, rows, index.dim, kind=one, recall=recall)
-        built = time.perf_counter() - started
+        built = round(time.perf_counter() - started, 2)
         plan, spent = segment.plan, round(_milliseconds(index, segment), 3)
-        built = round(built, 2)
         tried.append(KindMeasurement(one, plan.recall, plan.candidates, plan.probes, spent, built))
         enough = [t for t in tried if t.recall >= recall]
         if enough and min(enough, key=lambda t: t.ms) is tried[-1]:

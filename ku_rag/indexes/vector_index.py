@@ -257,28 +257,20 @@ class VectorIndex:
             if header.seq < pruned:
                 return seq
             seq = max(seq, _last_seq(self._database))
-            if header.seq > seq:
-                # Inside a snapshot the files may well be of a later state.
-                if not self._database.connection.in_transaction:
-                    self._report_lost(header, seq)
+            if header.seq > seq:  # inside a snapshot, or commits were lost, which `verify` reports
                 return seq
             try:
                 segments = [self._files.read_segment(entry) for entry in header.segments]
             except FileNotFoundError:
                 continue  # the writer put another one in its place meanwhile
-            except OSError as error:
-                _log.warning("%s cannot be read (%s)", self._files.header_path, error)
-                return seq
-            self._header, self._seq = header, header.seq
-            self._segments = [segment for segment in segments if segment]
-            dropped = np.array(header.dropped, np.int64)
-            for segment in self._segments:
-                segment.drop(dropped)
-            if len(self._segments) < len(segments):
-                self._read_changes(seq)
-                self._seq = seq
-                self._pending = self._missing()
+            except (OSError, ValueError, RuntimeError) as error:
+                _log.warning("the index of the %ss is made anew (%s)", self.kind, error)
                 self._doubtful = True
+                return seq
+            self._header, self._seq, self._segments = header, header.seq, segments
+            dropped = np.array(header.dropped, np.int64)
+            for segment in segments:
+                segment.drop(dropped)
             return seq
         return seq
 
@@ -286,35 +278,16 @@ class VectorIndex:
         """The id of the knowledge base, and how many commits it has lost."""
         return self._database.meta("id"), int(self._database.meta("lost") or 0)
 
-    def _report_lost(self, header: Header, seq: int) -> None:
-        _log.warning(
-            "%s knows change %d, the database only %d: %d commits were lost (an older copy of "
-            "ku.sqlite?); the cache is left aside",
-            self._files.header_path.name, header.seq, seq, header.seq - seq,
-        )  # fmt: skip
-
-    def _missing(self) -> Rows:
-        """Rows of the store that no segment shows."""
-        rows = self.rows()
-        for segment in self._segments:
-            rows = rows[~segment.holds(rows)]
-        return rows
-
     # ---- the files -----------------------------------------------------------------------------
 
     def compact(self) -> None:
         """Write everything as one segment, or none if it is little; only the writer does this."""
         with self._lock:
-            self._follow()
             rows = self.rows()
-            self._forget()
-            self._seq = _last_seq(self._database)
             if len(rows) < BASE_MIN:
-                self._files.sweep(None)
-                self._seq = -1
-                return
-            self._segments = [self._build(rows)]
-            self._write()
+                self.remove_files()
+            else:
+                self.replace(self._build(rows))
 
     def replace(self, segment: Segment) -> None:
         """Put one segment of all rows in the place of everything; only the writer does this."""
@@ -377,7 +350,7 @@ class VectorIndex:
     def _write(self) -> None:
         try:
             self._header = self._files.write(*self._base(), self._seq, self._segments, self._header)
-        except (OSError, ReadOnly) as error:
+        except (OSError, ReadOnly, RuntimeError) as error:
             _log.warning(
                 "the index of the %ss could not be written (%s): nothing is lost, searches make it "
                 "anew from the database",

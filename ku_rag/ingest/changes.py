@@ -198,7 +198,6 @@ def sync(
     database: Database,
     folder: Path,
     *,
-    heading_level: int | None,
     yes: bool,
     dry_run: bool,
     progress: Progress | None,
@@ -209,7 +208,6 @@ def sync(
         pipeline: Stores records.
         database: The store.
         folder: Absolute; only sources below it are changed.
-        heading_level: See `ingest.readers.folder.read`.
         yes: Continue when the folder is absent or empty, or more than half would be deleted.
         dry_run: Report what would be done and change nothing.
         progress: Called with the number of records read so far.
@@ -228,8 +226,14 @@ def sync(
             f"{folder} is {state}: syncing with it would delete everything that came from it; "
             "mount or correct it, or pass --yes if that is what you want"
         )
-    gone = _gone(database, folder, heading_level if there else None, there=there)
-    known = _count_below(database, folder)
+    below = folder.as_posix().rstrip("/") + "/"
+    (known,) = database.connection.execute(
+        "SELECT count(*) FROM sources WHERE uri >= ? AND uri < ?", (below, below[:-1] + "0")
+    ).fetchone()
+    seen = SeenSources()
+    for item in read(folder) if there and known else ():
+        seen.add(item)
+    gone = seen.missing_below(database.connection, folder.as_posix())
     if gone and len(gone) * 2 > known and not (yes or dry_run):
         raise Refused(
             f"{len(gone)} of the {known} sources known from {folder} are gone: nothing was "
@@ -237,7 +241,7 @@ def sync(
         )
     report = IngestReport()
     with suppress(_RollBack), pipeline.writer.change() if dry_run else nullcontext():
-        items = read(folder, heading_level=heading_level) if there else iter(())
+        items = read(folder) if there else iter(())
         report = pipeline.run(items, progress=progress, write_files=not dry_run)
         with pipeline.writer.change() as connection:
             deleted = delete_sources(connection, gone)
@@ -292,19 +296,3 @@ def _new_id(database: Database, name: str) -> str:
         for candidate in (base, *(f"{base}-{n}" for n in range(2, len(taken) + 3)))
         if candidate not in taken
     )
-
-
-def _gone(database: Database, folder: Path, heading_level: int | None, *, there: bool) -> list[int]:
-    seen = SeenSources()
-    if there and _count_below(database, folder):
-        for item in read(folder, heading_level=heading_level):
-            seen.add(item)
-    return seen.missing_below(database.connection, folder.as_posix())
-
-
-def _count_below(database: Database, folder: Path) -> int:
-    below = folder.as_posix().rstrip("/") + "/"
-    (count,) = database.connection.execute(
-        "SELECT count(*) FROM sources WHERE uri >= ? AND uri < ?", (below, below[:-1] + "0")
-    ).fetchone()
-    return int(count)

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from itertools import count
 
 from ku_rag.text.sentences import sentences
 from ku_rag.text.tokens import is_cjk
@@ -19,9 +18,6 @@ _PARAGRAPH_END = re.compile(
 _CLAUSE_MARKS = frozenset("、，；：,;")
 _JOINERS = "\u200d\ufe0e\ufe0f"
 _LONGEST_CLUSTER = 16
-_GUESSES = 6
-_PRECISION = 16
-"""A cut inside a sentence may leave this fraction of the chunk empty."""
 
 
 def chunk(text: str, *, count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
@@ -51,71 +47,48 @@ class _Cutter:
         self._limit = max(1, max_tokens)
         self._longest = self._limit * _CHARACTERS_PER_TOKEN
         self._marks = count_tokens("")
-        self._counted = 0, 0, self._marks  # what was counted last: it is often asked for again
         spans = sentences(text)
         self._ends = [end for _, end in spans]
-        self._costs = [self._cost(start, end) for start, end in spans]
+        self._costs = [max(0, self._tokens(*span) - self._marks) for span in spans]
 
     def cut(self) -> Iterator[tuple[int, int]]:
         """Yield the chunks as ranges that cover the text."""
         start = first = 0
         while first < len(self._ends):
             end = self._ends[first]
-            if self._marks + self._costs[first] <= self._limit and end - start <= self._longest:
+            if self._fits(start, end):
                 first = self._whole_sentences(start, first)
                 end = self._ends[first - 1]
             else:
-                end = self._part(start, end, self._costs[first])
-                first = self._leave_rest(start, end, first)
+                end = self._part(start, end)
+                first += end == self._ends[first]
             yield start, end
             start = end
 
     def _tokens(self, start: int, end: int) -> int:
-        if self._counted[:2] != (start, end):
-            self._counted = start, end, self._count(self._text[start:end])
-        return self._counted[2]
+        return self._count(self._text[start:end])
 
-    def _cost(self, start: int, end: int) -> int:
-        return max(0, self._tokens(start, end) - self._marks)
-
-    def _most(
-        self, start: int, low: int, high: int, guess: int, end: Callable[[int], int], slack: int
-    ) -> int:
-        """Return about the largest x of low ≤ x < high for which text[start:end(x)] fits."""
-        origin = low - 1
-        for attempt in count():
-            step = max(1, (low - origin) // slack)
-            if high - low <= step:
-                return low
-            middle = (low + high) // 2
-            if attempt < _GUESSES:
-                middle = max(low + 1, min(max(guess, low + step), high - step))
-            tokens = self._tokens(start, end(middle))
-            if tokens <= self._limit:
-                low = middle
-            else:
-                high = middle
-            guess = origin + (middle - origin) * self._limit // max(1, tokens)
-        raise AssertionError("the range shrinks at every step")
-
-    # ---- sentences that fit ----------------------------------------------------------------------
+    def _fits(self, start: int, end: int) -> bool:
+        return end - start <= self._longest and self._tokens(start, end) <= self._limit
 
     def _whole_sentences(self, start: int, first: int) -> int:
         """Return the index after the last sentence that fits together with sentence `first`."""
-        high = bisect_right(self._ends, start + self._longest, lo=first)
-        guess, total = first, self._marks
-        while guess < high and total + self._costs[guess] <= self._limit:
-            total += self._costs[guess]
-            guess += 1
-        last = self._most(start, first + 1, high + 1, guess, lambda x: self._ends[x - 1], high + 1)
-        if last == len(self._ends):
+        ends, last = self._ends, first + 1
+        room = self._limit - self._tokens(start, ends[first])
+        while last < len(ends) and self._costs[last] <= room:
+            room -= self._costs[last]
+            last += 1
+        while last > first + 1 and not self._fits(start, ends[last - 1]):
+            last -= 1
+        while last < len(ends) and self._fits(start, ends[last]):
+            last += 1
+        if last == len(ends):
             return last
         total = self._marks + sum(self._costs[first:last])
         for paragraph in range(last, first, -1):
             if 2 * total < self._limit:
                 break
-            end = self._ends[paragraph - 1]
-            if self._ends_paragraph(paragraph - 1) and self._tokens(start, end) <= self._limit:
+            if self._ends_paragraph(paragraph - 1) and self._fits(start, ends[paragraph - 1]):
                 return paragraph
             total -= self._costs[paragraph - 1]
         return last
@@ -125,27 +98,15 @@ class _Cutter:
         bare = len(self._text[start:end].rstrip())
         return _PARAGRAPH_END.search(self._text, start + bare, end) is not None
 
-    # ---- sentences that do not -------------------------------------------------------------------
-
-    def _part(self, start: int, end: int, cost: int) -> int:
+    def _part(self, start: int, end: int) -> int:
         """Return where to cut a sentence that is too long: after a word, else after a character."""
-        high = min(end, start + self._longest) + 1
-        guess = start + (end - start) * self._limit // max(1, cost)
-        longest = self._most(start, start + 1, high, guess, lambda x: x, _PRECISION)
+        ends = range(start + 1, min(end, start + self._longest) + 1)
+        fitting = bisect_right(ends, self._limit, key=lambda place: self._tokens(start, place))
+        longest = ends[max(fitting, 1) - 1]
         if longest == end:
             return end
         cut = _before(self._text, start, longest)
         return cut if self._tokens(start, cut) <= self._limit else longest
-
-    def _leave_rest(self, start: int, end: int, first: int) -> int:
-        """Store what is left of a sentence that was cut; return the index of the next part."""
-        if end == self._ends[first]:
-            return first + 1
-        rest = self._costs[first] - self._cost(start, end)
-        # While much is left, how much exactly does not matter.
-        sure = rest > 2 * self._limit
-        self._costs[first] = rest if sure else self._cost(end, self._ends[first])
-        return first
 
 
 def _before(text: str, start: int, end: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import hashlib
 import os
 import secrets
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from ku_rag.errors import ReadOnly, Refused
 from ku_rag.store.layout import sync_folder
+from ku_rag.types import Quarantined
 
 _PIECE = 1 << 20
 _PARTIAL = ".partial"
@@ -57,29 +59,45 @@ def beside(target: Path, *, replaces: Callable[[Path], bool], what: str) -> Iter
         shutil.rmtree(made, ignore_errors=True)
 
 
-def copy_file(source: Path, target: Path, *, link: bool = False) -> str:
-    """Copy one file, or give it a second name, and return the SHA-256 of what was copied.
+def copy_picture(
+    stored: Path, target: Path, digest: str, *, link: bool = False
+) -> Quarantined | None:
+    """Copy a picture of the base, unless it is missing or damaged.
 
     Args:
-        source: the file.
+        stored: the file.
         target: its new place; the folder is made.
-        link: make a hard link where the file system can; it is not read then.
+        digest: its content hash.
+        link: make a hard link where the file system can; the file is not read then.
 
     Returns:
-        The sum in hexadecimal; "" of a file that was linked.
+        Why it was left out; None for a sound picture.
+    """
+    try:
+        if link:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(stored, target)
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
+                    raise
+            else:
+                return None
+        if copy_file(stored, target) == digest:
+            return None
+        target.unlink()
+    except OSError as error:
+        return Quarantined(digest, f"{stored}: {error.strerror}")
+    return Quarantined(digest, f"{stored}: its content has changed")
+
+
+def copy_file(source: Path, target: Path) -> str:
+    """Copy a file, make the folder of the copy, and return the SHA-256 in hexadecimal.
 
     Raises:
         OSError: it cannot be read, or the copy not be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    if link:
-        try:
-            os.link(source, target)
-        except OSError as error:
-            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
-                raise
-        else:
-            return ""
     found = hashlib.sha256()
     with source.open("rb") as data, target.open("wb") as out:
         while piece := data.read(_PIECE):
@@ -125,7 +143,7 @@ def _put(made: Path, target: Path) -> None:
 
 def _sweep(target: Path) -> None:
     """Delete what makers of the same folder left behind when they were killed."""
-    for left in target.parent.glob(f".{_literal(target.name)}.*{_PARTIAL}"):
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*{_PARTIAL}"):
         if (left / "before").is_dir() and not target.exists():
             (left / "before").rename(target)  # stopped between two renames: take the older one
         try:
@@ -140,10 +158,6 @@ def _sweep(target: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
         finally:
             os.close(handle)
-
-
-def _literal(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def _fresh(target: Path) -> Path:

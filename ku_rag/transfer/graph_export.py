@@ -27,9 +27,9 @@ from ku_rag.ingest.readers.workbook import (
 )
 from ku_rag.plugins import extra
 from ku_rag.store.connection import Connection, snapshot
-from ku_rag.store.content_rows import content_hash
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import texts_of
+from ku_rag.transfer import atomic_folder
 from ku_rag.types import Quarantined, Serializable
 
 _EXPECTED = "a name that ends in .jsonl or .graphml, or has no ending for a folder of workbooks"
@@ -204,17 +204,10 @@ def _copy_pictures(
             (entity["id"],),
         ).fetchall():
             stored = layout.image(file)
-            try:
-                data = stored.read_bytes()
-            except OSError as error:
-                left_out.append(Quarantined(str(stored), f"it cannot be read ({error.strerror})"))
-                continue
-            if content_hash(data) != digest:
-                left_out.append(Quarantined(str(stored), "it is not what was stored"))
-                continue
             name = f"{digest[:16]}{stored.suffix}"
-            (target / folder).mkdir(parents=True, exist_ok=True)
-            (target / folder / name).write_bytes(data)
+            if problem := atomic_folder.copy_picture(stored, target / folder / name, digest):
+                left_out.append(problem)
+                continue
             entity["images"].append(name if folder.endswith(f"/{IMAGES}") else f"{folder}/{name}")
             count += 1
     return count, left_out

@@ -64,13 +64,6 @@ class Exported(Serializable):
     seconds: float = 0.0
     salvaged: dict[str, Any] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values; `salvaged` only of a damaged base."""
-        shown = Serializable.to_dict(self)
-        if self.salvaged is None:
-            del shown["salvaged"]
-        return shown
-
 
 def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int) -> Exported:
     """Write one state of a base to a folder that is new, empty or an earlier export.
@@ -105,8 +98,8 @@ def is_export(folder: Path) -> bool:
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         known = {MANIFEST, PICTURES, *(table.file for table in TABLES)}
-        return bool(manifest["format"]) and {one.name for one in folder.iterdir()} <= known
-    except (OSError, ValueError, KeyError, TypeError):
+        return "format" in manifest and {one.name for one in folder.iterdir()} <= known
+    except (OSError, ValueError, TypeError):
         return False
 
 
@@ -174,17 +167,10 @@ def _copy_pictures(
     with closing(connection.execute("SELECT hash, file FROM images ORDER BY hash")) as rows:
         for digest, file in rows:
             place = f"{PICTURES}/{image_file(digest, PurePath(file).suffix.lower())}"
-            path = layout.image(file)
-            try:
-                found = atomic_folder.copy_file(path, folder / place)
-            except OSError as error:
-                left_out.append(Quarantined(digest, f"{path}: {error.strerror}"))
-                continue
-            if found != digest:
-                (folder / place).unlink()
-                left_out.append(Quarantined(digest, f"{path}: its content has changed"))
-                continue
-            files[digest] = place
+            if problem := atomic_folder.copy_picture(layout.image(file), folder / place, digest):
+                left_out.append(problem)
+            else:
+                files[digest] = place
     return files, left_out
 
 

@@ -6,7 +6,7 @@ is stored already exactly so is skipped, so that an interrupted import continues
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -29,16 +29,13 @@ from ku_rag.ingest.preparation import (
 from ku_rag.pictures import locate_picture
 from ku_rag.store import relations
 from ku_rag.store.vectors import Kind
-from ku_rag.transfer.parquet_reader import Export, FoundRow, Vector
+from ku_rag.transfer.parquet_reader import Export, Vector
 from ku_rag.transfer.tables import CHUNKS, IMAGES, RELATIONS, SHOWINGS, SOURCES, UNITS
 from ku_rag.types import IngestReport, Quarantined, Relation, Unit
 
 _ORIGINS = ("ingest", "add", "join", "update")
 _COMPUTED = "import-"
 """Begins the hash of content that is not whole: the next ingest of its file restores it."""
-
-_Key = tuple[str | None, str | None]
-"""A unit and a source; without a source the first one of the unit."""
 
 
 def import_export(
@@ -54,14 +51,26 @@ def import_export(
     Raises:
         BadInput: A table cannot be read, or has vectors of another length.
     """
-    records = _Records(export, pipeline)
-    return pipeline.run(records, progress=progress)
+    return pipeline.run(_Records(export, pipeline), progress=progress)
 
 
 @dataclass(slots=True)
-class _Content:
-    """What the tables hold of one source."""
+class _Source:
+    """What the tables hold of one source of a unit; of text that belongs to none, if that is None.
 
+    Args:
+        uri: Its place.
+        unit: Id of the unit.
+        row: Its row in the table of sources; empty if it has none.
+        chunks: (number of the document, text) each.
+        vectors: Of the chunks.
+        images: Content hashes of its pictures.
+        relations: What it states.
+    """
+
+    uri: str
+    unit: str | None
+    row: Mapping[str, Any]
     chunks: list[tuple[int, str]] = field(default_factory=list)
     vectors: list[Vector | None] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
@@ -86,19 +95,19 @@ class _Records:
         self._takes_chunks = self._fits("chunk") and limit == pipeline.max_tokens
         self._broken: set[str] = set()
         self._units = self._read_units()
-        self._sources: dict[str | None, dict[str, Mapping[str, Any]]] = {}
-        self._owners: dict[str, str | None] = {}
+        self._of_unit: dict[str | None, list[_Source]] = {unit: [] for unit in self._units}
+        self._by_uri: dict[str, _Source] = {}
         for row, _ in export.rows(SOURCES):
-            self._owners[row["uri"]] = row["unit"]
-            self._sources.setdefault(row["unit"], {})[row["uri"]] = row
+            self._add(row["uri"], row["unit"], row)
+        self._of_unit[None] = self._of_unit.pop(None, [])
+        self._order = {unit: number for number, unit in enumerate(self._of_unit)}
         self._files: dict[str, tuple[str | None, Vector | None]] = {}
         for row, vector in export.rows(IMAGES):
             self._check_length(vector, "image")
             self._files[row["hash"]] = row["file"], vector
-        self._images: dict[_Key, list[str]] = {}
         for row, _ in export.rows(SHOWINGS):
-            self._images.setdefault(self._key(row), []).append(row["image"])
-        self._relations: dict[_Key, list[Relation]] = {}
+            if source := self._source(row, "showings"):
+                source.images.append(row["image"])
         for row, _ in export.rows(RELATIONS):
             notes = (row.get(key) for key in ("target_kind", "information", "condition"))
             try:
@@ -106,29 +115,27 @@ class _Records:
             except BadInput as error:
                 export.leave_out(f"relations: {row.get('source') or row.get('unit')}", str(error))
             else:
-                self._relations.setdefault(self._key(row), []).append(stated)
-        named = [unit for unit in self._sources if unit is not None]
-        units = dict.fromkeys([*self._units, *named])
-        self._order: dict[str | None, int] = {unit: n for n, unit in enumerate([*units, None])}
-        for table, keys in (("showings", self._images), ("relations", self._relations)):
-            for unit, source in keys:
-                if unit not in self._order or (unit, source) == (None, None):
-                    self._leave_out_unknown(table, unit, source)
+                if source := self._source(row, "relations"):
+                    source.relations.append(stated)
 
     def __iter__(self) -> Iterator[PreparedRecord | Quarantined]:
         """Yield unit after unit, the texts that belong to no unit, and what was left out."""
-        by_unit = groupby(self._chunks(), key=lambda found: self._place(found[0]))
+        by_unit = groupby(self._chunks(), key=lambda found: found[0].unit)
         following = next(by_unit, None)
-        for unit, place in self._order.items():
-            chunks: Sequence[FoundRow] = ()
-            if following and following[0] == place:
-                chunks = list(following[1])
+        for unit, sources in self._of_unit.items():
+            if following and following[0] == unit:
+                for source, row, vector in following[1]:
+                    document = row.get("document")
+                    number = len(source.chunks) if document is None else document
+                    source.chunks.append((number, row["text"]))
+                    source.vectors.append(vector)
                 following = next(by_unit, None)
-            sources = self._prepare_unit(unit, chunks)
             if unit is not None:
-                yield PreparedRecord(unit, sources)
+                if not sources:
+                    self._add(f"import:{unit}", unit)
+                yield PreparedRecord(unit, list(self._prepared(sources)))
             else:
-                yield from (PreparedRecord(None, [source]) for source in sources)
+                yield from (PreparedRecord(None, [one]) for one in self._prepared(sources))
         yield from self._export.left_out
 
     # ---- tables --------------------------------------------------------------------------------
@@ -157,108 +164,88 @@ class _Records:
                 self._export.leave_out(f"units: {row['id']}", str(error))
         return units
 
-    def _leave_out_unknown(self, table: str, unit: str | None, source: str | None) -> None:
-        reason = f"the unit {unit!r} is in no other table"
-        self._export.leave_out(f"{table}: {source or unit or 'a row'}", reason)
+    def _add(self, uri: str, unit: str | None, row: Mapping[str, Any] | None = None) -> _Source:
+        source = self._by_uri[uri] = _Source(uri, unit, row or {})
+        self._of_unit.setdefault(unit, []).append(source)
+        return source
 
-    def _key(self, row: Mapping[str, Any]) -> _Key:
-        """Return the unit and the source of a row; the unit remembers the source."""
-        source, unit = row.get("source"), row.get("unit")
-        if source:
-            unit = self._owners.setdefault(source, unit)
-            self._sources.setdefault(unit, {}).setdefault(source, {})
-        return unit, source
+    def _source(self, row: Mapping[str, Any], table: str) -> _Source | None:
+        """Return the source of a row; None for a row of an unknown unit, which is reported.
 
-    def _chunks(self) -> Iterator[FoundRow]:
-        """Yield the chunks of known units and sources, in the order of the units."""
-        for row, vector in self._export.rows(CHUNKS, self._place):
-            if self._place(row) < 0:
-                self._leave_out_unknown("chunks", row.get("unit"), row.get("source"))
-                continue
-            self._check_length(vector, "chunk")
-            yield row, vector
+        A row without a source belongs to the first one of its unit.
+        """
+        uri, unit = row.get("source"), row.get("unit")
+        if uri in self._by_uri:
+            return self._by_uri[uri]
+        if unit not in self._of_unit or (uri is None and unit is None):
+            reason = f"the unit {unit!r} is in no other table"
+            self._export.leave_out(f"{table}: {uri or unit or 'a row'}", reason)
+            return None
+        if uri is None and (of_unit := self._of_unit[unit]):
+            return of_unit[0]
+        return self._add(uri or f"import:{unit}", unit)
 
-    def _place(self, row: Mapping[str, Any]) -> int:
-        """Return the number of a row's unit; -1 for an unknown unit."""
-        source, unit = row.get("source"), row.get("unit")
-        if not source and unit is None:
-            return -1
-        return self._order.get(self._owners.get(source, unit) if source else unit, -1)
+    def _chunks(self) -> Iterator[tuple[_Source, Mapping[str, Any], Vector | None]]:
+        """Yield the chunks of known units with their sources, in the order of the units."""
+
+        def place(row: Mapping[str, Any]) -> int:
+            source = self._by_uri.get(row.get("source") or "")
+            return self._order.get(source.unit if source else row.get("unit"), -1)
+
+        for row, vector in self._export.rows(CHUNKS, place):
+            if source := self._source(row, "chunks"):
+                self._check_length(vector, "chunk")
+                yield source, row, vector
 
     # ---- sources -------------------------------------------------------------------------------
 
-    def _prepare_unit(self, unit: str | None, chunks: Sequence[FoundRow]) -> list[PreparedSource]:
-        known = self._sources.get(unit, {})
-        own = f"import:{unit}"
-        contents = {uri: _Content() for uri in known}
-        if not contents and unit is not None:
-            contents[own] = _Content()
-        first = next(iter(contents), own)
-        for row, vector in chunks:
-            content = contents.setdefault(row.get("source") or first, _Content())
-            document = row.get("document")
-            number = len(content.chunks) if document is None else document
-            content.chunks.append((number, row["text"]))
-            content.vectors.append(vector)
-        sources = []
-        for uri, content in contents.items():
-            for key in ((unit, uri), *([(unit, None)] if uri == first else [])):
-                content.images += self._images.get(key, [])
-                content.relations += self._relations.get(key, [])
+    def _prepared(self, sources: Iterable[_Source]) -> Iterator[PreparedSource]:
+        """Yield sources as they are stored; one whose row holds what it may not is left out."""
+        for source in sources:
             try:
-                sources.append(self._prepare(unit, uri, content, known.get(uri, {})))
+                yield self._prepare(source)
             except BadInput as error:
-                self._export.leave_out(f"sources: {uri}", str(error))
-        return sources
+                self._export.leave_out(f"sources: {source.uri}", str(error))
+            source.chunks, source.vectors = [], []  # one unit is held at a time
 
-    def _prepare(
-        self, unit: str | None, uri: str, content: _Content, row: Mapping[str, Any]
-    ) -> PreparedSource:
-        """Return a source as it is stored.
-
-        Raises:
-            BadInput: The row of the source holds what it may not.
-        """
-        origin = row.get("origin") or "ingest"
+    def _prepare(self, source: _Source) -> PreparedSource:
+        row, origin = source.row, source.row.get("origin") or "ingest"
         if origin not in _ORIGINS:
             raise BadInput(f"the origin is {origin!r}: expected one of {', '.join(_ORIGINS)}")
-        texts = content.documents()
-        pictures = [one for one in map(self._picture, content.images) if one is not None]
-        texts_hash, _, pictures_hash = (row.get("hash") or "").partition(":")
-        if not self._export.is_whole or row.get("chunks") != len(content.chunks):
-            texts_hash = _COMPUTED + hash_texts(texts)
+        texts = source.documents()
+        pictures = [one for one in map(self._picture, source.images) if one is not None]
         expected = row.get("images")
-        lost = len(pictures) != (len(content.images) if expected is None else expected)
-        if lost or not self._export.is_whole:
-            pictures_hash = _COMPUTED + hash_pictures(one.digest for one in pictures)
-        source = PreparedSource(
-            uri,
+        lost = len(pictures) != (len(source.images) if expected is None else expected)
+        hashes = (row.get("hash") or "").split(":")
+        if not self._export.is_whole or lost or row.get("chunks") != len(source.chunks):
+            hashes = [hash_texts(texts), hash_pictures(one.digest for one in pictures)]
+            hashes = [_COMPUTED + one for one in hashes]
+        prepared = PreparedSource(
+            source.uri,
             origin,
-            self._declaration(unit, content, row),
+            self._declaration(source),
             texts,
             pictures,
-            texts_hash,
-            pictures_hash,
-            content.relations if unit is not None else (),
+            hashes[0],
+            "".join(hashes[1:]),
+            source.relations if source.unit is not None else (),
             partial=lost,
         )
-        found = [vector for vector in content.vectors if vector is not None]
+        found = [vector for vector in source.vectors if vector is not None]
         if self._takes_chunks and (self._export.manifest or found):
-            source.texts = ()
-            source.chunks = content.chunks
-            if found and len(found) == len(content.chunks):
-                source.chunk_vectors = np.stack(found).astype(np.float32)
-        return source
+            prepared.texts = ()
+            prepared.chunks = source.chunks
+            if found and len(found) == len(source.chunks):
+                prepared.chunk_vectors = np.stack(found).astype(np.float32)
+        return prepared
 
-    def _declaration(
-        self, unit: str | None, content: _Content, row: Mapping[str, Any]
-    ) -> Declaration | None:
+    def _declaration(self, source: _Source) -> Declaration | None:
+        unit, stated = source.unit, relations.digest(source.relations)
         if unit is None:
             return None
-        stated = relations.digest(content.relations)
-        if row.get("declared"):
+        if source.row.get("declared"):
             try:
-                found = replace(Declaration.from_json(row["declared"]), relations=stated)
+                found = replace(Declaration.from_json(source.row["declared"]), relations=stated)
                 Unit(
                     name=unit if found.name is None else found.name,
                     kind=found.kind,
@@ -270,10 +257,7 @@ class _Records:
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise BadInput(f"what the source declares cannot be read: {error!r}") from error
             return found
-        declares = unit in self._units and not any(
-            other.get("declared") for other in self._sources.get(unit, {}).values()
-        )
-        if declares:
+        if unit in self._units and not any(o.row.get("declared") for o in self._of_unit[unit]):
             return Declaration.from_unit(self._units[unit], stated)
         return Declaration(relations=stated)
 

@@ -142,7 +142,7 @@ class Export:
                     self.leave_out(_name(table, row), problem)
                     continue
                 length = 1.0 if vector is None else float(np.linalg.norm(vector.astype(np.float32)))
-                if length and abs(length - 1) >= _UNIT_LENGTH:
+                if length and not abs(length - 1) < _UNIT_LENGTH:
                     reason = f"its vector has length {length:.4g}, expected 1; it was made anew"
                     self.leave_out(_name(table, row), reason)
                     vector = None
@@ -157,15 +157,15 @@ class Export:
             there = set(pq.read_schema(path).names)
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             raise _unreadable(path, error) from error
-        wanted = [*table.columns, *(["vector"] if table.has_vectors else [])]
-        owner = [] if {"source", "unit"} & there or "unit" not in table.columns else ["unit"]
-        for name in (*table.required, *owner):
+        columns = [*table.types(), *(["vector"] if table.has_vectors else [])]
+        owner = [] if {"source", "unit"} & there or "unit" not in columns else ["unit"]
+        for name in (*table.required.split(), *owner):
             if name not in there:
                 raise BadInput(
                     f"{path} has no column {name!r}, only {', '.join(sorted(there))}; "
                     "docs/transfer.md says what is needed"
                 )
-        return [name for name in wanted if name in there]
+        return [name for name in columns if name in there]
 
     def _batches(self, table: Table, columns: list[str]) -> Iterator[Any]:
         """Yield the batches of a file; a row group that cannot be read is reported and skipped."""
@@ -201,17 +201,14 @@ class Export:
         if "vector" not in batch.schema.names:
             return [None] * batch.num_rows
         column = batch.column("vector")
-        there = np.asarray(column.is_valid())
-        flat = column.flatten().to_numpy(zero_copy_only=False)
-        count = int(there.sum())
-        if flat.dtype.kind != "f" or (count and (flat.size == 0 or flat.size % count)):
+        pa, _ = parquet()
+        if not pa.types.is_floating(getattr(column.type, "value_type", pa.null())):
             raise BadInput(
-                f"{self.folder / table.file} holds vectors as {column.type}, or of several "
-                "lengths: expected lists of float16 or float32, as many numbers in each as the "
-                "encoder makes"
+                f"{self.folder / table.file} holds vectors as {column.type}: expected lists of "
+                "float16, float32 or float64"
             )
-        found = iter(flat.astype("<f2").reshape(count, -1 if count else 0))
-        return [next(found) if one else None for one in there]
+        rows = column.to_numpy(zero_copy_only=False)
+        return [None if row is None else row.astype("<f2") for row in rows]
 
 
 def _sorted(batches: Iterator[Any], place: Place) -> Iterator[Any]:

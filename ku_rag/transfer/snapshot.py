@@ -26,7 +26,7 @@ class Snapshot(Serializable):
     Args:
         pictures: number of files.
         bytes: size of everything.
-        left_out: pictures that are missing or not what they were.
+        left_out: pictures that are missing or damaged.
         seconds: how long it took.
     """
 
@@ -73,18 +73,11 @@ def _copy_pictures(layout: Layout, copy: Layout, *, link: bool) -> Snapshot:
     found = Snapshot()
     with closing(connect(copy.database, read_only=True)) as connection:
         for digest, file in connection.execute("SELECT hash, file FROM images ORDER BY hash"):
-            path = layout.image(file)
-            try:
-                if copy.image(file) == path:  # linked in place: an absolute path
-                    path.stat()
-                    continue
-                copied = atomic_folder.copy_file(path, copy.image(file), link=link)
-            except OSError as error:
-                found.left_out.append(Quarantined(digest, f"{path}: {error.strerror}"))
+            path, target = layout.image(file), copy.image(file)
+            if path == target:  # linked in place: an absolute path
                 continue
-            found.pictures += 1
-            if copied not in ("", digest):
-                found.left_out.append(
-                    Quarantined(digest, f"{path}: its content has changed; copied as it is")
-                )
+            if problem := atomic_folder.copy_picture(path, target, digest, link=link):
+                found.left_out.append(problem)
+            else:
+                found.pictures += 1
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -28,15 +28,15 @@ class Table:
 
     Args:
         name: Of the file, without its suffix.
-        columns: Name → type, in order: text, texts (a list), count or flag.
+        columns: Names in order; ":texts" (a list), ":count" or ":flag" follows what is no text.
         required: Columns that a file of another program must have.
         key: Column that tells the rows apart; "" for none.
         has_vectors: Whether a vector follows.
     """
 
     name: str
-    columns: Mapping[str, str]
-    required: tuple[str, ...]
+    columns: str
+    required: str = ""
     key: str = ""
     has_vectors: bool = False
 
@@ -48,40 +48,27 @@ class Table:
     def types(self) -> dict[str, Any]:
         """Return column name → pyarrow type, without the vector."""
         pa, _ = parquet()
-        types = {"text": pa.string(), "texts": pa.list_(pa.string())}
+        types = {"": pa.string(), "texts": pa.list_(pa.string())}
         types |= {"count": pa.int64(), "flag": pa.bool_()}
-        return {name: types[kind] for name, kind in self.columns.items()}
+        split = (column.partition(":") for column in self.columns.split())
+        return {name: types[kind] for name, _, kind in split}
 
 
-def _table(
-    name: str, columns: str, required: str, *, key: str = "", has_vectors: bool = False
-) -> Table:
-    typed = (column.partition(":") for column in columns.split())
-    types = {name: kind or "text" for name, _, kind in typed}
-    return Table(name, types, tuple(required.split()), key, has_vectors)
-
-
-UNITS = _table("units", "id name kind aliases:texts metadata match:flag", "id name", key="id")
-SOURCES = _table(
+UNITS = Table("units", "id name kind aliases:texts metadata match:flag", "id name", key="id")
+SOURCES = Table(
     "sources", "uri unit origin hash declared chunks:count images:count", "uri unit", key="uri"
 )
-CHUNKS = _table(
-    "chunks", "unit source position:count document:count text", "text", has_vectors=True
+CHUNKS = Table("chunks", "unit source position:count document:count text", "text", "", True)
+IMAGES = Table(
+    "images", "hash file width:count height:count bytes:count", "hash file", "hash", True
 )
-IMAGES = _table(
-    "images",
-    "hash file width:count height:count bytes:count",
-    "hash file",
-    key="hash",
-    has_vectors=True,
-)
-SHOWINGS = _table("showings", "unit source position:count image", "image")
-RELATIONS = _table(
+SHOWINGS = Table("showings", "unit source position:count image", "image")
+RELATIONS = Table(
     "relations",
     "unit source position:count relation target target_kind information condition tail tail_unit",
     "relation target",
 )
-ENTITIES = _table("entities", "name kind unit", "")
+ENTITIES = Table("entities", "name kind unit")
 TABLES = (UNITS, SOURCES, CHUNKS, IMAGES, SHOWINGS, RELATIONS, ENTITIES)
 
 

@@ -1,14 +1,36 @@
-"""Files of weights on this machine, given by a path or by the name of a known model."""
+"""Files of weights, given by a path or by the name of a known model: find, verify, download."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ku_rag import folders
+from ku_rag.arguments import regular_file
 from ku_rag.errors import BadInput, Corrupt, NotFound
+from ku_rag.plugins import extra
 from ku_rag.weights.catalogue import Model, known, models
+
+_TIMEOUT_S = 30.0
+_MAX_BYTES = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsCheck:
+    """The result of `verify` for one model: its file or folder, and the first difference or ""."""
+
+    name: str
+    path: Path
+    problem: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields of `ku models verify --json`."""
+        path, ok = str(self.path), not self.problem
+        return {"name": self.name, "path": path, "ok": ok, "problem": self.problem}
 
 
 def own_folder() -> Path:
@@ -77,21 +99,108 @@ def find(name: str) -> Path:
     if path is None:
         raise NotFound(
             f"the weights of {model.name} are not here: run `ku models pull {model.name}`, or "
-            f"{manual_step(model)}"
+            f"{_manual_step(model)}"
         )
     if problem := defect(model, path, hashes=False):
-        raise Corrupt(replaced_message(model, path, problem))
+        raise Corrupt(_replaced_message(model, path, problem))
     return path
 
 
-def manual_step(model: Model) -> str:
+def verify(names: Iterable[str] = ()) -> list[WeightsCheck]:
+    """Compare the hashes of weights on this machine with the catalogue.
+
+    Args:
+        names: models that must be on this machine; none for all that are.
+
+    Raises:
+        NotFound: a named model is not known, or not on this machine.
+    """
+    chosen = [known(name) for name in names]
+    found = [
+        (model, locate(model) or (find(model.name) if chosen else None))
+        for model in chosen or models().values()
+    ]
+    return [
+        WeightsCheck(model.name, path, defect(model, path, hashes=True))
+        for model, path in found
+        if path
+    ]
+
+
+def pull(model: Model, *, progress: bool = False) -> Path:
+    """Download the weights of a model, unless they are on this machine.
+
+    `huggingface_hub` downloads into the cache of the Hub, pooch downloads other addresses into
+    ku-rag's own folder. Sizes and hashes are verified.
+
+    Args:
+        model: the model.
+        progress: show progress bars on stderr.
+
+    Returns:
+        The file, or the folder of a model with several files.
+
+    Raises:
+        NotFound: the download failed; the message says which file to put where.
+        Corrupt: the downloaded or the existing file differs from the catalogue.
+        MissingExtra: huggingface_hub or pooch is not installed.
+    """
+    path = locate(model)
+    problem = defect(model, path, hashes=True) if path else ""
+    if path and not problem:
+        return path
+    if path == own_path(model):
+        raise Corrupt(_replaced_message(model, path, problem))
+    offline = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
+    if offline.upper() in ("1", "ON", "YES", "TRUE"):
+        raise NotFound(
+            f"the weights of {model.name} are not here and HF_HUB_OFFLINE is set: unset it, or "
+            f"{_manual_step(model)}"
+        )
+    path = hub_path(model) if model.repo else own_path(model)
+    library = extra("models", "huggingface_hub" if model.repo else "pooch")
+    try:
+        _download(model, path, library, progress=progress, again=bool(problem))
+    except Exception as error:  # the HTTP libraries raise errors of their own
+        reason = str(error).partition("\n")[0]
+        raise NotFound(
+            f"{model.source} cannot be downloaded ({reason}): check the network and run the "
+            f"command again, or {_manual_step(model)}"
+        ) from error
+    if problem := defect(model, path, hashes=True):
+        raise Corrupt(f"{problem}: delete it and run the command again, or {_manual_step(model)}")
+    return path
+
+
+def _download(model: Model, path: Path, library: Any, *, progress: bool, again: bool) -> None:  # noqa: ANN401 - a module
+    """Download the files of a model; `again` replaces those in the cache of the Hub."""
+    if not model.repo:
+        library.get_logger().setLevel("WARNING")
+        http = library.HTTPDownloader(progressbar=progress, timeout=_TIMEOUT_S, chunk_size=1 << 20)
+        for file, part in zip(model.files, parts(model, path), strict=True):
+            url, expected = f"{model.url}/{file.path}", f"sha256:{file.sha256}"
+            library.retrieve(url, expected, part.name, part.parent, downloader=http)
+        return
+    if not progress:
+        extra("models", "huggingface_hub.utils").disable_progress_bars()
+    for file in model.files:
+        library.hf_hub_download(
+            model.repo,
+            file.path,
+            revision=model.revision,
+            cache_dir=hub_folder(),
+            force_download=again,
+        )
+
+
+def _manual_step(model: Model) -> str:
     """Return what to do without a network, as a clause."""
     if len(model.files) > 1:
         return f"put the files of {model.source} into {own_path(model)}"
     return f"put {model.source} ({format_size(model.size)}) at {own_path(model)}"
 
 
-def replaced_message(model: Model, path: Path, problem: str) -> str:
+def _replaced_message(model: Model, path: Path, problem: str) -> str:
     """Return the message about a file that differs from the catalogue."""
     return (
         f"{problem}, so it is not the known {model.name}: move {path} away and run "
@@ -113,14 +222,8 @@ def weights_file(argument: str, expected: str) -> Path:
     """
     if not Path(argument).expanduser().exists() and argument in models():
         return find(argument)
-    path = Path(argument).expanduser().absolute()
-    if not path.exists():
-        raise NotFound(
-            f"there is no file {path}: expected {expected}, or the name of a model that "
-            "`ku models list` shows; nothing is downloaded here"
-        )
-    if not path.is_file():
-        raise BadInput(f"{path} is a folder: expected {expected}; give the path of the file itself")
+    what = f"{expected}, or the name of a model that `ku models list` shows"
+    path = regular_file(Path(argument).expanduser().absolute(), what, most=_MAX_BYTES)
     if not path.stat().st_size:
         raise BadInput(f"{path} is empty (0 bytes): expected {expected}; copy the file again")
     return path

@@ -36,14 +36,12 @@ def write(path, text):
     return path
 
 
-def records(path, **options):
-    return [item for item in read(path, **options) if isinstance(item, Record)]
+def records(path):
+    return [item for item in read(path) if isinstance(item, Record)]
 
 
-def quarantined(path, **options):
-    return {
-        item.item: item.reason for item in read(path, **options) if isinstance(item, Quarantined)
-    }
+def quarantined(path):
+    return {item.item: item.reason for item in read(path) if isinstance(item, Quarantined)}
 
 
 def summary(items):
@@ -200,8 +198,6 @@ def test_paths_that_nobody_reads(folder):
         read(write(folder / "a.pdf", "x"))
     with pytest.raises(BadInput, match="no column is called"):
         list(read(write(folder / "a.csv", "x,y\n")))
-    with pytest.raises(BadInput, match="heading level 7"):
-        read(folder, heading_level=7)
 
 
 def test_utf16_and_byte_order_marks_are_read(folder):
@@ -215,13 +211,13 @@ def test_utf16_and_byte_order_marks_are_read(folder):
 # ---- documents ---------------------------------------------------------------------------------
 
 
-def document(folder, text, name="doc.md", **options):
+def document(folder, text, name="doc.md"):
     path = write(folder / name, text)
     return {
         (r.unit.name if r.unit else None): [
             (s.uri.removeprefix(path.as_posix()), "".join(s.texts)) for s in r.sources
         ]
-        for r in records(path, **options)
+        for r in records(path)
     }
 
 
@@ -230,14 +226,6 @@ def test_headings_name_units(folder):
     assert document(folder, text) == {
         "Oslo": [("#oslo", "A city.\n### History\nOld.\n")],
         "Bergen": [("#bergen", "A town.\n")],
-    }
-    assert document(folder, text, heading_level=3) == {
-        "Oslo": [("#oslo", "A city.\n")],
-        "History": [("#history", "Old.\n")],
-        "Bergen": [("#bergen", "A town.\n")],
-    }
-    assert document(folder, text, heading_level=1) == {
-        "Cities": [("#cities", "\n" + text.removeprefix("# Cities\n\n"))]
     }
 
 
@@ -325,11 +313,11 @@ marks = st.sampled_from(
 )
 
 
-@given(st.lists(marks, max_size=25).map("\n".join), st.sampled_from([None, 1, 2, 3]))
-def test_documents_lose_nothing_but_headings(text, level):
+@given(st.lists(marks, max_size=25).map("\n".join))
+def test_documents_lose_nothing_but_headings(text):
     with TemporaryDirectory() as name:
         path = write(Path(name) / "doc.md", text)
-        items = list(read(path, heading_level=level))
+        items = list(read(path))
     if not text.strip():
         assert [type(item) for item in items] == [Quarantined]
         return

@@ -220,8 +220,8 @@ def refused(path, message, error=BadInput):
 
 
 def test_a_missing_or_damaged_file_is_refused(tmp_path):
-    refused(tmp_path / "no.pt", "there is no file .*no.pt: expected a YOLO", NotFound)
-    refused(tmp_path, "is a folder: expected a YOLO segmentation checkpoint")
+    refused(tmp_path / "no.pt", "no.pt is not there: expected a YOLO", NotFound)
+    refused(tmp_path, "is a folder and cannot be read: expected a YOLO segmentation checkpoint")
     (tmp_path / "empty.pt").touch()
     refused(tmp_path / "empty.pt", "empty.pt is empty .0 bytes.: expected a YOLO")
     (tmp_path / "text.pt").write_text("weights, honestly")

@@ -665,7 +665,7 @@ def test_the_commands_move_a_base(tmp_path, monkeypatch, capsys):
     old, new, out = tmp_path / "old", tmp_path / "new", tmp_path / "out"
     assert ku(monkeypatch, capsys, "ingest", tmp_path / "u.jsonl", "--kb", old)[0] == 0
     code, done = ku(monkeypatch, capsys, "export", out, "--kb", old)
-    assert (code, set(done)) == (0, {"counts", "pictures", "left_out", "seconds"})
+    assert (code, set(done)) == (0, {"counts", "pictures", "left_out", "seconds", "salvaged"})
     code, report = ku(monkeypatch, capsys, "import", out, "--kb", new)
     assert (code, report["units_added"], report["quarantined"]) == (0, 1, [])
     with KnowledgeBase.open(old) as first, KnowledgeBase.open(new) as second:

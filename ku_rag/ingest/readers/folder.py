@@ -29,13 +29,11 @@ _IGNORED = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
 _READ = "pictures, .txt, .md, .jsonl, .csv and .tsv files"
 
 
-def read(path: Path, *, heading_level: int | None = None) -> Iterator[Item]:
+def read(path: Path) -> Iterator[Item]:
     """Read the units that a folder or file describes, one record at a time.
 
     Args:
         path: A folder, a file of records (.jsonl, .csv, .tsv), a document (.md, .txt), a picture.
-        heading_level: 1 to 6, the headings of documents that name units; None to choose it for
-            each document.
 
     Returns:
         Records and what was left out, in an order that depends on the names only. The files of one
@@ -43,12 +41,9 @@ def read(path: Path, *, heading_level: int | None = None) -> Iterator[Item]:
 
     Raises:
         NotFound: The path does not exist.
-        BadInput: No reader knows that kind of file, the folder is a knowledge base, or
-            `heading_level` is out of range; a table names no columns, or a file is unreadable
-            (raised when the first record is read).
+        BadInput: No reader knows that kind of file, or the folder is a knowledge base; a table
+            names no columns, or a file is unreadable (raised when the first record is read).
     """
-    if heading_level is not None and not 1 <= heading_level <= 6:
-        raise BadInput(f"heading level {heading_level} does not exist: expected 1 to 6")
     if not path.exists():
         raise NotFound(f"{path} is not there: expected a folder or a file to read")
     path = path.resolve()
@@ -57,10 +52,10 @@ def read(path: Path, *, heading_level: int | None = None) -> Iterator[Item]:
             raise BadInput(
                 f"{path} is a knowledge base itself: expected a folder of knowledge; name that one"
             )
-        return _read_folder(path, heading_level)
+        return _read_folder(path)
     if not path.is_file() or _kind(path) is None:
         raise BadInput(f"{path.name}: {_no_reader(path)}")
-    return _read_file(path, heading_level)
+    return _read_file(path)
 
 
 # ---- files -------------------------------------------------------------------------------------
@@ -83,7 +78,7 @@ def _no_reader(path: Path) -> str:
     return f"no reader for {what}: expected {_READ}; convert or remove it{hint}"
 
 
-def _read_file(path: Path, heading_level: int | None) -> Iterator[Item]:
+def _read_file(path: Path) -> Iterator[Item]:
     """Read one file that is not part of a unit's folder.
 
     Raises:
@@ -96,7 +91,7 @@ def _read_file(path: Path, heading_level: int | None) -> Iterator[Item]:
             case "table":
                 yield from read_table(path)
             case "text":
-                yield from read_document(path, heading_level=heading_level)
+                yield from read_document(path)
             case _:
                 name = clean_name(path.stem)
                 yield Record(Unit(name, id=name), (Source(path.as_posix(), images=(path,)),))
@@ -117,20 +112,20 @@ class _Contents:
     quarantined: list[Quarantined] = field(default_factory=list)
 
 
-def _read_folder(root: Path, heading_level: int | None) -> Iterator[Item]:
+def _read_folder(root: Path) -> Iterator[Item]:
     waiting, named = [root], set[Path]()
     while waiting:
         folder = waiting.pop()
         contents = _contents(folder, root)
         yield from contents.quarantined
         for path in contents.record_files:
-            for item in _read_or_report(path, heading_level):
+            for item in _read_or_report(path):
                 if isinstance(item, Record):
                     named |= {image for source in item.sources for image in source.images}
                 yield item
         files = [path for path in contents.unit_files if path not in named]
         if folder == root:
-            yield from _root_files(files, heading_level)
+            yield from _root_files(files)
         else:
             yield from _unit(folder.relative_to(root).as_posix(), files)
         waiting += reversed(contents.folders)
@@ -206,7 +201,7 @@ def _unit(identity: str, files: list[Path]) -> Iterator[Item]:
         yield Record(Unit(name, id=identity), tuple(sources))
 
 
-def _root_files(files: list[Path], heading_level: int | None) -> Iterator[Item]:
+def _root_files(files: list[Path]) -> Iterator[Item]:
     """Yield what the files of the ingested folder itself describe.
 
     A picture and the texts that share its name are one unit.
@@ -220,7 +215,7 @@ def _root_files(files: list[Path], heading_level: int | None) -> Iterator[Item]:
         yield from _unit(stem, group)
     for path in files:
         if path.stem not in pictured:
-            yield from _read_or_report(path, heading_level)
+            yield from _read_or_report(path)
 
 
 def _source(path: Path) -> Source:
@@ -229,10 +224,10 @@ def _source(path: Path) -> Source:
     return Source(path.as_posix(), texts=(read_text(path),))
 
 
-def _read_or_report(path: Path, heading_level: int | None) -> Iterator[Item]:
+def _read_or_report(path: Path) -> Iterator[Item]:
     """Read one file of many; report it when it cannot be read."""
     try:
-        yield from _read_file(path, heading_level)
+        yield from _read_file(path)
     except BadInput as error:
         yield Quarantined(path.as_posix(), str(error))
 

@@ -54,64 +54,43 @@ def read_table(path: Path) -> Iterator[Item]:
         encoding = encoding_of(file.read(4096))
     with path.open(encoding=encoding, errors="surrogateescape", newline="") as text:
         lines = _Lines(text)
-        numbered = iter(lines)
-        first = next(numbered, "")
+        first = next(lines, "")
         delimiter = _delimiter(first, path.suffix.lower())
         # Without `strict`, a quotation mark that is never closed makes the rest one cell, silently.
-        rows = csv.reader(chain([first], numbered), delimiter=delimiter, strict=True)
+        rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
         columns = _columns(next(rows, []))
-        for number, row in _rows(rows, lines):
-            where = f"{path.as_posix()}:{number}"
+        while True:
+            where = f"{path.as_posix()}:{lines.number + 1}"
             try:
-                if isinstance(row, Exception):
-                    raise BadInput(f"the row cannot be read ({row}): check its quotation marks")
+                if (row := next(rows, None)) is None:
+                    return
                 if any(map(str.strip, row)):
                     yield from read_record(_named(columns, row), path, where)
             except BadInput as error:
                 yield Quarantined(where, str(error))
+            except csv.Error as error:
+                reason = f"the row cannot be read ({error}): check its quotation marks"
+                yield Quarantined(where, reason)
+            except UnicodeDecodeError as error:
+                raise BadInput(
+                    f"the table is not {error.encoding.upper()} throughout: save it as UTF-8"
+                ) from error
 
 
-class _Lines:
-    """The lines of a file that are not too long.
-
-    Attributes:
-        number: How many lines have been read, those that are too long included.
-        too_long: Numbers of the lines that were too long.
-    """
+class _Lines(Iterator[str]):
+    """The lines of a file; `number` of them have been read. A line that is too long is an error."""
 
     def __init__(self, text: TextIO) -> None:
         self.number = 0
-        self.too_long: list[int] = []
-        self._text = text
+        self._lines = bounded_lines(text.readline, "\n")
 
-    def __iter__(self) -> Iterator[str]:
-        for line in bounded_lines(self._text.readline, "\n"):
-            self.number += 1
-            if line is None:
-                self.too_long.append(self.number)
-            else:
-                yield line
-
-
-def _rows(rows: Iterator[list[str]], lines: _Lines) -> Iterator[tuple[int, list[str] | Exception]]:
-    """Yield the rows with the number of the line that each starts at, or why one is unreadable."""
-    while True:
-        before = lines.number
-        row: list[str] | Exception | None
-        try:
-            row = next(rows, None)
-        except csv.Error as error:
-            row = error
-        except UnicodeDecodeError as error:
-            raise BadInput(
-                f"the table is not {error.encoding.upper()} throughout: save it as UTF-8"
-            ) from error
-        skipped, lines.too_long = lines.too_long, []
-        for number in skipped:
-            yield number, ValueError(f"longer than {decoding.MAX_LINE >> 20} MiB")
-        if row is None:
-            return
-        yield before + 1 + sum(number > before for number in skipped), row
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number += 1
+        if line is None:
+            most = decoding.MAX_LINE >> 20
+            raise BadInput(f"the row cannot be read (longer than {most} MiB): split its texts")
+        return line
 
 
 def _delimiter(header: str, suffix: str) -> str:
