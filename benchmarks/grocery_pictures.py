@@ -69,7 +69,7 @@ def window_scores(queries: Pictures, stored: Vectors, products: Labels) -> NDArr
             encoder=EmbeddedEncoder(),
             segmenter=WindowsSegmenter(),
             search=_search(stored),
-            owner=lambda image: frozenset([int(products[image])]),
+            owners=lambda rows: {row: frozenset([int(products[row])]) for row in rows},
             k=len(stored),
             lowest_cosine=0.0,
         ):

@@ -150,7 +150,7 @@ def match_halves(things: Things) -> NDArray[np.float64]:
                 retrieval = kb._session.retrieval()
                 connection = retrieval.database.connection
                 for image, truth in things.asked:
-                    found = match_image(connection, image, "", retrieval.image_search).units
+                    found, _ = match_image(connection, image, "", retrieval.image_search)
                     unit, best = next(iter(found.items()))
                     right = unit_records.fields_of(connection, unit)[0] in truth
                     rows.append((bool(truth & base.keys()), right, best.similarity, best.edges))

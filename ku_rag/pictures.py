@@ -215,7 +215,7 @@ def _open(data: bytes) -> Image.Image:
         raise BadInput("the picture is empty (0 bytes): save or copy it again")
     with _decoding("the picture's header is broken ({}): save or copy it again"):
         try:
-            with _without_warnings():
+            with _filters, warnings.catch_warnings(action="ignore"):
                 image = Image.open(io.BytesIO(data), formats=_FORMATS)
         except UnidentifiedImageError as error:
             raise BadInput(
@@ -258,7 +258,7 @@ def _check(size: tuple[int, int]) -> None:
 def _orientation(image: Image.Image) -> int:
     """Return the EXIF orientation, 1 to 8; 1 if there is none or it cannot be read."""
     try:
-        with _without_warnings():
+        with _filters, warnings.catch_warnings(action="ignore"):
             # Not image.getexif(): for PNG that decodes the picture.
             found = Image.Image.getexif(image).get(_ORIENTATION, 1)
     except MemoryError:
@@ -266,14 +266,6 @@ def _orientation(image: Image.Image) -> int:
     except Exception:  # a picture with damaged EXIF data can be decoded
         return 1
     return found if isinstance(found, int) else 1
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Suppress Pillow's warnings."""
-    with _filters, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 # ---- pixels ------------------------------------------------------------------------------------

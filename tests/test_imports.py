@@ -49,11 +49,6 @@ NOT_FOR_A_QUERY = {"networkx", "jsonschema", "pooch", "fontTools", "torch", "htt
 SAME_ROLE = {"__init__.py", "base.py", "pipeline.py", "jsonl.py", "models.py", "frames.py"}
 """File names that stand for the same role in sibling folders."""
 
-KNOWN_LONG = {
-    "regions/selection.py:choose",
-}
-"""Functions that still have more than 60 lines. Take functions out; add none."""
-
 KNOWN_SQLITE3 = {"tests/corruption/test_pages.py"}
 """Files that still import sqlite3. Take files out; add none."""
 
@@ -188,7 +183,7 @@ def test_no_function_has_more_than_60_lines():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno - node.lineno >= 60
     }
-    assert long <= KNOWN_LONG
+    assert long == set()
 
 
 def test_the_standard_sqlite3_is_not_imported():

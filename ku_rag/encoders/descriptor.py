@@ -53,11 +53,15 @@ _FAINT = {"palette": 0.0, "map": 0.25, "outlines": 0.05, "waves": 2.0}
 """Length at which a block has half its weight: the layout of a plain patch is noise."""
 _GREY, _LEAST = 4.0, 0.1
 """Mean distance from grey, in L*a*b*, at which colour has half its weight; its least weight."""
-_PLAIN = 12
 _STRETCH = np.array([0.7, 1.0, 1.0], np.float32)
 """Weight of lightness, less than that of hue because illumination varies."""
 _GAIN_TARGET, _GAIN_POWER, _BALANCE = 0.45, 0.4, 0.3
 _PALETTE_POWER, _BACKGROUND, _COMMON = 0.4, 12.0, 0.9
+_PLAIN_COLOURS = (
+    *((12, 0, 0), (55, 0, 0), (95, 0, 0), (70, 14, 22), (45, 60, 38), (62, 45, 60)),
+    *((82, 5, 70), (45, -38, 30), (70, -22, -18), (35, 15, -45), (35, 35, -20), (32, 14, 16)),
+)
+"""L*, a* and b* of black, grey, white, skin, and eight hues as they are printed."""
 
 
 def describe_images(images: Sequence[Image]) -> Vectors:
@@ -168,7 +172,7 @@ def _describe(cells: Floats, points: Points) -> Vectors:
     for start in range(0, len(cells), _CHUNK):
         part = slice(start, start + _CHUNK)
         light, cell_colours, point_colours = _coded(cells[part], points[part])
-        hue = _centred(_chroma().take(cell_colours), 0.6)
+        hue = _lab()[3].take(cell_colours).reshape(len(light), -1) @ _centre(_GRID, 0.6).ravel()
         coloured = _LEAST + (1 - _LEAST) * hue**2 / (hue**2 + np.float32(_GREY**2))
         blocks = {
             "palette": _palette(point_colours),
@@ -178,7 +182,8 @@ def _describe(cells: Floats, points: Points) -> Vectors:
         }
         for name, block in blocks.items():
             unit, strength = _unit(block)
-            typical = unit - _typical()[name]
+            # Without this step pictures in common colours are near to everything (hubs).
+            typical = unit - _numbers("descriptor_mean.txt")[_PLACES[name]]
             length = np.maximum(np.sqrt((typical * typical).sum(1)), np.float32(1e-6))
             weight = _SHARES[name] ** 0.5 * strength / (strength + _FAINT[name]) / length
             if name in ("palette", "map"):
@@ -192,7 +197,8 @@ def _coded(cells: Floats, points: Points) -> tuple[Floats, Ints, Ints]:
 
     Pictures are adjusted partly to a common exposure and a grey average.
     """
-    mean = np.stack([_centred(cells[..., i], 0.6) for i in range(3)], 1)
+    middle = _centre(_GRID, 0.6).ravel()
+    mean = np.stack([cells[..., i].reshape(len(cells), -1) @ middle for i in range(3)], 1)
     low = np.maximum(mean, np.float32(0.04))
     light = low.mean(1, keepdims=True)
     gains = (_GAIN_TARGET / light) ** _GAIN_POWER * (light / low) ** _BALANCE
@@ -214,25 +220,20 @@ def _unit(rows: Floats) -> tuple[Floats, Floats]:
     return unit, lengths
 
 
-def _centred(values: Floats, width: float) -> Floats:
-    """Return the mean over the grid, weighted towards the middle, float32[n]."""
-    mean: Floats = values.reshape(len(values), -1) @ _centre(values.shape[1], width).ravel()
-    return mean
-
-
 def _palette(points: Ints) -> Floats:
-    nearest, shares = _palette_colours()
+    nearest, shares = _nearest("palette", 3, 8.0)
     n, size = len(points), _SIZES["palette"]
     first = (np.arange(n, dtype=np.int32) * size)[:, None]
     flat = points.reshape(n, -1)
     main = nearest[0].take(flat) + first
-    border = main[:, _border()]
+    sides = main.reshape(points.shape)
+    border = np.hstack([sides[:, 0], sides[:, -1], sides[:, 1:-1, 0], sides[:, 1:-1, -1]])
     around = np.bincount(border.ravel(), minlength=n * size).astype(np.float32)
     around *= np.float32(_BACKGROUND / border.shape[1])
     weights = _centre(_POINTS, 0.4).ravel() / (np.float32(1.0) + around.take(main))
     counts = np.zeros(n * size)
-    for i, share in enumerate(shares):
-        bins = main if i == 0 else nearest[i].take(flat) + first
+    for colours, share in zip(nearest, shares, strict=True):
+        bins = colours.take(flat) + first
         counts += np.bincount(bins.ravel(), (share.take(flat) * weights).ravel(), len(counts))
     amounts = counts.reshape(n, size)
     amounts /= np.maximum(amounts.sum(1, keepdims=True), 1e-9)
@@ -241,18 +242,23 @@ def _palette(points: Ints) -> Floats:
 
 
 def _map(cells: Ints) -> Floats:
-    nearest, shares = _plain_colours()
-    pairs = [(nearest[i].take(cells), shares[i].take(cells)) for i in range(len(shares))]
-    amounts = np.sqrt(_by_parts(pairs, _MAP_PARTS, _PLAIN))
+    nearest, shares = _nearest("plain", 2, 10.0)
+    pairs = [
+        (near.take(cells), part.take(cells)) for near, part in zip(nearest, shares, strict=True)
+    ]
+    amounts = np.sqrt(_by_parts(pairs, _MAP_PARTS, len(_PLAIN_COLOURS)))
     own = amounts - np.float32(_COMMON) * amounts.mean(1, keepdims=True)
-    weighted: Floats = own * _weights_of_parts(_MAP_PARTS)[:, None]
+    weighted: Floats = own * _parts(_MAP_PARTS)[1]
     return weighted.reshape(len(cells), -1)
 
 
 def _outlines(cells: Ints) -> Floats:
-    (gx, gy), *others = (_gradient(channel.take(cells)) for channel in _lab())
-    most = gx * gx + gy * gy
-    for x, y in others:
+    most = gx = gy = np.zeros(cells.shape, np.float32)
+    for channel in _lab()[:3]:
+        values = channel.take(cells)
+        x, y = np.zeros_like(values), np.zeros_like(values)
+        np.subtract(values[:, :, 2:], values[:, :, :-2], out=x[:, :, 1:-1])
+        np.subtract(values[:, 2:], values[:, :-2], out=y[:, 1:-1])
         strength = x * x + y * y
         stronger = strength > most
         most = np.where(stronger, strength, most)
@@ -263,15 +269,14 @@ def _outlines(cells: Ints) -> Floats:
     size = np.sqrt(most) * np.float32(0.01)
     high = size * (place - low)
     pairs = [(low % _BINS, size - high), ((low + 1) % _BINS, high)]
-    means = _by_parts(pairs, _OUTLINE_PARTS, _BINS)
-    weighted: Floats = means * _weights_of_parts(_OUTLINE_PARTS)[:, None]
+    weighted: Floats = _by_parts(pairs, _OUTLINE_PARTS, _BINS) * _parts(_OUTLINE_PARTS)[1]
     return weighted.reshape(len(cells), -1)
 
 
 def _by_parts(pairs: Sequence[tuple[Ints, Floats]], parts: int, size: int) -> Floats:
     """Return the mean amount of each of `size` kinds in each part of the grid."""
     n = len(pairs[0][0])
-    first = np.arange(n, dtype=np.int32)[:, None, None] * parts**2 + _part_of_cell(parts)
+    first = np.arange(n, dtype=np.int32)[:, None, None] * parts**2 + _parts(parts)[0]
     first *= size
     sums = np.zeros(n * parts**2 * size)
     for kind, amount in pairs:
@@ -280,29 +285,18 @@ def _by_parts(pairs: Sequence[tuple[Ints, Floats]], parts: int, size: int) -> Fl
     return sums.astype(np.float32).reshape(n, parts**2, size)
 
 
-def _gradient(values: Floats) -> tuple[Floats, Floats]:
-    across, down = np.zeros_like(values), np.zeros_like(values)
-    np.subtract(values[:, :, 2:], values[:, :, :-2], out=across[:, :, 1:-1])
-    np.subtract(values[:, 2:], values[:, :-2], out=down[:, 1:-1])
-    return across, down
-
-
 _ENDS = dict(zip(_SIZES, np.cumsum(list(_SIZES.values())).tolist(), strict=True))
 _PLACES = {name: slice(end - _SIZES[name], end) for name, end in _ENDS.items()}
 
 
-@lru_cache(maxsize=1)
-def _typical() -> dict[str, Floats]:
-    """Return the mean of each block over many windows of photographs.
-
-    Without it pictures in common colours are near to everything (hubs).
-    """
-    text = files("ku_rag.encoders").joinpath("descriptor_mean.txt").read_text("ascii")
-    numbers = np.array(text.split(), np.float32)
-    return {name: numbers[place] for name, place in _PLACES.items()}
-
-
 # ---- tables ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def _numbers(name: str) -> Floats:
+    """Return the numbers in a file: the mean of photographs' windows, or the palette's colours."""
+    text = files("ku_rag.encoders").joinpath(name).read_text("ascii")
+    return np.array(text.split(), np.float32)
 
 
 @lru_cache(maxsize=8)
@@ -315,27 +309,13 @@ def _centre(grid: int, width: float) -> Floats:
     return done
 
 
-@lru_cache(maxsize=1)
-def _border() -> NDArray[np.int64]:
-    """Return the flat indices of the points along the border."""
-    inner = np.zeros((_POINTS, _POINTS), bool)
-    inner[1:-1, 1:-1] = True
-    return np.flatnonzero(~inner)
-
-
 @lru_cache(maxsize=2)
-def _part_of_cell(parts: int) -> Ints:
-    """Return the index of the part that contains each cell."""
-    part = np.arange(_GRID, dtype=np.int32) // (_GRID // parts)
-    return part[:, None] * parts + part
-
-
-@lru_cache(maxsize=2)
-def _weights_of_parts(parts: int) -> Floats:
+def _parts(parts: int) -> tuple[Ints, Floats]:
+    """Return the index of the part that contains each cell, and the weights of the parts."""
     side = _GRID // parts
-    bell = _centre(_GRID, 0.8).reshape(parts, side, parts, side).mean((1, 3)).ravel()
-    done: Floats = np.sqrt(bell / bell.mean()).astype(np.float32)
-    return done
+    part = np.arange(_GRID, dtype=np.int32) // side
+    bell = _centre(_GRID, 0.8).reshape(parts, side, parts, side).mean((1, 3)).reshape(-1, 1)
+    return part[:, None] * parts + part, np.sqrt(bell / bell.mean()).astype(np.float32)
 
 
 @lru_cache(maxsize=1)
@@ -347,12 +327,9 @@ def _waves() -> Floats:
     return np.stack(waves[1 : _SIZES["waves"] + 1], 1).astype(np.float32)
 
 
-# ---- colours -----------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1)
 def _lab() -> Floats:
-    """Return CIE L*, a* and b* of every 15-bit colour, float32[3, 32768]."""
+    """Return L*, a*, b* (CIE) and the distance from grey of 15-bit colours, float32[4, 32768]."""
     code = np.arange(1 << 15)
     rgb = np.stack([code >> 10, code >> 5 & 31, code & 31], 1) / 31.0
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
@@ -361,53 +338,25 @@ def _lab() -> Floats:
     )
     xyz = linear @ to_xyz.T / to_xyz.sum(1)
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    found = [116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])]
-    return np.stack(found).astype(np.float32)
+    a, b = 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])
+    return np.stack([116 * f[:, 1] - 16, a, b, np.hypot(a, b)]).astype(np.float32)
 
 
-@lru_cache(maxsize=1)
-def _chroma() -> Floats:
-    """Return the distance of every 15-bit colour from grey in L*a*b*."""
-    away: Floats = np.hypot(_lab()[1], _lab()[2])
-    return away
+@lru_cache(maxsize=2)
+def _nearest(kind: str, count: int, width: float) -> tuple[Ints, Floats]:
+    """Return the nearest colours to every 15-bit colour, with shares that change smoothly.
 
+    Args:
+        kind: "palette" for the 128 colours of descriptor_colours.txt, "plain" for 12 colours.
+        count: how many are nearest.
+        width: scale of a distance in L*a*b*.
 
-@lru_cache(maxsize=1)
-def _palette_colours() -> tuple[Ints, Floats]:
-    """Return the three nearest of 128 colours to every 15-bit colour, and their shares.
-
-    descriptor_colours.txt holds their L*, a* and b*.
+    Returns:
+        int32 and float32[count, 32768].
     """
-    text = files("ku_rag.encoders").joinpath("descriptor_colours.txt").read_text("ascii")
-    return _nearest(np.array(text.split(), np.float32).reshape(_SIZES["palette"], 3), 3, 8.0)
-
-
-@lru_cache(maxsize=1)
-def _plain_colours() -> tuple[Ints, Floats]:
-    """Return the two nearest of 12 plain colours to every 15-bit colour, and their shares.
-
-    They are black, grey, white, skin, and eight hues as they are printed.
-    """
-    anchors = [
-        (12, 0, 0),
-        (55, 0, 0),
-        (95, 0, 0),
-        (70, 14, 22),
-        (45, 60, 38),
-        (62, 45, 60),
-        (82, 5, 70),
-        (45, -38, 30),
-        (70, -22, -18),
-        (35, 15, -45),
-        (35, 35, -20),
-        (32, 14, 16),
-    ]
-    return _nearest(np.asarray(anchors, np.float32), 2, 10.0)
-
-
-def _nearest(anchors: Floats, count: int, width: float) -> tuple[Ints, Floats]:
-    """Return the nearest anchors of every 15-bit colour, with shares that change smoothly."""
-    points, targets = _lab().T * _STRETCH, anchors * _STRETCH
+    colours = _numbers("descriptor_colours.txt") if kind == "palette" else _PLAIN_COLOURS
+    anchors = np.asarray(colours, np.float32).reshape(-1, 3)
+    points, targets = _lab()[:3].T * _STRETCH, anchors * _STRETCH
     far = (points**2).sum(1)[:, None] - 2 * points @ targets.T + (targets**2).sum(1)
     rows = np.arange(len(far))
     order, distances = [], []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Encoder, encode_queries
@@ -59,35 +58,11 @@ def choose(
     cosines = encoder.encode_images(crops) @ asked
     best = int(cosines.argmax())
     passing = int((cosines > threshold).sum())
-    if passing == 1:
-        return replace(
-            regions[best],
-            score=round(float(cosines[best]), 4),
-            why=_chosen(regions[best], float(cosines[best]), threshold, len(regions)),
-        )
-    proposed = f"of {len(regions)} regions" if len(regions) > 1 else "of 1 region"
-    if passing == 0:
-        why = (
-            f"none {proposed} passes the threshold {threshold:g} "
-            f"(the best cosine to the question is {cosines[best]:.3f}): the whole picture"
-        )
-    else:
-        least = float(np.sort(cosines)[-passing])
-        why = (
-            f"{passing} {proposed} pass the threshold {threshold:g} "
-            f"(cosines to the question {least:.3f} to {cosines[best]:.3f}): the whole picture"
-        )
-    return replace(whole, why=why)
-
-
-def _chosen(region: Region, cosine: float, threshold: float, count: int) -> str:
-    what = f" ({region.why})" if region.why else ""
-    if count == 1:
-        return (
-            f"the only region{what}; its cosine to the question, {cosine:.3f}, passes the "
-            f"threshold {threshold:g}"
-        )
-    return (
-        f"the one of {count} regions{what} that passes the threshold {threshold:g} with its cosine "
-        f"to the question, {cosine:.3f}"
+    why = (
+        f"{passing} of {len(regions)} regions {'passes' if passing == 1 else 'pass'} the threshold "
+        f"{threshold:g}; the best cosine to the question is {cosines[best]:.3f}"
     )
+    if passing != 1:
+        return replace(whole, why=f"{why}: the whole picture")
+    what = f"{regions[best].why}; " if regions[best].why else ""
+    return replace(regions[best], score=round(float(cosines[best]), 4), why=what + why)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image, Resampling
 
-from ku_rag.errors import BadInput
 from ku_rag.types import Region
 
 Floats = NDArray[np.float32]
@@ -44,16 +43,7 @@ class WindowsSegmenter:
 
     min_side: int = 50
     limit: int = 400
-
-    def __post_init__(self) -> None:
-        for name, value in (("min_side", self.min_side), ("limit", self.limit)):
-            if not isinstance(value, int) or value < 1:
-                raise BadInput(f"windows: {name} is {value!r}, expected a whole number from 1 on")
-
-    @property
-    def name(self) -> str:
-        """The name in results."""
-        return "windows"
+    name: ClassVar[str] = "windows"
 
     @property
     def fingerprint(self) -> str:
@@ -69,15 +59,12 @@ class WindowsSegmenter:
         if len(boxes) > self.limit:
             border = contrast(image, boxes)
             order = np.argsort(-border, kind="stable")
+            best, most = order[: self.limit // 2], self.limit - self.limit // 2
+            by_size = order[np.argsort(sizes[order], kind="stable")]
             rank = np.empty(len(order), np.int64)
-            for number in range(int(sizes.max()) + 1):
-                same = order[sizes[order] == number]
-                rank[same] = np.arange(len(same))
-            overall = np.zeros(len(order), bool)
-            overall[order[: self.limit // 2]] = True
+            rank[by_size] = np.arange(len(order)) - np.searchsorted(sizes, sizes[by_size])
             fair = np.argsort(rank, kind="stable")
-            rest = fair[~overall[fair]][: self.limit - self.limit // 2]
-            kept = np.concatenate([order[: self.limit // 2], rest])
+            kept = np.concatenate([best, fair[~np.isin(fair, best)][:most]])
             boxes = boxes[kept[np.argsort(-border[kept], kind="stable")]]
         return [Region((x0, y0, x1, y1), "windows") for x0, y0, x1, y1 in boxes.tolist()]
 
@@ -94,8 +81,12 @@ def _slide(size: tuple[int, int], min_side: int) -> tuple[Ints, Ints]:
             across, down = side * aspect**0.5, side / aspect**0.5
             if across > width or down > height:
                 continue
-            x, y = _starts(width, across), _starts(height, down)
-            left, top = (grid.ravel() for grid in np.meshgrid(x, y))
+            # Both ends of each side are included, with about a stride between two windows.
+            starts = (
+                np.linspace(0, free, 1 + round(free / (_STRIDE * span)))
+                for free, span in ((width - across, across), (height - down, down))
+            )
+            left, top = (grid.ravel() for grid in np.meshgrid(*starts))
             corners = np.stack([left, top, left + across, top + down], 1)
             boxes.append(np.rint(corners).astype(np.int64))
             sizes.append(np.full(len(left), number))
@@ -108,12 +99,6 @@ def _slide(size: tuple[int, int], min_side: int) -> tuple[Ints, Ints]:
         kept = np.linspace(0, len(stacked) - 1, _MOST).astype(np.int64)
         stacked, numbers = stacked[kept], numbers[kept]
     return np.minimum(stacked, [width, height, width, height]), numbers
-
-
-def _starts(length: int, window: float) -> Places:
-    """Starts of windows along one side, both ends included, about a stride apart."""
-    free = length - window
-    return np.linspace(0, free, 1 + max(0, round(free / (_STRIDE * window))))
 
 
 def contrast(image: Image, boxes: Ints) -> Floats:
@@ -134,28 +119,24 @@ def contrast(image: Image, boxes: Ints) -> Floats:
     ratio = np.array([work[0] / image.width, work[1] / image.height] * 2)
     x0, y0, x1, y1 = (boxes * ratio).T
     turned = np.ascontiguousarray(sums.transpose(1, 0, 2))
-    sides = _sides(sums, x0, y0, x1, y1) + _sides(turned, y0, x0, y1, x1)
+    sides = []
+    for table, low, start, high, end in ((sums, x0, y0, x1, y1), (turned, y0, x0, y1, x1)):
+        thick, third = (high - low) / 5, (end - start) / 3
+        for inner, outer in ((low, low - thick), (high - thick, high)):
+            side = np.zeros(len(boxes), np.float32)
+            for part in range(3):
+                inside, outside = (
+                    _mean(
+                        table, left, start + part * third, left + thick, start + (part + 1) * third
+                    )
+                    for left in (inner, outer)
+                )
+                side += np.minimum(np.abs(inside - outside).max(1), 0.4)
+            sides.append(side / np.float32(1.2))
     ordered = np.sort(np.stack(sides), axis=0)
     # One side may be hidden or lie at the picture's edge; the weakest of the others counts most.
     done: Floats = (ordered[0] + 2 * ordered[1] + ordered[2] + ordered[3]).astype(np.float32) / 5
     return done
-
-
-def _sides(sums: Floats, x0: Places, y0: Places, x1: Places, y1: Places) -> list[Floats]:
-    """Contrast across the left and the right side of boxes, float32[n] each, the mean of thirds."""
-    thick = (x1 - x0) / 5
-    heights = [y0 + (y1 - y0) * third / 3 for third in range(4)]
-    sides = []
-    for inner, outer in (
-        ((x0, x0 + thick), (x0 - thick, x0)),
-        ((x1 - thick, x1), (x1, x1 + thick)),
-    ):
-        total = np.zeros(len(x0), np.float32)
-        for top, bottom in pairwise(heights):
-            inside, outside = (_mean(sums, a, top, b, bottom) for a, b in (inner, outer))
-            total += np.minimum(np.abs(inside - outside).max(1), 0.4)
-        sides.append(total / np.float32(1.2))
-    return sides
 
 
 def _mean(sums: Floats, x0: Places, y0: Places, x1: Places, y1: Places) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,18 +19,17 @@ import numpy as np
 from PIL.Image import Image
 from threadpoolctl import threadpool_limits
 
-from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
-from ku_rag.indexes.vector_index import Rows, VectorIndex
+from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.regions.base import Segmenter
 from ku_rag.regions.crops import Background, crop
 from ku_rag.regions.selection import choose
 from ku_rag.retrieval.registration import rescore
-from ku_rag.retrieval.window_matching import NEAREST, Owner, RegionMatch, Search, match_windows
+from ku_rag.retrieval.window_matching import NEAREST, Owners, RegionMatch, Search, match_windows
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import Region
 
-_MATCHES = 60
 _STEEPNESS = 20.0
 """Scores of regions times this are comparable with scores of windows in `matching`: a difference
 of 0.125 in cosine is large."""
@@ -47,12 +46,12 @@ class Calibration:
 
     Args:
         models: fingerprints of the encoder and the segmenter that it holds for.
-        intercept: added to the evidence, it gives log odds; None where it is not known.
+        intercept: added to the evidence, it gives log odds.
         threshold: confidence from which on a match is sure, 0 to 1.
     """
 
     models: str
-    intercept: float | None
+    intercept: float
     threshold: float
 
 
@@ -86,26 +85,6 @@ class ImageSearch:
         return f"{self.encoder.fingerprint} {self.segmenter().fingerprint}"
 
 
-@dataclass(frozen=True, slots=True)
-class ImageMatches:
-    """The units whose pictures match.
-
-    Args:
-        units: the best match of each unit, by its row, the best first.
-        region: the one that the question chose before anything was compared; None if it did not.
-        threshold: confidence from which on a match is sure, 0 to 1.
-    """
-
-    units: Mapping[int, RegionMatch]
-    region: Region | None = None
-    threshold: float = 0.0
-
-    def is_sure(self, unit: int) -> bool:
-        """Whether the confidence of a unit reaches the threshold; True where it is not known."""
-        confidence = self.units[unit].confidence
-        return confidence is None or confidence >= self.threshold
-
-
 def match_image(
     connection: Connection,
     image: Image,
@@ -113,7 +92,7 @@ def match_image(
     search: ImageSearch,
     *,
     among: Collection[int] | None = None,
-) -> ImageMatches:
+) -> tuple[dict[int, RegionMatch], Region | None]:
     """Find the units whose pictures match an RGB picture.
 
     Args:
@@ -122,49 +101,40 @@ def match_image(
         question: chooses the region where texts and pictures are comparable.
         search: what the picture is matched with.
         among: rows of the units that count; None for all.
+
+    Returns:
+        The best match of each unit by its row, the best first, and the region that the question
+        chose before anything was compared, if it did.
     """
-    shown = None if among is None else _shown(connection, among)
-    if search.images.count == 0 or (shown is not None and not len(shown)):
-        return ImageMatches({})
-    nearest = partial(search.images.search, among=shown)
-    owner = _owners(connection, among)
-    encoder = side(search.encoder, "image")
-    segmenter = search.segmenter()
-    chosen = None
+    nearest, owners = search.images.search, partial(_owners, connection, among)
+    if among is not None:
+        shown = connection.execute(
+            "SELECT DISTINCT image FROM json_each(?) CROSS JOIN unit_images ON unit = value",
+            (as_json(among),),
+        ).fetchall()
+        nearest = partial(nearest, among=np.array([row for (row,) in shown], np.int64))
+    if not search.images.count or (among is not None and not shown):
+        return {}, None
+    encoder, segmenter = side(search.encoder, "image"), search.segmenter()
     windows = segmenter.name == "windows" and not encoder.cross_modal
+    chosen = None
     if windows:
         with one_blas_thread():
-            found = match_windows(
-                image, encoder=encoder, segmenter=segmenter, search=nearest, owner=owner, k=_MATCHES
+            matches = match_windows(
+                image, encoder=encoder, segmenter=segmenter, search=nearest, owners=owners
             )
-            matches = rescore(image, found, search.picture)
+            matches = rescore(image, matches, search.picture)
     else:
-        regions = [Region((0, 0, *image.size), "whole"), *segmenter.propose(image)]
+        regions, background = segmenter.propose(image), search.background
         if encoder.cross_modal:
+            threshold = search.threshold
             chosen = choose(
-                image,
-                question,
-                regions[1:],
-                encoder,
-                threshold=search.threshold,
-                background=search.background,
+                image, question, regions, encoder, threshold=threshold, background=background
             )
-            regions = [chosen]
-        matches = match_regions(
-            image,
-            regions=regions,
-            encoder=encoder,
-            search=nearest,
-            owner=owner,
-            background=search.background,
-            k=_MATCHES,
-        )
-        matches = [replace(match, score=_STEEPNESS * match.score) for match in matches]
-    units: dict[int, RegionMatch] = {}
-    for match in matches:
-        for unit in owner(match.image_row):
-            units.setdefault(unit, match)
-    return _with_confidence(ImageMatches(units, chosen), search, windows=windows)
+        regions = [chosen] if chosen else [Region((0, 0, *image.size), "whole"), *regions]
+        vectors = encoder.encode_images([crop(image, region, background) for region in regions])
+        matches = match_regions(regions, vectors, nearest, owners)
+    return _rated(matches, search, owners, windows=windows), chosen
 
 
 def evidence(match: RegionMatch) -> float:
@@ -172,92 +142,75 @@ def evidence(match: RegionMatch) -> float:
     return _SIMILARITY * match.similarity + _EDGES * match.edges
 
 
-def _with_confidence(found: ImageMatches, search: ImageSearch, *, windows: bool) -> ImageMatches:
-    """Add their confidence to matches of windows, or of regions of a model."""
-    calibration = search.tuned
-    if calibration is None or calibration.models != search.models:
-        calibration = Calibration(search.models, INTERCEPT if windows else None, _THRESHOLD)
-    units = {}
-    for unit, match in found.units.items():
-        confidence = None
-        if calibration.intercept is not None:
-            odds = max(evidence(match) + calibration.intercept, -500.0)
-            confidence = 1 / (1 + math.exp(-odds))
-        units[unit] = replace(match, confidence=confidence)
-    return replace(found, units=units, threshold=search.least or calibration.threshold)
+def _rated(
+    matches: Sequence[RegionMatch], search: ImageSearch, owners: Owners, *, windows: bool
+) -> dict[int, RegionMatch]:
+    """The best match of each unit, with its confidence."""
+    intercept, threshold = INTERCEPT if windows else None, _THRESHOLD
+    if search.tuned and search.tuned.models == search.models:
+        intercept, threshold = search.tuned.intercept, search.tuned.threshold
+    units: dict[int, RegionMatch] = {}
+    units_of = owners([match.image_row for match in matches])
+    for match in matches:
+        if intercept is not None:
+            confidence = 1 / (1 + math.exp(min(-evidence(match) - intercept, 500.0)))
+            sure = confidence >= (search.least or threshold)
+            match = replace(match, confidence=confidence, sure=sure)
+        for unit in units_of[match.image_row]:
+            units.setdefault(unit, match)
+    return units
 
 
-def _shown(connection: Connection, units: Collection[int]) -> Rows:
+def _owners(
+    connection: Connection, among: Collection[int] | None, rows: Collection[int]
+) -> dict[int, frozenset[int]]:
+    """The units of stored pictures, those of `among` only if it is given."""
     found = connection.execute(
-        "SELECT DISTINCT image FROM json_each(?) w CROSS JOIN unit_images l ON l.unit = w.value",
-        (as_json(units),),
+        "SELECT w.value, l.unit FROM json_each(?) w LEFT JOIN unit_images l ON l.image = w.value",
+        (as_json(rows),),
     )
-    return np.array([row for (row,) in found], np.int64)
-
-
-def _owners(connection: Connection, among: Collection[int] | None) -> Owner:
-    known: dict[int, frozenset[int]] = {}
-
-    def owner(row: int) -> frozenset[int]:
-        if row not in known:
-            found = connection.execute(
-                "SELECT unit FROM unit_images WHERE image = ? AND unit IS NOT NULL", (row,)
-            )
-            known[row] = frozenset(u for (u,) in found if among is None or u in among)
-        return known[row]
-
-    return owner
+    owners: dict[int, frozenset[int]] = dict.fromkeys(rows, frozenset())
+    for row, unit in found:
+        if unit is not None and (among is None or unit in among):
+            owners[row] |= {unit}
+    return owners
 
 
 def match_regions(
-    image: Image,
-    *,
-    regions: Sequence[Region],
-    encoder: Encoder,
-    search: Search,
-    owner: Owner,
-    background: Background = "mask",
-    k: int = 10,
+    regions: Sequence[Region], vectors: Vectors, search: Search, owners: Owners
 ) -> list[RegionMatch]:
     """Match stored pictures with regions that a model proposed, each of which shows one thing.
 
-    Such a region is cut out once and compared as it is. The score is the cosine plus its lead over
-    the best picture of any other unit in the same region, because a region that resembles many
-    units shows none of them. These matches have no confidence.
+    Such a region is compared as it is. The similarity is the cosine plus its lead over the best
+    picture of any other unit in the same region, because a region that resembles many units shows
+    none of them. These matches have no confidence unless labelled pictures set it.
 
     Args:
-        image: RGB, upright.
-        regions: the regions to compare; the whole picture is not added.
-        encoder: the one that made the stored vectors.
+        regions: the regions to compare.
+        vectors: float32[n, d], of the crops of the regions.
         search: finds stored pictures for vectors.
-        owner: the units of a stored picture; pictures of one unit do not compete.
-        background: what becomes of the background where a region has a mask, see `crop`.
-        k: the most matches returned.
+        owners: the units of stored pictures; pictures of one unit do not compete.
 
     Returns:
         Matches, the best first, each at its best region.
     """
-    if not regions:
-        return []
-    vectors = encoder.encode_images([crop(image, region, background) for region in regions])
     rows, cosines = search(vectors, NEAREST)
+    units = owners(np.unique(rows[rows >= 0]).tolist())
     found: dict[int, RegionMatch] = {}
-    for region, near, similar in zip(regions, rows, cosines, strict=True):
-        pairs = [(int(row), float(cosine)) for row, cosine in zip(near, similar, strict=True)]
-        pairs = [(row, cosine) for row, cosine in pairs if row >= 0]
-        units = {row: owner(row) for row, _ in pairs}
+    for region, near, similar in zip(regions, rows.tolist(), cosines.tolist(), strict=True):
+        pairs = [pair for pair in zip(near, similar, strict=True) if pair[0] >= 0]
         for row, cosine in pairs:
             rivals = [c for other, c in pairs if other != row and not units[other] & units[row]]
-            score = round(cosine + (cosine - max(rivals) if rivals else 0.0), 4)
-            if row not in found or score > found[row].score:
+            similarity = round(cosine + (cosine - max(rivals) if rivals else 0.0), 4)
+            if row not in found or similarity > found[row].similarity:
                 found[row] = RegionMatch(
                     image_row=row,
                     cosine=round(cosine, 4),
-                    score=score,
-                    region=replace(region, score=score),
-                    similarity=score,
+                    score=round(_STEEPNESS * similarity, 4),
+                    region=replace(region, score=similarity),
+                    similarity=similarity,
                 )
-    return sorted(found.values(), key=lambda match: (-match.score, match.image_row))[:k]
+    return sorted(found.values(), key=lambda match: (-match.score, match.image_row))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from PIL.Image import Image
 from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import matchable
 from ku_rag.retrieval.clues import ClueWord, parted
-from ku_rag.retrieval.image_matching import ImageMatches, ImageSearch, match_image
+from ku_rag.retrieval.image_matching import ImageSearch, match_image
 from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.tokens import words
@@ -72,10 +72,10 @@ def match(
         among: rows of the units that count; None for all.
     """
     asking, clue = parted(question)
-    looked = ImageMatches({})
+    seen: dict[int, RegionMatch] = {}
+    chosen = None
     if image:
-        looked = match_image(connection, image, question, search, among=among)
-    seen = looked.units
+        seen, chosen = match_image(connection, image, question, search, among=among)
     ranked = list(seen)
     rivals = [u for u in ranked[:_RIVALS] if seen[ranked[0]].score - seen[u].score < _RIVAL_SCORE]
     fitting = _fitting(connection, rivals, clue)
@@ -90,7 +90,7 @@ def match(
     # A name in the clue says which of the things seen is meant; it is not what is asked about.
     named = named if seen else mentioned
     order = [unit for unit in ranked if unit in named]
-    if not order and ranked and looked.is_sure(ranked[0]):
+    if not order and ranked and seen[ranked[0]].sure:
         order.append(ranked[0])
     order = list(dict.fromkeys((*order, *named, *ranked)))
     matches = []
@@ -102,13 +102,13 @@ def match(
                 unit=unit,
                 score=round(seen[unit].similarity if confidence is None else confidence, 4),
                 confidence=confidence if confidence is None else round(confidence, 4),
-                sure=bool(name) or looked.is_sure(unit),
+                sure=bool(name) or seen[unit].sure,
                 region_match=match,
                 name=name,
                 why=_why(match, name, fitting.get(unit, 0.0)),
             )
         )
-    return matches, looked.region or _region(image, matches, chosen_by_clue=bool(fitting))
+    return matches, chosen or _region(image, matches, chosen_by_clue=bool(fitting))
 
 
 def named_in(connection: Connection, question: str) -> dict[int, str]:

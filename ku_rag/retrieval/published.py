@@ -28,8 +28,8 @@ def match_pictures(
         search: what the picture is matched with.
         k: most units.
     """
-    found = match_image(connection, image, question, search)
-    nearest = sorted(found.units.items(), key=lambda one: -one[1].cosine)[:k]
+    found, chosen = match_image(connection, image, question, search)
+    nearest = sorted(found.items(), key=lambda one: -one[1].cosine)[:k]
     matches = [
         UnitMatch(
             unit=unit,
@@ -43,7 +43,7 @@ def match_pictures(
         for unit, match in nearest
     ]
     whole = Region((0, 0, *image.size), "whole", None, "nothing in it looks like a stored picture")
-    return matches, found.region or (nearest[0][1].region if nearest else whole)
+    return matches, chosen or (nearest[0][1].region if nearest else whole)
 
 
 def rank_chunks(

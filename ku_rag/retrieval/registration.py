@@ -24,14 +24,15 @@ from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.types import Box
 
 Floats = NDArray[np.float32]
+Boxes = NDArray[np.int64]
 Frames = NDArray[np.float64]
 """float64[n, 6]: centre x and y, width, height, rotation in radians, shear (rise over width)."""
 
 CANDIDATES = 12
 """Matches that are registered."""
-_PLACES = 2
-"""Places of other, better matches where the registration of each may begin, too."""
 _APART = 0.5
+"""The registration of each match may also begin at the best place and at the next one that overlaps
+it less than this."""
 _SEED = 20240229
 _EDGES = 0.2
 """What one confirmed edge across the whole thing adds to a score; see docs/decisions/0011."""
@@ -88,7 +89,8 @@ class Pyramid:
             levels.append(levels[-1].reduce(2))
         sizes = np.array([(level.height, level.width) for level in levels], np.int32)
         starts = np.cumsum(sizes.prod(1)) - sizes.prod(1)
-        pixels = np.concatenate([colours_of(level).reshape(-1, 3) for level in levels])
+        pixels = np.concatenate([np.asarray(level, np.float32).reshape(-1, 3) for level in levels])
+        pixels /= np.float32(255)
         return cls(pixels, sizes, starts.astype(np.int32))
 
 
@@ -127,15 +129,10 @@ def rescore(
         return []
     pyramid, random = Pyramid.of(image), np.random.default_rng(_SEED)
     boxes = np.array([match.region.box for match in candidates], np.int64)
-    apart: list[int] = []
-    for i in range(len(boxes)):
-        if not apart or overlap(boxes[apart], boxes[i]).max() < _APART:
-            apart.append(i)
-    frames = frames_of(boxes)
-    places = frames[apart[:_PLACES]]
+    apart = [0, *np.flatnonzero(overlap(boxes, boxes[0]) < _APART)[:1]]
     found = [
-        register(pyramid, thumbnail(picture(match.image_row)), np.vstack([frame, places]), random)
-        for match, frame in zip(candidates, frames, strict=True)
+        register(pyramid, picture(match.image_row), np.vstack([box, boxes[apart]]), random)
+        for match, box in zip(candidates, boxes, strict=True)
     ]
     best = max(registration.agreement for registration in found)
     doubt = min(max((_FLAT - best) / (_FLAT - _SOLID), 0.0), 1.0)
@@ -172,46 +169,39 @@ def confirmed_edges(found: Registration) -> float:
 
 
 def register(
-    pyramid: Pyramid, wanted: Floats, frames: Frames, random: np.random.Generator
+    pyramid: Pyramid, picture: Image, boxes: Boxes, random: np.random.Generator
 ) -> Registration:
-    """Find where a stored picture agrees best, from the best of some frames on.
+    """Find where a stored picture agrees best, from the best of some boxes on.
 
     Args:
-        pyramid: the picture.
-        wanted: float32[points, 3], `thumbnail` of the stored picture.
-        frames: float64[n, 6], where the search may begin.
+        pyramid: the picture that is searched.
+        picture: the stored picture, RGB.
+        boxes: int64[n, 4], where the search may begin.
         random: decides what is tried.
     """
-    best, worth, agreement = _best(pyramid, wanted, frames)
-    for count, spread in _ROUNDS:
-        step = random.normal(size=(count, len(_SPREAD))) * _SPREAD * spread
-        tried = best + step
-        tried[:, :2] = best[:2] + step[:, :2] * best[2:4]
-        tried[:, 2:4] = best[2:4] * np.exp(step[:, 2:4])
-        tried[:, 4:] = np.clip(tried[:, 4:], -_LIMIT, _LIMIT)
-        found, better, agreeing = _best(pyramid, wanted, tried)
-        if better > worth:
-            best, worth, agreement = found, better, agreeing
-        if agreement < _HOPELESS:
+    small = picture.resize((WIDE, HIGH), Resampling.BOX)
+    wanted = np.asarray(small, np.float32).reshape(-1, 3) / np.float32(255)
+    sides = boxes[:, 2:] - boxes[:, :2]
+    frames = np.hstack([boxes[:, :2] + sides / 2, sides, np.zeros((len(boxes), 2))])
+    found, best = Registration(frames[0], 0.0, wanted, wanted), -np.inf
+    for count, spread in ((0, 0.0), *_ROUNDS):
+        if count:
+            step = random.normal(size=(count, len(_SPREAD))) * _SPREAD * spread
+            frames = found.frame + step
+            frames[:, :2] = found.frame[:2] + step[:, :2] * found.frame[2:4]
+            frames[:, 2:4] = found.frame[2:4] * np.exp(step[:, 2:4])
+            frames[:, 4:] = np.clip(frames[:, 4:], -_LIMIT, _LIMIT)
+        colours, inside = _sample(pyramid, frames)
+        weights, gain = _compare(colours, inside, wanted)
+        worth = weights.mean(1) + _LARGER * np.log(frames[:, 2] * frames[:, 3])
+        at = int(worth.argmax())
+        if worth[at] > best:
+            best = float(worth[at])
+            agreement = float(weights[at].mean())
+            found = Registration(frames[at], agreement, colours[at], gain[at] * wanted)
+        if count and found.agreement < _HOPELESS:
             break
-    colours, inside = _sample(pyramid, best[None])
-    weights, gain = _compare(colours, inside, wanted)
-    return Registration(best, float(weights.mean()), colours[0], gain * wanted)
-
-
-def thumbnail(picture: Image) -> Floats:
-    """Return the colours of an RGB picture at the points compared, float32[points, 3]."""
-    return colours_of(picture.resize((WIDE, HIGH), Resampling.BOX)).reshape(-1, 3)
-
-
-def _best(
-    pyramid: Pyramid, wanted: Floats, frames: Frames
-) -> tuple[NDArray[np.float64], float, float]:
-    """The best of frames float64[n, 6], its worth and its agreement."""
-    agreement = _compare(*_sample(pyramid, frames), wanted)[0].mean(1).astype(np.float64)
-    worth = agreement + _LARGER * np.log(frames[:, 2] * frames[:, 3])
-    at = int(worth.argmax())
-    return frames[at], float(worth[at]), float(agreement[at])
+    return found
 
 
 def _sample(pyramid: Pyramid, frames: Frames) -> tuple[Floats, NDArray[np.bool_]]:
@@ -255,17 +245,6 @@ def _compare(colours: Floats, inside: NDArray[np.bool_], wanted: Floats) -> tupl
     return weights, gain
 
 
-def colours_of(image: Image) -> Floats:
-    """Return the colours of an RGB picture, float32[height, width, 3], 0 to 1."""
-    return np.asarray(image, np.float32) / np.float32(255)
-
-
-def frames_of(boxes: NDArray[np.int64]) -> Frames:
-    """Return upright frames with the corners of boxes int64[n, 4]."""
-    centre = (boxes[:, :2] + boxes[:, 2:]) / 2
-    return np.hstack([centre, boxes[:, 2:] - boxes[:, :2], np.zeros((len(boxes), 2))])
-
-
 def box_of(frame: NDArray[np.float64], size: tuple[int, int]) -> Box:
     """Return the smallest box around one frame, clipped to a picture of that width and height."""
     x, y, width, height, rotation, shear = frame.tolist()
@@ -280,7 +259,7 @@ def box_of(frame: NDArray[np.float64], size: tuple[int, int]) -> Box:
     return x0, y0, x1, y1
 
 
-def overlap(boxes: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float64]:
+def overlap(boxes: Boxes, other: Boxes) -> NDArray[np.float64]:
     """Return the intersection over union of boxes int64[n, 4] with another int64[4], float64[n]."""
     low, high = np.maximum(boxes[:, :2], other[:2]), np.minimum(boxes[:, 2:], other[2:])
     both = np.prod(np.maximum(high - low, 0), axis=1)

@@ -8,7 +8,7 @@ the size of the window, because a part of a thing looks like many things.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +23,8 @@ from ku_rag.types import Region
 Search = Callable[[Vectors, int], tuple[NDArray[np.int64], NDArray[np.float32]]]
 """(queries float32[n, d], k) → rows int64[n, k] and cosines float32[n, k]; row -1 is a miss."""
 
-Owner = Callable[[int], frozenset[int]]
-"""The units that a stored picture belongs to."""
+Owners = Callable[[Collection[int]], Mapping[int, frozenset[int]]]
+"""The units that each of some stored pictures belongs to."""
 
 LOWEST_COSINE = 0.15
 """Pairs below it are not reported. It only removes noise and does not detect unknown things."""
@@ -51,6 +51,7 @@ class RegionMatch:
         similarity: the score of the region alone, before registration.
         edges: how many edges of the stored picture registration has confirmed.
         confidence: the probability that it is right, 0 to 1; None where that is not known.
+        sure: whether the confidence reaches the threshold; True where it is not known.
     """
 
     image_row: int
@@ -61,6 +62,7 @@ class RegionMatch:
     similarity: float = 0.0
     edges: float = 0.0
     confidence: float | None = None
+    sure: bool = True
 
 
 def match_windows(
@@ -69,8 +71,8 @@ def match_windows(
     encoder: Encoder,
     segmenter: Segmenter,
     search: Search,
-    owner: Owner,
-    k: int = 10,
+    owners: Owners,
+    k: int = 60,
     lowest_cosine: float = LOWEST_COSINE,
 ) -> list[RegionMatch]:
     """Match stored pictures with an RGB picture, the best first, each at its best window.
@@ -80,7 +82,7 @@ def match_windows(
         encoder: the one that made the stored vectors.
         segmenter: proposes windows; the whole picture is always added.
         search: finds stored pictures for vectors.
-        owner: the units of a stored picture; pictures of one unit do not compete.
+        owners: the units of stored pictures; pictures of one unit do not compete.
         k: the most matches returned.
         lowest_cosine: pairs with a lower cosine are left out.
     """
@@ -96,7 +98,7 @@ def match_windows(
     border[0] = _CONTRAST_OF_WHOLE
     scores = (
         cosines
-        + _LEAD * _leads(rows, cosines, owner)
+        + _LEAD * _leads(rows, cosines, owners)
         + _CLEARANCE * (cosines - cosines[:, min(_TENTH, count - 1), None])
         + (_CONTRAST * border + _SIZE * np.log(share))[:, None]
     )
@@ -116,14 +118,15 @@ def match_windows(
 
 
 def _leads(
-    rows: NDArray[np.int64], cosines: NDArray[np.float32], owner: Owner
+    rows: NDArray[np.int64], cosines: NDArray[np.float32], owners: Owners
 ) -> NDArray[np.float32]:
     """How far each cosine stands above the best one of any other unit in its window, float32[n, k].
 
     A picture that belongs to no unit counts as a unit of its own.
     """
     known, at = np.unique(rows, return_inverse=True)
-    units = np.array([min(owner(row), default=-2 - row) for row in known.tolist()])
+    units_of = owners(known.tolist())
+    units = np.array([min(units_of[row], default=-2 - row) for row in known.tolist()])
     units = units[at.reshape(rows.shape)]
     others = units != units[:, :1]
     second = np.where(others, cosines, np.float32(-1)).max(1)

@@ -69,13 +69,13 @@ def test_the_only_region_that_passes_is_chosen(scene):
     found = choose(image, "Who made the green one?", regions, Colours(), threshold=0.5)
     assert (found.box, found.source, found.score) == ((80, 10, 120, 50), "yolo", 1.0)
     assert found.why == (
-        "the one of 3 regions that passes the threshold 0.5 with its cosine to the question, 1.000"
+        "1 of 3 regions passes the threshold 0.5; the best cosine to the question is 1.000"
     )
     alone = choose(image, "red", regions[:1], Colours(), threshold=0.5)
     assert alone.box == (10, 10, 50, 50)
     assert alone.why == (
-        "the only region (a square, confidence 0.90); its cosine to the question, 1.000, passes "
-        "the threshold 0.5"
+        "a square, confidence 0.90; 1 of 1 regions passes the threshold 0.5; "
+        "the best cosine to the question is 1.000"
     )
 
 
@@ -89,13 +89,13 @@ def test_none_or_several_take_the_whole_picture(scene):
     none = choose(image, "blue", regions, Colours(), threshold=0.8)
     assert (none.box, none.source, none.score) == ((0, 0, 200, 60), "whole", None)
     assert none.why == (
-        "none of 3 regions passes the threshold 0.8 (the best cosine to the question is 0.707): "
+        "0 of 3 regions pass the threshold 0.8; the best cosine to the question is 0.707: "
         "the whole picture"
     )
     several = choose(image, "red", regions, Colours(), threshold=0.5)
     assert (several.box, several.source, several.score) == ((0, 0, 200, 60), "whole", None)
     assert several.why == (
-        "2 of 3 regions pass the threshold 0.5 (cosines to the question 0.707 to 1.000): "
+        "2 of 3 regions pass the threshold 0.5; the best cosine to the question is 1.000: "
         "the whole picture"
     )
 
@@ -117,7 +117,7 @@ def test_a_background_that_is_masked_out_has_no_say(scene):
     assert (kept.box, kept.score) == ((150, 10, 190, 50), 0.7071)
     masked = choose(image, "blue", regions, Colours(), threshold=0.5, background="mask")
     assert masked.source == "whole"
-    assert masked.why.startswith("none of 3 regions passes")
+    assert masked.why.startswith("0 of 3 regions pass ")
 
 
 def test_a_question_that_is_too_long_is_cut_for_the_comparison(scene):

@@ -9,11 +9,9 @@ from ku_rag.retrieval.registration import (
     Pyramid,
     box_of,
     confirmed_edges,
-    frames_of,
     overlap,
     register,
     rescore,
-    thumbnail,
 )
 from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.types import Region
@@ -44,12 +42,7 @@ def scene():
 
 
 def registered(image, picture, box=PLACE):
-    return register(
-        Pyramid.of(image),
-        thumbnail(picture),
-        frames_of(np.array([box])),
-        np.random.default_rng(0),
-    )
+    return register(Pyramid.of(image), picture, np.array([box]), np.random.default_rng(0))
 
 
 def test_what_is_there_ranks_before_what_was_taken_for_it():

@@ -71,7 +71,7 @@ def _match(scene: Image.Image, pictures: list[Image.Image] = STORED) -> list[Reg
         encoder=EmbeddedEncoder(),
         segmenter=WindowsSegmenter(),
         search=_search(pictures),
-        owner=lambda row: frozenset([row]),
+        owners=lambda rows: {row: frozenset([row]) for row in rows},
     )
 
 
@@ -123,7 +123,7 @@ def test_nothing_stored_gives_no_match() -> None:
         encoder=EmbeddedEncoder(),
         segmenter=WindowsSegmenter(),
         search=nothing,
-        owner=lambda row: frozenset([row]),
+        owners=lambda rows: {row: frozenset([row]) for row in rows},
     )
     assert found == []
 
@@ -135,7 +135,7 @@ def test_nothing_below_the_lowest_cosine_is_reported() -> None:
         encoder=EmbeddedEncoder(),
         segmenter=WindowsSegmenter(),
         search=_search(STORED),
-        owner=lambda row: frozenset([row]),
+        owners=lambda rows: {row: frozenset([row]) for row in rows},
         lowest_cosine=0.7,
     )
     assert found[0].image_row == 0
@@ -153,13 +153,13 @@ def test_pictures_of_one_unit_do_not_compete() -> None:
     pictures = [*STORED, STORED[0].resize((90, 60))]
     scene = _scene((STORED[0], (150, 60, 270, 140)))
 
-    def first_score(owners: dict[int, int]) -> float:
+    def first_score(units: dict[int, int]) -> float:
         return match_windows(
             scene,
             encoder=EmbeddedEncoder(),
             segmenter=WindowsSegmenter(),
             search=_search(pictures),
-            owner=lambda row: frozenset([owners.get(row, row)]),
+            owners=lambda rows: {row: frozenset([units.get(row, row)]) for row in rows},
         )[0].score
 
     assert first_score({len(STORED): 0}) > first_score({}) + 0.05
