@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ku_rag.store.connection import Connection, as_json, marks
 from ku_rag.text.stems import index_terms, query_terms, stem
 from ku_rag.text.tokens import content_words, is_cjk, words
 
 _MOST_TERMS = 64
-_MOST_CHUNKS = 500
 _COMMON = 10_000
 """A term that so many chunks have hardly tells chunks apart."""
 _EXACT = 3
@@ -64,8 +67,21 @@ def language_of(connection: Connection) -> str:
     return row[0].strip('"') if row else "english"
 
 
-def scores(connection: Connection, text: str, wanted_rows: Collection[int]) -> dict[int, float]:
-    """Return BM25 scores of chunks that have a term of a text, by row; higher is better.
+@dataclass(frozen=True, slots=True)
+class TermScores:
+    """BM25 scores of chunks for each term of a text.
+
+    Args:
+        rows: int64[chunks], ascending: the chunks that have one of the terms.
+        scores: float64[terms, chunks], at least 0; 0 where a chunk does not have the term.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+
+def term_scores(connection: Connection, text: str) -> TermScores:
+    """Return BM25 scores of the chunks that have a term of a text.
 
     Stop words, and in large bases terms that very many chunks have, are left out where others
     remain.
@@ -73,24 +89,28 @@ def scores(connection: Connection, text: str, wanted_rows: Collection[int]) -> d
     Args:
         connection: the database.
         text: the question.
-        wanted_rows: chunks whose scores are returned beside the 500 best ones.
     """
     wanted = [
         _quoted(term)
         for term in query_terms(content_words(text) or words(text), language_of(connection))
     ]
     wanted = list(dict.fromkeys(wanted))[:_MOST_TERMS]
-    if not wanted:
-        return {}
     (last,) = connection.execute("SELECT coalesce(max(row), 0) FROM chunks").fetchone()
     if last > _COMMON:
         wanted = [one for one in wanted if not _is_common(connection, one)] or wanted
-    rows = connection.execute(
-        "SELECT rowid, -bm25(words) AS score FROM words WHERE words MATCH ? "
-        "ORDER BY rowid IN (SELECT value FROM json_each(?)) DESC, score DESC, rowid LIMIT ?",
-        (" OR ".join(wanted), as_json(wanted_rows), _MOST_CHUNKS + len(wanted_rows)),
-    )
-    return dict(rows.fetchall())
+    found = [
+        np.array(
+            connection.execute(
+                "SELECT rowid, -bm25(words) FROM words WHERE words MATCH ?", (term,)
+            ).fetchall()
+        ).reshape(-1, 2)
+        for term in wanted
+    ]
+    rows = np.unique(np.concatenate([np.empty(0), *(one[:, 0] for one in found)])).astype(np.int64)
+    scores = np.zeros((len(found), len(rows)))
+    for place, one in enumerate(found):
+        scores[place, np.searchsorted(rows, one[:, 0])] = one[:, 1]
+    return TermScores(rows, scores)
 
 
 def _is_common(connection: Connection, expression: str) -> bool:

@@ -1,24 +1,23 @@
 """Search: from a question and matched units to chunks (KU-RAG, section 3.3.2, eq. 8 to 10).
 
 The whole base is always searched. Keyword and vector scores are normalised and added; a matched
-unit raises the scores of its chunks; what the best chunks name, and what names their units, is
-raised as well. Nothing is excluded.
+unit raises the scores of its chunks. Nothing is excluded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
-from itertools import islice
 
 import numpy as np
 
 from ku_rag.encoders.base import Encoder, encode_queries
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.encoders.pair import side
-from ku_rag.indexes import keywords
+from ku_rag.indexes.keywords import term_scores
 from ku_rag.indexes.vector_index import Rows, VectorIndex
-from ku_rag.store.connection import Connection, array_of, as_json
+from ku_rag.retrieval.coverage import joint_scores
+from ku_rag.store.connection import Connection
 from ku_rag.text.tokens import content_words
 
 _POOL = 100
@@ -28,10 +27,7 @@ _HASHED_WEIGHT = 0.1
 """Of hashed vectors beside keywords: both compare words, and keywords know which ones are rare."""
 _RAISE = 0.2
 """By how much a match raises the own chunks of the best matched unit; others less."""
-_SOURCES = 5
-"""Chunks from which links are followed."""
-_LINK = 0.25
-"""Share of a chunk's score that it passes on."""
+_MOST_CHUNKS = 500
 
 
 def rewrite(question: str, name: str) -> str:
@@ -69,17 +65,13 @@ def search(
         for unit, _ in units
     }
     shares = _shares(listed.values())
-    scores = keywords.scores(connection, question, shares)
-    best = max(scores.values(), default=1.0)
-    scores = {row: score / best for row, score in scores.items()}
+    scores = joint_scores(connection, term_scores(connection, question), _MOST_CHUNKS)
     if question.strip():
         spaces = [(name, np.array([row for row, _ in listed[unit]])) for unit, name in units]
         for row, cosine in _cosines(question, spaces, encoder, chunks, among).items():
             scores[row] = scores.get(row, 0.0) + cosine
     for row, share in shares.items():
         scores[row] = scores.get(row, 0.0) + _RAISE * share
-    for row, gain in _gains(connection, dict(_best(scores, _POOL))).items():
-        scores[row] = scores.get(row, 0.0) + gain
     if units_first and shares:
         most = max(scores.values())
         scores |= {row: scores[row] + most * (1 + share) for row, share in shares.items()}
@@ -134,45 +126,6 @@ def _shares(listed: Iterable[Sequence[tuple[int, int]]]) -> dict[int, float]:
             share = 1 / (1 + place / 2 + (not owned))
             shares[row] = max(share, shares.get(row, 0.0))
     return shares
-
-
-def _gains(connection: Connection, pool: Mapping[int, float]) -> dict[int, float]:
-    """What the best chunks of a pool pass on, one step along the links of the base.
-
-    The own chunks of units that they name or state a relation to gain, and so do chunks of the pool
-    that name their units.
-
-    Args:
-        connection: the store.
-        pool: chunk → score, best first.
-    """
-    if not pool:
-        return {}
-    sources = dict(islice(pool.items(), _SOURCES))
-    links = connection.execute(
-        "SELECT chunk, unit, owned FROM unit_chunks WHERE chunk IN (SELECT value FROM carray(?1)) "
-        "UNION ALL SELECT c.row, e.unit, 0 FROM carray(?2) s JOIN chunks c ON c.row = s.value "
-        "JOIN relations r ON r.source = c.source JOIN entities e ON e.row = r.tail "
-        "WHERE e.unit IS NOT NULL",
-        (array_of(list(pool)), array_of(list(sources))),
-    ).fetchall()
-    named: dict[int, float] = {}
-    owning: dict[int, float] = {}
-    for row, unit, owned in links:
-        to = owning if owned else named
-        to[unit] = max(to.get(unit, 0.0), sources.get(row, 0.0))
-    named = {unit: score for unit, score in named.items() if score}
-    forward = connection.execute(
-        "SELECT chunk, unit FROM unit_chunks WHERE owned "
-        f"AND unit IN (SELECT value FROM json_each(?)) LIMIT {_POOL}",
-        (as_json(named),),
-    )
-    gains = {row: _LINK * named[unit] for row, unit in forward}
-    back: dict[int, float] = {}
-    for row, unit, owned in links:
-        if not owned:
-            back[row] = max(back.get(row, 0.0), _LINK * owning.get(unit, 0.0))
-    return {row: gains.get(row, 0.0) + back.get(row, 0.0) for row in gains.keys() | back.keys()}
 
 
 def _best(scores: Mapping[int, float], k: int) -> list[tuple[int, float]]:

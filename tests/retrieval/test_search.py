@@ -34,7 +34,7 @@ def found(kb, text):
 def test_words_are_found_across_scripts_case_and_diacritics(kb, text, query):
     kb.add(Unit("one", id="1", texts=(text,)))
     kb.add(Unit("two", id="2", texts=("Something else entirely, 上海 and tea.",)))
-    assert list(keywords.scores(kb._database.connection, query, ())) == [1]
+    assert keywords.term_scores(kb._database.connection, query).rows.tolist() == [1]
     assert found(kb, query) == [text]
 
 
@@ -42,7 +42,8 @@ def test_rare_words_weigh_more_than_common_ones(kb):
     for n in range(8):
         kb.add(Unit(f"Unit {n}", id=str(n), texts=(f"A common sentence number {n}.",)))
     kb.add(Unit("Odd", id="odd", texts=("A common quokka.",)))
-    scores = keywords.scores(kb._database.connection, "common quokka", ())
+    found = keywords.term_scores(kb._database.connection, "common quokka")
+    scores = dict(zip(found.rows.tolist(), found.scores.sum(0).tolist(), strict=True))
     assert max(scores, key=scores.__getitem__) == 9
     assert scores[9] > scores[1] == scores[2] > 0
 
@@ -67,8 +68,8 @@ def test_words_that_very_many_chunks_have_are_left_out_where_there_are_others(kb
     kb.add(Unit("Many", id="many", texts=(*texts, "A rare sentence.", "A quokka.")))
     connection = kb._database.connection
     monkeypatch.setattr(keywords, "_COMMON", 5)
-    assert list(keywords.scores(connection, "sentence quokka", ())) == [11]
-    assert len(keywords.scores(connection, "common sentence", ())) == 10
+    assert keywords.term_scores(connection, "sentence quokka").rows.tolist() == [11]
+    assert len(keywords.term_scores(connection, "common sentence").rows) == 10
 
 
 def test_a_whole_word_is_not_the_beginning_of_another(kb):
@@ -235,3 +236,22 @@ def test_a_question_sees_one_state_of_the_base(kb, monkeypatch):
         assert reader.query(None, "Where does the lamp come from?").answer == "Peru"
         monkeypatch.setattr(evidence_retrieval, "matched", found)
         assert reader.query(None, "Where does the lamp come from?").answer == ""
+
+
+def test_two_linked_chunks_that_cover_a_question_together_go_before_chunks_that_cover_half(kb):
+    kb.add_many(
+        [
+            Unit(
+                "Ohio Queen",
+                id="ship",
+                texts=("A steamer that Mary Turing designed on the river.",),
+            ),
+            Unit("Mary Turing", id="mary", texts=("She was born in Leeds.",)),
+            *(
+                Unit(f"Person {n}", id=f"p{n}", texts=("She was born on a river in a town.",))
+                for n in range(8)
+            ),
+        ]
+    )
+    found = kb.query(None, "Where was the designer of the steamer born?", k=2).chunks
+    assert {name for chunk in found for name in chunk.owner_names} == {"Ohio Queen", "Mary Turing"}

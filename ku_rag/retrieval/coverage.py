@@ -1,0 +1,75 @@
+"""Joint coverage: how much of a question a chunk covers together with the chunks linked to it.
+
+A chunk that names a unit, or states a relation to it, is linked to the unit's own chunks. Two of
+them together often answer a question: a paragraph and the one that it refers to, a row of a table
+and the article that one of its cells names. So each term of the question counts where it is found
+best.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ku_rag.indexes.keywords import TermScores
+from ku_rag.store.connection import Connection, array_of
+
+_POOL = 100
+"""Chunks whose links are followed."""
+_MOST_LINKS = 5_000
+_OWN = 0.3
+"""Weight of what a chunk covers by itself, beside the joint coverage."""
+_LINKED = 0.5
+"""Share of a term's score that a chunk gets from a chunk that it is linked to."""
+_LINKING = 0.75
+"""Share of the joint score of a chunk that the chunks it is linked to get."""
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+def joint_scores(connection: Connection, found: TermScores, most: int) -> dict[int, float]:
+    """Return the joint scores of the best chunks, row → score from 0 to 1.
+
+    Args:
+        connection: the store.
+        found: scores of chunks by term.
+        most: most chunks.
+    """
+    if not len(found.rows):
+        return {}
+    own = found.scores.sum(0)
+    pool = found.rows[np.argsort(-own, kind="stable")[:_POOL]]
+    linking, linked = _links(connection, pool)
+    rows = np.union1d(found.rows, linked)
+    by_term = np.zeros((len(found.scores), len(rows)))
+    by_term[:, np.searchsorted(rows, found.rows)] = found.scores
+    scores = _joint(by_term, np.searchsorted(rows, linking), np.searchsorted(rows, linked))
+    best = np.argsort(-scores, kind="stable")[:most]
+    return dict(zip(rows[best].tolist(), (scores[best] / scores[best[0]]).tolist(), strict=True))
+
+
+def _joint(by_term: Floats, linking: Places, linked: Places) -> Floats:
+    """Return float64[chunks] for float64[terms, chunks] and the places of the ends of links."""
+    own = by_term.sum(0)
+    together = by_term.copy()
+    np.maximum.at(together.T, linking, _LINKED * by_term[:, linked].T)
+    best = together.sum(0)
+    passed_on = np.maximum(by_term[:, linked], _LINKING * together[:, linking]).sum(0)
+    np.maximum.at(best, linked, passed_on)
+    return best + _OWN * own
+
+
+def _links(connection: Connection, pool: Places) -> tuple[Places, Places]:
+    """Return the rows of chunks of the pool and of the chunks that they are linked to, in pairs."""
+    pairs = connection.execute(
+        "SELECT l.chunk, o.chunk FROM unit_chunks l JOIN unit_chunks o ON o.unit = l.unit "
+        "WHERE l.chunk IN (SELECT value FROM carray(?1)) AND NOT l.owned AND o.owned "
+        "UNION SELECT c.row, o.chunk FROM carray(?1) p JOIN chunks c ON c.row = p.value "
+        "JOIN relations r ON r.source = c.source JOIN entities e ON e.row = r.tail "
+        "JOIN unit_chunks o ON o.unit = e.unit AND o.owned LIMIT ?2",
+        (array_of(pool.tolist()), _MOST_LINKS),
+    ).fetchall()
+    ends = np.array(pairs, np.int64).reshape(-1, 2)
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    return ends[:, 0], ends[:, 1]
