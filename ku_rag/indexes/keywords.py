@@ -19,8 +19,10 @@ from ku_rag.text.stems import index_terms, query_terms, stem
 from ku_rag.text.tokens import content_words, is_cjk, words
 
 _MOST_TERMS = 64
-_COMMON = 10_000
-"""A term that so many chunks have hardly tells chunks apart."""
+_LARGE = 10_000
+"""Chunks of a base from which on common terms are left out."""
+_COMMON = 0.1
+"""Share of the chunks that have a term that hardly tells chunks apart."""
 _EXACT = 3
 """Letters of the longest stem that is taken as it is, not as the beginning of others."""
 
@@ -96,8 +98,9 @@ def term_scores(connection: Connection, text: str) -> TermScores:
     ]
     wanted = list(dict.fromkeys(wanted))[:_MOST_TERMS]
     (last,) = connection.execute("SELECT coalesce(max(row), 0) FROM chunks").fetchone()
-    if last > _COMMON:
-        wanted = [one for one in wanted if not _is_common(connection, one)] or wanted
+    if last > _LARGE:
+        most = min(_LARGE, int(_COMMON * last))
+        wanted = [one for one in wanted if not _has_more(connection, one, most)] or wanted
     found = [
         np.array(
             connection.execute(
@@ -113,10 +116,11 @@ def term_scores(connection: Connection, text: str) -> TermScores:
     return TermScores(rows, scores)
 
 
-def _is_common(connection: Connection, expression: str) -> bool:
+def _has_more(connection: Connection, expression: str, chunks: int) -> bool:
+    """Whether more than so many chunks have a term."""
     return bool(
         connection.execute(
-            "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?", (expression, _COMMON)
+            "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?", (expression, chunks)
         ).fetchone()
     )
 

@@ -67,7 +67,7 @@ def test_words_that_very_many_chunks_have_are_left_out_where_there_are_others(kb
     texts = tuple(f"A common sentence number {n}." for n in range(9))
     kb.add(Unit("Many", id="many", texts=(*texts, "A rare sentence.", "A quokka.")))
     connection = kb._database.connection
-    monkeypatch.setattr(keywords, "_COMMON", 5)
+    monkeypatch.setattr(keywords, "_LARGE", 5)
     assert keywords.term_scores(connection, "sentence quokka").rows.tolist() == [11]
     assert len(keywords.term_scores(connection, "common sentence").rows) == 10
 
