@@ -51,13 +51,13 @@ def joint_scores(connection: Connection, found: TermScores, most: int) -> dict[i
 
 def _joint(by_term: Floats, linking: Places, linked: Places) -> Floats:
     """Return float64[chunks] for float64[terms, chunks] and the places of the ends of links."""
-    own = by_term.sum(0)
     together = by_term.copy()
     np.maximum.at(together.T, linking, _LINKED * by_term[:, linked].T)
-    best = together.sum(0)
+    best: Floats = together.sum(0)
     passed_on = np.maximum(by_term[:, linked], _LINKING * together[:, linking]).sum(0)
     np.maximum.at(best, linked, passed_on)
-    return best + _OWN * own
+    best += _OWN * by_term.sum(0)
+    return best
 
 
 def _links(connection: Connection, pool: Places) -> tuple[Places, Places]:
