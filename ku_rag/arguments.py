@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from unicodedata import category
 
+import orjson
+
 from ku_rag.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 _IGNORABLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks of Unicode that are drawn as nothing."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_LONG_INTEGER = re.compile(rb"\d{19}")
+"""orjson makes integers of more than 64 bits floats."""
 _LONGEST_PATH = 4_095
 _LONGEST_PART = 255
 _DEEPEST = 100
@@ -207,6 +211,15 @@ def json_line(line: bytes, expected: str) -> Any:  # noqa: ANN401 - any JSON val
         line: its bytes.
         expected: what a line should hold, "expected …".
     """
+    with suppress(orjson.JSONDecodeError):
+        value = orjson.loads(line)
+        # A key is followed by a colon: if there are no more of them, no key is repeated.
+        if (
+            isinstance(value, dict)
+            and line.count(b":") == len(value)
+            and not _LONG_INTEGER.search(line)
+        ):
+            return value
     try:
         return STRICT_JSON.decode(line.decode("utf-8"))
     except UnicodeDecodeError as error:

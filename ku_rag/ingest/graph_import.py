@@ -6,9 +6,12 @@ replaced.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -75,11 +78,12 @@ def import_graph(
     """
     started = time.monotonic()
     deleted: list[str] = []
-    with TemporaryDirectory(prefix="ku-frames-") as temporary:
+    connection = database.connection
+    with _without_collection():
         parts = read_graph(path, progress)
         own = _uri_ranges(path, parts)
-        connection = database.connection
         entities, problems = resolve(parts, lambda names: find_units(connection, names, own))
+    with TemporaryDirectory(prefix="ku-frames-") as temporary:
         if all(part.complete for part in parts):
             # First: deleting an entity deletes relations to it, which may be stated anew.
             stale = _stale_sources(connection, path, own, entities)
@@ -87,10 +91,22 @@ def import_graph(
                 gone = deletion.delete_sources(changed, stale, keep_entities=True)
                 deleted = list(gone.units)
         items = (item for one in entities for item in _records(one, frames or Path(temporary)))
-        report = pipeline.run((*problems, *items), progress=progress)
+        report = pipeline.run(chain(problems, items), progress=progress)
     done = {one.name: getattr(report, one.name) for one in fields(IngestReport)}
     done |= {"units_deleted": deleted, "seconds": time.monotonic() - started}
     return GraphReport(**done, only_named=_count_only_named(connection, own))
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Pause garbage collection: a graph is in memory as a whole, and has no cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _count_only_named(connection: Connection, own: Sequence[tuple[str, str]]) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from math import ceil
 from threading import Lock
 from typing import Any
 
@@ -50,6 +51,8 @@ _SHARE = 32
 """A batch takes this share of the memory: three are in progress, each with its vectors."""
 _BATCH_SECONDS = 2.0
 _BATCH_RECORDS = 2048
+"""Records with texts or pictures; others take little time."""
+_RECORD_BYTES = 512
 
 _LETTERS = 3
 _USUAL_TOKENS = 256
@@ -207,7 +210,7 @@ class Pipeline:
         progress: Progress | None,
     ) -> Iterator[_Batch]:
         seen = SeenSources()
-        batch, size = _Batch([], IngestReport()), 0
+        batch, size, contents = _Batch([], IngestReport()), 0, 0
         most = (self._settings.max_memory << 20) // _SHARE
         started = time.monotonic()
         for count, item in enumerate(items, 1):
@@ -227,23 +230,23 @@ class Pipeline:
                 batch.report.quarantined += unread
             batch.records.append(prepared)
             size += self._weight(prepared)
+            contents += any(source.texts or source.pictures for source in prepared.sources)
             late = time.monotonic() - started > _BATCH_SECONDS
-            if late or size > most or len(batch.records) >= _BATCH_RECORDS:
+            if late or size > most or contents >= _BATCH_RECORDS:
                 yield batch
-                batch, size, started = _Batch([], IngestReport()), 0, time.monotonic()
+                batch, size, contents = _Batch([], IngestReport()), 0, 0
+                started = time.monotonic()
         yield batch
 
     def _weight(self, record: PreparedRecord) -> int:
         """About how many bytes a record and its vectors take."""
         encoder = side(self._encoder, "chunk")
-        letters = chunks = 0
+        size = _RECORD_BYTES + sum(len(picture.data) for picture in record.pictures())
         for source in record.sources:
-            letters += sum(map(len, source.texts))
-            if source.chunks is not None:
-                chunks += len(source.chunks)
-                letters += sum(len(text) for _, text in source.chunks)
-        chunks = chunks or letters // (_LETTERS * min(encoder.max_tokens, _USUAL_TOKENS)) + 1
-        return letters + 4 * chunks * encoder.dim + sum(len(p.data) for p in record.pictures())
+            letters = sum(map(len, source.texts or [text for _, text in source.chunks or ()]))
+            chunks = letters / (_LETTERS * min(encoder.max_tokens, _USUAL_TOKENS))
+            size += letters + 4 * encoder.dim * max(ceil(chunks), len(source.chunks or ()))
+        return size
 
     def _without_stored(
         self, records: Sequence[PreparedRecord], *, repair: bool

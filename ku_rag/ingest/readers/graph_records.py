@@ -215,13 +215,13 @@ def read_relation(data: Mapping[str, Any]) -> RelationRecord:
     Raises:
         BadInput: A field is missing, empty or of another type.
     """
-    head, relation, tail = (_name(data, key) for key in RelationRecord._fields[:3])
+    ends = _name(data, "head"), _name(data, "relation"), _name(data, "tail")
     if len(data) == 3:
-        return RelationRecord(head, relation, tail)
-    information, condition, kind = (
-        _field(data, key, str, "a text") or None for key in RelationRecord._fields[3:]
-    )
-    return RelationRecord(head, relation, tail, information, condition, clean(kind or "") or None)
+        return RelationRecord(*ends)
+    information = _field(data, "information", str, "a text") or None
+    condition = _field(data, "condition", str, "a text") or None
+    kind = clean(_field(data, "tail_kind", str, "a text") or "") or None
+    return RelationRecord(*ends, information, condition, kind)
 
 
 def read_graph_jsonl(path: Path, progress: Progress | None = None) -> GraphPart:
@@ -283,12 +283,11 @@ def is_list_of_texts(value: object) -> bool:
 
 
 def _name(data: Mapping[str, Any], key: str) -> str:
-    found = _field(data, key, str, "a text")
-    if found is None:
-        seen = "is null" if key in data else "is missing"
-        fields = ", ".join(repr(str(one)[:40]) for one in list(data)[:8]) or "no fields"
-        raise BadInput(f'"{key}" {seen}: expected a name; there are {fields}')
-    return named(found, f'"{key}"')
+    if (found := _field(data, key, str, "a text")) is not None:
+        return named(found, f'"{key}"')
+    seen = "is null" if key in data else "is missing"
+    fields = ", ".join(repr(str(one)[:40]) for one in list(data)[:8]) or "no fields"
+    raise BadInput(f'"{key}" {seen}: expected a name; there are {fields}')
 
 
 def _field(data: Mapping[str, Any], key: str, kind: type[T], expected: str) -> T | None:
