@@ -286,8 +286,12 @@ class KnowledgeBase:
     def show(self, unit_id: str) -> UnitRecord:
         """One unit with its pictures, texts, relations and sources.
 
+        Args:
+            unit_id: its id, or a name that no other unit has.
+
         Raises:
             NotFound: there is no such unit.
+            BadInput: several units have the name.
         """
         given = arguments.text(unit_id, "the id")
         with self._session.read() as database:

@@ -114,7 +114,7 @@ def make(
             with database.change() as connection:
                 database.set_meta("id", uuid.uuid4().hex)
                 set_encoder(database, spec, encoder, settings.max_tokens or encoder.max_tokens)
-                database.set_meta("language", settings.language)
+                database.set_meta("language", settings.language or "english")
                 proposing = {"spec": settings.segmenter, "fingerprint": segmenter.fingerprint}
                 database.set_meta("segmenter", proposing)
                 for kind in KINDS:
@@ -140,13 +140,12 @@ def _make_folder(layout: Layout) -> None:
         raise Mismatch(f"{root} is a file: name a folder for the knowledge base with --kb")
     try:
         there = {f.name for f in root.iterdir()} if root.exists() else set()
-        strangers = {f for f in there - _OURS if not _PARTIAL.fullmatch(f)}
         made = [folder for folder in (root, *root.parents) if not folder.exists()]
         root.mkdir(parents=True, exist_ok=True)
         sync_names(made)
     except OSError as error:
         raise NotFound(f"{root} cannot be made ({error.strerror}): check the path") from error
-    if strangers:
+    if strangers := {name for name in there - _OURS if not _PARTIAL.fullmatch(name)}:
         raise Mismatch(
             f"{root} is not a knowledge base and holds other files ({min(strangers)} …): "
             "name a new or empty folder with --kb"
@@ -162,8 +161,7 @@ def _fill_folder(layout: Layout, settings: str) -> None:
     try:
         layout.images.mkdir(exist_ok=True)
         layout.indexes.mkdir(exist_ok=True)
-        there = layout.settings.exists()
-        written = layout.settings.read_bytes() if there else settings.encode()
+        written = layout.settings.read_bytes() if layout.settings.exists() else settings.encode()
         write_durably([(layout.settings, written)])
     except OSError as error:
         raise NotFound(
@@ -199,26 +197,33 @@ def check(database: Database, encoder: Encoder, spec: str | None = None) -> None
     Raises:
         Mismatch: it is made with another encoder, or has no manifest.
     """
-    made = database.meta("encoder")
+    made, folder = database.meta("encoder"), database.path.parent
     if made is None:
         raise Mismatch(
-            f"{database.path.parent} has no manifest: making it was interrupted; "
-            "open it for writing once"
+            f"{folder} has no manifest: making it was interrupted; open it for writing once"
         )
     if made["fingerprint"] == encoder.fingerprint:
         return
-    said = (
-        f"{database.path.parent} was made with encoder {made['fingerprint']}, this is "
-        f"{encoder.fingerprint}: "
-    )
-    if spec is None:
-        raise Mismatch(said + "open it again with the encoder that it is made with now")
-    folder = shlex.quote(str(database.path.parent))
-    command = f"`ku reindex --encoder {shlex.quote(spec)} --kb {folder}`"
-    if made["spec"] is None:
-        how = "open it with the encoder object that made it"
-    elif made["spec"] == spec:
-        how = "install the version that made it"
-    else:
-        how = "name no other encoder (--encoder, KU_ENCODER, ku.toml)"
-    raise Mismatch(f"{said}{how}, or bring it over with {command}")
+    how = "open it again with the encoder that it is made with now"
+    if spec is not None:
+        how = "name no other encoder (--encoder, KU_ENCODER, ku.toml) or version of it"
+        if made["spec"] is None:
+            how = "open it with the encoder object that made it"
+        how += f", or bring it over with `ku reindex --encoder {shlex.quote(spec)} --kb "
+        how += f"{shlex.quote(str(folder))}`"
+    seen = f"{folder} was made with encoder {made['fingerprint']}, this is {encoder.fingerprint}"
+    raise Mismatch(f"{seen}: {how}")
+
+
+def check_language(database: Database, language: str) -> None:
+    """Check that the base holds stems of a language; "" is any.
+
+    Raises:
+        Mismatch: it holds those of another one.
+    """
+    if language and language != database.meta("language"):
+        raise Mismatch(
+            f"{database.path.parent} was filled with language = {database.meta('language')!r}, "
+            f"the settings say {language!r}: change it back (ku.toml, KU_LANGUAGE), or ingest the "
+            "sources into a new knowledge base"
+        )

@@ -48,8 +48,9 @@ class Settings:
         k_chunks: most chunks that become evidence, 1 to 1,000.
         max_tokens: longest chunk in the encoder's tokens, 0 to 1,000,000; 0 takes the encoder's
             limit.
-        language: the language of the texts of a new base, a Snowball algorithm; the keyword index
-            holds its stems.
+        language: the language of the texts, a Snowball algorithm; "" takes what the base was made
+            with, and for a new base English. It cannot be changed later: the keyword index holds
+            its stems.
         images: "copy" keeps pictures in the knowledge base, "link" leaves them where they are.
         lock_wait_s: seconds to wait for another writer, 0 to 86,400.
         max_memory: megabytes, 64 to 1,000,000, that ingest may hold beside models and index.
@@ -85,7 +86,7 @@ class Settings:
     k_units: int = _number(3, 1, 1_000)
     k_chunks: int = _number(3, 1, 1_000)
     max_tokens: int = _number(0, 0, 1_000_000)
-    language: str = _one_of("english", *sorted({*Stemmer.algorithms()} - {"english"}))
+    language: str = _one_of("", *Stemmer.algorithms())
     images: str = _one_of("copy", "link")
     lock_wait_s: float = _number(10.0, 0, 86_400)
     max_memory: int = _number(1024, 64, 1_000_000)

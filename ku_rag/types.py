@@ -69,9 +69,10 @@ class Relation(Serializable):
     condition: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what was given."""
-        arguments.identity(self.relation, "the word of a relation")
-        arguments.identity(self.target, "the target of a relation")
+        """Check what was given; word and target are one line."""
+        for key, what in (("relation", "the word of a relation"), ("target", "its target")):
+            line = " ".join(arguments.identity(getattr(self, key), what).split())
+            object.__setattr__(self, key, line)
         arguments.optional_text(self.target_kind, "target_kind")
         arguments.optional_text(self.information, "information")
         arguments.optional_text(self.condition, "condition")

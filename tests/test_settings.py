@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from ku_rag.errors import BadInput
+from ku_rag import KnowledgeBase, Unit
+from ku_rag.errors import BadInput, Mismatch
 from ku_rag.settings import Settings
 
 
@@ -120,3 +121,16 @@ def test_a_file_that_holds_no_settings_is_named(tmp_path, kind):
     said = {"folder": "is a folder", "pipe": "is a pipe", "large": "2,097,152 bytes"}
     with pytest.raises(BadInput, match=rf"ku\.toml .*{said.get(kind, 'nested too deep')}"):
         Settings.load(path)
+
+
+def test_a_language_that_was_changed_is_reported_with_what_to_do(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True, language="german") as kb:
+        kb.add(Unit("Katze", texts=["Katzen schlafen."]))
+    with KnowledgeBase.open(tmp_path / "kb") as kb:
+        assert [one.text for one in kb.search(text="schlafende").chunks] == ["Katzen schlafen."]
+    toml = tmp_path / "kb" / "ku.toml"
+    toml.write_text(toml.read_text().replace('"german"', '"english"'))
+    with pytest.raises(
+        Mismatch, match=r"filled with language = 'german'.*'english': change it back"
+    ):
+        KnowledgeBase.open(tmp_path / "kb", read_only=True)

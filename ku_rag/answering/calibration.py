@@ -24,6 +24,7 @@ from ku_rag.types import Serializable
 _EXPECTED = 'expected {"image": path, "units": [ids]}, with no ids for an unknown thing'
 _PRIOR_VARIANCE = 4.0
 """Of the intercept, in squared log odds: few pictures move it little."""
+_FEWEST = 20
 _LOST, _LIKELY = 0.1, 0.5
 """At most this share of right matches is declined; a match is sure if it is likelier right."""
 
@@ -63,7 +64,8 @@ def tune_confidence(
 
     Raises:
         NotFound: the base has no unit of an id.
-        BadInput: a record or a picture cannot be read, or no match is right.
+        BadInput: a record or a picture cannot be read, there are too few, or all matches are right
+            or wrong.
     """
     found, right = [], []
     connection, search = base.database.connection, base.image_search
@@ -83,10 +85,10 @@ def tune_confidence(
             if best and best.region_match:
                 found.append(evidence(best.region_match))
                 right.append(unit_records.fields_of(connection, best.unit)[0] in units)
-    if not any(right):
+    if len(found) < _FEWEST or not 0 < sum(right) < len(right):
         raise BadInput(
-            f"{len(found)} pictures match something, and no match is right: "
-            "expected a few dozen labelled pictures, about half of them of units of the base"
+            f"{len(found)} pictures match something, {sum(right)} of them their unit: expected at "
+            f"least {_FEWEST}, about half of them of units of the base and half of other things"
         )
     odds, truth = np.array(found), np.array(right)
     intercept = fit_intercept(odds, truth)
@@ -101,7 +103,7 @@ def tune_confidence(
         round(intercept, 3),
         round(threshold, 3),
         round(float(kept[truth].mean()), 3),
-        round(float((~kept[~truth]).mean()) if not truth.all() else 1.0, 3),
+        round(float((~kept[~truth]).mean()), 3),
     )
 
 

@@ -27,10 +27,10 @@ def list_units(kind: str | None, where: tuple[str, ...], limit: int | None) -> N
 
 
 @click.command()
-@click.argument("unit_id", metavar="ID")
+@click.argument("unit_id", metavar="UNIT")
 @common
 def show(unit_id: str) -> None:
-    """Show one unit: names, pictures, texts, relations, sources."""
+    """Show UNIT, an id or a name of one unit: names, pictures, texts, relations, sources."""
     with open_base(read_only=True) as base:
         unit = base.show(unit_id)
     print_result(unit, unit_lines(unit.to_dict()))

@@ -64,8 +64,8 @@ class EndpointMLLM:
         self._key = _key_from_environment()
         if not self._key and not given:
             raise ModelFailed(
-                f"there is no endpoint for the model {self.model!r}: set OPENAI_API_KEY to use "
-                "OpenAI, or mllm_url (or OPENAI_BASE_URL) to use another, such as "
+                f"there is no endpoint for {self.model or 'a model'}: set OPENAI_API_KEY to use "
+                "OpenAI, or mllm_url (--mllm-url, OPENAI_BASE_URL) to use another, such as "
                 "http://localhost:11434/v1"
             )
         self._slots = threading.BoundedSemaphore(settings.mllm_concurrency)

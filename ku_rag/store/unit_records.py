@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 from PIL.Image import Image
 
 from ku_rag import pictures
-from ku_rag.errors import NotFound
+from ku_rag.errors import BadInput, NotFound
 from ku_rag.store.connection import Connection
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_filter import UnitFilter
+from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation, Serializable
 
 Summary = TypeVar("Summary")
@@ -108,6 +109,19 @@ def known_row(connection: Connection, unit_id: str) -> int:
     return row
 
 
+def _row_of(connection: Connection, given: str) -> int:
+    named = connection.execute(
+        "SELECT u.row, u.id FROM names n JOIN units u ON u.row = n.unit WHERE n.key = ?",
+        (name_key(given),),
+    ).fetchall()
+    if not named or unit_row(connection, given) is not None:
+        return known_row(connection, given)
+    if len(named) > 1:
+        ids = ", ".join(sorted(repr(unit_id) for _, unit_id in named))
+        raise BadInput(f"{given!r} is the name of several units: use one of the ids {ids}")
+    return int(named[0][0])
+
+
 def fields_of(connection: Connection, row: int) -> tuple[str, str, str, str, str, int]:
     """The id, name, kind, aliases, metadata (both as JSON) and match of a unit."""
     found: tuple[str, str, str, str, str, int] = connection.execute(
@@ -133,13 +147,14 @@ def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecor
     Args:
         connection: to one state of the store.
         layout: paths of the pictures.
-        unit_id: the unit.
+        unit_id: the unit, by its id or by a name that no other unit has.
 
     Raises:
         NotFound: there is no such unit.
+        BadInput: several units have the name.
         Corrupt: a row fails its checksum.
     """
-    row = known_row(connection, unit_id)
+    row = _row_of(connection, unit_id)
     sources = connection.execute(
         "SELECT uri, origin FROM sources WHERE unit = ? ORDER BY row", (row,)
     )

@@ -40,7 +40,7 @@ from ku_rag.transfer.tables import (
 )
 from ku_rag.types import Quarantined, Serializable
 
-_MADE_WITH = ("encoder", "segmenter", "max_tokens")
+_MADE_WITH = ("encoder", "segmenter", "max_tokens", "language")
 _IN_ORDER = ("s.unit IS NOT NULL ORDER BY s.unit, s.row", "s.unit IS NULL ORDER BY s.row")
 """Sources by unit, then those that belong to none."""
 

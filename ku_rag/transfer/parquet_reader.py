@@ -34,6 +34,7 @@ _MANIFEST: Mapping[str, Any] = {
     "format": int,
     "sha256": {str: str},
     "max_tokens": int,
+    "language": str,
     "encoder": {"spec": str | None, "fingerprint": str, "sides": {str: [str, int]}},
     "segmenter": {"spec": str | None},
     "settings": {"max_tokens": int | None},
@@ -104,13 +105,11 @@ class Export:
                 f"{self.folder} was made with the encoder object {self.encoder['fingerprint']}: "
                 "open a base with it and call its `import_`, or name another with --encoder"
             )
-        made: dict[str, Any] = {"encoder": spec} if spec else {}
+        made: dict[str, Any] = {"encoder": spec, "language": self.manifest.get("language")}
         if encoder is None:
-            segmenter = (self.manifest.get("segmenter") or {}).get("spec")
-            limit = (self.manifest.get("settings") or {}).get("max_tokens")
-            made |= {"segmenter": segmenter} if segmenter else {}
-            made |= {"max_tokens": limit} if limit else {}
-        return made
+            made["segmenter"] = (self.manifest.get("segmenter") or {}).get("spec")
+            made["max_tokens"] = (self.manifest.get("settings") or {}).get("max_tokens")
+        return {name: value for name, value in made.items() if value}
 
     def leave_out(self, item: str, reason: str) -> None:
         """Report what is not sound."""

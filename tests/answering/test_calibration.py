@@ -74,9 +74,9 @@ def test_below_the_threshold_no_fact_is_stated(kb):
 
 def test_labelled_pictures_set_the_confidence(kb, tmp_path):
     before = kb.query(scene(3), QUESTION).units[0].confidence
-    file = labelled(tmp_path, range(6), range(40, 46))
+    file = labelled(tmp_path, range(8), range(40, 52))
     tuned = kb.tune_confidence(file)
-    assert (tuned.pictures, tuned.right) == (12, 6)
+    assert (tuned.pictures, tuned.right) == (20, 8)
     assert tuned.right_kept >= 0.8
     assert tuned.wrong_declined >= 0.8
     after = kb.query(scene(3), QUESTION).units[0].confidence
@@ -91,7 +91,7 @@ def test_labelled_pictures_set_the_confidence(kb, tmp_path):
         ('{"image": "a.png"}', "lacks an image or units"),
         ('{"image": "a.png", "units": []}', "'a.png' is not there"),
         ("[]", "expected an object"),
-        ("", "no match is right"),
+        ("", "0 pictures match something, 0 of them their unit: expected at least 20"),
     ],
 )
 def test_wrong_records_are_refused(kb, tmp_path, line, expected):

@@ -129,6 +129,15 @@ def test_a_question_without_a_picture(ku, fruit_base):
     assert (asked["image"], asked["region"], asked["answer"]) == (None, None, "Peru")
 
 
+def test_show_takes_a_name_that_one_unit_has(ku):
+    for unit in ("a", "b"):
+        ku("add", "--name", "Lamp", "--id", unit, "--alias", f"Light {unit}")
+    assert ku("show", "light B", "--json").json["id"] == "b"
+    run = ku("show", "lamp")
+    assert (run.code, "several units: use one of the ids 'a', 'b'" in run.err) == (1, True)
+    assert "there is no unit 'torch'" in ku("show", "torch").err
+
+
 def test_add_update_show_list_delete(ku, tmp_path):
     picture(tmp_path / "lamp.png", 3)
     (tmp_path / "more.txt").write_text("It hangs.", encoding="utf-8")
@@ -405,7 +414,7 @@ def test_a_base_that_is_made_on_the_way_is_told(ku, fruits):
 def test_the_nearest_unit_is_suggested(ku):
     ku("add", "--name", "Dragon fruit", "--text", "It is red.")
     for command in (
-        ("show", "Dragon fruit"),
+        ("show", "Dragon frut"),
         ("delete", "dragon FRUIT"),
         ("update", "Dragon Fruit"),
     ):

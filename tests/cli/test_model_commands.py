@@ -209,7 +209,14 @@ def test_ping_tells_what_a_model_does_not_support(ku):
 
 
 def test_ping_without_a_model_lists_those_of_the_endpoint(ku):
-    assert ping(ku, plays).out.split("\n")[1:] == ["models: m-1, m-2", ""]
+    expected = ["models: m-1, m-2", "no model was tried: name one with --mllm MODEL", ""]
+    assert ping(ku, plays).out.split("\n")[1:] == expected
+
+
+def test_an_endpoint_without_a_model_is_refused(ku):
+    ku("add", "--name", "Lamp", "--text", "It shines.")
+    run = ku("query", "-", "Does it shine?", "--mllm-url", "http://127.0.0.1:9/v1")
+    assert (run.code, "--mllm-url needs a model: add --mllm MODEL" in run.err) == (2, True)
 
 
 def test_ping_fails_where_nothing_answers(ku):
