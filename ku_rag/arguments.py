@@ -175,6 +175,12 @@ def implementation(value: object, what: str, method: str, *, optional: bool = Tr
         raise wrong(value, what, f"a name, or an object with the method {method}")
 
 
+def callback(value: object, what: str) -> None:
+    """Check that a value is a function, or None."""
+    if value is not None and not callable(value):
+        raise wrong(value, what, "a function that takes a number, or None")
+
+
 def json_object(value: object, what: str) -> Mapping[str, Any]:
     """A mapping that JSON can hold: texts as keys, finite numbers, lists and mappings of these."""
     if not isinstance(value, Mapping):

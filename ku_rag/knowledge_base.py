@@ -329,7 +329,7 @@ class KnowledgeBase:
         from ku_rag.ingest.readers import folder
 
         source = arguments.path(path, "the source").resolve()
-        with self._session.write() as writer:
+        with self._session.write(progress) as writer:
             return writer.run(
                 folder.read(source),
                 progress=progress,
@@ -362,7 +362,7 @@ class KnowledgeBase:
         folder = arguments.path(path, "the folder").resolve()
         arguments.check(yes, "yes", bool)
         arguments.check(dry_run, "dry_run", bool)
-        with self._session.write() as writer:
+        with self._session.write(progress) as writer:
             return changes.sync(
                 writer,
                 self._session.database,
@@ -424,7 +424,7 @@ class KnowledgeBase:
         session = self._session
         chosen = _units(arguments.several(units, "units"))
         given = preparation.split_vectors(chosen, vectors, session.encoding.encoder)
-        with session.write() as writer:
+        with session.write(progress) as writer:
             return changes.add_many(writer, zip(chosen, given, strict=True), progress=progress)
 
     def update(
@@ -561,6 +561,7 @@ class KnowledgeBase:
 
         session, spec = self._session, None
         arguments.implementation(encoder, "encoder", "encode_texts", optional=False)
+        arguments.callback(progress, "progress")
         with session.use() as database:
             if isinstance(encoder, str):
                 settings, spec = session.settings, "+".join(sides(encoder))
@@ -624,7 +625,7 @@ class KnowledgeBase:
         from ku_rag.transfer.parquet_reader import Export
 
         export = Export(arguments.path(folder, "the folder of the export"))
-        with self._session.write() as writer:
+        with self._session.write(progress) as writer:
             return import_export(export, writer, progress)
 
     def snapshot(self, folder: str | Path, *, link: bool = False) -> Snapshot:

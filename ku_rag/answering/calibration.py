@@ -80,7 +80,7 @@ def tune_confidence(
         with snapshot(connection):
             for unit in arguments.texts(units, f"{where}: units"):
                 unit_records.known_row(connection, unit)
-            matches, _ = match(connection, image=picture, question=question, search=search, k=1)
+            matches, *_ = match(connection, image=picture, question=question, search=search, k=1)
             best = next((one for one in matches if one.region_match and not one.name), None)
             if best and best.region_match:
                 found.append(evidence(best.region_match))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from PIL.Image import Image
@@ -47,11 +47,13 @@ class Matched:
         rows: best first.
         units: the same ones.
         region: the part of the picture that the question is about; None without a picture.
+        similar: words of the question that are no name → the most similar name.
     """
 
     rows: Sequence[UnitMatch] = ()
     units: Sequence[Match] = ()
     region: Region | None = None
+    similar: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def about(self) -> frozenset[str]:
@@ -68,7 +70,7 @@ class Matched:
 
 def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Matched:
     """Find units; see `match`."""
-    rows, region = match(
+    rows, region, similar = match(
         base.database.connection,
         image=picture,
         question=question,
@@ -76,7 +78,7 @@ def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Ma
         k=k,
         among=base.units.rows(base.database.connection),
     )
-    return Matched(rows, [_unit(base, row) for row in rows], region)
+    return Matched(rows, [_unit(base, row) for row in rows], region, similar)
 
 
 def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evidence]:
@@ -174,7 +176,7 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     Path texts are compared by the embedded encoder whatever the base's own is: there are hundreds
     of them for each question, all short.
     """
-    if base.units.values and not found.rows:
+    if not (base.units.passes_all or found.rows):
         return Paths()
     graph = Graph(base.database.connection, base.layout)
     units = [m.unit for m in found.rows]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from PIL.Image import Image
 
+from ku_rag import arguments
 from ku_rag.answering import correction, evidence_retrieval, reader
 from ku_rag.answering.correction import Answered, Chain, Material
 from ku_rag.answering.evidence_retrieval import Matched
@@ -101,7 +102,10 @@ class QueryInput:
     strict: str = ""
 
     def __post_init__(self) -> None:
-        """Check the text."""
+        """Check the text and the switches."""
+        switches = {"kcc": self.kcc, "units": self.with_units, "graph": self.with_paths}
+        for name, value in switches.items():
+            arguments.check(value, name, bool)
         if not self.text.strip():
             raise BadInput('the question is empty: ask something, such as "What is this?"')
         if len(self.text) > _LONGEST_QUESTION:
@@ -153,7 +157,7 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
             material = _material(question, picture, scale, found, pages, caption)
             answered = chain.correct(material) if question.kcc else chain.answer_at_once(material)
         else:
-            answered = _read(question, found, with_picture=picture is not None)
+            answered = _read(base, question, found, with_picture=picture is not None)
     region = found.matched.region
     answer = Answer(
         question=question.text,
@@ -295,9 +299,11 @@ def _material(
     )
 
 
-def _read(question: QueryInput, found: _Found, *, with_picture: bool) -> Answered:
+def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture: bool) -> Answered:
     """Have the extractive reader read the evidence of the units that the question can be about."""
     units, about = found.matched.units, found.matched.about
+    if not units and (none := base.units.why_none(base.database.connection)):
+        return Answered(Reading("", why=none), models={"reader": reader.NAME})
     if with_picture and question.with_units and not about:
         return Answered(Reading("", why=_decline(units)), models={"reader": reader.NAME})
     pieces = [e for e in found.evidence if not units or about.intersection(e.unit_ids)]
@@ -314,6 +320,10 @@ def _read(question: QueryInput, found: _Found, *, with_picture: bool) -> Answere
             spans=(*reading.spans, *told.spans),
             why=f"{reading.why} Relations of the graph say something else.",
         )
+    if not reading.answer:
+        for words, name in found.matched.similar.items():
+            why = f"{reading.why} {words!r} is no name that is known: did you mean {name!r}?"
+            reading = replace(reading, why=why)
     return Answered(reading, models={"reader": reader.NAME})
 
 

@@ -7,7 +7,7 @@ relation. A word that no relation, name or kind accounts for, or a negation, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
@@ -20,8 +20,6 @@ from ku_rag.text.tokens import words
 _MOST = 24
 """More entities than this are not listed as an answer."""
 _STEPS = 2000
-_LONGEST_NAME = 8
-_MOST_WORDS = 60
 _CLASSES = frozenset(map(stem, words("type kind class category species is a")))
 """Relations to what a thing is: "Which leviathans ..." needs no word for them."""
 _IGNORED = frozenset(
@@ -86,7 +84,7 @@ def trace(graph: Graph, start: Entity | None, question: str) -> Traced | None:
     Raises:
         Corrupt: a relation fails its checksum.
     """
-    mentions = _mentions(graph, words(question)[:_MOST_WORDS])
+    mentions = _mentions(graph, question)
     if start and all(start.row != one.row for said in mentions for one in said.entities):
         mentions.insert(0, _Mention((start,), -1))
     names = [" ".join(one.words) for one in mentions]
@@ -105,28 +103,14 @@ def trace(graph: Graph, start: Entity | None, question: str) -> Traced | None:
     return _traced(asked, _common(links), 1)
 
 
-def _mentions(graph: Graph, said: Sequence[str]) -> list[_Mention]:
-    """The entities that a question names, longest names first taken, in order."""
-    spans = {
-        (at, at + size): " ".join(said[at : at + size])
-        for size in range(min(_LONGEST_NAME, len(said)), 0, -1)
-        for at in range(len(said) - size + 1)
-    }
-    known = graph.with_keys([form for key in spans.values() for form in _forms(key)])
-    found: list[_Mention] = []
-    for (at, end), key in spans.items():
-        entities = next((known[form] for form in _forms(key) if form in known), None)
-        if entities and all(end <= o.at or o.at + len(o.words) <= at for o in found):
-            found.append(_Mention(tuple(entities), at, tuple(said[at:end])))
+def _mentions(graph: Graph, question: str) -> list[_Mention]:
+    """The entities that a question names, in order."""
+    spans = graph.names_in(question)
+    known = graph.with_keys([span.key for span in spans])
+    found = [
+        _Mention(tuple(known[one.key]), one.at, one.words) for one in spans if one.key in known
+    ]
     return sorted(found, key=lambda one: one.at)
-
-
-def _forms(key: str) -> Iterator[str]:
-    """A name, and what it is the plural of."""
-    yield key
-    for ending, singular in (("ies", "y"), ("es", ""), ("s", "")):
-        if key.endswith(ending):
-            yield key.removesuffix(ending) + singular
 
 
 # ---- what the relations of a mentioned entity account for ---------------------------------------

@@ -8,25 +8,23 @@ meant ("the country that borders Spain") decides between them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from PIL.Image import Image
 
 from ku_rag.indexes import keywords
-from ku_rag.indexes.name_index import matchable
 from ku_rag.retrieval.clues import ClueWord, parted
 from ku_rag.retrieval.image_matching import ImageSearch, match_image
+from ku_rag.retrieval.names import NamedSpan, find_names
 from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.text.tokens import words
 from ku_rag.types import Region
 
 _RIVAL_SCORE = 2.5
 """A clue decides between things whose picture scores are no further apart."""
 _RIVALS = 16
 _CLUE_WEIGHT = 4.0
-_LONGEST_NAME = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +58,8 @@ def match(
     search: ImageSearch,
     k: int,
     among: Collection[int] | None = None,
-) -> tuple[list[UnitMatch], Region | None]:
-    """The units that a picture and a question point to, best first, and the region it is about.
+) -> tuple[list[UnitMatch], Region | None, Mapping[str, str]]:
+    """Return the matched units, best first, the region of the picture, and misspelt names.
 
     Args:
         connection: the store.
@@ -70,6 +68,10 @@ def match(
         search: what the picture is matched with.
         k: most units; a unit whose name stands in the question is kept beyond that.
         among: rows of the units that count; None for all.
+
+    Returns:
+        The units, the region (None without a picture), and words of the question that are no name,
+        with the most similar name.
     """
     asking, clue = parted(question)
     seen: dict[int, RegionMatch] = {}
@@ -80,9 +82,11 @@ def match(
     rivals = [u for u in ranked[:_RIVALS] if seen[ranked[0]].score - seen[u].score < _RIVAL_SCORE]
     fitting = _fitting(connection, rivals, clue)
     # "The country that borders Spain" is not Spain.
+    names = find_names(connection, question)
+    asked = find_names(connection, asking) if clue else names
     mentioned, named = (
-        {unit: name for unit, name in found.items() if among is None or unit in among}
-        for found in (named_in(connection, question), named_in(connection, asking))
+        {unit: said for unit, said in found.items() if among is None or unit in among}
+        for found in (_named(connection, names.spans), _named(connection, asked.spans))
     )
     for unit in mentioned.keys() - named.keys():
         fitting.pop(unit, None)
@@ -108,33 +112,23 @@ def match(
                 why=_why(match, name, fitting.get(unit, 0.0)),
             )
         )
-    return matches, chosen or _region(image, matches, chosen_by_clue=bool(fitting))
+    region = chosen or _region(image, matches, chosen_by_clue=bool(fitting))
+    return matches, region, names.similar
 
 
-def named_in(connection: Connection, question: str) -> dict[int, str]:
-    """Units whose name or alias stands in the question: unit row → the folded name, longest first.
-
-    The question's own spans are looked up, so the cost does not grow with the number of units. A
-    name inside a longer name that was found does not count.
-    """
-    tokens = words(question)
-    spans = [
-        (range(start, start + length), " ".join(tokens[start : start + length]))
-        for length in range(min(_LONGEST_NAME, len(tokens)), 0, -1)
-        for start in range(len(tokens) - length + 1)
-    ]
-    units: dict[str, list[int]] = {}
-    for key, unit in connection.execute(
-        "SELECT key, unit FROM names WHERE key IN (SELECT value FROM json_each(?)) ORDER BY unit",
-        (as_json({key for _, key in spans}),),
-    ):
-        units.setdefault(key, []).append(unit)
+def _named(connection: Connection, spans: Sequence[NamedSpan]) -> dict[int, str]:
+    """Units that spans of a question name: unit row → the words of the question."""
+    said: dict[str, str] = {}
+    for span in spans:
+        said.setdefault(span.key, " ".join(span.words))
+    rows = connection.execute(
+        "SELECT n.key, n.unit FROM json_each(?) w CROSS JOIN names n ON n.key = w.value "
+        "ORDER BY w.key, n.unit",
+        (as_json(said),),
+    )
     named: dict[int, str] = {}
-    taken: set[int] = set()
-    for span, key in spans:
-        if key in units and taken.isdisjoint(span) and matchable(key):
-            taken.update(span)
-            named.update((unit, key) for unit in units[key] if unit not in named)
+    for key, unit in rows:
+        named.setdefault(unit, said[key])
     return named
 
 

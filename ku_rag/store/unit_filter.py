@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from ku_rag import arguments
@@ -15,34 +17,46 @@ from ku_rag.store.connection import Connection, as_json
 
 _CONDITION = re.compile(r"\s*([^=!<>]+?)\s*(!=|<=|>=|=|<|>)\s*([^=!<>\s].*?)\s*", re.DOTALL)
 _IS_NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)?(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
+_LEADING_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 _MOST_CONDITIONS = 100
 _IS_AMOUNT = re.compile(r"([-+]?\d[\d.,]*)\s*[^\W\d].*", re.DOTALL)
-_VALUES = (
-    "json_each(u.metadata) m, json_each(CASE WHEN m.type = 'array' THEN m.value "
-    "WHEN m.type IN ('true', 'false') THEN json_array(m.type) ELSE json_array(m.value) END) v "
-    "WHERE m.key = ? COLLATE NOCASE"
-)
-"""The values of a field of the metadata; a list has several."""
-_NUMBER = (
-    "iif(v.type IN ('integer', 'real') OR v.value GLOB '[0-9]*' OR v.value GLOB '-[0-9]*', "
-    "CAST(iif(v.value GLOB '*[0-9],[0-9][0-9][0-9]*', replace(v.value, ',', ''), v.value) "
-    "AS REAL), NULL)"
-)
-"""A value as a number; NULL for a text that does not begin with one."""
-_OPERATORS = {"=": "IS", "!=": "IS NOT"}
+_SHOWN = 5
+_COMPARISONS: dict[str, Callable[[object, object], bool]] = {
+    "=": operator.eq, "!=": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on a field of the metadata; see `UnitFilter.parse`."""
+
+    field: str
+    operator: str
+    value: str | float
+
+    def is_met(self, metadata: Mapping[str, object]) -> bool:
+        """Return whether metadata passes."""
+        is_number = isinstance(self.value, float)
+        compare, found = _COMPARISONS[self.operator], list[bool]()
+        for one in _values(metadata, self.field):
+            value = number(one) if is_number else _folded(one)
+            ordered = value is not None or self.operator in ("=", "!=")
+            found.append(ordered and compare(value, self.value))
+        return bool(found) and (all(found) if self.operator == "!=" else any(found))
 
 
 @dataclass(frozen=True, slots=True)
 class UnitFilter:
-    """A condition on units, as SQL.
+    """What a unit must have to count.
 
     Args:
-        sql: The condition on the row `u` of the table of units.
-        values: Its parameters.
+        kind: Its kind; None for any.
+        conditions: Conditions on its metadata, all of which it must meet.
     """
 
-    sql: str = "TRUE"
-    values: tuple[str | float, ...] = ()
+    kind: str | None = None
+    conditions: tuple[Condition, ...] = ()
 
     @classmethod
     def parse(cls, kind: str | None = None, where: str | Sequence[str] = ()) -> UnitFilter:
@@ -53,47 +67,38 @@ class UnitFilter:
             where: Conditions on the metadata, "FIELD OPERATOR VALUE", with one of the operators
                 = != < <= > >=. Case is ignored. If VALUE is a number, the field is compared as a
                 number, a text such as "49 euros" by the number at its beginning. A list passes if
-                one of its items does; != requires that all of them differ.
+                one of its items does; != requires that all of them differ. A unit without the
+                field passes no condition; null passes != alone.
 
         Raises:
             BadInput: A condition has another form.
         """
-        parts, values = ["TRUE"], list[str | float]()
-        if arguments.optional_text(kind, "kind") is not None:
-            parts.append("u.kind = ?")
-            values.append(str(kind))
         listed = arguments.texts((where,) if isinstance(where, str) else where, "where")
         if len(listed) > _MOST_CONDITIONS:
             raise BadInput(f"{len(listed)} conditions: at most {_MOST_CONDITIONS} are accepted")
-        for condition in listed:
-            found = _CONDITION.fullmatch(condition)
-            if found is None:
-                raise BadInput(
-                    f"{condition!r} is no condition: expected FIELD OPERATOR VALUE, such as "
-                    '"calories<100"; the operators are = != < <= > >='
-                )
-            field, operator, text = found.groups()
-            number = text[-1].isdigit() and _IS_NUMBER.fullmatch(text)
-            amount = operator[0] in "<>" and _IS_AMOUNT.fullmatch(text)
-            if amount and not number:
-                raise BadInput(
-                    f"{condition!r} compares with an amount; units are not converted: compare with "
-                    f'the number alone, "{field}{operator}{amount[1]}"'
-                )
-            compared = f"{_NUMBER if number else 'v.value'} {_OPERATORS.get(operator, operator)} ?"
-            of_all = "min" if operator == "!=" else "max"
-            parts.append(f"(SELECT {of_all}({compared} COLLATE NOCASE) FROM {_VALUES})")
-            values += [float(text.replace(",", "")) if number else text, field]
-        return cls(" AND ".join(parts), tuple(values))
+        return cls(arguments.optional_text(kind, "kind"), tuple(map(_condition, listed)))
+
+    @property
+    def passes_all(self) -> bool:
+        """Whether every unit passes."""
+        return self.kind is None and not self.conditions
 
     def rows(self, connection: Connection) -> list[int] | None:
         """Return the rows of the units that pass, in the order of their ids; None for all."""
-        if not self.values:
+        if self.passes_all:
             return None
         found = connection.execute(
-            f"SELECT u.row FROM units u WHERE {self.sql} ORDER BY u.id", self.values
+            "SELECT row, metadata FROM units WHERE ?1 IS NULL OR kind = ?1 ORDER BY id",
+            (self.kind,),
         )
-        return [row for (row,) in found]
+        if not self.conditions:
+            return [row for row, _ in found]
+        return [
+            row
+            for row, stored in found
+            if (metadata := orjson.loads(stored))
+            and all(o.is_met(metadata) for o in self.conditions)
+        ]
 
     def chunks(self, connection: Connection) -> NDArray[np.int64] | None:
         """Return the rows of the own chunks of the units that pass; None for all."""
@@ -105,3 +110,60 @@ class UnitFilter:
             (as_json(units),),
         )
         return np.array([row for (row,) in found], np.int64)
+
+    def why_none(self, connection: Connection) -> str:
+        """Return why no unit passes; "" if one does."""
+        if self.passes_all or self.rows(connection):
+            return ""
+        kinds = [kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM units")]
+        if self.kind is None or self.kind in kinds:
+            return "no unit passes the conditions: `ku show` prints the metadata of a unit"
+        from rapidfuzz import process, utils  # only where nothing is found
+
+        near = process.extract(
+            self.kind, kinds, processor=utils.default_process, limit=_SHOWN, score_cutoff=0
+        )
+        shown = ", ".join(repr(kind) for kind, *_ in near)
+        return f"no unit has the kind {self.kind!r}: the nearest kinds are {shown}"
+
+
+def _condition(text: str) -> Condition:
+    found = _CONDITION.fullmatch(text)
+    if found is None:
+        raise BadInput(
+            f"{text!r} is no condition: expected FIELD OPERATOR VALUE, such as "
+            '"calories<100"; the operators are = != < <= > >='
+        )
+    field, sign, value = found.groups()
+    if value[-1].isdigit() and _IS_NUMBER.fullmatch(value):
+        return Condition(field, sign, float(value.replace(",", "")))
+    if sign[0] in "<>" and (amount := _IS_AMOUNT.fullmatch(value)):
+        raise BadInput(
+            f"{text!r} compares with an amount; units are not converted: compare with "
+            f'the number alone, "{field}{sign}{amount[1]}"'
+        )
+    return Condition(field, sign, value.casefold())
+
+
+def _values(metadata: Mapping[str, object], field: str) -> Iterator[object]:
+    """Yield the values of a field; a list has several."""
+    for key, value in metadata.items():
+        if key.casefold() == field.casefold():
+            yield from value if isinstance(value, list) else [value]
+
+
+def number(value: object) -> float | None:
+    """Return a value as a number; None for a text that does not begin with one."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str):
+        found = _LEADING_NUMBER.match(value)
+        return float(found[0].replace(",", "")) if found else None
+    return float(value)
+
+
+def _folded(value: object) -> str | None:
+    """Return a value as a text without case; None for null."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value).casefold()

@@ -134,11 +134,12 @@ def list_units(
     connection: Connection, units: UnitFilter, *, limit: int | None = None
 ) -> list[UnitSummary]:
     """Return the first units that pass a filter, with counts, in the order of their ids."""
-    rows = connection.execute(
-        f"SELECT u.row FROM units u WHERE {units.sql} ORDER BY u.id LIMIT ?",
-        (*units.values, -1 if limit is None else limit),
-    ).fetchall()
-    return [_unit(connection, row, UnitSummary) for (row,) in rows]
+    rows = units.rows(connection)
+    if rows is None:
+        most = -1 if limit is None else limit
+        found = connection.execute("SELECT row FROM units ORDER BY id LIMIT ?", (most,))
+        rows = [row for (row,) in found]
+    return [_unit(connection, row, UnitSummary) for row in rows[:limit]]
 
 
 def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecord:

@@ -11,7 +11,7 @@ METADATA = {
     "a": {"Calories": 60, "price": "49 euros", "tags": ["sweet", "Red"], "ripe": True},
     "b": {"calories": 110, "price": "1,200 euros", "tags": ["sour"], "ripe": False},
     "c": {"calories": "about 90", "opened": "1931-05-01", "price": None},
-    "d": {},
+    "d": {"größe": "Straße"},
 }
 
 
@@ -42,6 +42,8 @@ def units(kb):
         ("opened>1930", "c"),
         ("opened=' OR 1=1", ""),
         ("nothing!=x", ""),
+        ("price!=49 euros", "bc"),
+        ("GRÖSSE=STRASSE", "d"),
     ],
 )
 def test_conditions_compare_numbers_as_numbers(units, where, expected):
@@ -105,3 +107,10 @@ def test_a_search_and_a_question_see_only_the_units_that_pass(kb, tmp_path):
     answer = kb.query(None, "What does the tree in the park cost?", kind="bush")
     assert {piece.owners for piece in answer.chunks} == {("Elm",)}
     assert kb.query(shown, "What does it cost?", where="price<10").units[0].id == "Ash"
+
+
+def test_a_kind_that_no_unit_has_is_named(kb, units):
+    assert kb.query(None, "What is a?", kind="fruits").reading.why == (
+        "no unit has the kind 'fruits': the nearest kinds are 'fruit', 'thing'"
+    )
+    assert "no unit passes" in kb.query(None, "What is a?", where="calories>1000").reading.why

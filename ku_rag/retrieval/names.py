@@ -1,0 +1,186 @@
+"""Names of units and entities in a question: whole names, the longest first.
+
+The question's own spans are looked up, so the cost does not grow with the number of names. One or
+two wrong letters are accepted in words that the base does not have, if one name alone is so near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ku_rag.indexes.name_index import matchable
+from ku_rag.store.connection import Connection, as_json
+from ku_rag.text.stems import query_terms
+from ku_rag.text.tokens import Token, is_cjk, stop_words, tokenize, words
+
+_MOST_CHARACTERS = 1000
+_LONGEST_NAME = 12
+_LONGEST_MISSPELT = 4
+"""Words of the longest name that may be misspelt."""
+_SHORTEST_MISSPELT = 5
+_LETTERS = 5
+"""One letter of so many may be wrong, and at most two."""
+_SIMILAR = 0.7
+"""A name this similar to words of a question is suggested."""
+_CANDIDATES = 2000
+_TITLES = frozenset(words("president king queen prince princess pope saint captain sir lady lord"))
+_TITLES |= frozenset(words("doctor dr professor mr mrs ms"))
+"""Capitalised words before a name that are no part of another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSpan:
+    """Words of a question that are a name.
+
+    Args:
+        at: place of the first word.
+        words: folded.
+        key: the name that they are, as it is stored.
+    """
+
+    at: int
+    words: tuple[str, ...]
+    key: str
+
+    def overlaps(self, start: int, end: int) -> bool:
+        """Return whether the span has one of the words from `start` to `end`."""
+        return start < self.at + len(self.words) and self.at < end
+
+
+@dataclass(frozen=True, slots=True)
+class NamesFound:
+    """The names in a question, and words that are no name → the most similar name."""
+
+    spans: list[NamedSpan] = field(default_factory=list)
+    similar: dict[str, str] = field(default_factory=dict)
+
+
+def find_names(connection: Connection, question: str, language: str = "english") -> NamesFound:
+    """Find names of units and entities in a question, in the plural too.
+
+    A name inside a longer one does not count, nor one beside a capitalised word that no name of its
+    units has: "Heron" in "Night Heron".
+    """
+    tokens = tokenize(question[:_MOST_CHARACTERS])
+    said = [token.folded for token in tokens]
+    spans = {
+        (at, at + size): " ".join(said[at : at + size])
+        for size in range(min(_LONGEST_NAME, len(said)), 0, -1)
+        for at in range(len(said) - size + 1)
+    }
+    known = _known(connection, {form for key in spans.values() for form in _forms(key)})
+    found = NamesFound()
+    for span, key in spans.items():
+        form = next((form for form in _forms(key) if form in known), None)
+        if form and not any(one.overlaps(*span) for one in found.spans):
+            found.spans.append(NamedSpan(span[0], tuple(said[slice(*span)]), form))
+    for place, word in enumerate(said):
+        if len(word) >= _SHORTEST_MISSPELT and _is_unknown(connection, word, language, found):
+            _add_similar(connection, question, tokens, place, found)
+    for start, end in _capitalised(question, tokens, found.spans):
+        inside = [one for one in found.spans if one.overlaps(start, end)]
+        named = {n for one in inside for n in range(one.at, one.at + len(one.words))}
+        others = {said[n] for n in range(start, end) if n not in named}
+        if len(inside) == 1 and others and not others & _own_words(connection, inside[0].key):
+            found.spans.remove(inside[0])
+            found.similar[question[tokens[start].start : tokens[end - 1].end]] = inside[0].key
+    return found
+
+
+def _forms(key: str) -> Iterator[str]:
+    """A name, and what it is the plural of."""
+    yield key
+    for ending, singular in (("ies", "y"), ("es", ""), ("s", "")):
+        if key.endswith(ending):
+            yield key.removesuffix(ending) + singular
+
+
+def _known(connection: Connection, keys: set[str]) -> set[str]:
+    """Which keys are names of units or of entities."""
+    rows = connection.execute(
+        "SELECT n.key FROM json_each(?1) w CROSS JOIN names n ON n.key = w.value UNION "
+        "SELECT e.key FROM json_each(?1) w CROSS JOIN entities e ON e.key = w.value",
+        (as_json(key for key in keys if matchable(key)),),
+    )
+    return {key for (key,) in rows}
+
+
+def _capitalised(
+    question: str, tokens: Sequence[Token], spans: Sequence[NamedSpan]
+) -> Iterator[tuple[int, int]]:
+    """Ranges of capitalised words and names with spaces alone between them; none of a title."""
+    plain = stop_words() | _TITLES
+    capital = [question[one.start].isupper() and one.folded not in plain for one in tokens]
+    if all(capital[n] for n, one in enumerate(tokens) if n and one.folded not in stop_words()):
+        return
+    for span in spans:
+        capital[span.at : span.at + len(span.words)] = [True] * len(span.words)
+    capital.append(False)
+    start = 1
+    for end in range(2, len(tokens) + 1):
+        gap = question[tokens[end - 1].end : tokens[end].start] if capital[end] else "."
+        if gap.strip() or not capital[end - 1]:
+            if capital[end - 1] and end - start > 1:
+                yield start, end
+            start = end
+
+
+def _own_words(connection: Connection, key: str) -> set[str]:
+    """The words of all names of the units that a name means."""
+    rows = connection.execute(
+        "SELECT key FROM names WHERE unit IN (SELECT unit FROM names WHERE key = ?)", (key,)
+    )
+    return {word for (one,) in rows for word in one.split(" ")}
+
+
+def _is_unknown(connection: Connection, word: str, language: str, found: NamesFound) -> bool:
+    """Whether no text and no name that was found has a word."""
+    if is_cjk(word) or word in stop_words() or any(word in one.words for one in found.spans):
+        return False
+    (term,) = query_terms([word], language)
+    query = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
+    return connection.execute(query, (f'"{term}"',)).fetchone() is None
+
+
+def _add_similar(
+    connection: Connection, question: str, tokens: Sequence[Token], place: int, found: NamesFound
+) -> None:
+    """Add the name that words around an unknown one are a misspelling of, or suggest it."""
+    from rapidfuzz import process
+    from rapidfuzz.distance import OSA  # only where a word is unknown
+
+    near: list[tuple[bool, int, float, str, int, tuple[str, ...]]] = []
+    for start in range(max(0, place - _LONGEST_MISSPELT + 1), place + 1):
+        names = connection.execute(
+            "SELECT key FROM names WHERE key BETWEEN ?1 AND ?1 || char(1114111) UNION "
+            "SELECT key FROM entities WHERE key BETWEEN ?1 AND ?1 || char(1114111) LIMIT ?2",
+            (tokens[start].folded[0], _CANDIDATES),
+        )
+        keys = [key for (key,) in names] if tokens[start].folded not in stop_words() else []
+        for end in range(place + 1, min(len(tokens), start + _LONGEST_MISSPELT) + 1):
+            said = tuple(token.folded for token in tokens[start:end])
+            text = " ".join(said)
+            for key, similar, _ in process.extract(
+                text, keys, scorer=OSA.normalized_similarity, score_cutoff=_SIMILAR, limit=2
+            ):
+                slips = OSA.distance(text, key)
+                close = slips <= min(2, len(text) // _LETTERS) and _digits(text) == _digits(key)
+                near.append((close, len(text) if close else 0, similar, key, start, said))
+    if not near:
+        return
+    best = max(near)
+    close, _, _, key, start, said = best
+    only = close and {other[3] for other in near if other[:2] == best[:2]} == {key}
+    # "How many planets?" does not name Plants.
+    capital = question[tokens[start].start].isupper() or question.islower()
+    if only and (capital or len(said) > 1):
+        end = start + len(said)
+        found.spans[:] = [one for one in found.spans if not one.overlaps(start, end)]
+        found.spans.append(NamedSpan(start, said, key))
+    else:
+        found.similar[" ".join(said)] = key
+
+
+def _digits(text: str) -> str:
+    return "".join(filter(str.isdigit, text))
