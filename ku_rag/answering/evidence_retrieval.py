@@ -117,14 +117,20 @@ def published(
 
 
 def own_evidence(
-    base: Retrieval, found: Matched, known: Sequence[Evidence], *, first_label: int
+    base: Retrieval,
+    found: Matched,
+    known: Sequence[Evidence],
+    lines: Sequence[tuple[int, int, int]],
+    *,
+    first_label: int,
 ) -> list[Evidence]:
-    """Further chunks of the units that the question can be about: a line of facts has few words.
+    """Further chunks: of labelled lines that answer, and of the units that the question is about.
 
     Args:
         base: what is asked.
         found: the matched units.
         known: evidence, which is left out.
+        lines: row of the chunk, start and end of lines that answer.
         first_label: number of the first chunk's label.
     """
     rows = [
@@ -132,12 +138,15 @@ def own_evidence(
         for row, unit in zip(found.rows, found.units, strict=True)
         if unit.id in found.about
     ]
-    chunks = base.database.connection.execute(
+    shown = [one.chunk for one in known]
+    chunks = [chunk for chunk, *_ in lines if chunk not in shown]
+    own = base.database.connection.execute(
         "SELECT DISTINCT l.chunk FROM json_each(?) r CROSS JOIN unit_chunks l ON l.unit = r.value "
         "WHERE l.owned AND l.chunk NOT IN (SELECT value FROM json_each(?)) ORDER BY 1 LIMIT ?",
-        (as_json(rows), as_json([one.chunk for one in known]), _MOST_OWN),
-    ).fetchall()
-    more = _evidence(base, [(row, 0.0) for (row,) in chunks], [unit.id for unit in found.units])
+        (as_json(rows), as_json(shown), _MOST_OWN),
+    )
+    chunks = list(dict.fromkeys([*chunks, *(row for (row,) in own)]))
+    more = _evidence(base, [(row, 0.0) for row in chunks], [unit.id for unit in found.units])
     return [replace(one, label=f"E{first_label + n}") for n, one in enumerate(more)]
 
 
@@ -161,13 +170,15 @@ class Paths:
         evidence: paths that may be cited, those of an answer first.
         answers: what the question's own words lead to, if they lead anywhere.
         cited: labels of the paths that lead there.
-        chosen: whether a second relation chose among what the first one led to.
+        lines: row of the chunk, start and end of the labelled lines that state it.
+        why: where the answers were found.
     """
 
     evidence: Sequence[PathEvidence] = ()
     answers: tuple[str, ...] = ()
     cited: tuple[str, ...] = ()
-    chosen: bool = False
+    lines: tuple[tuple[int, int, int], ...] = ()
+    why: str = ""
 
 
 def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -> Paths:
@@ -188,8 +199,11 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     first = graph.of_units(units[:1]) or first
     # A name in the clue tells which of the things in a picture is meant, and is not asked about.
     asking = parted(question)[0] if found.units and found.units[0].image else question
-    traced = trace(graph, first[0] if first else None, asking)
-    ways = traced.paths if traced else ()
+    among = base.units.rows(base.database.connection)
+    traced = trace(graph, first[0] if first else None, asking, among)
+    every_way = traced.paths if traced else ()
+    lines = dict.fromkeys(step.line for way in every_way for step in way.steps if step.line)
+    ways = tuple(way for way in every_way if not any(step.line for step in way.steps))
     best = best_paths(graph, starts, question, k=_MOST_PATHS)
     every = list(dict.fromkeys((*ways, *best)))[: max(_MOST_PATHS, len(ways))]
     evidence = [
@@ -204,7 +218,13 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     if not traced:
         return Paths(evidence)
     cited = tuple(piece.label for piece in evidence[: len(ways)])
-    return Paths(evidence, traced.answers, cited, chosen=len(ways[0].steps) > 1)
+    places = (
+        ("in labelled lines", lines),
+        ("in metadata", [way for way in ways if way.steps[0].has_value]),
+        ("by following relations in the graph", [w for w in ways if not w.steps[0].has_value]),
+    )
+    where = " and ".join(where for where, some in places if some) or "by counting units"
+    return Paths(evidence, traced.answers, cited, tuple(filter(None, lines)), f"Found {where}.")
 
 
 def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:

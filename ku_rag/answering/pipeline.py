@@ -236,8 +236,9 @@ def _find_units(
                     base, question.text, matched, first_label=len(evidence) + 1
                 )
         pictures = evidence_retrieval.pictures(base, matched)
+        first = len(evidence) + len(paths.evidence) + 1
         own = evidence_retrieval.own_evidence(
-            base, matched, evidence, first_label=len(evidence) + len(paths.evidence) + 1
+            base, matched, evidence, paths.lines, first_label=first
         )
     return _Found(matched, evidence, paths, pictures, own)
 
@@ -306,20 +307,10 @@ def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture:
         return Answered(Reading("", why=none), models={"reader": reader.NAME})
     if with_picture and question.with_units and not about:
         return Answered(Reading("", why=_decline(units)), models={"reader": reader.NAME})
-    pieces = [e for e in found.evidence if not units or about.intersection(e.unit_ids)]
-    reading = reader.read(question.text, [*pieces, *found.own], units)
-    # Relations and labelled lines go before prose; where they differ, both are shown.
-    if found.paths.answers and (found.paths.chosen or reading.score < reader.CERTAIN):
-        reading = _from_paths(found.paths)
-    elif any(one not in reading.answer for one in found.paths.answers):
-        told = _from_paths(found.paths)
-        reading = replace(
-            reading,
-            answer=f"{reading.answer}; {told.answer}",
-            citations=(*reading.citations, *told.citations),
-            spans=(*reading.spans, *told.spans),
-            why=f"{reading.why} Relations of the graph say something else.",
-        )
+    if found.paths.answers:
+        return Answered(_from_paths(found), models={"reader": reader.NAME})
+    pieces = [e for e in (*found.evidence, *found.own) if not units or about & {*e.unit_ids}]
+    reading = reader.read(question.text, pieces, units)
     if not reading.answer:
         for words, name in found.matched.similar.items():
             why = f"{reading.why} {words!r} is no name that is known: did you mean {name!r}?"
@@ -338,14 +329,18 @@ def _decline(units: Sequence[Match]) -> str:
     )
 
 
-def _from_paths(found: evidence_retrieval.Paths) -> Reading:
-    """The answer that paths of the graph lead to."""
+def _from_paths(found: _Found) -> Reading:
+    """The answer that relations, metadata and labelled lines lead to."""
+    paths = found.paths
+    labels = {one.chunk: one.label for one in (*found.own, *found.evidence)}
+    lines = [labels[chunk] for chunk, *_ in paths.lines]
+    alone = len(lines) == 1 and not paths.cited
     return Reading(
-        ", ".join(found.answers),
-        citations=found.cited,
-        spans=((0, 0),) * len(found.cited),
+        ", ".join(paths.answers),
+        citations=(*lines, *paths.cited),
+        spans=(*((start, end) for _, start, end in paths.lines), *((0, 0),) * len(paths.cited)),
         score=1.0,
-        why="Found by following relations in the graph.",
+        why=f"{lines[0]} states it." if alone else paths.why,
     )
 
 

@@ -1,8 +1,8 @@
 """The reader: it states an answer from evidence without a model, or abstains.
 
-It states a labelled line ("Price: 49 euros"), the name or the description of a unit, yes or no, or
-the one typed value that most of the question's words stand near to. Otherwise it gives the closest
-sentence, which is evidence and not an answer.
+It states the name or the description of a unit, yes or no, or the one typed value that most of the
+question's words stand near to. Otherwise it gives the closest sentence, which is evidence and no
+answer. What relations, metadata and labelled lines state is found by `graph.answer_paths` before.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ku_rag.graph.facts import is_labelled_line
 from ku_rag.retrieval.clues import parted
-from ku_rag.text.question import AUXILIARIES, Question, analyse, is_negated
+from ku_rag.text.question import HEDGES, TURNING, Question, analyse, is_negated, is_place_noun
 from ku_rag.text.sentences import sentences
-from ku_rag.text.stems import stem, stems
+from ku_rag.text.stems import stem
 from ku_rag.text.tokens import name_key, stop_words, tokenize, words
 from ku_rag.text.values import Value, find_values
 from ku_rag.types import ClosestSentence, Evidence, Match, Reading
 
 NAME = "extractive"
-CERTAIN = 1.0
-"""Score of what a labelled line states."""
 _MOST_CHARACTERS = 20_000
 """Of one piece of evidence, no more is read."""
 _CLEAR = 0.05
@@ -33,42 +32,17 @@ _COVERED, _COVERED_NAMED = 0.4, 0.6
 """Share of the question's words that evidence has whose value is stated; where it names a unit."""
 _HALF = 12
 """Words so many characters away from a value count half."""
-_LINE = re.compile(
-    r"^[ \t]*(?:[-*•][ \t]+)?[*_]*(?P<label>[^\W\d_][^:：.!?|\n]{0,80}?)[*_]*[ \t]*[:：](?!//)[*_]*"
-    r"[ \t]*(?P<value>\S.*?)[ \t]*$",
-    re.MULTILINE,
-)
-_AMOUNT_LINE = re.compile(
-    r"^[ \t]*(?:[-*•][ \t]+)?(?P<label>[^\W\d_][^:：!?|\n]{0,40}?)[ \t]+"
-    r"(?:(?:ca|about|approx|some)\.?[ \t]+)?(?P<value>\d[\d.,]*[ \t]*[^\s\d:]{0,15})[ \t]*$",
-    re.MULTILINE,
-)
-"""A line of a label and an amount without a colon: "protein ca 3 gram"."""
-_COPULA = re.compile(
-    r"(?:The|Its|Their)\s+(?P<label>[^\W\d_][\w' -]{0,60}?)(?:\s+of\s+(?P<owner>[^,;:.]{1,60}?))?"
-    r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>[^,;:.]{1,60})\.?"
-)
-"""A sentence that says what a labelled line says: "The capital of Sweden is Stockholm."."""
 _PREDICATE = re.compile(
     r"[^.]*?\b(?:is|are|isn|aren)(?P<no>['’]t| not)?\s+(?:an? |the |very )?(?P<what>[^.]+)", re.I
 )
-_TURNING = frozenset(words("by before after above below under over than without from to"))
-"""Words of a predicate that a question must have alike."""
 _BOUND = re.compile(
     r"\b(?:before|after|until|since|over|under|about|around|nearly|almost|at least|at most|up to|"
     r"(?:less|more|fewer) than)\s+$",
     re.I,
 )
 """Words before a value that belong to the answer."""
-_LABEL_WORDS = 5
 _FRESH = 0.1
 """What a value of the type asked for adds to a sentence's share of the question."""
-_ANSWERED_BY = {
-    "by": ("person",), "of": (), "for": (), "with": (), "to": (), "in": ("place", "date"),
-    "at": ("place", "date"), "on": ("place", "date"), "from": ("place", "date"),
-}  # fmt: skip
-"""Preposition at the end of a label → types of questions that it answers even without it."""
-_HEDGES = frozenset(words("may might could would if unless almost nearly some claimed said only"))
 
 
 @dataclass(frozen=True)
@@ -95,8 +69,7 @@ class _Sentence:
     @property
     def is_line(self) -> bool:
         """Whether it is a labelled line, whose label is a few words."""
-        line = _LINE.fullmatch(self.text)
-        return line is not None and len(words(line["label"])) < _LABEL_WORDS
+        return is_labelled_line(self.text)
 
     @cached_property
     def tokens(self) -> list[tuple[str, int, int]]:
@@ -105,29 +78,6 @@ class _Sentence:
     @cached_property
     def stems(self) -> frozenset[str]:
         return frozenset(map(stem, self.words))
-
-
-@dataclass(frozen=True, slots=True)
-class _LabelledLine:
-    """A labelled line of the evidence.
-
-    Args:
-        piece: index of the evidence.
-        start: of the line.
-        end: of the line.
-        label: stems of the label without text in parentheses.
-        preposition: that the label ends with, as "Made by" does; "" if it ends with none.
-        value: what stands after the colon, with the unit in the parentheses of the label.
-        heading: stems of the first line of the evidence, if it is a heading.
-    """
-
-    piece: int
-    start: int
-    end: int
-    label: frozenset[str]
-    preposition: str
-    value: str
-    heading: frozenset[str]
 
 
 def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) -> Reading:
@@ -157,7 +107,7 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
     elif subject and asked.kind == "description":
         stated = _description(evidence, subject, said)
     elif asked.content or asked.ways:
-        stated = _from_lines(asked, evidence, subject, said) or _from_prose(asked, said)
+        stated = _from_prose(asked, said)
     if stated:
         answer, where, score = stated
         label = tuple(evidence[one.piece].label for one in where)
@@ -168,7 +118,7 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
     return Reading("", why=why, closest=_closest(asked, said, evidence))
 
 
-_Stated = tuple[str, tuple[_Sentence | _LabelledLine, ...], float]
+_Stated = tuple[str, tuple[_Sentence, ...], float]
 """An answer, where it stands, and how sure it is."""
 
 
@@ -221,135 +171,6 @@ def _description(
     return (prose[0].text, (prose[0],), 0.8) if prose else None
 
 
-# ---- labelled lines -----------------------------------------------------------------------------
-
-
-def _lines(evidence: Sequence[Evidence], subject: Match | None) -> Iterator[_LabelledLine]:
-    for number, piece in enumerate(evidence):
-        if not _belongs(piece, subject):
-            continue
-        first = piece.text.lstrip("# \n").partition("\n")[0].strip()
-        heading = stems(first) if len(first) < 80 and first[-1:].isalnum() else frozenset()
-        text = piece.text[:_MOST_CHARACTERS]
-        for match in (*_LINE.finditer(text), *_AMOUNT_LINE.finditer(text)):
-            if match.re is _AMOUNT_LINE and AUXILIARIES.intersection(words(match["label"])):
-                continue
-            labels, values = [match["label"]], [match["value"]]
-            several = re.split(r"\s*,\s", match["value"])
-            parts = match["label"].split(" and ")
-            if len(parts) == len(several) and " and " not in match["value"]:
-                # "Country and volume: Italy, 80 g" is two facts, "Seas and oceans" is one.
-                labels, values = parts, several
-            for label, value in zip(labels, values, strict=True):
-                yield _line(number, match, label, value, heading)
-
-
-def _copulas(said: Sequence[_Sentence], subject: Match) -> Iterator[_LabelledLine]:
-    """Sentences of the form "The LABEL of UNIT is VALUE", read as labelled lines."""
-    name = name_key(subject.name)
-    for one in said:
-        match = _COPULA.fullmatch(one.text) if one.own else None
-        if not match or is_negated(one.words) or (_HEDGES | _TURNING).intersection(one.words):
-            continue
-        owner = name_key(match["owner"] or "")
-        if owner.removeprefix("the ") in ("", name) or f"the {name}" == owner:
-            yield _LabelledLine(
-                one.piece,
-                one.start,
-                one.end,
-                stems(match["label"]),
-                "",
-                match["value"],
-                frozenset(),
-            )
-
-
-def _line(
-    piece: int, match: re.Match[str], label: str, value: str, heading: frozenset[str]
-) -> _LabelledLine:
-    label, _, unit = label.rstrip(")").partition("(")
-    if unit and value.replace(",", "").replace(".", "").isdigit():
-        value = f"{value} {unit}"
-    last = words(label)[-1:]
-    found = stems(label) or frozenset(map(stem, last))
-    preposition = last[0] if last and last[0] in _ANSWERED_BY else ""
-    return _LabelledLine(piece, match.start(), match.end(), found, preposition, value, heading)
-
-
-def _from_lines(
-    asked: Question,
-    evidence: Sequence[Evidence],
-    subject: Match | None,
-    said: Sequence[_Sentence],
-) -> _Stated | None:
-    """The value of the labelled line, or of the sentence like one, that fits best."""
-    if subject is None:
-        return None
-    lines = [*_lines(evidence, subject), *_copulas(said, subject)]
-    if asked.kind == "yes-no":
-        return next((stated for one in lines if (stated := _decided(asked, one))), None)
-    if asked.negated or asked.compares:
-        return None
-    ranked = [(rank, line) for line in lines if (rank := _rank(asked, line)) is not None]
-    if not ranked:
-        return None
-    _, first = min(ranked, key=lambda one: one[0])
-    same = [line for _, line in ranked if line.label == first.label and line.piece == first.piece]
-    return ", ".join(dict.fromkeys(line.value for line in same)), tuple(same), CERTAIN
-
-
-def _rank(asked: Question, line: _LabelledLine) -> int | None:
-    """How well a label answers a question, 0 is best; None if it does not."""
-    if not _fits(line.value, asked.type) or not _leads(asked, line):
-        return None
-    fitting = asked.remaining(line.label, agents=asked.type == "person")
-    unit = stems(line.value) if any(map(str.isdigit, line.value)) else frozenset()
-    if fitting is None or fitting[1] - unit - (line.heading - line.label):
-        return None
-    return fitting[0]
-
-
-def _leads(asked: Question, line: _LabelledLine) -> bool:
-    """Whether a question asks with the preposition that a label ends with."""
-    kinds = _ANSWERED_BY.get(line.preposition, ())
-    return not line.preposition or line.preposition in asked.every or asked.type in kinds
-
-
-def _fits(value: str, kind: str) -> bool:
-    """Whether the value of a line can be of a kind."""
-    if kind == "date":
-        return any(map(str.isdigit, value))
-    if kind in ("", "name", "person", "place"):
-        return kind in ("", "name") or any(map(str.isalpha, value))
-    return any(map(str.isdigit, value))
-
-
-def _decided(asked: Question, line: _LabelledLine) -> _Stated | None:
-    """Yes or no, as a labelled line says it."""
-    if asked.compares or not _leads(asked, line):
-        return None
-    content, value = frozenset(asked.content), stems(line.value)
-    spoken = frozenset().union(
-        *(asked.spoken(way) for way in asked.ways if line.label & frozenset(way.labels))
-    )
-    said = words(line.value)[:1]
-    if line.label <= content and said in (["yes"], ["no"]):
-        decided = not asked.negated and not content - line.label
-        return (said[0], (line,), CERTAIN) if decided else None
-    if not (line.label <= content or spoken):
-        return (
-            ("yes", (line,), CERTAIN) if value and value == content and not asked.negated else None
-        )
-    left = content - line.label - spoken
-    if asked.negated or is_negated(words(line.value)) or not left:
-        return None
-    if left <= value:
-        return "yes", (line,), CERTAIN
-    # A list need not be complete.
-    single = not left & value and len(left) == 1 and not re.search(r",| and ", line.value)
-    return ("no", (line,), CERTAIN) if single else None
-
-
 # ---- prose --------------------------------------------------------------------------------------
 
 
@@ -364,11 +185,14 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     if not asked.names and len({one.about for one in said}) > 1:
         # The best value often belongs to another unit than the one in question.
         return None
+    # "Which country is it in?": the name of a place does not tell what kind of place it is.
+    if is_place_noun(asked.noun) and "from" not in asked.said:
+        return None
     rarity = _Rarity(asked, said)
     best: dict[str, tuple[float, _Sentence]] = {}
     most = 0.0
     for one in said:
-        if one.is_line or is_negated(one.words) or _HEDGES.intersection(one.words):
+        if one.is_line or is_negated(one.words) or HEDGES.intersection(one.words):
             continue
         for value in _fresh(asked, one):
             near = rarity.near(one, value)
@@ -440,7 +264,7 @@ class _Rarity:
 
 def _confirmed(asked: Question, sentence: _Sentence) -> _Stated | None:
     """Yes or no to "Is it waterproof?", where a sentence says that it is, or that it is not."""
-    if not sentence.own or sentence.is_line or _HEDGES.intersection(sentence.words):
+    if not sentence.own or sentence.is_line or HEDGES.intersection(sentence.words):
         return None
     subject = sentence.words[:1] in (["it"], ["this"], ["they"], ["he"], ["she"]) or (
         frozenset(map(stem, sentence.words[:3])) & (asked.names | sentence.about)
@@ -452,7 +276,7 @@ def _confirmed(asked: Question, sentence: _Sentence) -> _Stated | None:
     if not match:
         return None
     what = words(match["what"])
-    if _TURNING.intersection(what) != _TURNING.intersection(asked.said):
+    if TURNING.intersection(what) != TURNING.intersection(asked.said):
         return None
     if [stem(word) for word in what if word not in stop_words()] != list(asked.content):
         return None

@@ -1,21 +1,37 @@
-"""Answers from relations that account for all words of a question.
+"""Answers from relations and facts that account for all words of a question.
 
 "Which neighbours of this country use the euro?" asks for what the relation "borders" leads to and
 "currency" leads on to the euro; "Which countries use the euro?" asks against the direction of the
-relation. A word that no relation, name or kind accounts for, or a negation, and there is no answer.
+relation, "Which plants are poisonous?" for the units of a kind with a fact, "Which is heavier, A or
+B?" for a comparison of facts. A word that no relation, fact, name or kind accounts for, or a
+negation, and there is no answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
+from itertools import chain, pairwise
+from math import isclose
 
+from ku_rag.graph import facts
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.text.question import AUXILIARIES, Question, analyse, ways_of_label
+from ku_rag.store.relations import ANY_KIND
+from ku_rag.text.question import (
+    AUXILIARIES,
+    Comparison,
+    Question,
+    analyse,
+    comparison,
+    is_negated,
+    is_place_noun,
+    ways_of_label,
+)
 from ku_rag.text.stems import stem, stems
-from ku_rag.text.tokens import words
+from ku_rag.text.tokens import name_key, stop_words, words
+from ku_rag.text.values import Amount, amounts, find_values
 
 _MOST = 24
 """More entities than this are not listed as an answer."""
@@ -26,12 +42,16 @@ _IGNORED = frozenset(
     map(stem, words("share common both together number count belong list fewer fewest"))
 )
 _PREPOSITIONS = frozenset(words("by of for with to in at on from"))
-_MORE, _FEWER = frozenset({"more", "most"}), frozenset({"fewer", "fewest", "less", "least"})
+_ANSWERED_BY = {
+    "by": ("person",), "of": (), "for": (), "with": (), "to": (), "in": ("place", "date"),
+    "at": ("place", "date"), "on": ("place", "date"), "from": ("place", "date"),
+}  # fmt: skip
+"""Preposition at the end of a label → types of questions that it answers even without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """The answer to a question from relations.
+    """The answer to a question from relations and facts.
 
     Args:
         answers: names, each once, in the order in which they were stated; or a count, "yes" or
@@ -54,7 +74,7 @@ class _Mention:
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """A relation of a mentioned entity.
+    """A relation or a fact of a mentioned entity.
 
     Args:
         step: the relation.
@@ -63,6 +83,7 @@ class _Link:
         fits: whether it asks in the direction of this end.
         away: words between the mention and the word for the relation.
         left: content words of the question that it does not account for.
+        rank: how well its label answers; 0 is best.
     """
 
     step: Step
@@ -71,36 +92,37 @@ class _Link:
     fits: bool
     away: int
     left: frozenset[str]
+    rank: int = 0
+
+    def is_only(self, links: Sequence[_Link]) -> bool:
+        """Return whether no other link has the same relation."""
+        return [one.step.relation for one in links].count(self.step.relation) == 1
 
 
-def trace(graph: Graph, start: Entity | None, question: str) -> Traced | None:
-    """Return the entities that a question asks for, or None if relations do not answer it.
+def trace(
+    graph: Graph, start: Entity | None, question: str, among: Collection[int] | None = None
+) -> Traced | None:
+    """Return what a question asks for, or None if relations and facts do not answer it.
 
     Args:
         graph: the graph.
         start: what the picture of the question shows, or the best match; None if there is none.
         question: a sentence.
+        among: rows of the units that count in a question about units of a kind; None for all.
 
     Raises:
         Corrupt: a relation fails its checksum.
     """
     mentions = _mentions(graph, question)
-    if start and all(start.row != one.row for said in mentions for one in said.entities):
+    is_shown = start and all(start.row != one.row for said in mentions for one in said.entities)
+    if start and is_shown:
         mentions.insert(0, _Mention((start,), -1))
     names = [" ".join(one.words) for one in mentions]
     asked = analyse(question, tuple([*names, start.name] if start else names))
-    if not mentions or asked.kind not in ("value", "yes-no") or asked.negated:
+    if asked.kind not in ("value", "yes-no") or asked.negated:
         return None
-    if _MORE.union(_FEWER).intersection(asked.said):
-        return _compared(graph, asked, mentions) if len(mentions) > 1 else None
-    links = [_links(graph, asked, one, several=len(mentions) > 1) for one in mentions]
-    if asked.kind == "yes-no":
-        return _confirmed(asked, mentions, links)
-    if asked.compares and not {"same", "both"}.intersection(asked.said):
-        return None
-    if len(links) == 1:
-        return _single(graph, asked, links[0])
-    return _traced(asked, _common(links), 1)
+    found = _of_mentions(graph, asked, mentions, question) if mentions else None
+    return found or (None if is_shown else _of_kind(graph, question, among))
 
 
 def _mentions(graph: Graph, question: str) -> list[_Mention]:
@@ -113,14 +135,37 @@ def _mentions(graph: Graph, question: str) -> list[_Mention]:
     return sorted(found, key=lambda one: one.at)
 
 
+def _of_mentions(
+    graph: Graph, asked: Question, mentions: Sequence[_Mention], question: str
+) -> Traced | None:
+    compared = comparison(asked)
+    if compared and (len(mentions) > 1 or asked.kind == "yes-no"):
+        return _compared(graph, asked, compared, mentions, question)
+    if not {"common", "share", "both"}.isdisjoint(asked.said) and not set(asked.content) - _IGNORED:
+        return _in_common(graph, mentions)
+    links = [_links(graph, asked, one, several=len(mentions) > 1) for one in mentions]
+    if asked.kind == "yes-no":
+        return _confirmed(asked, mentions, links, question)
+    if asked.compares and not {"same", "both"}.intersection(asked.said):
+        return None
+    if len(links) == 1:
+        return _single(graph, asked, links[0])
+    return _traced(asked, _common(links), 1)
+
+
 # ---- what the relations of a mentioned entity account for ---------------------------------------
+
+
+def _steps(graph: Graph, entity: Entity) -> list[Step]:
+    stated = facts.of_unit(graph.connection, entity)
+    return [*graph.hop(entity, _STEPS, direction="both"), *stated]
 
 
 def _links(graph: Graph, asked: Question, mention: _Mention, *, several: bool) -> list[_Link]:
     found = [
         _link(asked, mention, step, entity)
         for entity in mention.entities
-        for step in (*graph.hop(entity, _STEPS, direction="both"), *graph.stated(entity))
+        for step in _steps(graph, entity)
     ]
     fitting = [one for one in found if one.said and one.fits]
     # "Which monsters have Fire as a weakness?": the kind of the end tells the direction.
@@ -143,11 +188,16 @@ def _links(graph: Graph, asked: Question, mention: _Mention, *, several: bool) -
 def _link(asked: Question, mention: _Mention, step: Step, entity: Entity) -> _Link:
     relation = stems(step.relation) or frozenset(map(stem, words(step.relation)))
     end = step.other(entity)
-    fitting = asked.remaining(relation, agents=True)
+    agents = not step.has_value or asked.type == "person"
+    fitting = asked.remaining(relation, agents=agents)
     content = frozenset(asked.content)
-    said = fitting is not None or relation <= asked.every
+    said = fitting is not None or (relation <= asked.every and not step.has_value)
     left = fitting[1] if fitting else content if said else content - _covered(step)
     left -= _kind(end) | _IGNORED
+    if step.has_value:
+        left -= stems(step.information)
+    if any(map(str.isdigit, end.name)):
+        left -= stems(end.name)
     spoken = content - left
     places = [n for n, word in enumerate(asked.said) if stem(word) in relation]
     exact = bool(places)
@@ -155,10 +205,38 @@ def _link(asked: Question, mention: _Mention, step: Step, entity: Entity) -> _Li
     at = min(places, key=lambda n: abs(n - mention.at), default=-1)
     out = _asks_for_tail(asked.said, mention, at, step.relation, verb=exact)
     after = {*asked.said[at + 1 : at + 2], *words(step.relation)[-1:]} & _PREPOSITIONS
-    if exact and len(after) > 1:
+    if (exact and len(after) > 1) or not _leads(asked, step) or not _fits(asked, step, end):
         # "Made of" is not "made by".
         said, left = False, content
-    return _Link(step, end, said, out == (step.head.row == entity.row), abs(at - mention.at), left)
+    fits = step.has_value or out == (step.head.row == entity.row)
+    rank = fitting[0] if fitting else 0
+    return _Link(step, end, said, fits, abs(at - mention.at), left, rank)
+
+
+def _leads(asked: Question, step: Step) -> bool:
+    """Whether a question asks with the preposition that the label of a fact ends with."""
+    last = words(step.relation)[-1:]
+    known = step.has_value and asked.kind == "value" and last and last[0] in _ANSWERED_BY
+    return not known or last[0] in asked.every or asked.type in _ANSWERED_BY[last[0]]
+
+
+def _fits(asked: Question, step: Step, end: Entity) -> bool:
+    """Whether an end can be of the type that is asked for."""
+    if asked.kind == "yes-no":
+        return True
+    if asked.type == "place":
+        other = {one for one in (*stems(step.relation), *_kind(end)) if is_place_noun(one)}
+        # "Which country is it in?" does not ask for a city.
+        if other and is_place_noun(asked.noun) and asked.noun not in other:
+            return False
+    if not step.has_value or asked.type in ("", "name"):
+        return True
+    # "Where is the owner?" asks for no owner.
+    if asked.type == "place" and words(step.relation)[-1].endswith(("er", "or", "ist")):
+        return False
+    if asked.type in ("person", "place"):
+        return any(map(str.isalpha, end.name))
+    return any(map(str.isdigit, end.name)) or (asked.type == "number" and step.line is None)
 
 
 def _asks_for_tail(
@@ -196,23 +274,28 @@ def _covered(step: Step) -> frozenset[str]:
 
 def _single(graph: Graph, asked: Question, links: Sequence[_Link]) -> Traced | None:
     """What the relations of one entity lead to, and what the rest of the question says of that."""
-    chosen: list[Path] = []
+    chosen: list[tuple[int, Path]] = []
     further: list[Path] = []
     for link in links:
         if not link.said:
             continue
         step, start = link.step, link.step.other(link.end)
         if link.left <= stems(f"{link.end.name} {step.information} {step.condition}"):
-            chosen.append(Path(start, (step,)))
+            chosen.append((link.rank, Path(start, (step,))))
             continue
         for onward in graph.hop(link.end, _STEPS):
             if onward.tail.row == start.row or not link.left <= _covered(onward):
                 continue
             # "Who use the euro" chooses among neighbours, "where they live" goes on from them.
             named = link.left & (stems(onward.tail.name) | stems(onward.information))
-            (chosen if named else further).append(Path(start, (step, onward)))
-    whole = [path for path in chosen if len(path.steps) == 1]
-    return _traced(asked, whole or chosen, 1) or _traced(asked, further, 2)
+            path = Path(start, (step, onward))
+            if named:
+                chosen.append((link.rank, path))
+            else:
+                further.append(path)
+    whole = [one for one in chosen if len(one[1].steps) == 1] or chosen
+    best = [path for rank, path in whole if rank == min(whole, key=lambda one: one[0])[0]]
+    return _traced(asked, best, 1) or _traced(asked, further, 2)
 
 
 def _common(links: Sequence[Sequence[_Link]]) -> list[Path]:
@@ -229,36 +312,39 @@ def _common(links: Sequence[Sequence[_Link]]) -> list[Path]:
     return found
 
 
-def _compared(graph: Graph, asked: Question, mentions: Sequence[_Mention]) -> Traced | None:
-    """Which of the mentioned entities has more, or fewer, relations of a kind."""
-    paths = [
-        [
-            Path(entity, (step,))
-            for entity in mention.entities
-            for step in graph.hop(entity, _STEPS)
-            if (one := _link(asked, mention, step, entity)).said and not one.left
-        ]
+def _in_common(graph: Graph, mentions: Sequence[_Mention]) -> Traced | None:
+    """Everything that relations and facts say alike of all mentioned entities."""
+    said = [
+        {(name_key(one.relation), name_key(one.tail.name)): one for one in _stated(graph, mention)}
         for mention in mentions
     ]
-    counts = [len(some) for some in paths]
-    best = max(counts) if _MORE.intersection(asked.said) else min(counts)
-    if not any(counts) or counts.count(best) != 1:
+    shared = [key for key in said[0] if all(key in other for other in said[1:])]
+    if len(said) == 1 or not 0 < len(shared) <= _MOST:
         return None
-    name = mentions[counts.index(best)].entities[0].name
-    return Traced((name,), tuple(chain(*paths))[:_MOST])
+    return Traced(
+        tuple(f"{said[0][key].relation}: {said[0][key].tail.name}" for key in shared),
+        tuple(Path(some[key].head, (some[key],)) for key in shared for some in said),
+    )
+
+
+def _stated(graph: Graph, mention: _Mention) -> list[Step]:
+    """The relations that start at mentioned entities, and their facts."""
+    return [
+        step
+        for entity in mention.entities
+        for step in (*graph.hop(entity, _STEPS), *facts.of_unit(graph.connection, entity))
+    ]
 
 
 def _confirmed(
-    asked: Question, mentions: Sequence[_Mention], links: Sequence[Sequence[_Link]]
+    asked: Question,
+    mentions: Sequence[_Mention],
+    links: Sequence[Sequence[_Link]],
+    question: str,
 ) -> Traced | None:
-    """Yes or no: whether a relation joins two mentioned entities, or both have the same."""
+    """Yes or no: whether a relation joins two mentioned entities, or a fact says it."""
     if len(links) == 1:
-        for one in links[0]:
-            path = (Path(one.step.head, (one.step,)),)
-            if one.said and one.end.name in ("yes", "no") and not one.left:
-                return Traced((one.end.name,), path)
-            if one.said and one.left and one.left <= stems(one.end.name):
-                return Traced(("yes",), path)
+        return _decided(links[0], frozenset(), question)
     if len(links) != 2:
         return None
     if {"same", "share", "common"}.intersection(asked.said):
@@ -278,12 +364,185 @@ def _confirmed(
         # "No" is said of what the relation leads to elsewhere.
         if mine and {one.step.relation for one in links[other]} & {mine[0].step.relation}:
             return Traced(("no",), (Path(mine[0].step.head, (mine[0].step,)),))
+        stated = [one for one in links[this] if one.step.has_value]
+        named = frozenset(map(stem, mentions[other].words))
+        if named and (decided := _decided(stated, named, question)):
+            return decided
+    return None
+
+
+def _decided(links: Sequence[_Link], named: frozenset[str], question: str) -> Traced | None:
+    """Yes or no, as the facts and relations of one entity say.
+
+    Args:
+        links: those that the question may ask for.
+        named: stems of another name in the question.
+        question: a sentence.
+    """
+    given, numbers = amounts(question), _amount_words(question)
+    for one in links:
+        value, left = stems(one.end.name), one.left | named
+        path = (Path(one.step.head, (one.step,)),)
+        if one.end.name in ("yes", "no"):
+            if one.said and not left:
+                return Traced((one.end.name,), path)
+        elif is_negated(words(one.end.name)):
+            continue
+        elif left <= numbers and len(given) == 1 and (stated := amounts(one.end.name)):
+            if len(stated) == 1 and stated[0].unit == given[0].unit and one.is_only(links):
+                same = isclose(stated[0].number, given[0].number)
+                return Traced(("yes" if same else "no",), path)
+        elif (left or (one.step.has_value and not one.said)) and left <= value:
+            return Traced(("yes",), path)
+        elif one.said and one.step.has_value and left and one.is_only(links):
+            # A list need not be complete.
+            is_list = re.search(r",| and ", one.end.name)
+            if not left & value and (len(left) == 1 or left == named) and not is_list:
+                return Traced(("no",), path)
     return None
 
 
 def _traced(asked: Question, paths: Sequence[Path], at: int) -> Traced | None:
     """The entities that paths reach by so many of their relations, or how many they are."""
-    names = tuple(dict.fromkeys(path.entities[at].name for path in paths))
-    if names and asked.type == "number":
+    names = tuple(
+        {name_key(one.entities[at].name): one.entities[at].name for one in paths}.values()
+    )
+    # "How many planets does it have?" may be stated as a number.
+    stated = [name for name in names if name[:1].isdigit()]
+    if names and asked.type == "number" and not (len(names) == 1 and stated):
         return Traced((str(len(names)),), tuple(paths[:_MOST]))
     return Traced(names, tuple(paths)) if 0 < len(names) <= _MOST else None
+
+
+# ---- comparisons --------------------------------------------------------------------------------
+
+
+def _compared(
+    graph: Graph,
+    asked: Question,
+    compared: Comparison,
+    mentions: Sequence[_Mention],
+    question: str,
+) -> Traced | None:
+    """Which of the mentioned entities has most, or whether one has more than another."""
+    if set(asked.content) - compared.words - compared.labels - _IGNORED - _amount_words(question):
+        return None
+    found = [
+        (mention.entities[0].name, *one)
+        for mention in mentions
+        if (one := _measured(compared, _stated(graph, mention)))
+    ]
+    values = [amount for _, amount, _ in found]
+    values += amounts(question)[:1] if asked.kind == "yes-no" else []
+    if len(values) < max(2, len(mentions)) or len({one.unit for one in values}) > 1:
+        return None
+    numbers = [one.number * compared.sign for one in values]
+    paths = tuple(path for *_, some in found for path in some)[:_MOST]
+    if asked.kind == "yes-no":
+        is_so = len(numbers) == 2 and compared.of_two
+        return Traced(("yes" if numbers[0] > numbers[1] else "no",), paths) if is_so else None
+    best = [name for (name, *_), one in zip(found, numbers, strict=True) if one == max(numbers)]
+    return Traced(tuple(best), paths) if len(best) == 1 else None
+
+
+def _measured(
+    compared: Comparison, steps: Sequence[Step]
+) -> tuple[Amount, tuple[Path, ...]] | None:
+    """The amount that facts state under a compared label, or how many of them there are."""
+    met = [one for one in steps if stems(one.relation) and stems(one.relation) <= compared.labels]
+    met = [one for one in met if one.relation == met[0].relation]
+    if not met:
+        return None
+    paths, value = tuple(Path(one.head, (one,)) for one in met), met[0].tail.name
+    if compared.oldest and (dates := find_values(value, "date")):
+        year = int(re.findall(r"\d+", value[slice(*dates[0])])[-1])
+        return Amount(-year, "date"), paths
+    if len(met) == 1 and (stated := amounts(value)):
+        return stated[0], paths
+    return (Amount(len(met), "number of them"), paths) if not compared.oldest else None
+
+
+def _amount_words(question: str) -> set[str]:
+    """The stems of the words of a question that are an amount: "12 mm"."""
+    found = re.findall(r"\d[\d.,]*(?: ?[^\W\d_]+)?", question)
+    return {stem(word) for one in found for word in words(one)}
+
+
+# ---- units of a kind ----------------------------------------------------------------------------
+
+
+def _of_kind(graph: Graph, question: str, among: Collection[int] | None) -> Traced | None:
+    """The units of a kind that have the facts of a question, how many, or that with most."""
+    asked, kinds = analyse(question), facts.kinds(graph.connection)
+    content = set(asked.content) - _IGNORED
+    chosen = [kind for kind in kinds if stems(kind) and stems(kind) <= content]
+    if kinds == [ANY_KIND] and (noun := _head_noun(asked.said)):
+        # Where no unit has a kind, any noun may mean them.
+        chosen, content = kinds, content - {noun}
+    content = content.difference(*map(stems, chosen))
+    compared = comparison(asked)
+    if asked.kind != "value" or not chosen or (asked.compares and not compared):
+        return None
+    if not content and asked.type == "number":
+        return Traced((str(len(facts.of_kind(graph.connection, chosen, (), among) or ())),), ())
+    limit = next(iter(amounts(question)), None) if compared and compared.of_two else None
+    terms = {word for word in asked.said if stem(word) in content}
+    if compared:
+        content -= compared.words | compared.labels | (_amount_words(question) if limit else set())
+        terms |= compared.labels
+    fitting: list[tuple[Entity, list[Step], list[Step]]] = []
+    for entity, steps in facts.of_kind(graph.connection, chosen, terms, among) or ():
+        covers = {step: covered for step in steps if (covered := _fact_covers(step, content))}
+        if content <= frozenset().union(*covers.values()):
+            fitting.append((entity, steps, list(covers)))
+    if compared:
+        found = [(one, _measured(compared, steps)) for one, steps, _ in fitting]
+        return _extreme(compared, [one for _, one in found if one], limit, asked)
+    return _listed(asked, [Path(step.head, (step,)) for *_, used in fitting for step in used])
+
+
+def _head_noun(said: Sequence[str]) -> str:
+    """The stem of the noun after "which" or "how many"."""
+    after = [word for before, word in pairwise(said) if before in ("which", "what", "many")]
+    return stem(after[0]) if after and after[0] not in stop_words() else ""
+
+
+def _fact_covers(step: Step, content: Collection[str]) -> frozenset[str]:
+    """The words of a question that a fact accounts for, if it states what they say."""
+    label, value = stems(step.relation), step.tail.name
+    if value in ("yes", "no"):
+        return label if value == "yes" and label <= set(content) else frozenset()
+    parts = [stems(one) for one in re.split(r"[,;/]| and | or ", value)]
+    met = [one for one in parts if one and one <= set(content)]
+    if not met or is_negated(words(value)):
+        return frozenset()
+    ways = ways_of_label(label)
+    return label.union(*met, *((*way.labels, *way.extra) for way in ways))
+
+
+def _listed(asked: Question, paths: Sequence[Path]) -> Traced | None:
+    """The units that paths start from, or how many they are."""
+    names = {path.start.row: path.start.name for path in paths}
+    if names and asked.type == "number":
+        return Traced((str(len(names)),), tuple(paths[:_MOST]))
+    listed = tuple(dict.fromkeys(names.values()))
+    return Traced(listed, tuple(paths)) if 0 < len(names) <= _MOST else None
+
+
+def _extreme(
+    compared: Comparison,
+    found: Sequence[tuple[Amount, tuple[Path, ...]]],
+    limit: Amount | None,
+    asked: Question,
+) -> Traced | None:
+    """The units with the greatest amount, or those on one side of a limit."""
+    units = {one.unit for one, _ in found} | ({limit.unit} if limit and limit.unit else set())
+    if len(found) == 1 or len(units) != 1 or (compared.of_two and not limit):
+        return None
+    numbers = [one.number * compared.sign for one, _ in found]
+    kept = [
+        paths
+        for number, (_, paths) in zip(numbers, found, strict=True)
+        if (number > limit.number * compared.sign if limit else number == max(numbers))
+    ]
+    return _listed(asked, [path for paths in kept for path in paths])

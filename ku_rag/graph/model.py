@@ -33,7 +33,7 @@ Direction = Literal["out", "in", "both"]
 """Along relations, against them, or both."""
 
 _SHOWN = 5
-_NO_ROW = -(1 << 60)
+NO_ROW = -(1 << 60)
 """Rows up to this one are values that are no entities, such as metadata."""
 _OF_UNITS = (
     "SELECT coalesce(e.row, -u.row), u.name, u.kind, u.id "
@@ -69,6 +69,8 @@ class Step:
         tail: Where it ends.
         information: More about it, or "".
         condition: When it holds, or "".
+        line: Row of the chunk, start and end of the labelled line that states it; None if the
+            relation or metadata do.
     """
 
     row: int
@@ -77,6 +79,12 @@ class Step:
     tail: Entity
     information: str = ""
     condition: str = ""
+    line: tuple[int, int, int] | None = None
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it leads to a value, such as metadata, and not to an entity."""
+        return self.tail.row <= NO_ROW
 
     def other(self, end: Entity) -> Entity:
         """Return the end that is not `end`; a loop has the same entity at both."""
@@ -188,14 +196,14 @@ class Graph:
     """
 
     def __init__(self, connection: Connection, layout: Layout) -> None:
-        self._connection = connection
+        self.connection = connection
         self._layout = layout
 
     def of_units(self, units: Sequence[int]) -> list[Entity]:
         """Return the entities of units, by row, in that order; without units in no relation."""
         found = {
             unit: Entity(row, name, kind, unit_id)
-            for unit, row, name, kind, unit_id in self._connection.execute(
+            for unit, row, name, kind, unit_id in self.connection.execute(
                 "SELECT u.row, e.row, e.name, e.kind, u.id FROM json_each(?) r "
                 "CROSS JOIN units u ON u.row = r.value CROSS JOIN entities e ON e.unit = u.row",
                 (as_json(units),),
@@ -216,7 +224,7 @@ class Graph:
             if key
             else ("u.name = ?", name),
         ):
-            rows = self._connection.execute(
+            rows = self.connection.execute(
                 f"{_OF_UNITS} WHERE {where} ORDER BY u.id", (given,)
             ).fetchall()
             if rows:
@@ -238,7 +246,7 @@ class Graph:
         if len(exact) == 1:
             return exact[0]
         if not found:
-            near = hint(self._connection, name, entities=True)
+            near = hint(self.connection, name, entities=True)
             raise NotFound(f"there is no entity {name!r}: {near}")
         if len(found) > 1:
             ids = ", ".join(repr(one.unit or f"{one.name} ({one.kind})") for one in found[:_SHOWN])
@@ -250,7 +258,7 @@ class Graph:
 
     def _named(self, name: str) -> list[Entity]:
         """Return the entities that have only this name."""
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             "SELECT row, name, kind, NULL FROM entities WHERE key = ?1 AND unit IS NULL "
             "AND (?1 != '' OR name = ?2) ORDER BY name != ?2, kind, row",
             (name_key(name), name),
@@ -259,12 +267,12 @@ class Graph:
 
     def names_in(self, question: str) -> list[NamedSpan]:
         """Return the names of units and other entities in a question."""
-        return find_names(self._connection, question).spans
+        return find_names(self.connection, question).spans
 
     def with_keys(self, keys: Sequence[str]) -> dict[str, list[Entity]]:
         """Return the units and other entities that have one of some names, by the name's key."""
         found: dict[str, list[Entity]] = {}
-        for key, *entity in self._connection.execute(
+        for key, *entity in self.connection.execute(
             "SELECT n.key, coalesce(e.row, -u.row), u.name, u.kind, u.id FROM json_each(?1) r "
             "CROSS JOIN names n ON n.key = r.value CROSS JOIN units u ON u.row = n.unit "
             "LEFT JOIN entities e ON e.unit = u.row UNION "
@@ -275,22 +283,6 @@ class Graph:
             found.setdefault(key, []).append(Entity(*entity))
         return found
 
-    def stated(self, entity: Entity) -> list[Step]:
-        """Return what the metadata of a unit says, as relations to values; none of nested ones."""
-        row = self._connection.execute(
-            "SELECT metadata FROM units WHERE id = ?", (entity.unit,)
-        ).fetchone()
-        found: list[Step] = []
-        for key, value in json.loads(row[0]).items() if row else ():
-            if key in (TOPIC, CAPTION, VIDEOS, "aliases") or key.startswith(MACHINE_CAPTION):
-                continue
-            for one in value if isinstance(value, list) else [value]:
-                name = {True: "yes", False: "no"}[one] if isinstance(one, bool) else str(one)
-                if isinstance(one, str | int | float) and name.strip():
-                    end = Entity(_NO_ROW - len(found), name, "")
-                    found.append(Step(end.row, entity, key, end))
-        return found
-
     def topics(self, most: int) -> list[Entity]:
         """Return the topic entities, or else all units with relations, in the order of insertion.
 
@@ -299,14 +291,14 @@ class Graph:
         """
         select = f"{_OF_UNITS} WHERE {{}} ORDER BY u.row LIMIT ?"
         marked = f"json_extract(u.metadata, '$.{TOPIC}') IS TRUE"
-        rows = self._connection.execute(select.format(marked), (most,)).fetchall()
+        rows = self.connection.execute(select.format(marked), (most,)).fetchall()
         if not rows:
-            rows = self._connection.execute(select.format("e.row IS NOT NULL"), (most,)).fetchall()
+            rows = self.connection.execute(select.format("e.row IS NOT NULL"), (most,)).fetchall()
         return [Entity(*row) for row in rows]
 
     def with_pictures(self, most: int) -> list[Entity]:
         """Return the first units with pictures, at most `most`."""
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             f"{_OF_UNITS} WHERE EXISTS (SELECT 1 FROM unit_images l WHERE l.unit = u.row) "
             "ORDER BY u.row LIMIT ?",
             (most,),
@@ -335,7 +327,7 @@ class Graph:
             return [*self.hop(entity, most), *self.hop(entity, most, direction="in")]
         here, there = ("head", "tail") if direction == "out" else ("tail", "head")
         found = []
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             "SELECT r.row, r.relation, r.information, r.condition, e.row, e.name, e.kind, u.id "
             f"FROM relations r JOIN entities e ON e.row = r.{there} "
             "LEFT JOIN units u ON u.row = e.unit "
@@ -350,7 +342,7 @@ class Graph:
 
     def captions(self, entities: Sequence[Entity]) -> dict[int, str]:
         """Return the captions that people wrote, by row of the entity."""
-        said = self._connection.execute(
+        said = self.connection.execute(
             f"SELECT e.row, json_extract(u.metadata, '$.{CAPTION}') AS caption FROM json_each(?) r "
             "CROSS JOIN entities e ON e.row = r.value CROSS JOIN units u ON u.row = e.unit "
             "WHERE caption IS NOT NULL AND caption != ''",
@@ -366,7 +358,7 @@ class Graph:
         """
         if entity.unit is None:
             return Attributes()
-        stored = self._connection.execute(
+        stored = self.connection.execute(
             "SELECT row, aliases, metadata FROM units WHERE id = ?", (entity.unit,)
         ).fetchone()
         if stored is None:  # deleted since it was read
@@ -376,7 +368,7 @@ class Graph:
         topic, caption = said.pop(TOPIC, None), said.pop(CAPTION, None)
         by_models = {key: said.pop(key) for key in [*said] if key.startswith(MACHINE_CAPTION)}
         videos = said.pop(VIDEOS) if isinstance(said.get(VIDEOS), list) else ()
-        files = self._connection.execute(
+        files = self.connection.execute(
             "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "
             "WHERE l.unit = ? ORDER BY l.source, l.position",
             (row,),
@@ -387,7 +379,7 @@ class Graph:
             topic=topic is True,
             caption=str(caption or ""),
             captions={k.removeprefix(MACHINE_CAPTION): str(t) for k, t in by_models.items()},
-            text="\n\n".join(texts_of(self._connection, row)),
+            text="\n\n".join(texts_of(self.connection, row)),
             images=tuple(self._layout.image(file) for (file,) in files),
             videos=tuple(videos),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -30,6 +30,18 @@ _COMMANDS = frozenset(words("describe explain define introduce"))
 _NAMING = frozenset(words("name kind sort type pictur imag photo thing object scene"))
 _NAMING |= frozenset(words("describ explain defin introduc"))
 _COMPARING = frozenset(words("than same both more most less least either older younger"))
+HEDGES = frozenset(words("may might could would if unless almost nearly some claimed said only"))
+"""Words that leave open whether a sentence is so."""
+TURNING = frozenset(words("by before after above below under over than without from to"))
+"""Words of a predicate that a question must have alike."""
+_DEGREES = {"more": 1, "most": 1, "less": -1, "least": -1, "fewer": -1, "fewest": -1}
+_LOW = frozenset(words("cheap light small short young low slow cold narrow shallow near early new"))
+"""Adjectives of which the least value has most: "the lightest"."""
+_SHORTEST_ADJECTIVE = 3
+_PLAIN = frozenset(words("high low great large big small"))
+"""Adjectives that only tell the direction where a noun follows: "the highest price"."""
+_DATED = frozenset(map(stem, words("built born founded opened made date year")))
+"""Labels of dates that tell which is older."""
 _NEAR = 4
 """Words no further from the question word tell what it asks for."""
 _NEAR_WEIGHT, _NAME_WEIGHT = 2.5, 0.5
@@ -61,19 +73,19 @@ class Asked(NamedTuple):
 
 
 _ASKED = """
-how heavy, weigh: weight mass: weigh heavy: mass
-how height, how elevation: height elevation altitude: height: length
-how long: length duration: long last: length time
-how wide: width breadth diameter: wide: length
-how deep: depth: deep: length
+how heavy, weigh: weight mass: weigh heavy light: mass
+how height, how elevation: height elevation altitude: height short low: length
+how long: length duration: long short last: length time
+how wide: width breadth diameter: wide narrow: length
+how deep: depth: deep shallow: length
 how big, how large, how many square, how many cover, size: area size dimension surface: big large \
-cover: area length
-how old: age year date: old: time
-how fast: speed: fast move: speed
+small cover: area length
+how old: age year date: old young new: time
+how fast: speed: fast slow move: speed
 how hot, how cold, how warm: temperature: hot cold warm: temperature
 how far: distance range: far: length
 how many people, how many inhabitants: population inhabitants: people inhabitants live: number
-how much, cost, expensive: price cost: cost pay buy sell expensive: money
+how much, cost, expensive: price cost: cost pay buy sell expensive cheap: money
 how many: number count: : number
 since when: since adopted introduced founded established: : date
 when, what year, which year, what date, which date: date year time: year date day happen: date
@@ -255,6 +267,16 @@ def _noun(said: Sequence[str], at: int | None) -> str:
     return stem(after[0]) if named else ""
 
 
+@lru_cache(maxsize=1)
+def _place_nouns() -> frozenset[str]:
+    return frozenset(map(stem, _NOUNS["place"].split()))
+
+
+def is_place_noun(one: str) -> bool:
+    """Return whether a stem is that of "country", "city" and the like."""
+    return one in _place_nouns()
+
+
 def is_negated(said: Sequence[str]) -> bool:
     """Whether folded words hold a negation: "not", "never", "isn't"."""
     return bool(_NEGATIONS.intersection(said)) or any(
@@ -282,6 +304,66 @@ def _kind(said: tuple[str, ...], content: tuple[str, ...], *, named: bool) -> st
     if named and not {"kind", "type", "sort"}.isdisjoint(content):
         return "value"
     return "description" if named or _COMMANDS.intersection(said) else "identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What "heavier", "the cheapest" or "more planets" compares.
+
+    Args:
+        labels: stems of the labels of the values.
+        sign: 1 for the greatest value, -1 for the least.
+        words: stems of the question that say so.
+        of_two: whether it compares with something named: "heavier than".
+        oldest: whether a date counts as an age.
+    """
+
+    labels: frozenset[str]
+    sign: int
+    words: frozenset[str]
+    of_two: bool
+    oldest: bool
+
+
+def comparison(asked: Question) -> Comparison | None:
+    """Return what a question compares, if anything."""
+    said = [word for word in asked.said if stem(word) not in asked.names]
+    known = {one for way in _asked() for phrase in way.triggers for one in phrase}
+    known |= {one for way in _asked() for one in way.extra}
+    for n, word in enumerate(said):
+        following = said[n + 1] if n + 1 < len(said) else ""
+        # "Which weighs more?", "What costs less than 5 euros?"
+        qualified = said[n - 1] if following in ("", "than", "or") else following
+        sign, base, used = _DEGREES.get(word, 0), qualified, [word, qualified]
+        if not sign:
+            base, used, sign = _positive(word, known), [word], 1
+            sign = -1 if base in _LOW else 1
+        elif stem(qualified) in map(stem, _LOW):
+            sign = -sign
+        if base in _PLAIN and following and following not in stop_words():
+            base, used = following, [word, following]
+        if not base or base in stop_words():
+            continue
+        one = stem(base)
+        ways = [w for w in _asked() if one in w.extra or any(one in t for t in w.triggers)]
+        ways = ways[:1] if one in known else ways_of_label(frozenset({one}))
+        labels = frozenset({one, *(label for way in ways for label in way.labels)})
+        spoken = {one, *map(stem, used), *(extra for way in ways for extra in way.extra)}
+        of_two = "than" in said or word.endswith("er") or word in ("more", "less", "fewer")
+        oldest = stem("old") in spoken
+        return Comparison(
+            labels | _DATED if oldest else labels, sign, frozenset(spoken), of_two, oldest
+        )
+    return None
+
+
+def _positive(word: str, known: Collection[str]) -> str:
+    """The adjective of a comparative or superlative: "heaviest" → "heavy"; "" for another word."""
+    base = next((word.removesuffix(end) for end in ("est", "er") if word.endswith(end)), "")
+    if len(base) < _SHORTEST_ADJECTIVE:
+        return ""
+    forms = (base, base + "e", base[:-1] + "y" * base.endswith("i"), base[:-1])
+    return next((form for form in forms if form in _PLAIN or stem(form) in known), "")
 
 
 def ways_of_label(label: frozenset[str]) -> list[Asked]:

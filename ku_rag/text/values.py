@@ -53,6 +53,24 @@ _ADJECTIVE = re.compile(r"\w+(?:an|ish|ese|ic)")
 """Before a word in lower case, this is no name: "Indian composer"."""
 
 
+_IN = {
+    "length": "mm .001 millimet .001 cm .01 centimet .01 m 1 met 1 km 1000 kilomet 1000 "
+    "in .0254 inch .0254 inche .0254 ft .3048 feet .3048 foot .3048 yard .9144 mi 1609.34 "
+    "mile 1609.34",
+    "mass": "mg .001 g 1 gram 1 kg 1000 kilogram 1000 t 1e6 ton 1e6 tonne 1e6 lb 453.59 "
+    "pound 453.59 oz 28.35 ounce 28.35",
+    "volume": "ml .001 millilit .001 cl .01 dl .1 l 1 lit 1",
+    "time": "s 1 second 1 min 60 minute 60 h 3600 hour 3600 day 86400 week 604800",
+}
+_FACTORS = {
+    unit: (kind, float(factor))
+    for kind, listed in _IN.items()
+    for unit, factor in zip(listed.split()[::2], listed.split()[1::2], strict=True)
+}
+_AMOUNT = re.compile(rf"(?P<sign>[$€£-]? ?)(?P<number>{_NUMBER})[ -]?(?P<unit>[^\s\d,;:]*)")
+_TIMES = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
+
+
 class Value(NamedTuple):
     """A value in a text: `text[start:end]`."""
 
@@ -86,6 +104,36 @@ def find_values(text: str, kind: str) -> list[Value]:
         return [value for match in found if (value := _name(match))]
     matches = [m for one in kind.split() for m in _AMOUNTS[one].finditer(text)]
     return [Value(*match.span()) for match in sorted(matches, key=lambda match: match.start())]
+
+
+class Amount(NamedTuple):
+    """A number in the base unit of its dimension, or in a unit that has none, such as "euro"."""
+
+    number: float
+    unit: str
+
+
+def amounts(text: str) -> list[Amount]:
+    """Return the numbers in a text with their units: "12 mm" → .012 of "length"."""
+    found = []
+    for match in _AMOUNT.finditer(text):
+        number, _, times = match["number"].replace(",", "").partition(" ")
+        value = float(number) * _TIMES.get(times, 1.0) * (-1 if match["sign"] == "-" else 1)
+        unit = _bare(match["unit"] or match["sign"].strip("- "))
+        kind, factor = _FACTORS.get(unit, (unit, 1.0))
+        found.append(Amount(value * factor, kind))
+    return found
+
+
+def is_unit(word: str) -> bool:
+    """Return whether a word is a unit of length, mass, volume or time."""
+    return _bare(word) in _FACTORS
+
+
+def _bare(unit: str) -> str:
+    """A unit without the endings of its plural and of its spellings."""
+    unit = unit.strip(".?!)").lower()
+    return unit if len(unit) < 3 else re.sub(r"(?:er|re)?s?$", "", unit)
 
 
 def _name(match: re.Match[str]) -> Value | None:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from ku_rag import Unit
+from ku_rag import KnowledgeBase, Unit
 from ku_rag.answering.reader import read
 from ku_rag.types import Evidence, Match
+from tests.conftest import picture
 
 LAMP = """Found in: North Hall
 Country: Peru
@@ -19,7 +20,33 @@ The Aurora lamp was designed by Ben Hall in 1964. It is made of brass. It isn't 
 It is 32 cm high."""
 
 
-def ask(question, text=LAMP, name="Aurora lamp", owners=None, image=None):
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory):
+    """Bases of one unit with a picture, by the text and the name of the unit."""
+    made = {}
+    yield made, tmp_path_factory
+    for base, _ in made.values():
+        base.close()
+
+
+@pytest.fixture
+def ask(bases):
+    made, folders = bases
+
+    def asked(question, text=LAMP, name="Aurora lamp"):
+        if (text, name) not in made:
+            folder = folders.mktemp("base")
+            shown = picture(folder / "shown.png", 3)
+            base = KnowledgeBase.open(folder / "kb", create=True)
+            base.add(Unit(name, id="u", texts=(text,), images=(shown,)))
+            made[text, name] = base, shown
+        base, shown = made[text, name]
+        return base.query(shown, question, k=1).reading
+
+    return asked
+
+
+def read_one(question, text=LAMP, name="Aurora lamp", owners=None, image=None):
     piece = Evidence("E1", 1, ("u",), "/things.jsonl#u", text, 1.0, owners)
     return read(question, [piece], [Match("u", name, 0.9, image=image)])
 
@@ -45,7 +72,7 @@ def ask(question, text=LAMP, name="Aurora lamp", owners=None, image=None):
         ("Which country was it not made in?", ""),
     ],
 )
-def test_labelled_lines(question, answer):
+def test_labelled_lines(ask, question, answer):
     assert ask(question).answer == answer
 
 
@@ -59,7 +86,7 @@ def test_labelled_lines(question, answer):
         ("When was it not designed?", ""),
     ],
 )
-def test_the_one_value_of_a_sentence(question, answer):
+def test_the_one_value_of_a_sentence(ask, question, answer):
     assert ask(question).answer == answer
 
 
@@ -76,11 +103,11 @@ def test_the_one_value_of_a_sentence(question, answer):
         ("Is it foldable?", ""),
     ],
 )
-def test_yes_or_no(question, answer):
+def test_yes_or_no(ask, question, answer):
     assert ask(question).answer == answer
 
 
-def test_names_and_descriptions():
+def test_names_and_descriptions(ask):
     assert ask("What is this?").answer == "Aurora lamp"
     assert ask("Whose lamp is this?").answer == "Aurora lamp"
     described = ask("What is the Aurora lamp?")
@@ -89,7 +116,7 @@ def test_names_and_descriptions():
     assert ask("Describe this.").answer == described.answer
 
 
-def test_an_answer_cites_its_line():
+def test_an_answer_cites_its_line(ask):
     reading = ask("What is the price?")
     ((start, end),) = reading.spans
     assert (reading.citations, LAMP[start:end]) == (("E1",), "Price: 49 euros")
@@ -107,7 +134,7 @@ def test_an_answer_cites_its_line():
         ("Who opened the bridge?", ""),
     ],
 )
-def test_of_two_values_the_one_near_to_the_words_of_the_question_is_stated(question, answer):
+def test_of_two_values_the_one_near_to_the_words_of_the_question_is_stated(ask, question, answer):
     text = (
         "The bridge was opened in 1964 and, after a fire, repaired in 1991. Basel is 300 km away."
     )
@@ -115,12 +142,13 @@ def test_of_two_values_the_one_near_to_the_words_of_the_question_is_stated(quest
 
 
 def test_a_fact_of_another_unit_is_not_stated():
-    assert ask("Which country does it come from?", owners=("other",)).answer == ""
-    text = "Country: Peru\nThe Aurora lamp is made of brass."
-    assert ask("Is the Aurora lamp made of brass?", text, owners=("other",)).answer == "yes"
+    text = "The vase is made of clay. The Aurora lamp is made of brass."
+    asked = "Is the {} made of {}?"
+    assert read_one(asked.format("Aurora lamp", "clay"), text, owners=("other",)).answer == ""
+    assert read_one(asked.format("Aurora lamp", "brass"), text, owners=("other",)).answer == "yes"
 
 
-def test_the_closest_sentence_is_evidence_and_no_answer():
+def test_the_closest_sentence_is_evidence_and_no_answer(ask):
     reading = ask("Is it made of brass or tin?")
     assert reading.answer == ""
     assert reading.closest.to_dict() == {"evidence": "E1", "text": "It is made of brass."}
@@ -128,14 +156,15 @@ def test_the_closest_sentence_is_evidence_and_no_answer():
     assert read("Who made it?", [], []).closest is None
 
 
-def test_a_clue_needs_a_picture():
+def test_a_clue_needs_a_picture(kb, ask):
     """Spain is not the country that borders Spain."""
     question = "What is the capital of the country that borders Spain?"
-    assert ask(question, "Capital: Madrid", "Spain").answer == ""
-    assert ask(question, "Capital: Lisbon", "Portugal", image="p.png").answer == "Lisbon"
+    kb.add(Unit("Spain", id="es", texts=("Capital: Madrid",)))
+    assert kb.query(None, question).answer == ""
+    assert ask(question, "Capital: Lisbon", "Portugal").answer == "Lisbon"
 
 
-def test_lines_of_a_section_with_a_heading():
+def test_lines_of_a_section_with_a_heading(ask):
     text = "Flag of Jamaica\nAdopted: 1962\nMeaning of black: strength"
     assert ask("When was the flag adopted?", text, "Jamaica").answer == "1962"
     assert ask("What does black stand for in the flag of Jamaica?", text, "Jamaica").answer == (
@@ -164,9 +193,8 @@ def test_a_query_answers_an_alias_and_shows_the_closest_sentence(kb):
         ("The capital of Sweden is Stockholm.", "Is Oslo the capital of Sweden?", "no"),
     ],
 )
-def test_a_sentence_like_a_labelled_line_is_read_as_one(sentence, question, answer):
-    piece = Evidence("E1", 1, ("se",), "se", sentence, 1.0)
-    assert read(question, [piece], [Match("se", "Sweden", 1.0)]).answer == answer
+def test_a_sentence_like_a_labelled_line_is_read_as_one(ask, sentence, question, answer):
+    assert ask(question, sentence, "Sweden").answer == answer
 
 
 @pytest.mark.parametrize(
@@ -181,15 +209,15 @@ def test_a_sentence_like_a_labelled_line_is_read_as_one(sentence, question, answ
         ("Who founded Olsen?", "Olsen was founded in 1950 in Oslo.", "Olsen"),
     ],
 )
-def test_roles_times_and_lists_are_not_confused(question, text, name):
+def test_roles_times_and_lists_are_not_confused(ask, question, text, name):
     assert ask(question, text, name).answer == ""
 
 
-def test_a_bound_belongs_to_the_answer():
+def test_a_bound_belongs_to_the_answer(ask):
     text = "The Mango was sent to Brazil before 1700. It weighs less than 1 kg."
     assert ask("When was the Mango sent to Brazil?", text, "Mango").answer == "before 1700"
 
 
-def test_where_something_comes_from_is_stated():
+def test_where_something_comes_from_is_stated(ask):
     text = "Dragon fruit comes from Vietnam."
     assert ask("Which country does it come from?", text, "Dragon fruit").answer == "Vietnam"

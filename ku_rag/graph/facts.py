@@ -1,0 +1,185 @@
+"""Facts of units: their metadata and the labelled lines of their texts, as relations to values.
+
+A labelled line is "Price: 49 euros", "protein ca 3 gram", or a sentence of the form "The capital of
+Sweden is Stockholm.".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+
+from ku_rag.graph.model import (
+    CAPTION,
+    MACHINE_CAPTION,
+    NO_ROW,
+    TOPIC,
+    VIDEOS,
+    Entity,
+    Step,
+)
+from ku_rag.indexes import keywords
+from ku_rag.store.connection import Connection, as_json
+from ku_rag.text.question import AUXILIARIES, HEDGES, TURNING, is_negated
+from ku_rag.text.stems import query_terms
+from ku_rag.text.tokens import name_key, words
+from ku_rag.text.values import is_unit
+
+_MOST_CHUNKS = 50
+"""Chunks of a unit whose lines are read."""
+_MOST_UNITS = 20_000
+_MOST_LINES = 2_000
+"""Units of a kind, and chunks of theirs, that are read for a question about the kind."""
+_MOST_CHARACTERS = 20_000
+_LONGEST_HEADING = 80
+_LABEL_WORDS = 5
+_LINE = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]+)?[*_]*(?P<label>[^\W\d_][^:：.!?|\n]{0,80}?)[*_]*[ \t]*[:：](?!//)[*_]*"
+    r"[ \t]*(?P<value>\S.*?)[ \t]*$",
+    re.MULTILINE,
+)
+_AMOUNT_LINE = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]+)?(?P<label>[^\W\d_][^:：!?|\n]{0,40}?)[ \t]+"
+    r"(?:(?:ca|about|approx|some)\.?[ \t]+)?(?P<value>\d[\d.,]*[ \t]*[^\s\d:]{0,15})[ \t]*$",
+    re.MULTILINE,
+)
+_SENTENCE = re.compile(
+    r"(?:^|(?<=[.!?] ))(?:The|Its|Their)\s+(?P<label>[^\W\d_][\w' -]{0,60}?)"
+    r"(?:\s+of\s+(?P<owner>[^,;:.\n]{1,60}?))?"
+    r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>[^,;:.\n]{1,60})(?:\.(?=\s|$)|$)",
+    re.MULTILINE,
+)
+_TRUTH = {"true": "yes", "false": "no"}
+
+
+def of_unit(connection: Connection, entity: Entity) -> list[Step]:
+    """Return the facts of a unit, in the order in which they are stated; [] for no unit."""
+    row = connection.execute(
+        "SELECT row, metadata FROM units WHERE id = ?", (entity.unit,)
+    ).fetchone()
+    if row is None:
+        return []
+    chunks = connection.execute(
+        "SELECT c.row, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
+        "WHERE l.unit = ? AND l.owned ORDER BY c.row LIMIT ?",
+        (row[0], _MOST_CHUNKS),
+    )
+    found = _of_metadata(entity, row[1])
+    for chunk, text in chunks:
+        found += _of_text(entity, chunk, text)
+    return found
+
+
+def is_labelled_line(sentence: str) -> bool:
+    """Return whether a sentence is a labelled line, whose label is a few words."""
+    line = _LINE.fullmatch(sentence)
+    return line is not None and len(words(line["label"])) < _LABEL_WORDS
+
+
+def kinds(connection: Connection) -> list[str]:
+    """Return the kinds of the units."""
+    rows = connection.execute(
+        "WITH RECURSIVE k(kind) AS (SELECT min(kind) FROM units UNION ALL "
+        "SELECT (SELECT min(u.kind) FROM units u WHERE u.kind > k.kind) FROM k "
+        "WHERE k.kind IS NOT NULL) SELECT kind FROM k WHERE kind IS NOT NULL"
+    )
+    return [kind for (kind,) in rows]
+
+
+def of_kind(
+    connection: Connection,
+    chosen: Sequence[str],
+    terms: Collection[str],
+    among: Collection[int] | None,
+) -> list[tuple[Entity, list[Step]]] | None:
+    """Return the units of some kinds with the facts that may have one of some words.
+
+    Args:
+        connection: To the store.
+        chosen: The kinds.
+        terms: Folded words; labelled lines are read from chunks that have one of them.
+        among: Rows of the units that count; None for all.
+
+    Returns:
+        None if there are too many units to read them.
+    """
+    rows = connection.execute(
+        "SELECT u.row, coalesce((SELECT e.row FROM entities e WHERE e.unit = u.row), -u.row), "
+        "u.name, u.kind, u.id, u.metadata FROM json_each(?) k "
+        "CROSS JOIN units u ON u.kind = k.value "
+        "ORDER BY u.row LIMIT ?",
+        (as_json(chosen), _MOST_UNITS + 1),
+    ).fetchall()
+    if len(rows) > _MOST_UNITS:
+        return None
+    counted = None if among is None else set(among)
+    units = {row[0]: Entity(*row[1:5]) for row in rows if counted is None or row[0] in counted}
+    facts = {row[0]: _of_metadata(units[row[0]], row[5]) for row in rows if row[0] in units}
+    wanted = query_terms(sorted(terms), keywords.language_of(connection))
+    for unit, chunk, text in connection.execute(
+        "SELECT l.unit, c.row, c.text FROM words CROSS JOIN unit_chunks l ON l.chunk = words.rowid "
+        "CROSS JOIN chunks c ON c.row = l.chunk WHERE words MATCH ? AND l.owned LIMIT ?",
+        (" OR ".join(f'"{one}"' for one in wanted) or '""', _MOST_LINES),
+    ):
+        if unit in units:
+            facts[unit] += _of_text(units[unit], chunk, text)
+    return [(units[row], facts[row]) for row in units]
+
+
+def _of_metadata(entity: Entity, metadata: str) -> list[Step]:
+    """The fields of metadata; none of nested ones."""
+    found = []
+    for key, value in json.loads(metadata).items() if metadata != "{}" else ():
+        if key in (TOPIC, CAPTION, VIDEOS, "aliases") or key.startswith(MACHINE_CAPTION):
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str | int | float) and str(one).strip():
+                found.append(_fact(entity, key, str(one)))
+    return found
+
+
+def _of_text(entity: Entity, chunk: int, text: str) -> Iterator[Step]:
+    """The labelled lines of a text, and sentences that say the same."""
+    text = text[:_MOST_CHARACTERS]
+    first = text.lstrip("# \n").partition("\n")[0].strip()
+    is_heading = len(first) < _LONGEST_HEADING and first[-1:].isalnum() and ":" not in first
+    heading = first if is_heading else ""
+    for match in (*_LINE.finditer(text), *_AMOUNT_LINE.finditer(text), *_SENTENCE.finditer(text)):
+        label, value = match["label"], match["value"]
+        if match.re is _AMOUNT_LINE and AUXILIARIES.intersection(words(label)):
+            continue
+        if match.re is _SENTENCE:
+            said, owner = words(match[0]), name_key(match["owner"] or "").removeprefix("the ")
+            of_it = owner in ("", name_key(entity.name).removeprefix("the "))
+            if not of_it or is_negated(said) or (HEDGES | TURNING).intersection(said):
+                continue
+        labels, values = [label], [value]
+        several, parts = re.split(r"\s*,\s", value), label.split(" and ")
+        if len(parts) == len(several) and " and " not in value:
+            # "Country and volume: Italy, 80 g" is two facts, "Seas and oceans" is one.
+            labels, values = parts, several
+        for one, said_of_it in zip(labels, values, strict=True):
+            place = (chunk, match.start(), match.end())
+            about = "" if heading in match[0] else heading
+            yield _fact(entity, one, said_of_it, about, place)
+
+
+def _fact(
+    entity: Entity,
+    label: str,
+    value: str,
+    heading: str = "",
+    line: tuple[int, int, int] | None = None,
+) -> Step:
+    """A fact; the unit of "Weight (kg): 3" goes to the value."""
+    plain, _, unit = label.rstrip(")").partition("(")
+    cut = re.split(r"[ _]", label)
+    if not unit and len(cut) > 1 and cut[-1] != "in" and is_unit(cut[-1]):
+        plain, unit = label[: -len(cut[-1]) - 1], cut[-1]
+    if unit and value.replace(",", "").replace(".", "").isdigit():
+        label, value = plain.strip(), f"{value} {unit}"
+    value = _TRUTH.get(value.lower(), value)
+    tail = Entity(NO_ROW - zlib.crc32(name_key(value).encode()), value, "")
+    return Step(tail.row, entity, label, tail, heading, line=line)
