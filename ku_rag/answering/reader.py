@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ku_rag.graph.facts import is_labelled_line
+from ku_rag.graph.unit_facts import is_labelled_line
 from ku_rag.retrieval.clues import parted
 from ku_rag.text.question import HEDGES, TURNING, Question, analyse, is_negated, is_place_noun
 from ku_rag.text.sentences import sentences

@@ -16,7 +16,7 @@ from functools import reduce
 from itertools import chain, pairwise
 from math import isclose
 
-from ku_rag.graph import facts
+from ku_rag.graph import unit_facts
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.question import (
@@ -157,7 +157,7 @@ def _of_mentions(
 
 
 def _steps(graph: Graph, entity: Entity) -> list[Step]:
-    stated = facts.of_unit(graph.connection, entity)
+    stated = unit_facts.of_unit(graph.connection, entity)
     return [*graph.hop(entity, _STEPS, direction="both"), *stated]
 
 
@@ -332,7 +332,7 @@ def _stated(graph: Graph, mention: _Mention) -> list[Step]:
     return [
         step
         for entity in mention.entities
-        for step in (*graph.hop(entity, _STEPS), *facts.of_unit(graph.connection, entity))
+        for step in (*graph.hop(entity, _STEPS), *unit_facts.of_unit(graph.connection, entity))
     ]
 
 
@@ -473,7 +473,7 @@ def _amount_words(question: str) -> set[str]:
 
 def _of_kind(graph: Graph, question: str, among: Collection[int] | None) -> Traced | None:
     """The units of a kind that have the facts of a question, how many, or that with most."""
-    asked, kinds = analyse(question), facts.kinds(graph.connection)
+    asked, kinds = analyse(question), unit_facts.kinds(graph.connection)
     content = set(asked.content) - _IGNORED
     chosen = [kind for kind in kinds if stems(kind) and stems(kind) <= content]
     if kinds == [ANY_KIND] and (noun := _head_noun(asked.said)):
@@ -484,14 +484,16 @@ def _of_kind(graph: Graph, question: str, among: Collection[int] | None) -> Trac
     if asked.kind != "value" or not chosen or (asked.compares and not compared):
         return None
     if not content and asked.type == "number":
-        return Traced((str(len(facts.of_kind(graph.connection, chosen, (), among) or ())),), ())
+        return Traced(
+            (str(len(unit_facts.of_kind(graph.connection, chosen, (), among) or ())),), ()
+        )
     limit = next(iter(amounts(question)), None) if compared and compared.of_two else None
     terms = {word for word in asked.said if stem(word) in content}
     if compared:
         content -= compared.words | compared.labels | (_amount_words(question) if limit else set())
         terms |= compared.labels
     fitting: list[tuple[Entity, list[Step], list[Step]]] = []
-    for entity, steps in facts.of_kind(graph.connection, chosen, terms, among) or ():
+    for entity, steps in unit_facts.of_kind(graph.connection, chosen, terms, among) or ():
         covers = {step: covered for step in steps if (covered := _fact_covers(step, content))}
         if content <= frozenset().union(*covers.values()):
             fitting.append((entity, steps, list(covers)))
