@@ -16,7 +16,7 @@ from PIL.Image import Image
 from ku_rag.indexes import keywords
 from ku_rag.retrieval.clues import ClueWord, parted
 from ku_rag.retrieval.image_matching import ImageSearch, match_image
-from ku_rag.retrieval.names import NamedSpan, find_names
+from ku_rag.retrieval.names import NamesFound, find_names
 from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import Region
@@ -83,11 +83,8 @@ def match(
     fitting = _fitting(connection, rivals, clue)
     # "The country that borders Spain" is not Spain.
     names = find_names(connection, question)
-    asked = find_names(connection, asking) if clue else names
-    mentioned, named = (
-        {unit: said for unit, said in found.items() if among is None or unit in among}
-        for found in (_named(connection, names.spans), _named(connection, asked.spans))
-    )
+    mentioned = _named(connection, names, among)
+    named = _named(connection, find_names(connection, asking), among) if clue else mentioned
     for unit in mentioned.keys() - named.keys():
         fitting.pop(unit, None)
     ranked.sort(key=lambda unit: -(seen[unit].score + _CLUE_WEIGHT * fitting.get(unit, 0.0)))
@@ -116,10 +113,12 @@ def match(
     return matches, region, names.similar
 
 
-def _named(connection: Connection, spans: Sequence[NamedSpan]) -> dict[int, str]:
-    """Units that spans of a question name: unit row → the words of the question."""
+def _named(
+    connection: Connection, names: NamesFound, among: Collection[int] | None
+) -> dict[int, str]:
+    """The units that a question names, of those that count: unit row → words of the question."""
     said: dict[str, str] = {}
-    for span in spans:
+    for span in names.spans:
         said.setdefault(span.key, " ".join(span.words))
     rows = connection.execute(
         "SELECT n.key, n.unit FROM json_each(?) w CROSS JOIN names n ON n.key = w.value "
@@ -128,7 +127,8 @@ def _named(connection: Connection, spans: Sequence[NamedSpan]) -> dict[int, str]
     )
     named: dict[int, str] = {}
     for key, unit in rows:
-        named.setdefault(unit, said[key])
+        if among is None or unit in among:
+            named.setdefault(unit, said[key])
     return named
 
 
