@@ -94,23 +94,27 @@ def match(
     if not order and ranked and seen[ranked[0]].sure:
         order.append(ranked[0])
     order = list(dict.fromkeys((*order, *named, *ranked)))
-    matches = []
-    for unit in (unit for place, unit in enumerate(order) if place < k or unit in named):
-        match, name = seen.get(unit), named.get(unit)
-        confidence = 1.0 if name else seen[unit].confidence
-        matches.append(
-            UnitMatch(
-                unit=unit,
-                score=round(seen[unit].similarity if confidence is None else confidence, 4),
-                confidence=confidence if confidence is None else round(confidence, 4),
-                sure=bool(name) or seen[unit].sure,
-                region_match=match,
-                name=name,
-                why=_why(match, name, fitting.get(unit, 0.0)),
-            )
-        )
+    matches = [
+        _unit_match(unit, seen.get(unit), named.get(unit), fitting.get(unit, 0.0))
+        for place, unit in enumerate(order)
+        if place < k or unit in named
+    ]
     region = chosen or _region(image, matches, chosen_by_clue=bool(fitting))
     return matches, region, names.similar
+
+
+def _unit_match(unit: int, seen: RegionMatch | None, name: str | None, fits: float) -> UnitMatch:
+    confidence = 1.0 if name or not seen else seen.confidence
+    score = seen.similarity if seen and confidence is None else confidence
+    return UnitMatch(
+        unit=unit,
+        score=round(score or 0.0, 4),
+        confidence=confidence if confidence is None else round(confidence, 4),
+        sure=bool(name) or (seen is not None and seen.sure),
+        region_match=seen,
+        name=name,
+        why=_why(seen, name, fits),
+    )
 
 
 def _named(
