@@ -22,8 +22,9 @@ from ku_rag.types import Relation
 ANY_KIND = "entity"
 """Kind of an entity for which no kind is declared."""
 
-_Target = tuple[str, str]
-"""The target of a relation as written, and the kind that it declares."""
+_Target = tuple[str, str, int | None]
+"""The target of a relation as written, the kind that it declares, and the row of the unit that it
+meant until that unit was renamed."""
 
 _QUALIFIED = re.compile(r"[^>]*[^>\s\-=]>([^>\s].*)", re.DOTALL)
 _WANTED = (
@@ -53,7 +54,7 @@ def add_many(connection: Connection, stated: Sequence[Stated]) -> int:
     """Insert the relations of sources; return their number."""
     heads = _unit_entities(connection, {of.unit for of in stated if of.relations})
     tails = _tails(connection, {_target(one) for of in stated for one in of.relations})
-    keys = {target: target_key(target) for target, _ in tails}
+    keys = {target: target_key(target) for target, *_ in tails}
     rows = [
         (of.source, heads[of.unit], *_fields(one), keys[one.target], tails[_target(one)])
         for of in stated
@@ -91,7 +92,7 @@ def _fields(one: Relation) -> tuple[str, str, str | None, str | None, str | None
 
 
 def _target(one: Relation) -> _Target:
-    return one.target, one.target_kind or ANY_KIND
+    return one.target, one.target_kind or ANY_KIND, None
 
 
 def sources_aiming_at(connection: Connection, unit: int) -> list[int]:
@@ -131,15 +132,15 @@ def resolve_names(connection: Connection, *, ids: Iterable[str], keys: Iterable[
 def resolve(connection: Connection, rows: Sequence[int]) -> None:
     """Set the tails of relations from the units as they are now."""
     aimed = connection.execute(
-        "SELECT r.row, r.target, coalesce(r.target_kind, ?), r.tail FROM json_each(?) w "
-        "CROSS JOIN relations r ON r.row = w.value",
+        "SELECT r.row, r.tail, r.target, coalesce(r.target_kind, ?), r.renamed "
+        "FROM json_each(?) w CROSS JOIN relations r ON r.row = w.value",
         (ANY_KIND, as_json(rows)),
     ).fetchall()
-    tails = _tails(connection, {(target, kind) for _, target, kind, _ in aimed})
+    tails = _tails(connection, {(target, kind, unit) for *_, target, kind, unit in aimed})
     moved = [
         (row, found, tail)
-        for row, target, kind, tail in aimed
-        if (found := tails[target, kind]) != tail
+        for row, tail, *target in aimed
+        if (found := tails[tuple(target)]) != tail
     ]
     connection.executemany(
         "UPDATE relations SET tail = ? WHERE row = ?", ((found, row) for row, found, _ in moved)
@@ -158,7 +159,12 @@ def sources_that_state(connection: Connection, sources: Iterable[int]) -> set[in
 
 
 def rename_unit(connection: Connection, unit: int, name: str, kind: str) -> None:
-    """Update the name and kind of a unit's entity."""
+    """Update the name and kind of a unit's entity; relations that end at its old name stay."""
+    connection.execute(
+        "UPDATE relations SET renamed = e.unit FROM entities e WHERE e.unit = ? "
+        "AND relations.tail = e.row AND relations.target_key = e.key AND e.name != ?",
+        (unit, name),
+    )
     connection.execute(
         "UPDATE entities SET name = ?, key = ?, kind = ? WHERE unit = ?",
         (name, name_key(name), kind, unit),
@@ -221,13 +227,11 @@ def _drop_unmentioned(connection: Connection, entities: Iterable[int | None]) ->
 
 def _tails(connection: Connection, targets: Collection[_Target]) -> dict[_Target, int]:
     """Return the row of the entity that each target means; new entities are inserted."""
-    listed = list(targets)
-    units = _units_meant(connection, listed)
+    units = _units_meant(connection, list(targets))
     rows = _unit_entities(connection, set(units.values()))
     tails = {target: rows[unit] for target, unit in units.items()}
-    undescribed = [
-        (name, name_key(name), kind) for name, kind in listed if (name, kind) not in units
-    ]
+    left = [target for target in targets if target not in units]
+    undescribed = {(name, name_key(name), kind) for name, kind, _ in left}
     # "+": by the index of keys, not by that of units, in which all of these are equal.
     select = (
         "SELECT e.name, e.kind, e.row FROM (SELECT json_extract(value, '$[0]') AS name, "
@@ -235,26 +239,27 @@ def _tails(connection: Connection, targets: Collection[_Target]) -> dict[_Target
         "FROM json_each(?)) w CROSS JOIN entities e "
         "ON e.key = w.key AND e.name = w.name AND e.kind = w.kind AND +e.unit IS NULL"
     )
-    for name, kind, row in connection.execute(select, (as_json(undescribed),)):
-        tails[name, kind] = row
-    new = [(*one, None) for one in undescribed if (one[0], one[2]) not in tails]
-    inserted = _insert_entities(connection, new)
-    return tails | {
-        (name, kind): row for row, (name, _, kind, _) in zip(inserted, new, strict=True)
+    found = {
+        (name, kind): row for name, kind, row in connection.execute(select, (as_json(undescribed),))
     }
+    new = [(*one, None) for one in undescribed if (one[0], one[2]) not in found]
+    inserted = _insert_entities(connection, new)
+    found |= {(name, kind): row for row, (name, _, kind, _) in zip(inserted, new, strict=True)}
+    return tails | {(name, kind, unit): found[name, kind] for name, kind, unit in left}
 
 
 def _units_meant(connection: Connection, targets: Sequence[_Target]) -> dict[_Target, int]:
     """Return the rows of the units that targets mean.
 
-    That is the unit of that id, or else the only unit of exactly that name, or else the only unit
-    with the name in another spelling or as an alias. A name of several units means none of them.
+    That is the unit that a target meant until it was renamed, or else the unit of that id, or else
+    the only unit of exactly that name, or else the only unit with the name in another spelling or
+    as an alias. A name of several units means none of them.
     If a kind is declared, only units of this kind count. A qualified name such as
     `Zinogre>Rathian` that is not an id may also mean a unit outside of sub-graphs, `Rathian`.
     """
     wanted = [
         (n, target, unqualified_name(target), target_key(target), kind)
-        for n, (target, kind) in enumerate(targets)
+        for n, (target, kind, _) in enumerate(targets)
     ]
     found: dict[int, int] = dict(
         connection.execute(
@@ -262,6 +267,12 @@ def _units_meant(connection: Connection, targets: Sequence[_Target]) -> dict[_Ta
             "ON u.id IN (w.target, w.name) ORDER BY u.id = w.target",
             (as_json(wanted),),
         )
+    )
+    renamed = [(n, unit) for n, (*_, unit) in enumerate(targets) if unit]
+    found |= connection.execute(
+        "SELECT w.value ->> 0, u.row FROM json_each(?) w "
+        "CROSS JOIN units u ON u.row = w.value ->> 1",
+        (as_json(renamed),),
     )
     left = [one for one in wanted if one[0] not in found]
     bearing = connection.execute(
@@ -312,8 +323,8 @@ def _insert_entities(
 
 def differences(connection: Connection) -> Iterator[str]:
     """Yield a sentence for each relation or entity that is inconsistent with sources and units."""
-    for row, target, key, kind, owner, head, *tail in connection.execute(
-        "SELECT r.row, r.target, r.target_key, r.target_kind, s.unit, h.unit, "
+    for row, target, key, kind, renamed, owner, head, *tail in connection.execute(
+        "SELECT r.row, r.target, r.target_key, r.target_kind, r.renamed, s.unit, h.unit, "
         "t.unit, t.name, t.kind FROM relations r LEFT JOIN sources s ON s.row = r.source "
         "LEFT JOIN entities h ON h.row = r.head LEFT JOIN entities t ON t.row = r.tail"
     ):
@@ -321,7 +332,7 @@ def differences(connection: Connection) -> Iterator[str]:
             yield f"relation row {row} does not start at the unit of its source"
         if key != target_key(target):
             yield f"relation row {row} is not looked up under the name of its target"
-        if tail != _end(connection, target, kind or ANY_KIND):
+        if tail != _end(connection, (target, kind or ANY_KIND, renamed)):
             yield f"relation row {row} does not end at what its target {target!r} means"
     for row, name, key, kind, unit, *of_unit in connection.execute(
         "SELECT e.row, e.name, e.key, e.kind, e.unit, u.name, u.kind FROM entities e "
@@ -336,10 +347,10 @@ def differences(connection: Connection) -> Iterator[str]:
         yield f"entity row {row} is in no relation"
 
 
-def _end(connection: Connection, target: str, kind: str) -> list[int | str | None]:
+def _end(connection: Connection, target: _Target) -> list[int | str | None]:
     """Return unit, name and kind of the entity that a target should mean."""
-    units = _units_meant(connection, [(target, kind)])
+    units = _units_meant(connection, [target])
     for unit in units.values():
         (named,) = connection.execute("SELECT row, name, kind FROM units WHERE row = ?", (unit,))
         return list(named)
-    return [None, target, kind]
+    return [None, *target[:2]]

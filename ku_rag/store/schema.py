@@ -8,7 +8,7 @@ from __future__ import annotations
 from ku_rag.errors import Mismatch
 from ku_rag.store.connection import Connection, roll_back
 
-SCHEMA = 2
+SCHEMA = 3
 
 _TABLES = """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -141,6 +141,7 @@ _TABLES = """
         target_key TEXT NOT NULL,
         target_kind TEXT,
         tail INTEGER REFERENCES entities(row),-- what the target means
+        renamed INTEGER,                      -- unit that it meant until that was renamed
         information TEXT,
         condition TEXT
     );

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ku_rag import Unit
+from ku_rag import Relation, Unit
 from tests.conftest import write_records
 
 
@@ -127,3 +127,28 @@ def test_what_others_state_of_an_entity_that_a_file_drops_waits_for_it(kb, tmp_p
     kb.graph.import_file(other)
     assert ends(kb) == [("B", "fears", "~Z"), ("Q", "fears", "~Z")]
     assert kb.delete(["W"]).to_dict()["units"] == ["W"]
+
+
+def test_relations_stay_at_a_unit_that_is_renamed(kb):
+    kb.add(Unit("Lamp", id="l", texts=("It burns.",)))
+    kb.add(Unit("Desk", id="d", relations=(Relation("holds", "LAMP"),)))
+    for name in ("Lantern", "Torch"):
+        kb.update("l", name=name)
+        assert ends(kb) == [("d", "holds", "l")]
+    kb.add(Unit("Lamp", id="m", texts=("It is another.",)))
+    kb.add(Unit("Chair", id="c", relations=(Relation("faces", "Lamp"),)))
+    assert ends(kb) == [("c", "faces", "m"), ("d", "holds", "l")]
+    kb.delete(["l"])
+    assert ends(kb) == [("c", "faces", "m")]
+
+
+def test_a_renamed_entity_keeps_relations_of_other_files(kb, tmp_path):
+    file = write_records(tmp_path / "a.jsonl", [{"entity": "Wolf", "id": "w", "kind": "animal"}])
+    other = [{"head": "Dog", "relation": "descends from", "tail": "Wolf", "tail_kind": "animal"}]
+    kb.graph.import_file(file)
+    kb.graph.import_file(write_records(tmp_path / "b.jsonl", other))
+    assert ends(kb) == [("Dog", "descends from", "w")]
+    kb.graph.import_file(write_records(file, [{"entity": "Grey Wolf", "id": "w"}]))
+    assert ends(kb) == [("Dog", "descends from", "w")]
+    kb.graph.import_file(write_records(file, [{"entity": "Fox"}]))
+    assert ends(kb) == [("Dog", "descends from", "~Wolf")]

@@ -335,7 +335,7 @@ def test_a_target_that_no_unit_describes_is_an_entity(kb, tmp_path):
     kb.add(Unit("Chair", id="c", kind="seat"))
     assert tail() == ("c", "Chair", "seat")
     kb.update("c", name="Stool")
-    assert tail() == undescribed
+    assert tail() == ("c", "Stool", "seat")
     kb.update("c", name="Chair")
     kb.ingest(write_records(tmp_path / "b.jsonl", [{"name": "Armchair", "aliases": ["chair"]}]))
     assert tail() == ("c", "Chair", "seat")

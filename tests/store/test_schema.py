@@ -36,7 +36,7 @@ def file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("found", "what"), [(1, "ingest its sources again"), (3, "install a newer")]
+    ("found", "what"), [(1, "ingest its sources again"), (4, "install a newer")]
 )
 def test_a_base_of_another_schema_is_refused(file, found, what):
     with closing(connect(file)) as connection:
