@@ -18,7 +18,7 @@ from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM
 from ku_rag.plugins import absolute
-from ku_rag.regions import default_segmenter, load_segmenter
+from ku_rag.regions import load_segmenter
 from ku_rag.regions.base import Segmenter
 from ku_rag.retrieval.image_matching import Calibration, ImageSearch
 from ku_rag.settings import Settings
@@ -182,8 +182,10 @@ class Session:
         with self._loading:
             if self._segmenter is None:
                 settings = self.settings
+                # A model would take minutes for so many windows.
+                embedded = side(self._encoder, "image").fingerprint.startswith("embedded:")
                 self._segmenter = load_segmenter(
-                    settings.segmenter or default_segmenter(side(self._encoder, "image")),
+                    settings.segmenter or ("windows" if embedded else "whole"),
                     device=settings.device,
                     min_side=settings.region_min_side,
                 )

@@ -144,7 +144,11 @@ class VectorIndex:
 
     def rows(self) -> Rows:
         """All rows that have a vector, from the store: int64[n], ascending."""
-        return stored.items_of(self._database.connection, self.kind, self._encoder)
+        found = self._database.connection.execute(
+            "SELECT item FROM vectors WHERE row BETWEEN ? AND ? ORDER BY row",
+            stored.places(self.kind, self._encoder),
+        )
+        return np.fromiter((item for (item,) in found), np.int64)
 
     @property
     def count(self) -> int:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from ku_rag.plugins import load
 
 if TYPE_CHECKING:
-    from ku_rag.encoders.base import Encoder
     from ku_rag.regions.base import Segmenter
 
 _OWN = {
@@ -34,11 +33,3 @@ def load_segmenter(spec: str, *, device: str = "auto", min_side: int = 50) -> Se
     """
     segmenter: Segmenter = load("segmenter", _OWN, spec, device=device, min_side=min_side)
     return segmenter
-
-
-def default_segmenter(encoder: Encoder) -> str:
-    """Return the default segmenter of an encoder.
-
-    Only the embedded encoder uses windows: a model would take minutes for so many.
-    """
-    return "windows" if encoder.fingerprint.startswith("embedded:") else "whole"

@@ -32,7 +32,7 @@ CANDIDATES = 12
 """Matches that are registered."""
 _APART = 0.5
 """The registration of each match may also begin at the best place and at the next one that overlaps
-it less than this."""
+it less than this (intersection over union)."""
 _SEED = 20240229
 _EDGES = 0.2
 """What one confirmed edge across the whole thing adds to a score; see docs/decisions/0011."""
@@ -129,7 +129,10 @@ def rescore(
         return []
     pyramid, random = Pyramid.of(image), np.random.default_rng(_SEED)
     boxes = np.array([match.region.box for match in candidates], np.int64)
-    apart = [0, *np.flatnonzero(overlap(boxes, boxes[0]) < _APART)[:1]]
+    low, high = np.maximum(boxes[:, :2], boxes[0, :2]), np.minimum(boxes[:, 2:], boxes[0, 2:])
+    shared = np.prod(np.maximum(high - low, 0), axis=1)
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    apart = [0, *np.flatnonzero(shared < _APART * (areas + areas[0] - shared))[:1]]
     found = [
         register(pyramid, picture(match.image_row), np.vstack([box, boxes[apart]]), random)
         for match, box in zip(candidates, boxes, strict=True)
@@ -257,12 +260,3 @@ def box_of(frame: NDArray[np.float64], size: tuple[int, int]) -> Box:
     high = np.clip(np.rint(points.max(1)), low + 1, limits).astype(int)
     (x0, y0), (x1, y1) = low.tolist(), high.tolist()
     return x0, y0, x1, y1
-
-
-def overlap(boxes: Boxes, other: Boxes) -> NDArray[np.float64]:
-    """Return the intersection over union of boxes int64[n, 4] with another int64[4], float64[n]."""
-    low, high = np.maximum(boxes[:, :2], other[:2]), np.minimum(boxes[:, 2:], other[2:])
-    both = np.prod(np.maximum(high - low, 0), axis=1)
-    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) + np.prod(other[2:] - other[:2])
-    shared: NDArray[np.float64] = both / np.maximum(areas - both, 1)
-    return shared

@@ -119,14 +119,6 @@ def _record_change(
     )
 
 
-def items_of(connection: Connection, kind: Kind, encoder: int) -> NDArray[np.int64]:
-    """The rows of the chunks or images that have a vector of an encoder: int64[n], ascending."""
-    found = connection.execute(
-        "SELECT item FROM vectors WHERE row BETWEEN ? AND ? ORDER BY row", places(kind, encoder)
-    )
-    return np.fromiter((item for (item,) in found), np.int64)
-
-
 def gather(
     connection: Connection,
     kind: Kind,
