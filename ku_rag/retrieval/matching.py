@@ -104,16 +104,27 @@ def match(
 
 
 def _unit_match(unit: int, seen: RegionMatch | None, name: str | None, fits: float) -> UnitMatch:
-    confidence = 1.0 if name or not seen else seen.confidence
-    score = seen.similarity if seen and confidence is None else confidence
+    """A unit that a picture shows, a question names, or both."""
+    parts, confidence, score = [], None, 1.0
+    if seen:
+        confidence = seen.confidence
+        score = seen.similarity if confidence is None else confidence
+        part = "the whole picture" if seen.region.source == "whole" else "a region"
+        stated = "" if confidence is None else f", confidence {confidence:.2f}"
+        parts.append(f"{part} looks like its picture (cosine {seen.cosine:.2f}{stated})")
+        if fits > 0:
+            parts.append("its text fits what the question says of the thing")
+    if name:
+        confidence = score = 1.0
+        parts.append(f"the question names it ({name!r})")
     return UnitMatch(
         unit=unit,
-        score=round(score or 0.0, 4),
+        score=round(score, 4),
         confidence=confidence if confidence is None else round(confidence, 4),
         sure=bool(name) or (seen is not None and seen.sure),
         region_match=seen,
         name=name,
-        why=_why(seen, name, fits),
+        why="; ".join(parts),
     )
 
 
@@ -162,19 +173,6 @@ def _fitting(
         unit: sum(weight for word, weight in weights.items() if unit in holders[word]) / most
         for unit in units
     }
-
-
-def _why(match: RegionMatch | None, name: str | None, fits: float) -> str:
-    parts = []
-    if match:
-        part = "the whole picture" if match.region.source == "whole" else "a region"
-        sure = "" if match.confidence is None else f", confidence {match.confidence:.2f}"
-        parts.append(f"{part} looks like its picture (cosine {match.cosine:.2f}{sure})")
-        if fits > 0:
-            parts.append("its text fits what the question says of the thing")
-    if name:
-        parts.append(f"the question names it ({name!r})")
-    return "; ".join(parts)
 
 
 def _region(
