@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ku_rag.demo.facts import Country, country, with_article
+from ku_rag.demo.facts import Country, countries, country_named
 from ku_rag.demo.texts import join_names
 
 _PLURAL = re.compile(r" and |^the \w+ (?:\w+ )?(?:stars|stripes|points)\b")
@@ -118,6 +118,13 @@ def gold_answers(c: Country) -> dict[str, tuple[str, ...]]:
     return {topic: gold for topic, gold in found.items() if gold}
 
 
+def with_article(name: str) -> str:
+    """A country's name as it stands inside a sentence, whether it is in the base or not."""
+    if known := country_named(name):
+        return known.full_name
+    return f"the {name}" if name == "Central African Republic" else name
+
+
 def _clues(c: Country, other: Country, topic: str) -> list[list[str]]:
     """Descriptions that fit `c` and not `other`, by kind; none of the kind that is asked for."""
     found = {
@@ -154,10 +161,9 @@ def make_question(
         other: country of another flag in the picture.
 
     Raises:
-        NotFound: there are no facts about the country.
-        KeyError: the facts hold nothing on `topic`.
+        KeyError: there are no facts about the country, or they hold nothing on `topic`.
     """
-    c = country(country_id)
+    c = countries()[country_id]
     gold = gold_answers(c)
     topic = topic or str(rng.choice(list(gold)))
     right: tuple[str, ...] = () if topic in UNKNOWN else gold[topic]
@@ -169,7 +175,7 @@ def make_question(
         # "Which language is official where people pay with the Russian ruble?" asks for nothing.
         kinds = [
             fitting
-            for clues in _clues(c, country(other), topic)
+            for clues in _clues(c, countries()[other], topic)
             if (fitting := [one for one in clues if not _gives_away(one, right)])
         ]
         kind = kinds[int(rng.integers(len(kinds)))]

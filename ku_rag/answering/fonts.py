@@ -2,12 +2,11 @@
 
 Open Sans (Latin, Greek, Cyrillic) is a dependency, so that pages look the same everywhere. Other
 characters are searched in the folders of KU_FONTS and in the system's font folders. A character
-that no font has is drawn as its code point in a frame.
+that no font has is drawn as its code point, [U+4E2D].
 """
 
 from __future__ import annotations
 
-import math
 import os
 import unicodedata
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import ImageDraw, ImageFont
 
 Font = ImageFont.FreeTypeFont
 
@@ -32,10 +31,10 @@ _UNSUITABLE = ("italic", "oblique", "mono", "condensed", "narrow", "light", "thi
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A part of a line in one font; `font` None: one character that no font has."""
+    """A part of a line in one font."""
 
     text: str
-    font: Font | None
+    font: Font
 
 
 def missing_characters(text: str) -> str:
@@ -51,29 +50,29 @@ def runs(text: str, size: int, bold: bool = False) -> list[Run]:
     characters that the font lacks are left out.
     """
     face: Path | None = _open_sans(bold)
-    parts: list[tuple[str, Path | None]] = []
+    parts: list[tuple[str, Path]] = []
     for char in text:
         is_drawn = face is not None and ord(char) in characters(face)
         if _is_invisible(char) and not is_drawn:
             continue
         if char.isalpha() or not is_drawn:
             face = _face_for(char, bold)
-        joins = parts and parts[-1][1] is face is not None
-        parts.append(((parts.pop()[0] if joins else "") + char, face))
+        shown, own = (char, face) if face else (f"[U+{ord(char):04X}]", _open_sans(bold))
+        before = parts.pop()[0] if parts and parts[-1][1] == own else ""
+        parts.append((before + shown, own))
     found = []
-    for part, part_face in parts:
+    for part, own in parts:
         # A trailing space of a right-to-left run would be drawn on its left.
         is_reversed = any(unicodedata.bidirectional(char) in ("R", "AL") for char in part)
         body = part.rstrip(" ") if is_reversed else part
-        font = _load(part_face, size) if part_face is not None else None
-        found += [Run(one, font) for one in (body, part[len(body) :]) if one]
+        found += [Run(one, _load(own, size)) for one in (body, part[len(body) :]) if one]
     return found
 
 
 @lru_cache(maxsize=1 << 13)
 def width(text: str, size: int, bold: bool = False) -> float:
     """Return the width in pixels of one line as `draw_line` draws it."""
-    return sum(_advance(run, size) for run in runs(text, size, bold))
+    return sum(run.font.getlength(run.text) for run in runs(text, size, bold))
 
 
 def draw_line(
@@ -88,18 +87,13 @@ def draw_line(
     """Draw one line with its baseline at `xy`."""
     x, y = xy
     for run in runs(text, size, bold):
-        if run.font is not None:
-            draw.text((x, y), run.text, font=run.font, fill=fill, anchor="ls")
-        else:
-            draw.bitmap(
-                (round(x), round(y - size * 0.75)), _code_point_box(run.text, size), fill=fill
-            )
-        x += _advance(run, size)
+        draw.text((x, y), run.text, font=run.font, fill=fill, anchor="ls")
+        x += run.font.getlength(run.text)
 
 
 def extent(text: str, size: int, bold: bool = False) -> tuple[int, int]:
     """Return how many pixels the fonts of one line reach above and below its baseline."""
-    metrics = [run.font.getmetrics() for run in runs(text, size, bold) if run.font]
+    metrics = [run.font.getmetrics() for run in runs(text, size, bold)]
     return max((up for up, _ in metrics), default=0), max((down for _, down in metrics), default=0)
 
 
@@ -120,22 +114,6 @@ def _face_for(char: str, bold: bool) -> Path | None:
 def _is_invisible(char: str) -> bool:
     """Return whether `char` is a joiner, a direction mark or a variation selector."""
     return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
-
-
-def _advance(run: Run, size: int) -> float:
-    font = run.font
-    return font.getlength(run.text) if font else _code_point_box(run.text, size).width + 1
-
-
-@lru_cache(maxsize=1 << 12)
-def _code_point_box(char: str, size: int) -> Image.Image:
-    """Return a mask with a character's code point in a frame, 0.9 em high."""
-    font, label = _load(_open_sans(False), max(8, round(size * 0.6))), f"U+{ord(char):04X}"
-    mask = Image.new("L", (math.ceil(font.getlength(label)) + 5, round(size * 0.9)))
-    draw = ImageDraw.Draw(mask)
-    draw.rectangle((1, 0, mask.width - 1, mask.height - 1), outline=255)
-    draw.text((3, round(size * 0.65)), label, font=font, fill=255, anchor="ls")
-    return mask
 
 
 @lru_cache(maxsize=256)

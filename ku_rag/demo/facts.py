@@ -9,11 +9,6 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from ku_rag.errors import NotFound
-
-WITH_ARTICLE = frozenset({"Central African Republic"})
-"""Countries outside the base whose names take "the"."""
-
 
 @dataclass(frozen=True, slots=True)
 class Country:
@@ -82,23 +77,3 @@ def countries() -> Mapping[str, Country]:
 def country_named(name: str) -> Country | None:
     """The country of the base that bears this name, if there is one."""
     return next((one for one in countries().values() if one.name == name), None)
-
-
-def country(country_id: str) -> Country:
-    """The facts about one country.
-
-    Raises:
-        NotFound: there is none with this id.
-    """
-    found = countries().get(country_id)
-    if found is None:
-        message = f"There are no facts about {country_id!r} in the demo base"
-        raise NotFound(f"{message}; ku_rag.demo.facts.countries() lists what there is.")
-    return found
-
-
-def with_article(name: str) -> str:
-    """A country's name as it stands inside a sentence, whether it is in the base or not."""
-    if known := country_named(name):
-        return known.full_name
-    return f"the {name}" if name in WITH_ARTICLE else name

@@ -12,7 +12,7 @@ from PIL import Image
 
 from ku_rag.answering.report import Section, render
 from ku_rag.demo.dataset import build
-from ku_rag.demo.facts import countries, country
+from ku_rag.demo.facts import countries
 from ku_rag.demo.scenes import make_scene
 from ku_rag.demo.scenes.camera import Shot
 from ku_rag.demo.scenes.cloth import Wave
@@ -145,7 +145,7 @@ def _is_recognised(stop: Stop, answer: Answer) -> bool:
 
 def _remark(stop: Stop, answer: Answer) -> str:
     """Return the title, the country, and whether it was recognised."""
-    shown = country(stop.scene["country"]).name
+    shown = countries()[stop.scene["country"]].name
     wrong = "" if _is_recognised(stop, answer) else ", which was not recognised"
     return f"{stop.title} ({shown}){wrong}"
 

@@ -11,7 +11,7 @@ from benchmarks.flag_questions import (
     normalise,
     parts,
 )
-from ku_rag.demo.facts import countries, country
+from ku_rag.demo.facts import countries
 from ku_rag.demo.flags import COUNTRIES
 from ku_rag.demo.texts import write_texts
 
@@ -93,7 +93,7 @@ def test_a_fifth_of_the_questions_has_no_answer_and_they_are_varied():
 def test_with_two_flags_the_question_names_what_only_one_has():
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        one, other = (country(str(c)) for c in rng.choice(COUNTRIES, 2, replace=False))
+        one, other = (countries()[str(c)] for c in rng.choice(COUNTRIES, 2, replace=False))
         question = make_question(rng, one.id, other=other.id)
         assert question.clue
         assert question.clue in question.text

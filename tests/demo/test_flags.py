@@ -4,7 +4,6 @@ import pytest
 
 from ku_rag.demo.facts import countries
 from ku_rag.demo.flags import COUNTRIES, difference, draw, proportions, twins
-from ku_rag.errors import NotFound
 
 
 def rgb(text):
@@ -69,11 +68,6 @@ def test_identical_designs_are_twins_and_look_alikes_are_not():
     assert difference("netherlands", "luxembourg") > 60
     assert difference("ireland", "ivory-coast") > 100
     assert difference("japan", "japan") == 0
-
-
-def test_an_unknown_country_is_refused_with_what_to_do():
-    with pytest.raises(NotFound, match="no flag design for 'atlantis'"):
-        draw("atlantis")
 
 
 def test_no_picture_file_is_in_the_package():

@@ -1,13 +1,11 @@
 import json
 
-import pytest
 from PIL import Image
 
 from benchmarks.flag_questions import normalise
 from ku_rag.demo.dataset import build, unit_record
-from ku_rag.demo.facts import countries, country, country_named, with_article
+from ku_rag.demo.facts import countries, country_named
 from ku_rag.demo.texts import join_names, write_texts
-from ku_rag.errors import NotFound
 
 
 def test_borders_are_told_by_both_sides():
@@ -53,17 +51,9 @@ def test_every_line_is_a_sentence_a_heading_or_a_labelled_line():
 
 
 def test_articles_and_lists():
-    assert country("netherlands").full_name == "the Netherlands"
-    assert with_article("United Kingdom") == "the United Kingdom"
-    assert with_article("Central African Republic") == "the Central African Republic"
-    assert with_article("Spain") == "Spain"
+    assert countries()["netherlands"].full_name == "the Netherlands"
     assert join_names(["a"]) == "a"
     assert join_names(["a", "b", "c"]) == "a, b and c"
-
-
-def test_an_unknown_country_is_refused():
-    with pytest.raises(NotFound, match="no facts about 'atlantis'"):
-        country("atlantis")
 
 
 def test_build_writes_a_record_and_a_picture_for_each_country(tmp_path):
@@ -80,7 +70,7 @@ def test_build_writes_a_record_and_a_picture_for_each_country(tmp_path):
 
 
 def test_relations_point_to_units_or_declare_what_they_point_to():
-    relations = unit_record(country("ireland"))["relations"]
+    relations = unit_record(countries()["ireland"])["relations"]
     assert relations == [
         {"relation": "borders", "target": "united-kingdom"},
         {"relation": "capital", "target": "Dublin", "target_kind": "city"},
@@ -88,7 +78,7 @@ def test_relations_point_to_units_or_declare_what_they_point_to():
         {"relation": "language", "target": "Irish", "target_kind": "language"},
         {"relation": "language", "target": "English", "target_kind": "language"},
     ]
-    outside = unit_record(country("lebanon"))["relations"][0]
+    outside = unit_record(countries()["lebanon"])["relations"][0]
     assert outside == {"relation": "borders", "target": "Syria", "target_kind": "country"}
 
 

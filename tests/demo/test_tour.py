@@ -3,7 +3,7 @@ import re
 import pytest
 
 from benchmarks.flag_questions import exact_match
-from ku_rag.demo.facts import country
+from ku_rag.demo.facts import countries
 from ku_rag.demo.tour import STOPS, run
 from ku_rag.graph.model import Graph, Path
 from ku_rag.knowledge_base import KnowledgeBase
@@ -60,7 +60,9 @@ def test_ten_questions_are_asked_and_answered(tour):
 def test_all_are_recognised_and_answered_right(tour):
     _, _, lines = tour
     found, seen = answers(lines), seen_first(lines)
-    recognised = [s.question for s in STOPS if seen[s.question] == country(s.scene["country"]).name]
+    recognised = [
+        s.question for s in STOPS if seen[s.question] == countries()[s.scene["country"]].name
+    ]
     assert len(recognised) == len(STOPS)
     wrong = {q: found[q] for q in recognised if not exact_match(found[q], [GOLD[q]])}
     assert wrong == {}

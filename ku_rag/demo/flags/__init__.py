@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ku_rag.demo.flags.designs import DESIGNS
-from ku_rag.errors import NotFound
 
 __all__ = ["COUNTRIES", "TWIN_DIFFERENCE", "difference", "draw", "proportions", "twins"]
 
@@ -21,15 +20,8 @@ TWIN_DIFFERENCE = 16.0
 
 
 def proportions(country_id: str) -> float:
-    """Width of the flag divided by its height, as the country's law has it.
-
-    Raises:
-        NotFound: there is no design for `country_id`.
-    """
-    design = DESIGNS.get(country_id)
-    if design is None:
-        message = f"There is no flag design for {country_id!r}; ku_rag.demo.flags.COUNTRIES lists"
-        raise NotFound(f"{message} the {len(DESIGNS)} that there are.")
+    """Width of the flag divided by its height, as the country's law has it."""
+    design = DESIGNS[country_id]
     return design.width / design.height
 
 
@@ -42,11 +34,7 @@ def draw(country_id: str, width: int = 320) -> Image.Image:
 
     Returns:
         An RGB picture that the caller may change.
-
-    Raises:
-        NotFound: there is no design for `country_id`.
     """
-    proportions(country_id)
     return _draw(country_id, max(8, width)).copy()
 
 
