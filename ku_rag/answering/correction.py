@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from PIL.Image import Image
@@ -117,32 +117,23 @@ class Chain:
         paths = material.bearing_paths
         if not (material.units or material.evidence or paths):
             why = "Nothing was found to check the model's draft with, so it stands."
-            return self._answered(Reading(draft, why=why), material, [first], draft=draft)
-        prompt = self.prompts["pages" if material.pages_only else "correction"]
+            found = Reading(draft, why=why), Correction(draft)
+            return self._answered(*found, material, {"draft": first})
+        name = "pages" if material.pages_only else "correction"
         second = self._chat(
             asked,
             Message("assistant", (draft,)),
-            _evidence(material, prompt),
+            _evidence(material, self.prompts[name]),
             properties=_PAGES if material.pages_only else _WEIGHED if paths else _CORRECTED,
         )
-        said = _parse_verdict(second, material)
-        changed = said.changed and _bare(said.answer) != _bare(draft)
-        verdict = ("Corrected" if changed else "Kept") if said.answer else "Refused"
-        return self._answered(
-            said.reading(verdict),
-            material,
-            [first, second],
-            draft=draft,
-            changed=changed,
-            said=said,
-        )
+        replies = {"draft": first, name: second}
+        return self._answered(*_parse_verdict(second, material, draft), material, replies)
 
     def answer_at_once(self, material: Material) -> Answered:
         """Answer in one turn with the evidence: the ablation without the chain."""
         message = _evidence(material, self.prompts["single"], *_shown(material))
         reply = self._chat(message, properties=_ANSWERED)
-        said = _parse_verdict(reply, material)
-        return self._answered(said.reading("Answered in one turn"), material, [reply], said=said)
+        return self._answered(*_parse_verdict(reply, material), material, {"single": reply})
 
     def _chat(
         self, *messages: Message, properties: Mapping[str, Mapping[str, Any]] | None = None
@@ -159,36 +150,21 @@ class Chain:
     def _answered(
         self,
         reading: Reading,
+        correction: Correction,
         material: Material,
-        replies: Sequence[Reply],
-        *,
-        draft: str | None = None,
-        changed: bool = False,
-        said: _Verdict | None = None,
+        replies: Mapping[str, Reply],
     ) -> Answered:
-        used = ["single" if draft is None else "draft"]
-        if draft is not None and said:
-            used.append("pages" if material.pages_only else "correction")
-        every = list(replies)
-        if material.caption:
-            used.insert(0, "caption")
-            every.insert(0, material.caption)
-        return Answered(
-            reading,
-            models={
-                "reader": f"mllm:{replies[-1].model}",
-                "prompts": ", ".join(self.prompts[name].label for name in used),
-            },
-            correction=Correction(
-                draft=draft,
-                changed=changed,
-                reason=said.reason if said else "",
-                believed=said.believed if said else None,
-                dropped_citations=said.dropped if said else (),
-                caption=material.caption.text if material.caption else None,
-                usage=usage(every),
-            ),
-        )
+        """Add the models, the caption and the usage; replies have the names of their prompts."""
+        caption = material.caption
+        every = ({"caption": caption} if caption else {}) | dict(replies)
+        *_, last = replies.values()
+        models = {
+            "reader": f"mllm:{last.model}",
+            "prompts": ", ".join(self.prompts[name].label for name in every),
+        }
+        told = caption.text if caption else None
+        correction = replace(correction, caption=told, usage=usage(list(every.values())))
+        return Answered(reading, models, correction)
 
 
 # ---- requests ----------------------------------------------------------------------------------
@@ -253,44 +229,15 @@ def _where(material: Material, place: str) -> str:
 # ---- replies -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """A structured reply, checked against the evidence of the request.
+def _parse_verdict(
+    reply: Reply, material: Material, draft: str | None = None
+) -> tuple[Reading, Correction]:
+    """Check a structured reply against the evidence of the request, and compare it with a draft.
 
-    Args:
-        answer: "" if the model refuses.
-        reason: in the model's words.
-        changed: whether the model says that it changed its draft, or does not say; a refusal is a
-            change.
-        believed: the source that the model believed where sources differ; None if not asked.
-        cited: labels and texts of the cited evidence.
-        dropped: cited labels that were not in the request.
+    A reply that does not say whether it changed the draft, or refuses to answer, is a change.
     """
-
-    answer: str
-    reason: str
-    changed: bool
-    believed: str | None
-    cited: Mapping[str, str]
-    dropped: tuple[str, ...]
-
-    def reading(self, verdict: str) -> Reading:
-        why = f"{verdict}: {self.reason}" if self.reason else f"{verdict}, for no reason given."
-        if self.believed not in (None, "all"):
-            why += f" (Where they differ, it believed the {self.believed}.)"
-        if self.dropped:
-            why += f" (It cites {', '.join(self.dropped)}, which it was not shown: dropped.)"
-        return Reading(
-            self.answer,
-            citations=tuple(self.cited),
-            spans=tuple(_span(self.answer, text) for text in self.cited.values()),
-            why=why,
-        )
-
-
-def _parse_verdict(reply: Reply, material: Material) -> _Verdict:
     said = reply.parsed or {}
-    answer = said["answer"].strip()
+    answer, reason = said["answer"].strip(), " ".join(said.get("reason", "").split())
     shown = {piece.label: piece.text for piece in material.evidence}
     shown |= {path.label: path.text for path in material.bearing_paths}
     # Models write "[E1]", "e1" and "E1, E2" as well.
@@ -300,13 +247,22 @@ def _parse_verdict(reply: Reply, material: Material) -> _Verdict:
         if given.strip()
         for label in _LABEL.findall(given.upper()) or [given.strip()[:_LONGEST_LABEL]]
     ]
-    return _Verdict(
-        answer=answer,
-        reason=" ".join(said.get("reason", "").split()),
-        changed=said.get("changed", True) or not answer,
-        believed=said.get("believed"),
-        cited={label: shown[label] for label in labels if label in shown},
-        dropped=tuple(dict.fromkeys(label for label in labels if label not in shown)),
+    cited = {label: shown[label] for label in labels if label in shown}
+    dropped = tuple(dict.fromkeys(label for label in labels if label not in shown))
+    changed, verdict = False, "Answered in one turn"
+    if draft is not None:
+        changed = (said.get("changed", True) or not answer) and _bare(answer) != _bare(draft)
+        verdict = ("Corrected" if changed else "Kept") if answer else "Refused"
+    why = f"{verdict}: {reason}" if reason else f"{verdict}, for no reason given."
+    believed = said.get("believed")
+    if believed not in (None, "all"):
+        why += f" (Where they differ, it believed the {believed}.)"
+    if dropped:
+        why += f" (It cites {', '.join(dropped)}, which it was not shown: dropped.)"
+    spans = tuple(_span(answer, text) for text in cited.values())
+    return (
+        Reading(answer, citations=tuple(cited), spans=spans, why=why),
+        Correction(draft, changed, reason, believed, dropped),
     )
 
 

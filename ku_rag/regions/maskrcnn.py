@@ -17,10 +17,9 @@ from ku_rag.weights.files import content_hash, weights_file
 from ku_rag.weights.tensors import read_tensors
 
 _KNOWN = "maskrcnn_resnet50_fpn_v2"
-_WHAT = "weights of torchvision's maskrcnn_resnet50_fpn_v2 or maskrcnn_resnet50_fpn (a state dict)"
+_WHAT = "weights of torchvision's maskrcnn_resnet50_fpn_v2 (a state dict)"
 _LONGEST = 5 / 3
 """Maximum ratio of the longer side to `side`: 1333 to 800, torchvision's default."""
-_COUNTER = "num_batches_tracked"
 _CLASSES = "roi_heads.box_predictor.cls_score.weight"
 
 
@@ -28,9 +27,9 @@ class MaskRCNNSegmenter(Detector):
     """Proposes the objects that a Mask R-CNN detects.
 
     Args:
-        argument: path of a state dict for torchvision's maskrcnn_resnet50_fpn_v2 or
-            maskrcnn_resnet50_fpn, with any number of classes; "" takes those that
-            `ku models pull maskrcnn_resnet50_fpn_v2` brings. Nothing is downloaded here.
+        argument: path of a state dict for torchvision's maskrcnn_resnet50_fpn_v2, with any number
+            of classes; "" takes those that `ku models pull maskrcnn_resnet50_fpn_v2` brings.
+            Nothing is downloaded here.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         min_side: minimum width and height of a region, in pixels of the given picture.
         confidence: minimum confidence of an object, 0 to 1.
@@ -102,10 +101,8 @@ def _build(path: Path, confidence: float, side: int) -> Any:  # noqa: ANN401 - m
     if _CLASSES not in tensors:
         raise BadInput(f"{path} has no {_CLASSES}, it is for another network: expected {_WHAT}")
     classes = tensors[_CLASSES].shape[0]
-    newer = "backbone.fpn.inner_blocks.0.1.weight" in tensors
-    make = detection.maskrcnn_resnet50_fpn_v2 if newer else detection.maskrcnn_resnet50_fpn
     with torch.random.fork_rng(devices=[]):
-        network = make(
+        network = detection.maskrcnn_resnet50_fpn_v2(
             weights=None,
             weights_backbone=None,
             num_classes=classes,
@@ -113,23 +110,11 @@ def _build(path: Path, confidence: float, side: int) -> Any:  # noqa: ANN401 - m
             max_size=round(side * _LONGEST),
             box_score_thresh=confidence,
         )
-    counting = any(name.endswith(_COUNTER) for name in tensors)
     try:
-        missing, unknown = network.load_state_dict(tensors, strict=False)
+        network.load_state_dict(tensors)
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise BadInput(f"{path} does not fit ({reason}): expected {_WHAT}") from error
-    missing = [name for name in missing if counting or not name.endswith(_COUNTER)]
-    if missing or unknown:
-        raise BadInput(
-            f"{path} does not fit: {len(missing)} tensors are missing and {len(unknown)} unknown, "
-            f"such as {[*missing, *unknown][0]}; expected {_WHAT}"
-        )
-    if not counting:
-        # Frozen normalisation, as in torchvision's first weights, which were made without epsilon.
-        for module in network.modules():
-            if isinstance(module, torch.nn.BatchNorm2d):
-                module.eps = 0.0
+        reason = " ".join(str(error).split()[:30])[:200]
+        raise BadInput(f"{path} does not fit ({reason} …): expected {_WHAT}") from error
     return network.float().eval().requires_grad_(requires_grad=False)
 
 
