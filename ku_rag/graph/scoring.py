@@ -24,14 +24,12 @@ from ku_rag.text.stems import stem, stems
 from ku_rag.text.tokens import stop_words, words
 
 WEIGHTS: Mapping[str, float] = {
-    "alone": -0.55,
     "alone, nothing asked for": 9.01,
     "alone, something shown": -7.7,
     "end named": 2.57,
     "end seen": 18.3,
     "state named": 3.19,
     "relation asked for": 0.5,
-    "kind asked for": 1.43,
     "onward": -2.21,
     "onward, asked for": 3.15,
     "crossing": -2.23,
@@ -169,20 +167,17 @@ class _PathWords:
         asked = self._asked
         if not path.steps:
             return {
-                "alone": 1,
                 "alone, nothing asked for": not self._asks,
                 "alone, something shown": bool(asked.said & _POINTING or asked.hints),
             }
         last = path.steps[-1]
         crossed = sum(step.tail.kind == self._kind for step in path.steps) if self._apart else 0
-        kind = self._kinds[last.tail.kind]
         whole = stems(last.tail.name) | stems(last.information)
         shown = stems(self._captions.get(last.tail.row, ""))
         row: dict[str, float] = {
             "end named": _shared(whole, self._given),
             "end seen": max(_shared(whole, asked.seen), _shared(whole | shown, asked.seen)),
             "relation asked for": self._relation(path),
-            "kind asked for": bool(kind and kind <= asked.question),
             "crossing": crossed,
             "crossing, compared": bool(crossed and self._compares),
         }
