@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -29,22 +28,14 @@ _OUTLINES = ("glyf", "CFF ", "CFF2")
 _UNSUITABLE = ("italic", "oblique", "mono", "condensed", "narrow", "light", "thin", "black", "math")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A part of a line in one font."""
-
-    text: str
-    font: Font
-
-
 def missing_characters(text: str) -> str:
     """Return the visible characters of `text` that no font has, each once, in order."""
     visible = (c for c in dict.fromkeys(text) if not _is_invisible(c) and not c.isspace())
     return "".join(c for c in visible if _face_for(c, False) is None)
 
 
-def runs(text: str, size: int, bold: bool = False) -> list[Run]:
-    """Split one line into parts that one font can draw.
+def runs(text: str, size: int, bold: bool = False) -> list[tuple[str, Font]]:
+    """Split one line into parts, each with a font that can draw it.
 
     Marks, digits, spaces and punctuation use the font before them if it has them. Invisible
     characters that the font lacks are left out.
@@ -65,14 +56,14 @@ def runs(text: str, size: int, bold: bool = False) -> list[Run]:
         # A trailing space of a right-to-left run would be drawn on its left.
         is_reversed = any(unicodedata.bidirectional(char) in ("R", "AL") for char in part)
         body = part.rstrip(" ") if is_reversed else part
-        found += [Run(one, _load(own, size)) for one in (body, part[len(body) :]) if one]
+        found += [(one, _load(own, size)) for one in (body, part[len(body) :]) if one]
     return found
 
 
 @lru_cache(maxsize=1 << 13)
 def width(text: str, size: int, bold: bool = False) -> float:
     """Return the width in pixels of one line as `draw_line` draws it."""
-    return sum(run.font.getlength(run.text) for run in runs(text, size, bold))
+    return sum(font.getlength(part) for part, font in runs(text, size, bold))
 
 
 def draw_line(
@@ -86,14 +77,14 @@ def draw_line(
 ) -> None:
     """Draw one line with its baseline at `xy`."""
     x, y = xy
-    for run in runs(text, size, bold):
-        draw.text((x, y), run.text, font=run.font, fill=fill, anchor="ls")
-        x += run.font.getlength(run.text)
+    for part, font in runs(text, size, bold):
+        draw.text((x, y), part, font=font, fill=fill, anchor="ls")
+        x += font.getlength(part)
 
 
 def extent(text: str, size: int, bold: bool = False) -> tuple[int, int]:
     """Return how many pixels the fonts of one line reach above and below its baseline."""
-    metrics = [run.font.getmetrics() for run in runs(text, size, bold)]
+    metrics = [font.getmetrics() for _, font in runs(text, size, bold)]
     return max((up for up, _ in metrics), default=0), max((down for _, down in metrics), default=0)
 
 

@@ -110,14 +110,10 @@ def fold_positions(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tenso
     torch = extra("longclip", "torch")
     first, second = (tensors.get(f"positional_embedding{end}") for end in ("", "_res"))
     if first is None or second is None:
-        shown = next(iter(tensors))
-        is_clip = first is not None and "visual.proj" in tensors
-        hint = ', or "open_clip:MODEL/PATH" for a plain CLIP' if is_clip else ""
         raise BadInput(
-            f"{path} holds {len(tensors)} tensors such as {shown!r} and no "
-            f"{'positional_embedding_res' if is_clip else 'positional_embedding'}, so it is "
-            f"{'a CLIP but no Long-CLIP' if is_clip else 'another architecture'}: "
-            f"expected {_EXPECTED}{hint}"
+            f"{path} holds {len(tensors)} tensors such as {next(iter(tensors))!r} without the two "
+            f"tables of positions of a Long-CLIP: expected {_EXPECTED}, or open_clip:MODEL/PATH "
+            "for a plain CLIP"
         )
     if first.shape != second.shape or first.ndim != 2 or len(first) <= _KEPT:
         raise BadInput(

@@ -136,9 +136,6 @@ def _pretrained(model: str, tag: str) -> ModelFiles:
             if isinstance(found, str):
                 return ModelFiles(model, Path(found), trained=trained)
     url = trained.get("url", "")
-    kept = Path("~/.cache/clip").expanduser() / url.rpartition("/")[2]
-    if url and kept.is_file():
-        return ModelFiles(model, kept, trained=trained)
     origin = f"https://huggingface.co/{repo} ({names[0]})" if repo else url
     raise NotFound(
         f"the weights of {model}/{tag} are not here, and nothing is downloaded while encoding: "

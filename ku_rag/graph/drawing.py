@@ -53,7 +53,7 @@ def draw(graph: Graph, entity: Entity, *, hops: int = 1, most: int = MOST) -> st
     around = neighbourhood(graph, entity, hops=hops, most=most)
     across = around.across[:_MOST_ACROSS]
     boxes = lay_out(around.nodes[0])
-    kinds = _assign((box.node.entity.kind for box in boxes), _KINDS)
+    kinds = _assign((box.entity.kind for box in boxes), _KINDS)
     relations = _assign((step.relation for step in across), _ACROSS)
     in_tree = sum(len(node.steps + node.loops) for node in around.nodes)
     notes = {
@@ -70,7 +70,7 @@ def draw(graph: Graph, entity: Entity, *, hops: int = 1, most: int = MOST) -> st
     right = max(max(box.edge(1) for box in boxes) + reach, half) + _MARGIN
     top = min(box.y - box.own_height / 2 for box in boxes) - (len(title) + 1) * ROW - _MARGIN
     bottom = max(box.y + box.own_height / 2 for box in boxes) + _MARGIN
-    by_row = {box.node.entity.row: box for box in boxes}
+    by_row = {box.entity.row: box for box in boxes}
     size = f"{right - left:.1f} {bottom + 3 * ROW - top:.1f}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{left:.1f} {top:.1f} {size}" '
@@ -85,7 +85,7 @@ def draw(graph: Graph, entity: Entity, *, hops: int = 1, most: int = MOST) -> st
         colour = relations.get(step.relation, _GREY)
         parts.append(_curve(step, by_row[step.head.row], by_row[step.tail.row], n, colour))
     parts += [_relations(parent, child) for parent in boxes for child in parent.children]
-    parts += [_entity(box, kinds.get(box.node.entity.kind, _OTHER_KIND)) for box in boxes]
+    parts += [_entity(box, kinds.get(box.entity.kind, _OTHER_KIND)) for box in boxes]
     legend = _legend(kinds, relations, left + _MARGIN, bottom + ROW)
     return "\n".join([*parts, legend, "</svg>\n"])
 
@@ -118,9 +118,9 @@ def _relations(parent: Box, child: Box) -> str:
     fork = parent.edge(side) + side * _TRUNK
     start, end = fork + side * _TRUNK / 2, child.edge(-side)
     parts = []
-    for n, step in enumerate(child.node.steps):
-        y = child.y + (n - (len(child.node.steps) - 1) / 2) * ROW
-        leaves = step.tail.row == child.node.entity.row
+    for n, step in enumerate(child.steps):
+        y = child.y + (n - (len(child.steps) - 1) / 2) * ROW
+        leaves = step.tail.row == child.entity.row
         parts.append(
             f'<g class="relation">{_tooltip(step)}<path d="M{parent.edge(side):.1f} {parent.y:.1f}'
             f'H{fork:.1f}V{y:.1f}H{end:.1f}" fill="none" stroke="#8b95a1"/>'
@@ -150,7 +150,7 @@ def _curve(step: Step, head: Box, tail: Box, number: int, colour: str) -> str:
 
 
 def _entity(box: Box, colours: str) -> str:
-    entity, y = box.node.entity, box.y - box.height / 2
+    entity, y = box.entity, box.y - box.height / 2
     full = f"{entity.name} ({entity.kind})" if entity.kind else entity.name
     parts = [
         f'<g class="entity"><title>{escape(clean(full))}</title><rect x="{box.x:.1f}" y="{y:.1f}" '

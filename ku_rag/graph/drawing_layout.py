@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ku_rag.graph.neighbourhood import Node
+from ku_rag.graph.model import Entity, Step
 
 NAME, NOTE = 13.0, 10.5
 """Font sizes in pixels."""
@@ -56,17 +56,21 @@ class Box:
     """An entity in a drawing.
 
     Args:
-        node: the entity.
+        entity: the entity.
+        steps: the relations between it and its parent, in both directions; () for the root.
+        children: the entities reached from it, grouped by relation.
+        loops: its relations to itself.
         lines: its name, then notes on its relations to its parent and itself; with font sizes.
         column: 0 for the root, 1 and 2 to its right, -1 and -2 to its left.
-        children: the boxes of the entities reached from it.
         x, y, width: left edge, middle and width in pixels.
     """
 
-    node: Node
-    lines: list[tuple[str, float]]
-    column: int = 0
+    entity: Entity
+    steps: tuple[Step, ...] = ()
     children: list[Box] = field(default_factory=list)
+    loops: tuple[Step, ...] = ()
+    lines: list[tuple[str, float]] = field(default_factory=list)
+    column: int = 0
     x: float = 0.0
     y: float = 0.0
     width: float = 0.0
@@ -79,7 +83,7 @@ class Box:
     @property
     def own_height(self) -> float:
         """Height in pixels of the box or of the relations to its parent, whichever is greater."""
-        return max(self.height, ROW * (len(self.node.steps) + 0.5))
+        return max(self.height, ROW * (len(self.steps) + 0.5))
 
     @property
     def span(self) -> float:
@@ -91,9 +95,9 @@ class Box:
         return self.x + self.width if side > 0 else self.x
 
 
-def lay_out(root: Node) -> list[Box]:
-    """Return the boxes of a tree of entities at their positions; the root first, around (0, 0)."""
-    top = _box(root, 1.3 * NAME)
+def lay_out(top: Box) -> list[Box]:
+    """Place the boxes of a tree of entities around (0, 0), and return them, the root first."""
+    _write_lines(top, 1.3 * NAME)
     right, half = 0, sum(child.span for child in top.children) / 2
     while right < len(top.children) and sum(c.span for c in top.children[:right]) < half:
         right += 1
@@ -104,7 +108,7 @@ def lay_out(root: Node) -> list[Box]:
         columns[2 * side] = [box for child in branch for box in child.children]
     for number, boxes in columns.items():
         width = max((text_width(*line) for box in boxes for line in box.lines), default=0)
-        steps = (step for box in boxes for step in box.node.steps)
+        steps = (step for box in boxes for step in box.steps)
         names = (text_width(wrap(step.relation)[0], NOTE) for step in steps)
         away = _FORK + max(names, default=0)
         for box in boxes:
@@ -115,12 +119,13 @@ def lay_out(root: Node) -> list[Box]:
     return [box for boxes in columns.values() for box in boxes]
 
 
-def _box(node: Node, size: float = NAME) -> Box:
-    notes = [step.notes.strip(" ()") for step in node.steps if step.notes]
-    notes += [f"↺ {step.relation}{step.notes}" for step in node.loops]
-    lines = [(line, size) for line in wrap(node.entity.name, 2)]
-    lines += [(wrap(note, length=32)[0], NOTE) for note in notes[:3]]
-    return Box(node, lines, children=[_box(child) for child in node.children])
+def _write_lines(box: Box, size: float = NAME) -> None:
+    notes = [step.notes.strip(" ()") for step in box.steps if step.notes]
+    notes += [f"↺ {step.relation}{step.notes}" for step in box.loops]
+    box.lines = [(line, size) for line in wrap(box.entity.name, 2)]
+    box.lines += [(wrap(note, length=32)[0], NOTE) for note in notes[:3]]
+    for child in box.children:
+        _write_lines(child)
 
 
 def _stack(boxes: Sequence[Box], column: int, top: float) -> None:

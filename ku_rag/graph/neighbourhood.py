@@ -4,27 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from ku_rag.graph.drawing_layout import Box
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.traversal import Offer, traverse
-
-
-@dataclass(slots=True)
-class Node:
-    """An entity of a neighbourhood.
-
-    Args:
-        entity: the entity.
-        steps: the relations between it and its parent, in both directions; () for the root.
-        children: the entities reached from it, grouped by relation.
-        loops: its relations to itself.
-    """
-
-    entity: Entity
-    steps: tuple[Step, ...] = ()
-    children: list[Node] = field(default_factory=list)
-    loops: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +21,7 @@ class Neighbourhood:
         left_out: number of further entities within the same distance.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[Box, ...]
     across: tuple[Step, ...]
     left_out: int
 
@@ -57,7 +41,7 @@ def neighbourhood(graph: Graph, entity: Entity, *, hops: int, most: int) -> Neig
     Raises:
         Corrupt: a relation fails its checksum.
     """
-    root = Node(entity)
+    root = Box(entity)
     nodes = {entity.row: root}
     left_out: set[int] = set()
 
@@ -78,7 +62,7 @@ def neighbourhood(graph: Graph, entity: Entity, *, hops: int, most: int) -> Neig
         found: dict[int, Path] = {}
         for _, path, other, steps in sorted(offers, key=lambda offer: offer[0]):
             if other.row not in nodes and len(nodes) < most:
-                nodes[other.row] = Node(other, tuple(steps))
+                nodes[other.row] = Box(other, tuple(steps))
                 nodes[path.end.row].children.append(nodes[other.row])
                 found[other.row] = path.then(steps[0])
             elif other.row not in nodes:

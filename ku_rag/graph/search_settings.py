@@ -8,7 +8,7 @@ from typing import Any
 
 from ku_rag.errors import BadInput
 from ku_rag.graph.agent_search import explore
-from ku_rag.graph.mllm_agents import WORKERS, ModelAgents
+from ku_rag.graph.mllm_agents import ModelAgents
 from ku_rag.graph.model import Entity, Graph, Path
 from ku_rag.graph.search_types import (
     GraphSearchResult,
@@ -87,14 +87,13 @@ class GraphAnswer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object of the answer."""
-        found = self.found and self.found.to_dict()
         return {
             "setting": self.setting,
             "answer": self.answer,
             "failed": self.failed,
             "perception": self.perception,
             "paths": [path.text for path in self.paths],
-            "found": found and {k: v for k, v in found.items() if k not in ("trace", "usage")},
+            "found": self.found and self.found.to_dict(),
             "trace": [entry.to_dict() for entry in self.trace],
             "usage": self.usage,
         }
@@ -110,7 +109,6 @@ def answer(
     topic: Entity | None = None,
     gold: Sequence[Path] | None = None,
     captioner: str = "",
-    workers: int = WORKERS,
     prompts: Mapping[str, Prompt] | None = None,
 ) -> GraphAnswer:
     """Answer a question in one of the six settings (eq. 2 to 4, 11).
@@ -125,7 +123,6 @@ def answer(
         topic: Where the search starts; None: the agents select it.
         gold: The annotated paths, for "knowledgeable".
         captioner: The model whose captions "unaided-offline" uses; see `Knowledge`.
-        workers: Greatest number of concurrent questions.
         prompts: By name; by default those of the package.
 
     Raises:
@@ -135,7 +132,7 @@ def answer(
     """
     chosen = _check(setting, query, gold)
     agents = ModelAgents(
-        mllm, graph, captions=chosen.captions, captioner=captioner, workers=workers, prompts=prompts
+        mllm, graph, captions=chosen.captions, captioner=captioner, prompts=prompts
     )
     trace: list[TraceEntry] = []
     asked = query if chosen.described else replace(query, perception="")

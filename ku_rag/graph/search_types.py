@@ -173,13 +173,8 @@ class GraphSearchResult:
         """Return at most `most` sufficient paths, or else the best of the others."""
         return (self.paths or self.leaves)[:most]
 
-    @property
-    def usage(self) -> dict[str, int]:
-        """See `usage`."""
-        return usage(self.trace)
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of the result."""
+        """Return the JSON object of the result, without the trace."""
         paths, leaves = (
             [{key: path.to_dict()[key] for key in ("entities", "relations", "text")} for path in of]
             for of in (self.paths, self.leaves)
@@ -191,9 +186,7 @@ class GraphSearchResult:
             "enough": self.enough,
             "paths": paths,
             "leaves": leaves,
-            "trace": [entry.to_dict() for entry in self.trace],
             "stopped": self.stopped,
-            "usage": self.usage,
         }
 
 

@@ -294,15 +294,15 @@ BAD = {
     "cut": (lambda p: (altered(p), truncate(p)), "may have been cut off"),
     "another CLIP": (
         lambda p: altered(p, positional_embedding_res=None),
-        "a CLIP but no Long-CLIP.*open_clip:MODEL/PATH",
+        "without the two tables of positions.*open_clip:MODEL/PATH",
     ),
     "a ResNet": (
         lambda p: torch.save({"conv1.weight": POSITIONS, "fc.bias": POSITIONS}, p),
-        "2 tensors such as 'conv1.weight'.*another architecture",
+        "2 tensors such as 'conv1.weight'.*without the two tables of positions",
     ),
     "a text model": (
         lambda p: torch.save({"embeddings.word_embeddings.weight": POSITIONS}, p),
-        "such as 'embeddings.word_embeddings.weight'.*another architecture",
+        "such as 'embeddings.word_embeddings.weight'.*without the two tables of positions",
     ),
     "a YOLO": (
         lambda p: torch.save({"model": {"0": 1}, "epoch": 3, "train_args": {}}, p),

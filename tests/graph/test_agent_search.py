@@ -9,7 +9,7 @@ import pytest
 from ku_rag.errors import BadInput, BudgetSpent
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.model import Graph
-from ku_rag.graph.search_types import Query, SearchLimits, TraceEntry, Verdict
+from ku_rag.graph.search_types import Query, SearchLimits, TraceEntry, Verdict, usage
 from ku_rag.types import Relation, Unit
 
 
@@ -425,7 +425,7 @@ def test_the_trace_tells_who_said_what_and_what_it_cost(kb):
         (1, "validation", SWING, "enough"),
     ]
     tokens = {"prompt_tokens": 10, "completion_tokens": 2, "cached_tokens": 0}
-    assert found.usage == {"calls": 5, "cached": 3, **tokens}
+    assert usage(found.trace) == {"calls": 5, "cached": 3, **tokens}
     assert found.stopped == ("that was the last call; one of the agents' replies could not be used")
 
 
@@ -435,7 +435,7 @@ def test_what_agents_told_before_the_budget_ended_is_told_once(kb):
             raise BudgetSpent("the budget is spent")
 
     found = explore(graph_of(kb, RATHIAN), QUERY, Ending())
-    assert found.usage["calls"] == 1
+    assert usage(found.trace)["calls"] == 1
     assert [entry.said for entry in found.trace] == ["Rathian, of course", "not enough"]
 
 
@@ -466,7 +466,7 @@ def test_the_result_is_told_as_json(kb):
         {"entities": ["Rathian", "Tail Swing"], "relations": ["attack of"], "text": SWING}
     ]
     assert [leaf["text"] for leaf in told["leaves"]] == [RUSH]
-    assert told["trace"][0] == {
+    assert found.trace[0].to_dict() == {
         "round": 0,
         "agent": "topic",
         "about": "Which attack follows?",

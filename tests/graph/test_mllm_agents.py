@@ -14,7 +14,7 @@ from ku_rag.graph.agent_search import explore
 from ku_rag.graph.captioning import caption
 from ku_rag.graph.mllm_agents import ModelAgents, matched
 from ku_rag.graph.model import Graph, Path
-from ku_rag.graph.search_types import Query, SearchLimits
+from ku_rag.graph.search_types import Query, SearchLimits, usage
 from ku_rag.graph.summary import Knowledge, summarise
 from ku_rag.mllm import Reply, ScriptedMLLM
 from ku_rag.mllm.budget import Budget
@@ -170,7 +170,7 @@ def test_a_model_finds_the_papers_example(graph):
         (2, "validation", BITE, "enough: So."),
         (2, "validation", BECOME, "enough: So."),
     ]
-    assert found.usage["calls"] == len(mllm.requests) == 7
+    assert usage(found.trace)["calls"] == len(mllm.requests) == 7
     assert {request.temperature for request in mllm.requests} == {0.0}
 
 
@@ -498,7 +498,7 @@ def test_where_the_budget_ends_what_was_replied_counts(graph):
     assert texts(found.paths) == [RUSH]
     assert texts(found.leaves) == ["Rathian —attack of→ Tail Swing (poisons; when enraged)"]
     assert found.stopped.startswith("the budget of the multimodal model is spent (4 calls of 4")
-    assert found.usage["calls"] == 4
+    assert usage(found.trace)["calls"] == 4
 
 
 def test_a_budget_that_is_spent_before_the_search_finds_nothing(graph):
@@ -506,7 +506,7 @@ def test_a_budget_that_is_spent_before_the_search_finds_nothing(graph):
         raise BudgetSpent("nothing is left")
 
     found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(spent), graph))
-    assert (found.paths, found.usage["calls"]) == ((), 0)
+    assert (found.paths, usage(found.trace)["calls"]) == ((), 0)
     assert found.stopped == "nothing is left; no path was enough"
 
 
@@ -519,7 +519,7 @@ def test_tokens_are_counted(graph):
     found = explore(
         graph, QUERY, ModelAgents(ScriptedMLLM(Counted()), graph), SearchLimits(max_rounds=0)
     )
-    assert found.usage == {
+    assert usage(found.trace) == {
         "calls": 2, "cached": 1,
         "prompt_tokens": 100, "completion_tokens": 10, "cached_tokens": 110,
     }  # fmt: skip
