@@ -7,6 +7,7 @@ replaced.
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,9 @@ from ku_rag.ingest.readers.graphml import read_graphml
 from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES
 from ku_rag.ingest.readers.workbook import NODES, RELATIONS, read_workbooks
 from ku_rag.store.connection import Connection
+from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
+from ku_rag.store.unit_records import fields_of, texts_of, unit_row
 from ku_rag.types import IngestReport, Quarantined, Record, Source
 
 EXPECTED = ".jsonl, .graphml or a folder of sub-graphs with Node.xlsx and Relations.xlsx"
@@ -90,11 +93,50 @@ def import_graph(
             with pipeline.writer.change() as changed:
                 gone = deletion.delete_sources(changed, stale, keep_entities=True)
                 deleted = list(gone.units)
-        items = (item for one in entities for item in _records(one, frames or Path(temporary)))
+        has_units = connection.execute("SELECT 1 FROM units LIMIT 1").fetchone() is not None
+        left_out = {one.source.uri for one in entities if has_units and _is_known(connection, one)}
+        new = (one for one in entities if one.source.uri not in left_out)
+        items = (item for one in new for item in _records(one, frames or Path(temporary)))
         report = pipeline.run(chain(problems, items), progress=progress)
+    report.units_unchanged += len(left_out)
     done = {one.name: getattr(report, one.name) for one in fields(IngestReport)}
     done |= {"units_deleted": deleted, "seconds": time.monotonic() - started}
     return GraphReport(**done, only_named=_count_only_named(connection, own))
+
+
+def _is_known(connection: Connection, entity: ResolvedEntity) -> bool:
+    """Whether a source is new, and others already give its unit all that it says.
+
+    So it is with the export of a knowledge base that is imported into the same one.
+    """
+    unit, source = entity.unit, entity.source
+    row = unit_row(connection, str(unit.id))
+    if (
+        row is None
+        or connection.execute("SELECT 1 FROM sources WHERE uri = ?", (source.uri,)).fetchone()
+    ):
+        return False
+    _, name, kind, aliases, metadata, match = fields_of(connection, row)
+    stated = connection.execute(
+        "SELECT r.relation, coalesce(u.id, r.target), r.information, r.condition "
+        "FROM entities h JOIN relations r ON r.head = h.row JOIN entities t ON t.row = r.tail "
+        "LEFT JOIN units u ON u.row = t.unit WHERE h.unit = ?",
+        (row,),
+    )
+    pictures = connection.execute(
+        "SELECT i.hash FROM unit_images l JOIN images i ON i.row = l.image WHERE l.unit = ?", (row,)
+    )
+    return (
+        {unit.name, *unit.aliases} <= {name, *json.loads(aliases)}
+        and unit.kind in (None, kind)
+        and unit.metadata.items() <= json.loads(metadata).items()
+        and bool(match) <= unit.match  # one source that declares False is enough
+        and set(source.texts) <= set(texts_of(connection, row))
+        and {(r.relation, r.target, r.information, r.condition) for r in unit.relations}
+        <= set(stated)
+        and {content_hash(path.read_bytes()) for path in source.images}
+        <= {digest for (digest,) in pictures}
+    )
 
 
 @contextmanager

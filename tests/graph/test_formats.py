@@ -915,6 +915,21 @@ def test_an_export_is_whole_or_not_there(kb, tmp_path):
     assert len(list((tmp_path / "out" / "g.jsonl.pictures").iterdir())) == 1
 
 
+@pytest.mark.parametrize("name", ["g.jsonl", "g.graphml", "folder"])
+def test_an_export_into_its_own_base_changes_nothing(kb, tmp_path, name):
+    image = picture(tmp_path / "a.png", 1)
+    facts = (Relation("near", "oslo"), Relation("in", "Norway", information="north"))
+    kb.add(Unit("Bergen", id="b", kind="city", texts=("It rains.",), images=(image,)))
+    kb.add(Unit("Oslo", id="o", aliases=("Kristiania",), metadata={"fjord": ["one"]}))
+    kb.add(Unit("Hills", id="h", texts=("They are high.",), relations=facts))
+    kb.graph.import_file(write_records(tmp_path / "z.jsonl", ZINOGRE))
+    before, sources = dump(kb), kb.stats().counts["sources"]
+    kb.graph.export(tmp_path / "out" / name)
+    report = kb.graph.import_file(tmp_path / "out" / name)
+    assert (report.quarantined, report.units_updated, report.units_unchanged) == ([], 0, 5)
+    assert (dump(kb), kb.stats().counts["sources"]) == (before, sources)
+
+
 def test_pictures_that_are_lost_are_said_to_be(kb, tmp_path):
     kb.add(Unit("A", id="a", images=(picture(tmp_path / "a.png", 1),)))
     stored = Path(kb.show("a").to_dict()["images"][0])
