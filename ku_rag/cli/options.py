@@ -160,7 +160,6 @@ def _read_texts(_: click.Context, __: click.Parameter, files: tuple[Path, ...]) 
 
     texts = []
     for file in files:
-        arguments.regular_file(file, "a text file")
         try:
             texts.append(read_text(file))
         except BadInput as error:

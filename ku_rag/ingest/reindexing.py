@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ku_rag import manifest
 from ku_rag.encoders.base import Encoder
@@ -38,6 +37,8 @@ _STATE = "s.hash || ':' || s.chunks"
 _HALF = np.dtype("<f2")
 
 Document = tuple[int, str]
+Cut = Sequence[tuple[int, int]]
+"""How the texts of a source are cut: (number of the document, characters) of each chunk."""
 Progress = Callable[[int], None]
 """Called with the number of chunks and images encoded so far."""
 
@@ -50,19 +51,6 @@ class Reindexed(Serializable):
     chunks: int
     images: int
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Shadow:
-    """How the texts of a source are cut for another encoder, with their vectors.
-
-    Args:
-        cut: (number of the document, characters) of each chunk, in order.
-        vectors: float32[len(cut), dim].
-    """
-
-    cut: tuple[tuple[int, int], ...]
-    vectors: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +102,9 @@ class Reindexing:
         seconds = round(time.monotonic() - started, 3)
         return Reindexed(self.new.fingerprint, chunks, images, seconds)
 
-    @property
-    def _changing(self) -> list[Kind]:
-        """The kinds whose vectors are made by another encoder than before."""
-        return [
-            kind
-            for kind in KINDS
-            if side(self.old, kind).fingerprint != side(self.new, kind).fingerprint
-        ]
+    def _changes(self, kind: Kind) -> bool:
+        """Whether vectors of a kind are made by another encoder than before."""
+        return side(self.old, kind).fingerprint != side(self.new, kind).fingerprint
 
     def _rows(self) -> dict[Kind, int]:
         """Return the encoder rows of the new vectors; delete vectors of any third encoder."""
@@ -137,10 +120,9 @@ class Reindexing:
         return rows
 
     def _is_missing(self, connection: Connection, rows: dict[Kind, int]) -> bool:
-        changing = self._changing
         return bool(
-            ("chunk" in changing and _missing_texts(connection, rows["chunk"], 1))
-            or ("image" in changing and _missing_images(connection, rows["image"]))
+            (self._changes("chunk") and _missing_texts(connection, rows["chunk"], 1))
+            or (self._changes("image") and _missing_images(connection, rows["image"]))
         )
 
     # ---- encoding ------------------------------------------------------------------------------
@@ -148,10 +130,10 @@ class Reindexing:
     def _encode(self, rows: dict[Kind, int]) -> Iterator[tuple[int, int]]:
         """Encode in portions; yield the number of chunks and of images of each."""
         connection = self.database.connection
-        if "chunk" in self._changing:
+        if self._changes("chunk"):
             while some := _missing_texts(connection, rows["chunk"], _SOURCES):
                 yield self._encode_texts(rows["chunk"], some), 0
-        if "image" in self._changing:
+        if self._changes("image"):
             yield from ((0, count) for count in self._encode_images(rows["image"]))
 
     def _encode_texts(self, row: int, sources: Sequence[tuple[int, str]]) -> int:
@@ -163,9 +145,13 @@ class Reindexing:
         place = {text: n for n, text in enumerate(texts)}
         with self.writing(), self.database.change():
             for (source, state), cut in zip(sources, cuts, strict=True):
-                own = found[[place[text] for _, text in cut]]
-                lengths = tuple((document, len(text)) for document, text in cut)
-                _put_shadow(connection, row, source, state, Shadow(lengths, own))
+                lengths = [(document, len(text)) for document, text in cut]
+                blob = found[[place[text] for _, text in cut]].astype(_HALF).tobytes()
+                connection.execute(  # unless the source has changed
+                    "REPLACE INTO shadows SELECT ?, s.row, ?, ?, ? FROM sources s "
+                    f"WHERE s.row = ? AND {_STATE} = ?",
+                    (row, state, json.dumps(lengths), blob, source, state),
+                )
         return sum(map(len, cuts))
 
     def _cut(self, documents: Sequence[Document]) -> list[Document]:
@@ -200,13 +186,17 @@ class Reindexing:
     # ---- switching -----------------------------------------------------------------------------
 
     def _switch(self, connection: Connection, rows: dict[Kind, int]) -> None:
-        if "chunk" in self._changing:
+        if self._changes("chunk"):
             dim = side(self.new, "chunk").dim
             for source, unit in connection.execute(
                 "SELECT row, unit FROM sources WHERE chunks > 0 ORDER BY row"
             ).fetchall():
-                shadow = _get_shadow(connection, rows["chunk"], source, dim)
-                chunks = _apply(_documents(connection, source), shadow)
+                cut, blob = connection.execute(
+                    "SELECT cut, vectors FROM shadows WHERE encoder = ? AND source = ?",
+                    (rows["chunk"], source),
+                ).fetchone()
+                found = np.frombuffer(blob, _HALF).reshape(-1, dim).astype(np.float32)
+                chunks = _apply(_documents(connection, source), json.loads(cut))
                 stored = connection.execute(
                     "SELECT row, document, text FROM chunks WHERE source = ? ORDER BY position",
                     (source,),
@@ -217,7 +207,7 @@ class Reindexing:
                     new = content_rows.add_texts(connection, [Texts(source, unit, chunks)])
                     inverted.add_chunks(connection, new)
                     numbers = list(new)
-                vectors.put(connection, "chunk", rows["chunk"], numbers, [shadow.vectors])
+                vectors.put(connection, "chunk", rows["chunk"], numbers, [found])
         connection.execute("DELETE FROM shadows")
         _forget_others(connection, but=list(rows.values()))
 
@@ -233,10 +223,10 @@ def _documents(connection: Connection, source: int) -> list[Document]:
     ]
 
 
-def _apply(documents: Sequence[Document], shadow: Shadow) -> list[Document]:
+def _apply(documents: Sequence[Document], cut: Cut) -> list[Document]:
     texts, begun = dict(documents), dict.fromkeys((n for n, _ in documents), 0)
     chunks = []
-    for number, length in shadow.cut:
+    for number, length in cut:
         start = begun[number]
         chunks.append((number, texts[number][start : start + length]))
         begun[number] = start + length
@@ -265,32 +255,6 @@ def _missing_images(connection: Connection, encoder: int) -> list[tuple[int, str
         places("image", encoder),
     ).fetchall()
     return found
-
-
-def _put_shadow(
-    connection: Connection, encoder: int, source: int, state: str, shadow: Shadow
-) -> None:
-    """Store a shadow if its source has not changed. Called inside a change."""
-    still = connection.execute(
-        f"SELECT 1 FROM sources s WHERE s.row = ? AND {_STATE} = ?", (source, state)
-    ).fetchone()
-    if not still:
-        return
-    cut = json.dumps(shadow.cut)
-    blob = shadow.vectors.astype(_HALF).tobytes()
-    connection.execute(
-        "REPLACE INTO shadows VALUES (?, ?, ?, ?, ?)", (encoder, source, state, cut, blob)
-    )
-
-
-def _get_shadow(connection: Connection, encoder: int, source: int, dim: int) -> Shadow:
-    """The shadow of a source."""
-    cut, blob = connection.execute(
-        "SELECT cut, vectors FROM shadows WHERE encoder = ? AND source = ?",
-        (encoder, source),
-    ).fetchone()
-    vectors = np.frombuffer(blob, _HALF).reshape(-1, dim).astype(np.float32)
-    return Shadow(tuple((document, length) for document, length in json.loads(cut)), vectors)
 
 
 def _forget_others(connection: Connection, *, but: Sequence[int] = ()) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ku_rag.errors import BadInput
+from ku_rag.arguments import regular_file
+from ku_rag.errors import BadInput, NotFound
 from ku_rag.types import Source
 
 MAX_TEXT_BYTES = 256 << 20
@@ -26,32 +27,16 @@ class PartialSource(Source):
 
 
 def read_text(path: Path) -> str:
-    """Read a whole text file without changing a character, line ends included.
+    """Read a text file, UTF-8 or UTF-16 with a byte order mark, without changing a character.
 
     Raises:
-        BadInput: The file is empty, too large, unreadable, or not text; see `decode`.
+        BadInput: The file is blank, too large, unreadable, or not such a text.
     """
     try:
-        size = path.stat().st_size
-        if size > MAX_TEXT_BYTES:
-            raise BadInput(
-                f"the text has {size:,} bytes, at most {MAX_TEXT_BYTES:,} are read as one "
-                "document: split it, or make it unit records (.jsonl)"
-            )
-        return decode(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"the file cannot be read ({error.strerror}): check its rights") from error
-
-
-def decode(data: bytes) -> str:
-    """Decode text: UTF-8 with or without a byte order mark, or UTF-16 with one.
-
-    Raises:
-        BadInput: The text is empty or blank, in another encoding, or holds NUL characters.
-    """
-    if not data:
-        raise BadInput("the file is empty (0 bytes): write its text, or remove it")
-    encoding = encoding_of(data[:4096])
+        data = regular_file(path, "a text file", most=MAX_TEXT_BYTES).read_bytes()
+    except (OSError, NotFound) as error:
+        raise BadInput(f"the file cannot be read ({error}): check its rights") from error
+    encoding = encoding_of(data)
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -63,33 +48,18 @@ def decode(data: bytes) -> str:
         ) from error
     if (nul := text.find("\0")) >= 0:
         raise BadInput(
-            f"the text holds a NUL character (character {nul}): it is binary or damaged; "
-            "save the file as UTF-8 text"
+            f"the text holds a NUL character (character {nul}): it is binary, damaged, or in "
+            "another encoding; save the file as UTF-8 text"
         )
     if not text.strip():
-        raise BadInput("the file holds nothing but blanks: write its text, or remove it")
+        raise BadInput("the file is empty or blank: write its text, or remove it")
     return text
 
 
 def encoding_of(start: bytes) -> str:
-    """Return the encoding of a text file, as the name of a Python codec.
-
-    Args:
-        start: The first bytes of the file, 4,096 at most.
-
-    Raises:
-        BadInput: The encoding is one that is not supported.
-    """
-    if start.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
-        raise BadInput("the text is UTF-32: expected UTF-8; save the file as UTF-8")
+    """Return the encoding of a text file by its first bytes, as the name of a Python codec."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    nuls = start.count(b"\0")
-    if nuls > len(start) // 4 and nuls in (start[::2].count(b"\0"), start[1::2].count(b"\0")):
-        raise BadInput(
-            "the text looks like UTF-16 without a byte order mark: expected UTF-8; "
-            "save the file as UTF-8"
-        )
     return "utf-8-sig" if start.startswith(b"\xef\xbb\xbf") else "utf-8"
 
 

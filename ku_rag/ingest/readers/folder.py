@@ -26,6 +26,12 @@ from ku_rag.store.layout import Layout
 from ku_rag.types import Quarantined, Record, Source, Unit
 
 _IGNORED = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
+_KINDS = {
+    **dict.fromkeys(PICTURE_SUFFIXES, "picture"),
+    **dict.fromkeys(TEXT_SUFFIXES, "text"),
+    **dict.fromkeys(RECORD_SUFFIXES, "records"),
+    **dict.fromkeys(TABLE_SUFFIXES, "table"),
+}
 _READ = "pictures, .txt, .md, .jsonl, .csv and .tsv files"
 
 
@@ -62,14 +68,7 @@ def read(path: Path) -> Iterator[Item]:
 
 
 def _kind(path: Path) -> str | None:
-    suffix = path.suffix.lower()
-    kinds = {
-        "picture": PICTURE_SUFFIXES,
-        "text": TEXT_SUFFIXES,
-        "records": RECORD_SUFFIXES,
-        "table": TABLE_SUFFIXES,
-    }
-    return next((kind for kind, suffixes in kinds.items() if suffix in suffixes), None)
+    return _KINDS.get(path.suffix.lower())
 
 
 def _no_reader(path: Path) -> str:
@@ -145,11 +144,8 @@ def _contents(folder: Path, root: Path) -> _Contents:
             continue
         try:
             _classify(entry, root, contents)
-        except BadInput as error:
+        except (BadInput, OSError) as error:
             contents.quarantined.append(Quarantined(_printable(entry.path), str(error)))
-        except OSError as error:
-            reason = f"it cannot be read ({error.strerror}): check its rights"
-            contents.quarantined.append(Quarantined(_printable(entry.path), reason))
     return contents
 
 

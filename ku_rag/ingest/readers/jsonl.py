@@ -59,7 +59,7 @@ def read_objects(
     """
     name = path.as_posix()
     with path.open("rb") as file:
-        encoding = encoding_of(file.read(4096))
+        encoding = encoding_of(file.read(4))
         if encoding == "utf-16":
             raise BadInput("the records are in UTF-16: expected UTF-8; save the file as UTF-8")
         file.seek(3 if encoding == "utf-8-sig" else 0)

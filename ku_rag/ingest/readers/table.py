@@ -51,7 +51,7 @@ def read_table(path: Path) -> Iterator[Item]:
     # The csv module has one limit for the whole process; nothing needs a lower one.
     csv.field_size_limit(max(csv.field_size_limit(), decoding.MAX_LINE))
     with path.open("rb") as file:
-        encoding = encoding_of(file.read(4096))
+        encoding = encoding_of(file.read(4))
     with path.open(encoding=encoding, errors="surrogateescape", newline="") as text:
         lines = _Lines(text)
         first = next(lines, "")
