@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from ku_rag.settings import Settings
 from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
-from ku_rag.store.unit_records import hint, known_row
+from ku_rag.store.unit_records import hint, known_row, unit_row
 from ku_rag.store.vectors import Kind
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Added, Deleted, IngestReport, Record, Source, Unit
@@ -261,38 +262,26 @@ def _candidate(
     threshold: float,
 ) -> tuple[Candidate | None, str]:
     """Return the unit that a new one joins, if there is one, and why."""
-    named = unit_resolution.by_name(database, name)
-    if named:
+    if named := unit_resolution.by_name(database, name):
         return named, named.why
     reasons = ["no unit bears its name"]
     for index, kind, found in compared:
-        if found is None or not len(found):
-            continue
-        candidate, why = unit_resolution.by_vectors(
-            database,
-            index,
-            kind,
-            np.asarray(found),
-            fingerprint=fingerprint,
-            threshold=threshold,
-        )
-        if candidate:
-            return candidate, candidate.why
-        if why:
-            reasons.append(why)
+        if found is not None and len(found):
+            candidate, why = unit_resolution.by_vectors(
+                database,
+                index,
+                kind,
+                np.asarray(found),
+                fingerprint=fingerprint,
+                threshold=threshold,
+            )
+            if candidate:
+                return candidate, candidate.why
+            reasons += [why] if why else []
     return None, "; ".join(reasons)
 
 
 def _new_id(database: Database, name: str) -> str:
     base = re.sub(r"\s+", "-", name_key(name)) or content_hash(name)[:12]
-    taken = {
-        unit_id
-        for (unit_id,) in database.connection.execute(
-            "SELECT id FROM units WHERE id = ? OR id GLOB ? || '-[0-9]*'", (base, base)
-        )
-    }
-    return next(
-        candidate
-        for candidate in (base, *(f"{base}-{n}" for n in range(2, len(taken) + 3)))
-        if candidate not in taken
-    )
+    ids = chain([base], (f"{base}-{number}" for number in count(2)))
+    return next(one for one in ids if unit_row(database.connection, one) is None)

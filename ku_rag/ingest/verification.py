@@ -77,8 +77,10 @@ def verify(
             problems += _guarded(what, found)
     for index in indexes:
         problems += _guarded("a cache", index.problems())
-    counts: dict[str, int] = {}
-    problems += _guarded("the tables", _count(database, counts))
+    try:
+        counts = unit_records.counts(connection)
+    except apsw.Error as error:
+        return IntegrityReport((*problems, f"the tables cannot be counted: {error}"), {})
     return IntegrityReport(tuple(problems), counts)
 
 
@@ -90,28 +92,16 @@ def _guarded(what: str, found: Iterable[str]) -> Iterator[str]:
         yield f"{what} cannot be read any further: {error}"
 
 
-def _count(database: Database, counts: dict[str, int]) -> Iterator[str]:
-    counts |= unit_records.counts(database.connection)
-    yield from ()
-
-
 def _schema(connection: Connection) -> Iterator[str]:
-    stored = _objects(connection)
-    with closing(schema.expected()) as fresh:
-        expected = _objects(fresh)
-    for name, made_by in expected.items():
-        if name not in stored:
-            yield f"{name} is missing"
-        elif stored[name] != made_by:
-            yield f"{name} is not as this version of ku-rag makes it"
-    for name in stored.keys() - expected.keys():
-        yield f"{name} does not belong to a knowledge base"
-
-
-def _objects(connection: Connection) -> dict[str, str | None]:
-    rows = connection.execute("SELECT type, name, sql FROM sqlite_master")
     # SQLite makes tables of statistics by itself when it is asked to analyse.
-    return {f"{kind} {name}": sql for kind, name, sql in rows if not name.startswith("sqlite_stat")}
+    listed = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%'"
+    stored = set(connection.execute(listed))
+    with closing(schema.expected()) as fresh:
+        expected = set(fresh.execute(listed))
+    for kind, name, _ in sorted(expected - stored):
+        yield f"{kind} {name} is missing, or not as this version of ku-rag makes it"
+    for kind, name in sorted({one[:2] for one in stored} - {one[:2] for one in expected}):
+        yield f"{kind} {name} does not belong to a knowledge base"
 
 
 def _structure(database: Database) -> Iterator[str]:
@@ -143,14 +133,13 @@ def _structure(database: Database) -> Iterator[str]:
 
 
 def _manifest(database: Database) -> Iterator[str]:
-    connection = database.connection
-    keys = [key for (key,) in connection.execute("SELECT key FROM meta")]
+    keys = {key for (key,) in database.connection.execute("SELECT key FROM meta")}
     for key in keys:
         try:
             database.meta(key)
         except Corrupt as error:
             yield str(error)
-    for key in _MANIFEST - set(keys):
+    for key in _MANIFEST - keys:
         yield f"the manifest does not say {key!r}"
 
 
