@@ -10,7 +10,7 @@ import click
 
 import ku_rag
 from ku_rag import arguments
-from ku_rag.cli import graph, ingest, inspect, maintenance, models, query, transfer
+from ku_rag.cli import graph, ingest, inspect, maintenance, models, query
 from ku_rag.cli.output import say
 from ku_rag.errors import KuError
 
@@ -33,9 +33,9 @@ _COMMANDS = (
     maintenance.compact,
     maintenance.tune,
     maintenance.reindex,
-    transfer.export,
-    transfer.import_,
-    transfer.snapshot,
+    maintenance.export,
+    maintenance.import_,
+    maintenance.snapshot,
     graph.graph,
 )
 

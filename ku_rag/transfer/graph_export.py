@@ -108,11 +108,9 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
     """A folder whose contents replace `path` and the folder of its pictures at the end."""
     is_folder = not path.suffix
     pictures = path.with_name(f"{path.name}.pictures")
-    if path.exists() and path.is_dir() != is_folder:
-        kind = "a file" if is_folder else "a folder"
+    if path.exists() and (path.is_dir() != is_folder or (is_folder and any(path.iterdir()))):
+        kind = "a file" if path.is_file() else "a folder that is not empty"
         raise Refused(f"{path} is {kind} already: expected {_EXPECTED}")
-    if is_folder and path.exists() and any(path.iterdir()):
-        raise Refused(f"{path} is not empty: name a new or empty folder")
     if not is_folder and not path.exists() and pictures.exists():
         raise Refused(
             f"{pictures} is there already, but {path.name} is not: pictures would go there; name "
@@ -193,7 +191,7 @@ def _copy_pictures(
     Returns:
         The number of pictures, and those that are missing or damaged.
     """
-    count, left_out = 0, []
+    left_out: list[Quarantined] = []
     for entity in entities:
         folder = folders[entity["id"]]
         entity["images"] = []
@@ -209,8 +207,7 @@ def _copy_pictures(
                 left_out.append(problem)
                 continue
             entity["images"].append(name if folder.endswith(f"/{IMAGES}") else f"{folder}/{name}")
-            count += 1
-    return count, left_out
+    return sum(len(entity["images"]) for entity in entities), left_out
 
 
 # ---- formats -----------------------------------------------------------------------------------
@@ -246,19 +243,16 @@ def _write_graphml(path: Path, entities: Entities, relations: Iterable[RelationR
                 )
         file.write('<graph edgedefault="directed">\n')
 
-        def write_node(key: tuple[str, str | None], data: Mapping[str, Any]) -> None:
-            nodes[key] = f"n{len(nodes)}"
-            file.write(f'<node id="{nodes[key]}">{_graphml_data("node", data)}</node>\n')
-
-        for entity in entities:
-            data = {"name": entity["entity"], **entity}
-            del data["entity"]
-            write_node((entity["id"], None), data)
+        named = {(one.tail, one.tail_kind): one for one in relations if one.tail_kind}
+        for node, data in (
+            *(((one["id"], None), {"name": one["entity"], **one}) for one in entities),
+            *((k, {"name": k[0], "kind": k[1], "declared": False}) for k in named),
+        ):
+            nodes[node] = f"n{len(nodes)}"
+            file.write(f'<node id="{nodes[node]}">{_graphml_data("node", data)}</node>\n')
         for one in relations:
             tail = (one.tail, one.tail_kind)
-            if tail not in nodes:
-                write_node(tail, {"name": one.tail, "kind": one.tail_kind, "declared": False})
-            data = {key: value for key, value in one._asdict().items() if key in _EDGE_KEYS}
+            data = one._asdict()
             file.write(
                 f'<edge source="{nodes[one.head, None]}" target="{nodes[tail]}">'
                 f"{_graphml_data('edge', data)}</edge>\n"
@@ -267,9 +261,11 @@ def _write_graphml(path: Path, entities: Entities, relations: Iterable[RelationR
 
 
 def _graphml_data(domain: str, data: Mapping[str, Any]) -> str:
+    keys = _NODE_KEYS if domain == "node" else _EDGE_KEYS
     return "".join(
         f'<data key="{domain} {key}">{escape(text, {chr(13): "&#13;"})}</data>'
         for key, text in format_cells(data).items()
+        if key in keys
     )
 
 

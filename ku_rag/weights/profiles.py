@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ku_rag.errors import NotFound
 from ku_rag.weights.catalogue import known
-from ku_rag.weights.files import find, locate
+from ku_rag.weights.files import locate
 
 # The paper gives k = 3 (section 4.3); the thresholds of eq. 6 are in its official code: cosine
 # 0.19, boxes of at least 50 px, pixels outside a mask set to black.
@@ -31,7 +31,6 @@ def profile(name: str) -> dict[str, object]:
 
     Raises:
         NotFound: there is no such profile, or its weights are not on this machine.
-        Corrupt: a file of its weights has the wrong size.
     """
     if name not in _PROFILES:
         raise NotFound(f"there is no profile {name!r}; there are: {', '.join(_PROFILES)}")
@@ -42,6 +41,4 @@ def profile(name: str) -> dict[str, object]:
             f"the profile {name!r} needs weights that are not here: run `ku models pull {missing}`;"
             " `ku models path NAME` says how to get one without a network"
         )
-    for model in needed:
-        find(model.name)
     return settings

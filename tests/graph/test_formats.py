@@ -936,5 +936,5 @@ def test_pictures_that_are_lost_are_said_to_be(kb, tmp_path):
     stored.unlink()
     given = kb.graph.export(tmp_path / "g.jsonl").to_dict()
     assert given["left_out"] == [
-        {"item": str(stored), "reason": "it cannot be read (No such file or directory)"}
+        {"item": stored.stem, "reason": f"{stored}: No such file or directory"}
     ]

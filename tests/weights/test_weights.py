@@ -452,11 +452,8 @@ def test_a_profile_is_settings_whose_weights_are_here(tmp_path, name):
     sized(needed[0], files.own_path(needed[0]))
     with pytest.raises(NotFound, match=f"`ku models pull {needed[1].name}`"):
         weights.profile(name)
-    own = sized(needed[1], files.own_path(needed[1]))
+    sized(needed[1], files.own_path(needed[1]))
     assert weights.profile(name) == settings
-    os.truncate(own, 5)
-    with pytest.raises(Corrupt, match="has 5 bytes"):
-        weights.profile(name)
 
 
 def vars_of(settings):

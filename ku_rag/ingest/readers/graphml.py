@@ -63,15 +63,8 @@ class _Key(NamedTuple):
     default: str | None = None
 
 
-class _Edge(NamedTuple):
-    """An edge with the fields of its relation."""
-
-    head: str
-    tail: str
-    directed: bool
-    fields: Mapping[str, str]
-
-
+_Edge = tuple[str, str, dict[str, str]]
+"""The ids of two nodes and the fields of a relation from the first to the second."""
 _Nodes = dict[str, tuple[str, str | None]]
 """By id of the node: the entity's id, or its name with its kind if it has only a name."""
 
@@ -99,7 +92,7 @@ def read_graphml(path: Path, progress: Progress | None = None) -> GraphPart:
             case "node":
                 _add_node(part, nodes, element.get("id", ""), _attributes(element, keys))
             case "edge":
-                edges.append(_edge(element, _attributes(element, keys), directed=directed))
+                edges += _edges(element, _attributes(element, keys), directed=directed)
             case _:
                 hyperedges += 1
         element.clear()
@@ -197,28 +190,28 @@ def _add_node(part: GraphPart, nodes: _Nodes, node: str, attributes: Mapping[str
         nodes[node] = (entity, None)
 
 
-def _edge(element: Element, attributes: Mapping[str, str], *, directed: bool) -> _Edge:
-    if (own := element.get("directed")) is not None:
-        directed = own.strip() in ("true", "1")
+def _edges(element: Element, attributes: Mapping[str, str], *, directed: bool) -> Iterator[_Edge]:
+    """Yield an edge, and one in the other direction if it is undirected."""
     by_name = {name.casefold(): text for name, text in attributes.items()}
     fields: dict[str, str] = {}
     for name, field in _EDGE_FIELDS.items():
         if clean(by_name.get(name, "")):
             fields.setdefault(field, by_name[name])
     fields.setdefault("relation", DEFAULT_RELATION)
-    return _Edge(element.get("source", ""), element.get("target", ""), directed, fields)
+    head, tail = element.get("source", ""), element.get("target", "")
+    yield head, tail, fields
+    if element.get("directed", str(directed)).strip().casefold() not in ("true", "1"):
+        yield tail, head, fields
 
 
 def _add_edge(part: GraphPart, nodes: _Nodes, edge: _Edge) -> None:
-    where = f"{part.path.as_posix()}: edge {edge.head!r} → {edge.tail!r}"
-    for end in (edge.head, edge.tail):
+    where = f"{part.path.as_posix()}: edge {edge[0]!r} → {edge[1]!r}"
+    for end in edge[:2]:
         if end not in nodes:
             part.leave_out(
                 where, f"there is no node {end!r}, or it was left out: every edge joins two nodes"
             )
             return
-    forward = (edge.head, edge.tail)
-    for head, tail in (forward,) if edge.directed else (forward, forward[::-1]):
-        name, kind = nodes[tail]
-        ends = {"head": nodes[head][0], "tail": name, "tail_kind": kind}
-        part.add_relation({**edge.fields, **ends}, where)
+    name, kind = nodes[edge[1]]
+    ends = {"head": nodes[edge[0]][0], "tail": name, "tail_kind": kind}
+    part.add_relation({**edge[2], **ends}, where)

@@ -23,6 +23,8 @@ _FIELDS = frozenset(
     {"id", "name", "kind", "aliases", "images", "text", "texts", "metadata", "relations", "match"}
 )
 
+_A_LIST = "a list in square brackets"
+
 T = TypeVar("T")
 
 
@@ -53,11 +55,11 @@ def read_record(data: Mapping[str, Any], path: Path, where: str) -> Iterator[Ite
         raise BadInput('the "id" is empty: give one, or leave it out to use the name')
     texts = ([text] if (text := _text(data, "text")) else []) + _texts(data, "texts")
     metadata = {key: value for key, value in data.items() if key not in _FIELDS}
-    metadata |= _object(data, "metadata")
-    match = data.get("match")
-    if not isinstance(match, bool | None):
-        raise BadInput(f'"match" is {describe_value(match)}: expected true or false')
-    relations, wrong_relations = _convert(_list(data, "relations"), "relations", _relation)
+    metadata |= _checked(data, "metadata", dict, {}, "an object in curly brackets")
+    match = _checked(data, "match", bool, True, "true or false")
+    relations, wrong_relations = _convert(
+        _checked(data, "relations", list, [], _A_LIST), "relations", _relation
+    )
     paths = _texts(data, "images")
     images, wrong_images = _convert(paths, "images", lambda p: locate_picture(path.parent, p))
     unit = Unit(
@@ -67,7 +69,7 @@ def read_record(data: Mapping[str, Any], path: Path, where: str) -> Iterator[Ite
         aliases=tuple(dict.fromkeys(filter(None, map(clean_name, _texts(data, "aliases"))))),
         metadata=metadata,
         relations=tuple(relations),
-        match=match is not False,
+        match=match,
     )
     source = (PartialSource if wrong_images else Source)(
         f"{path.as_posix()}#{identity}",
@@ -118,32 +120,24 @@ def _convert(
 
 
 def _text(data: Mapping[str, Any], key: str) -> str | None:
-    value = data.get(key)
-    if not isinstance(value, str | None):
-        raise BadInput(f'"{key}" is {describe_value(value)}: expected a text in quotation marks')
-    return value
+    found: str | None = _checked(data, key, str, None, "a text in quotation marks")
+    return found
 
 
 def _texts(data: Mapping[str, Any], key: str) -> list[str]:
-    values = _list(data, key)
+    values: list[Any] = _checked(data, key, list, [], _A_LIST)
     for value in values:
         if not isinstance(value, str):
             raise BadInput(f'"{key}" holds {describe_value(value)}: expected a list of texts')
     return values
 
 
-def _list(data: Mapping[str, Any], key: str) -> list[Any]:
+def _checked(data: Mapping[str, Any], key: str, kind: type, default: Any, expected: str) -> Any:  # noqa: ANN401
+    """Return a field, or the default where it is missing or null."""
     value = data.get(key)
-    if not isinstance(value, list | None):
-        raise BadInput(f'"{key}" is {describe_value(value)}: expected a list in square brackets')
-    return value or []
-
-
-def _object(data: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = data.get(key)
-    if not isinstance(value, dict | None):
-        raise BadInput(f'"{key}" is {describe_value(value)}: expected an object in curly brackets')
-    return value or {}
+    if not isinstance(value, kind | None):
+        raise BadInput(f'"{key}" is {describe_value(value)}: expected {expected}')
+    return default if value is None else value
 
 
 def describe_value(value: object) -> str:

@@ -208,8 +208,6 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
                         if field and text:
                             row.setdefault(field, text)
                     yield f"{path.as_posix()}:{number}", row
-    except BadInput:
-        raise
     except _DAMAGED as error:
         reason = str(error).partition("\n")[0]
         raise BadInput(
