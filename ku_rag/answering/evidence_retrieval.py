@@ -199,7 +199,7 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     first = graph.of_units(units[:1]) or first
     # A name in the clue tells which of the things in a picture is meant, and is not asked about.
     asking = parted(question)[0] if found.units and found.units[0].image else question
-    among = base.units.rows(base.database.connection)
+    among = base.units.ids(base.database.connection)
     traced = trace(graph, first[0] if first else None, asking, among)
     every_way = traced.paths if traced else ()
     lines = dict.fromkeys(step.line for way in every_way for step in way.steps if step.line)

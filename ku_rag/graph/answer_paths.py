@@ -25,6 +25,7 @@ from ku_rag.text.question import (
     Question,
     analyse,
     comparison,
+    is_asking,
     is_negated,
     is_place_noun,
     ways_of_label,
@@ -100,7 +101,7 @@ class _Link:
 
 
 def trace(
-    graph: Graph, start: Entity | None, question: str, among: Collection[int] | None = None
+    graph: Graph, start: Entity | None, question: str, among: Collection[str] | None = None
 ) -> Traced | None:
     """Return what a question asks for, or None if relations and facts do not answer it.
 
@@ -108,7 +109,7 @@ def trace(
         graph: the graph.
         start: what the picture of the question shows, or the best match; None if there is none.
         question: a sentence.
-        among: rows of the units that count in a question about units of a kind; None for all.
+        among: ids of the units that count in a question about units of a kind; None for all.
 
     Raises:
         Corrupt: a relation fails its checksum.
@@ -434,7 +435,7 @@ def _compared(
     ]
     values = [amount for _, amount, _ in found]
     values += amounts(question)[:1] if asked.kind == "yes-no" else []
-    if len(values) < max(2, len(mentions)) or len({one.unit for one in values}) > 1:
+    if len(values) < max(2, len(mentions)) or len({o.unit for o in values if o.unit}) > 1:
         return None
     numbers = [one.number * compared.sign for one in values]
     paths = tuple(path for *_, some in found for path in some)[:_MOST]
@@ -450,6 +451,7 @@ def _measured(
 ) -> tuple[Amount, tuple[Path, ...]] | None:
     """The amount that facts state under a compared label, or how many of them there are."""
     met = [one for one in steps if stems(one.relation) and stems(one.relation) <= compared.labels]
+    met = [one for one in met if amounts(one.tail.name)] or met
     met = [one for one in met if one.relation == met[0].relation]
     if not met:
         return None
@@ -471,42 +473,46 @@ def _amount_words(question: str) -> set[str]:
 # ---- units of a kind ----------------------------------------------------------------------------
 
 
-def _of_kind(graph: Graph, question: str, among: Collection[int] | None) -> Traced | None:
+def _of_kind(graph: Graph, question: str, among: Collection[str] | None) -> Traced | None:
     """The units of a kind that have the facts of a question, how many, or that with most."""
     asked, kinds = analyse(question), unit_facts.kinds(graph.connection)
-    content = set(asked.content) - _IGNORED
-    chosen = [kind for kind in kinds if stems(kind) and stems(kind) <= content]
-    if kinds == [ANY_KIND] and (noun := _head_noun(asked.said)):
-        # Where no unit has a kind, any noun may mean them.
-        chosen, content = kinds, content - {noun}
-    content = content.difference(*map(stems, chosen))
-    compared = comparison(asked)
-    if asked.kind != "value" or not chosen or (asked.compares and not compared):
+    chosen = [kind for kind in kinds if stems(kind) and stems(kind) <= {*asked.content}]
+    noun = _head_noun(asked.said) if kinds == [ANY_KIND] else ""
+    # Where no unit has a kind, any noun may mean them.
+    chosen, names = (kinds, (noun,)) if noun else (chosen, tuple(chosen))
+    asked = analyse(question, names)
+    compared, content = comparison(asked), set(asked.content) - _IGNORED
+    if asked.kind != "value" or not chosen or asked.negated or (asked.compares and not compared):
         return None
-    if not content and asked.type == "number":
-        return Traced(
-            (str(len(unit_facts.of_kind(graph.connection, chosen, (), among) or ())),), ()
-        )
+    if not content:
+        total = among is None and not noun and unit_facts.count(graph.connection, chosen)
+        return Traced((str(total),), ()) if total and _counts(asked) else None
     limit = next(iter(amounts(question)), None) if compared and compared.of_two else None
-    terms = {word for word in asked.said if stem(word) in content}
     if compared:
         content -= compared.words | compared.labels | (_amount_words(question) if limit else set())
-        terms |= compared.labels
-    fitting: list[tuple[Entity, list[Step], list[Step]]] = []
-    for entity, steps in unit_facts.of_kind(graph.connection, chosen, terms, among) or ():
+    needed = [word for word in asked.said if stem(word) in content and not is_asking(stem(word))]
+    labels = compared.labels if compared else frozenset()
+    fitting: list[tuple[Sequence[Step], Sequence[Step]]] = []
+    for entity, steps in unit_facts.of_kinds(graph.connection, chosen, needed, labels):
         covers = {step: covered for step in steps if (covered := _fact_covers(step, content))}
-        if content <= frozenset().union(*covers.values()):
-            fitting.append((entity, steps, list(covers)))
+        counts = among is None or entity.unit in among
+        if counts and content <= frozenset().union(*covers.values()):
+            fitting.append((steps, [*covers]))
     if compared:
-        found = [(one, _measured(compared, steps)) for one, steps, _ in fitting]
-        return _extreme(compared, [one for _, one in found if one], limit, asked)
-    return _listed(asked, [Path(step.head, (step,)) for *_, used in fitting for step in used])
+        found = [one for steps, _ in fitting if (one := _measured(compared, steps))]
+        return _extreme(compared, found, limit, asked)
+    return _listed(asked, [Path(step.head, (step,)) for _, used in fitting for step in used])
 
 
 def _head_noun(said: Sequence[str]) -> str:
-    """The stem of the noun after "which" or "how many"."""
+    """The noun after "which" or "how many"."""
     after = [word for before, word in pairwise(said) if before in ("which", "what", "many")]
-    return stem(after[0]) if after and after[0] not in stop_words() else ""
+    return after[0] if after and after[0] not in stop_words() else ""
+
+
+def _counts(asked: Question) -> bool:
+    """Whether a question asks how many there are."""
+    return asked.type == "number" or ("how", "many") in pairwise(asked.said)
 
 
 def _fact_covers(step: Step, content: Collection[str]) -> frozenset[str]:
@@ -525,7 +531,7 @@ def _fact_covers(step: Step, content: Collection[str]) -> frozenset[str]:
 def _listed(asked: Question, paths: Sequence[Path]) -> Traced | None:
     """The units that paths start from, or how many they are."""
     names = {path.start.row: path.start.name for path in paths}
-    if names and asked.type == "number":
+    if names and _counts(asked):
         return Traced((str(len(names)),), tuple(paths[:_MOST]))
     listed = tuple(dict.fromkeys(names.values()))
     return Traced(listed, tuple(paths)) if 0 < len(names) <= _MOST else None
@@ -538,8 +544,8 @@ def _extreme(
     asked: Question,
 ) -> Traced | None:
     """The units with the greatest amount, or those on one side of a limit."""
-    units = {one.unit for one, _ in found} | ({limit.unit} if limit and limit.unit else set())
-    if len(found) == 1 or len(units) != 1 or (compared.of_two and not limit):
+    units = {one.unit for one in (*(amount for amount, _ in found), limit) if one and one.unit}
+    if len(found) + bool(limit) < 2 or len(units) > 1 or (compared.of_two and not limit):
         return None
     numbers = [one.number * compared.sign for one, _ in found]
     kept = [

@@ -88,44 +88,48 @@ def kinds(connection: Connection) -> list[str]:
     return [kind for (kind,) in rows]
 
 
-def of_kind(
-    connection: Connection,
-    chosen: Sequence[str],
-    terms: Collection[str],
-    among: Collection[int] | None,
-) -> list[tuple[Entity, list[Step]]] | None:
-    """Return the units of some kinds with the facts that may have one of some words.
+def of_kinds(
+    connection: Connection, kinds: Sequence[str], words_: Sequence[str], labels: Collection[str]
+) -> list[tuple[Entity, list[Step]]]:
+    """Return the units of some kinds with their metadata and labelled lines.
 
     Args:
         connection: To the store.
-        chosen: The kinds.
-        terms: Folded words; labelled lines are read from chunks that have one of them.
-        among: Rows of the units that count; None for all.
-
-    Returns:
-        None if there are too many units to read them.
+        kinds: Their kinds.
+        words_: Folded words, all of which a chunk has whose lines are read.
+        labels: Stems, one of which it has; none for any chunk.
     """
+    listed = as_json(kinds)
+    found = {
+        row: (entity := Entity(*fields), _of_metadata(entity, metadata))
+        for row, metadata, *fields in connection.execute(
+            "SELECT u.row, u.metadata, coalesce(e.row, -u.row), u.name, u.kind, u.id "
+            "FROM units u LEFT JOIN entities e ON e.unit = u.row WHERE u.metadata != '{}' "
+            "AND u.kind IN (SELECT value FROM json_each(?)) ORDER BY u.row LIMIT ?",
+            (listed, _MOST_UNITS),
+        )
+    }
+    terms = query_terms(words_, keywords.language_of(connection))
+    parts = [" AND ".join(f'"{one}"' for one in terms), " OR ".join(f'"{o}"' for o in labels)]
+    query = " AND ".join(f"({one})" for one in parts if one)
     rows = connection.execute(
-        "SELECT u.row, coalesce((SELECT e.row FROM entities e WHERE e.unit = u.row), -u.row), "
-        "u.name, u.kind, u.id, u.metadata FROM json_each(?) k "
-        "CROSS JOIN units u ON u.kind = k.value "
-        "ORDER BY u.row LIMIT ?",
-        (as_json(chosen), _MOST_UNITS + 1),
-    ).fetchall()
-    if len(rows) > _MOST_UNITS:
-        return None
-    counted = None if among is None else set(among)
-    units = {row[0]: Entity(*row[1:5]) for row in rows if counted is None or row[0] in counted}
-    facts = {row[0]: _of_metadata(units[row[0]], row[5]) for row in rows if row[0] in units}
-    wanted = query_terms(sorted(terms), keywords.language_of(connection))
-    for unit, chunk, text in connection.execute(
-        "SELECT l.unit, c.row, c.text FROM words CROSS JOIN unit_chunks l ON l.chunk = words.rowid "
-        "CROSS JOIN chunks c ON c.row = l.chunk WHERE words MATCH ? AND l.owned LIMIT ?",
-        (" OR ".join(f'"{one}"' for one in wanted) or '""', _MOST_LINES),
-    ):
-        if unit in units:
-            facts[unit] += _of_text(units[unit], chunk, text)
-    return [(units[row], facts[row]) for row in units]
+        "SELECT u.row, c.row, c.text, coalesce(e.row, -u.row), u.name, u.kind, u.id FROM words "
+        "CROSS JOIN unit_chunks l ON l.chunk = words.rowid AND l.owned "
+        "CROSS JOIN units u ON u.row = l.unit CROSS JOIN chunks c ON c.row = l.chunk "
+        "LEFT JOIN entities e ON e.unit = u.row "
+        "WHERE words MATCH ? AND u.kind IN (SELECT value FROM json_each(?)) LIMIT ?",
+        (query, listed, _MOST_LINES),
+    )
+    for row, chunk, text, *fields in rows if query else ():
+        entity, steps = found.setdefault(row, (Entity(*fields), []))
+        steps += _of_text(entity, chunk, text)
+    return [found[row] for row in sorted(found)]
+
+
+def count(connection: Connection, kinds: Sequence[str]) -> int:
+    """Return the number of units of some kinds."""
+    query = "SELECT count(*) FROM units WHERE kind IN (SELECT value FROM json_each(?))"
+    return int(connection.execute(query, (as_json(kinds),)).fetchone()[0])
 
 
 def _of_metadata(entity: Entity, metadata: str) -> list[Step]:

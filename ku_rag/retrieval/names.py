@@ -91,6 +91,8 @@ def find_names(connection: Connection, question: str, language: str = "english")
 def _forms(key: str) -> Iterator[str]:
     """A name, and what it is the plural of."""
     yield key
+    if not key.endswith("s"):
+        return
     for ending, singular in (("ies", "y"), ("es", ""), ("s", "")):
         if key.endswith(ending):
             yield key.removesuffix(ending) + singular
@@ -101,9 +103,9 @@ def _known(connection: Connection, keys: set[str]) -> set[str]:
     rows = connection.execute(
         "SELECT n.key FROM json_each(?1) w CROSS JOIN names n ON n.key = w.value UNION "
         "SELECT e.key FROM json_each(?1) w CROSS JOIN entities e ON e.key = w.value",
-        (as_json(key for key in keys if matchable(key)),),
+        (as_json(keys),),
     )
-    return {key for (key,) in rows}
+    return {key for (key,) in rows if matchable(key)}
 
 
 def _capitalised(

@@ -40,7 +40,7 @@ _LOW = frozenset(words("cheap light small short young low slow cold narrow shall
 _SHORTEST_ADJECTIVE = 3
 _PLAIN = frozenset(words("high low great large big small"))
 """Adjectives that only tell the direction where a noun follows: "the highest price"."""
-_DATED = frozenset(map(stem, words("built born founded opened made date year")))
+_DATED = frozenset(map(stem, words("built born founded opened date year")))
 """Labels of dates that tell which is older."""
 _NEAR = 4
 """Words no further from the question word tell what it asks for."""
@@ -325,11 +325,21 @@ class Comparison:
     oldest: bool
 
 
+@lru_cache(maxsize=1)
+def _asking() -> frozenset[str]:
+    phrases = (phrase for way in _asked() for phrase in (*way.triggers, way.extra))
+    return frozenset().union(*phrases)
+
+
+def is_asking(one: str) -> bool:
+    """Return whether a stem only tells what is asked for: "cost", "live", "make"."""
+    return one in _asking()
+
+
 def comparison(asked: Question) -> Comparison | None:
     """Return what a question compares, if anything."""
     said = [word for word in asked.said if stem(word) not in asked.names]
-    known = {one for way in _asked() for phrase in way.triggers for one in phrase}
-    known |= {one for way in _asked() for one in way.extra}
+    known = _asking()
     for n, word in enumerate(said):
         following = said[n + 1] if n + 1 < len(said) else ""
         # "Which weighs more?", "What costs less than 5 euros?"
