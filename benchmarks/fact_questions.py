@@ -1,9 +1,11 @@
-"""120 questions over labelled lines and relations: `python -m benchmarks.fact_questions [--show]`.
+"""240 questions over facts: `python -m benchmarks.fact_questions [--show]`.
 
 By rule: 60 questions over the information.txt of the groceries, asked in words that their labels do
-not always have, and 60 over the relations of the monsters, in both directions, with counts, yes or
-no, and what several relations have in common. Units take turns; "--tune" takes others than the
-reported ones. An answer is right when it is the gold list, in any order, or the gold number.
+not always have; 60 over the relations of the monsters, in both directions, with counts, yes or no,
+and what several relations have in common; the same 60 where metadata hold what the relations did;
+and 60 about all groceries: which have a value, how many, and which of two has more of a nutrient.
+Units take turns; "--tune" takes others than the reported ones. An answer is right when it is the
+gold list, in any order, or the gold number.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import ku_rag
@@ -33,36 +36,70 @@ Asked = tuple[str, str, tuple[str, ...]]
 """Kind of question, question, accepted answers."""
 
 
-def groceries(turn: int) -> Iterator[Asked]:
-    """60 questions over labelled lines; products take turns from `turn` on, every second one."""
-    asked: dict[str, list[Asked]] = {}
-    for file in sorted((GROCERY / "units").glob("*/information.txt"))[turn::2]:
-        text = file.read_text("utf-8-sig")
-        name = file.parent.name.replace("-", " ")
+def _lines() -> dict[str, list[tuple[str, str]]]:
+    """Name of a product → the labels and values of the lines of its information.txt."""
+    found = {}
+    for file in sorted((GROCERY / "units").glob("*/information.txt")):
+        text, lines = file.read_text("utf-8-sig"), []
         for label, value in re.findall(r"^([^:\n]+):[ \t]*(.+?)\s*$", text, re.MULTILINE):
             labels, values = [label], [value]
             if " and " in label:
-                labels, values = (
-                    label.lower().split(" and "),
-                    re.split(r"\s*,\s*", value, maxsplit=1),
-                )
+                labels = label.lower().split(" and ")
+                values = re.split(r"\s*,\s*", value, maxsplit=1)
             for one, said in zip(labels, values, strict=False):
-                said = said.removeprefix("ca ")
-                key = one.lower().split()[-1]
-                for n, question in enumerate(_LINES.get(key, ())):
-                    answer = said
-                    if "Spain" in question:
-                        answer = "yes" if said == "Spain" else "no"
-                    asked.setdefault(f"{key} {n}", []).append(
-                        ("labelled line", question.format(name), (answer, f"ca {answer}"))
-                    )
-        for label, value in re.findall(r"^ +(fat|protein|salt|fiber) ca ([\d.]+) gram", text, re.M):
-            asked.setdefault(label, []).append(
-                ("amount", f"How much {label} does {name} have?", (f"{value} gram",))
-            )
-    yield from _in_turns(asked, 60)
+                lines.append((one.lower().split()[-1], said.removeprefix("ca ")))
+        nutrient = r"^ +(fat|protein|salt|fiber) ca ([\d.]+) gram"
+        lines += [(key, f"{grams} gram") for key, grams in re.findall(nutrient, text, re.M)]
+        found[file.parent.name.replace("-", " ")] = lines
+    return found
 
 
+def groceries(turn: int) -> list[Asked]:
+    """60 questions over labelled lines; products take turns from `turn` on, every second one."""
+    asked: dict[str, list[Asked]] = {}
+    for name, lines in list(_lines().items())[turn::2]:
+        for key, said in lines:
+            for n, question in enumerate(_LINES.get(key, ())):
+                answer = said
+                if "Spain" in question:
+                    answer = "yes" if said == "Spain" else "no"
+                asked.setdefault(f"{key} {n}", []).append(
+                    ("labelled line", question.format(name), (answer, f"ca {answer}"))
+                )
+            if key in NUTRIENTS:
+                question = f"How much {key} does {name} have?"
+                asked.setdefault(key, []).append(("amount", question, (said,)))
+    return _in_turns(asked, 60)
+
+
+def all_groceries(turn: int) -> list[Asked]:
+    """60 questions about all products, by countries, makers and nutrients."""
+    asked: dict[str, list[Asked]] = {}
+    holders: dict[tuple[str, str], dict[str, None]] = {}
+    lines = _lines()
+    for name, said in lines.items():
+        for key, value in said:
+            if key in ("country", "manufacturer") and not re.search(r",| and ", value):
+                holders.setdefault((key, value), {})[name.replace(" ", "-")] = None
+    for (key, value), names in list(holders.items())[turn::2]:
+        verb = "come from" if key == "country" else "are made by"
+        question = f"How many products {verb} {value}?"
+        asked.setdefault(f"{key} count", []).append(("count line", question, (str(len(names)),)))
+        if len(names) <= 20:
+            question = f"Which products {verb} {value}?"
+            asked.setdefault(key, []).append(("inverse line", question, (", ".join(names),)))
+    for one, other in pairwise(list(lines)[turn::2]):
+        mine, theirs = dict(lines[one]), dict(lines[other])
+        for key in NUTRIENTS:
+            if key in mine and key in theirs and mine[key] != theirs[key]:
+                grams = float(mine[key].split()[0]) - float(theirs[key].split()[0])
+                more = (one if grams > 0 else other).replace(" ", "-")
+                question = f"Which has more {key}, {one} or {other}?"
+                asked.setdefault(f"more {key}", []).append(("compared line", question, (more,)))
+    return _in_turns(asked, 60)
+
+
+NUTRIENTS = ("fat", "protein", "salt", "fiber")
 _LINES = {
     "country": (
         "Which country does {} come from?",
@@ -173,7 +210,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         with ku_rag.KnowledgeBase.open(Path(folder) / "lines", create=True) as kb:
             kb.ingest(GROCERY / "units")
-            hits += _ask(kb, list(groceries(int(tune))))
+            hits += _ask(kb, groceries(int(tune)))
+            hits += _ask(kb, all_groceries(int(tune)))
         with ku_rag.KnowledgeBase.open(Path(folder) / "relations", create=True) as kb:
             kb.add_many(
                 Unit(
@@ -187,6 +225,18 @@ def main() -> None:
                 for name, said in facts.items()
             )
             hits += _ask(kb, relations(facts, 3 * tune))
+        with ku_rag.KnowledgeBase.open(Path(folder) / "metadata", create=True) as kb:
+            kb.add_many(
+                Unit(
+                    name,
+                    id=name,
+                    kind="monster",
+                    metadata={key: list(ends) for key, ends in said.items()},
+                )
+                for name, said in facts.items()
+            )
+            asked = relations(facts, 3 * tune)
+            hits += _ask(kb, [(f"metadata, {kind}", *rest) for kind, *rest in asked])
     figures = {}
     for kind in dict.fromkeys(kind for kind, _ in hits):
         some = [hit for one, hit in hits if one == kind]

@@ -146,7 +146,7 @@ def _of_mentions(
         return _in_common(graph, mentions)
     links = [_links(graph, asked, one, several=len(mentions) > 1) for one in mentions]
     if asked.kind == "yes-no":
-        return _confirmed(asked, mentions, links, question)
+        return _confirmed(graph, asked, mentions, links, question)
     if asked.compares and not {"same", "both"}.intersection(asked.said):
         return None
     if len(links) == 1:
@@ -338,6 +338,7 @@ def _stated(graph: Graph, mention: _Mention) -> list[Step]:
 
 
 def _confirmed(
+    graph: Graph,
     asked: Question,
     mentions: Sequence[_Mention],
     links: Sequence[Sequence[_Link]],
@@ -345,7 +346,7 @@ def _confirmed(
 ) -> Traced | None:
     """Yes or no: whether a relation joins two mentioned entities, or a fact says it."""
     if len(links) == 1:
-        return _decided(links[0], frozenset(), question)
+        return _decided(graph, links[0], frozenset(), question)
     if len(links) != 2:
         return None
     if {"same", "share", "common"}.intersection(asked.said):
@@ -367,15 +368,18 @@ def _confirmed(
             return Traced(("no",), (Path(mine[0].step.head, (mine[0].step,)),))
         stated = [one for one in links[this] if one.step.has_value]
         named = frozenset(map(stem, mentions[other].words))
-        if named and (decided := _decided(stated, named, question)):
+        if named and (decided := _decided(graph, stated, named, question)):
             return decided
     return None
 
 
-def _decided(links: Sequence[_Link], named: frozenset[str], question: str) -> Traced | None:
+def _decided(
+    graph: Graph, links: Sequence[_Link], named: frozenset[str], question: str
+) -> Traced | None:
     """Yes or no, as the facts and relations of one entity say.
 
     Args:
+        graph: the graph.
         links: those that the question may ask for.
         named: stems of another name in the question.
         question: a sentence.
@@ -395,11 +399,16 @@ def _decided(links: Sequence[_Link], named: frozenset[str], question: str) -> Tr
                 return Traced(("yes" if same else "no",), path)
         elif (left or (one.step.has_value and not one.said)) and left <= value:
             return Traced(("yes",), path)
-        elif one.said and one.step.has_value and left and one.is_only(links):
-            # A list need not be complete.
-            is_list = re.search(r",| and ", one.end.name)
-            if not left & value and (len(left) == 1 or left == named) and not is_list:
+        elif one.said and one.step.has_value and left and not left & value:
+            # A list in a text need not be complete.
+            single = one.is_only(links) and not re.search(r",| and ", one.end.name)
+            if single and (len(left) == 1 or left == named):
                 return Traced(("no",), path)
+            # What metadata of other units have, and those of this unit do not
+            others = [stems(other.end.name) for other in links if other.said]
+            if not one.step.line and not any(left <= other for other in others):
+                known = unit_facts.values(graph.connection, one.step.relation)
+                return Traced(("no",), path) if left in map(stems, known) else None
     return None
 
 
@@ -480,6 +489,9 @@ def _of_kind(graph: Graph, question: str, among: Collection[str] | None) -> Trac
     noun = _head_noun(asked.said) if kinds == [ANY_KIND] else ""
     # Where no unit has a kind, any noun may mean them.
     chosen, names = (kinds, (noun,)) if noun else (chosen, tuple(chosen))
+    if not chosen and asked.said[-1:] and asked.said[-1] in _PREPOSITIONS:
+        # "What is Paris the capital of?"
+        chosen = kinds
     asked = analyse(question, names)
     compared, content = comparison(asked), set(asked.content) - _IGNORED
     if asked.kind != "value" or not chosen or asked.negated or (asked.compares and not compared):

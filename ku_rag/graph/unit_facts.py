@@ -126,6 +126,17 @@ def of_kinds(
     return [found[row] for row in sorted(found)]
 
 
+def values(connection: Connection, key: str) -> list[str]:
+    """Return the values that units have under a key of their metadata."""
+    rows = connection.execute(
+        "SELECT DISTINCT v.value FROM units u, json_each(u.metadata) m, json_each("
+        "iif(m.type = 'array', m.value, json_array(m.value))) v "
+        "WHERE u.metadata != '{}' AND m.key = ? LIMIT ?",
+        (key, _MOST_UNITS),
+    )
+    return [str(value) for (value,) in rows]
+
+
 def count(connection: Connection, kinds: Sequence[str]) -> int:
     """Return the number of units of some kinds."""
     query = "SELECT count(*) FROM units WHERE kind IN (SELECT value FROM json_each(?))"

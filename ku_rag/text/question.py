@@ -138,6 +138,7 @@ class Question:
             question word and at the end, less in names.
         names: stems of the names of the units that it may be about.
         every: stems of all its words.
+        unnamed: its folded words without the names.
         ways: the ways of asking that it is one of.
         type: the kind of value asked for; "" is any.
         noun: the stem of the noun after "which" or "what" that only names this type; or "".
@@ -151,6 +152,7 @@ class Question:
     weights: Mapping[str, float]
     names: frozenset[str]
     every: frozenset[str]
+    unnamed: tuple[str, ...]
     ways: tuple[Asked, ...]
     type: str
     noun: str
@@ -197,6 +199,7 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
     tokens = tokenize(text[:_MOST_CHARACTERS])
     said = tuple(token.folded for token in tokens)
     own = frozenset(stem(word) for name in names for word in words(name))
+    inside = _inside_names(said, [tuple(words(name)) for name in names])
     at = _question_word(said)
     every = frozenset(stem(word) for n, word in enumerate(said) if word not in _WH or n == at)
     weights: dict[str, float] = {}
@@ -209,7 +212,7 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         weight *= _NEAR_WEIGHT if near or n == len(said) - 1 else 1.0
         one = stem(word)
         weights[one] = max(weight, weights.get(one, 0.0))
-        if one not in own:
+        if n not in inside:
             content[one] = None
     noun = _noun(said, at)
     # "Alpha or Beta", not "seas or oceans"
@@ -225,6 +228,7 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         weights=weights,
         names=own,
         every=frozenset(map(stem, said)),
+        unnamed=tuple(word for n, word in enumerate(said) if n not in inside),
         ways=ways,
         type=_type(said, at, ways),
         noun=noun,
@@ -234,6 +238,18 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         or choice
         or (kind == "yes-no" and "or" in said),
     )
+
+
+def _inside_names(said: tuple[str, ...], names: Sequence[tuple[str, ...]]) -> set[int]:
+    """Places of the words of names; where a name is not said in full, each of its words counts."""
+    inside: set[int] = set()
+    for name in names:
+        size = len(name)
+        found = [n for n in range(len(said)) if size and said[n : n + size] == name]
+        part = set(map(stem, name)) if not found else ()
+        inside.update(place for n in found for place in range(n, n + size))
+        inside.update(n for n, word in enumerate(said) if stem(word) in part)
+    return inside
 
 
 def _question_word(said: Sequence[str]) -> int | None:
@@ -338,7 +354,7 @@ def is_asking(one: str) -> bool:
 
 def comparison(asked: Question) -> Comparison | None:
     """Return what a question compares, if anything."""
-    said = [word for word in asked.said if stem(word) not in asked.names]
+    said = asked.unnamed
     known = _asking()
     for n, word in enumerate(said):
         following = said[n + 1] if n + 1 < len(said) else ""
