@@ -69,7 +69,9 @@ def of_unit(connection: Connection, entity: Entity) -> list[Step]:
     found = _of_metadata(entity, row[1])
     for chunk, text in chunks:
         found += _of_text(entity, chunk, text)
-    return found
+    # Reversed: of facts that are stated twice, the first.
+    unique = {(name_key(one.relation), one.tail.row): one for one in reversed(found)}
+    return [*unique.values()][::-1]
 
 
 def is_labelled_line(sentence: str) -> bool:
