@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -84,6 +84,74 @@ class Relation(Serializable):
 
 
 @dataclass(frozen=True, slots=True)
+class Cell(Serializable):
+    """A cell of a table.
+
+    Args:
+        text: what stands in it; may be empty.
+        link: id of the unit that it is about; None where it names its unit, or none.
+
+    Raises:
+        BadInput: one of them is no text.
+    """
+
+    text: str
+    link: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what was given."""
+        arguments.text(self.text, "the text of a cell")
+        arguments.optional_text(self.link, "the link of a cell")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a unit. Each row is searched and cited as one document.
+
+    Args:
+        header: names of the columns; empty ones become "column 1", "column 2" …
+        rows: cells, as texts or as `Cell`; a row with fewer cells than columns is filled with
+            empty cells, one with more adds columns.
+        name: its title; may be empty.
+
+    Raises:
+        BadInput: a cell is neither a text nor a `Cell`.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Check what was given, make cells of texts, and fill rows and header."""
+        arguments.text(self.name, "the name of a table")
+        header = arguments.texts(self.header, "header")
+        given = enumerate(arguments.several(self.rows, "rows"))
+        rows = [tuple(arguments.several(row, f"rows[{n}]")) for n, row in given]
+        width = max(len(header), max(map(len, rows), default=0))
+        named = [column.strip() or f"column {n}" for n, column in enumerate(header, 1)]
+        named += [f"column {n}" for n in range(len(header) + 1, width + 1)]
+        object.__setattr__(self, "header", tuple(named))
+        object.__setattr__(self, "rows", tuple(_cells(row, width) for row in rows))
+
+    def row_text(self, number: int) -> str:
+        """Return the document of a row: the title, then a line "column: cell" for each cell."""
+        cells = zip(self.header, self.rows[number], strict=True)
+        lines = [f"{column}: {cell.text.strip()}" for column, cell in cells if cell.text.strip()]
+        return "\n".join([self.name, *lines] if self.name else lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, as in a record: a cell without a link is a text."""
+        rows = [[cell.to_dict() if cell.link else cell.text for cell in row] for row in self.rows]
+        return {"name": self.name, "header": list(self.header), "rows": rows}
+
+
+def _cells(row: Sequence[object], width: int) -> tuple[Cell, ...]:
+    cells = [cell if isinstance(cell, Cell) else Cell(cast(str, cell)) for cell in row]
+    return (*cells, *[Cell("")] * (width - len(cells)))
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """A knowledge unit as its owner describes it (KU-RAG, section 3.2.1, eq. 1).
 
@@ -97,6 +165,7 @@ class Unit:
         metadata: anything else, JSON-serialisable; "aliases" in it are names too.
         relations: statements that start at this unit.
         match: False keeps the names from being looked up in other units' texts.
+        tables: each row is a document like a text.
 
     Lists are taken as well as tuples, paths as texts too.
 
@@ -114,6 +183,7 @@ class Unit:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     relations: tuple[Relation, ...] = ()
     match: bool = True
+    tables: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
         """Check what was given, and make sequences tuples and texts paths."""
@@ -125,17 +195,23 @@ class Unit:
         object.__setattr__(self, "aliases", arguments.texts(self.aliases, "aliases"))
         object.__setattr__(self, "images", arguments.paths(self.images, "images"))
         object.__setattr__(self, "texts", arguments.texts(self.texts, "texts"))
-        object.__setattr__(self, "relations", _relations(self.relations))
+        expected = 'a Table; write tables=[Table(["Year", "Winner"], [["1986", "Argentina"]])]'
+        object.__setattr__(self, "tables", _all_of(Table, self.tables, "tables", expected))
+        expected = 'a Relation; write relations=[Relation("borders", "France")]'
+        object.__setattr__(
+            self, "relations", _all_of(Relation, self.relations, "relations", expected)
+        )
 
 
-def _relations(given: object) -> tuple[Relation, ...]:
-    if isinstance(given, Relation):
-        raise BadInput("relations is one Relation where several are expected: put it into a list")
-    found = tuple(arguments.several(given, "relations"))
+def _all_of(kind: type, given: object, what: str, expected: str) -> tuple[Any, ...]:
+    if isinstance(given, kind):
+        raise BadInput(
+            f"{what} is one {kind.__name__} where several are expected: put it into a list"
+        )
+    found = tuple(arguments.several(given, what))
     for number, one in enumerate(found):
-        if not isinstance(one, Relation):
-            expected = 'a Relation; write relations=[Relation("borders", "France")]'
-            raise arguments.wrong(one, f"relations[{number}]", expected)
+        if not isinstance(one, kind):
+            raise arguments.wrong(one, f"{what}[{number}]", expected)
     return found
 
 
@@ -147,11 +223,13 @@ class Source:
         uri: absolute POSIX path of the file, with "#id" for one record of many.
         texts: its documents, whole.
         images: its picture files.
+        tables: its tables.
     """
 
     uri: str
     texts: tuple[str, ...] = ()
     images: tuple[Path, ...] = ()
+    tables: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +304,30 @@ class Match(Serializable):
 
 
 @dataclass(frozen=True, slots=True)
+class TableRow(Serializable):
+    """A row of a table as evidence.
+
+    Args:
+        name: of the table.
+        row: its number in the table, from 0.
+        cells: (column, cell) in order.
+    """
+
+    name: str
+    row: int
+    cells: tuple[tuple[str, Cell], ...] = field(metadata=INTERNAL)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return [column for column, _ in self.cells]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields of "table" in evidence."""
+        return {"name": self.name, "row": self.row, "columns": self.columns}
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence(Serializable):
     """A chunk that may be cited.
 
@@ -238,6 +340,7 @@ class Evidence(Serializable):
         score: fused score, comparable within one query only.
         owners: the units whose own source it comes from; None where that is not known.
         owner_names: their names.
+        table: the row of a table that the chunk is; None for other text.
     """
 
     label: str = field(metadata=INTERNAL)
@@ -248,6 +351,12 @@ class Evidence(Serializable):
     score: float
     owners: tuple[str, ...] | None = field(default=None, metadata=INTERNAL)
     owner_names: tuple[str, ...] = field(default=(), metadata=INTERNAL)
+    table: TableRow | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields; "table" only for a row of a table."""
+        shown = Serializable.to_dict(self)
+        return shown if self.table else {k: v for k, v in shown.items() if k != "table"}
 
     @property
     def origin(self) -> str:

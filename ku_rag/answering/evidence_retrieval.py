@@ -17,7 +17,7 @@ from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
 from ku_rag.retrieval.published import match_pictures, rank_chunks
 from ku_rag.retrieval.search import search
-from ku_rag.store import unit_records
+from ku_rag.store import table_rows, unit_records
 from ku_rag.store.connection import as_json
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
@@ -279,6 +279,7 @@ def _evidence(
     ):
         listing.setdefault(chunk, {})[unit_id] = bool(owned)
         names[unit_id] = name
+    rows = table_rows.of_chunks(connection, list(held))
     found = []
     for number, (row, score) in enumerate(hits, 1):
         listed = listing.get(row, {})
@@ -287,5 +288,6 @@ def _evidence(
         owners = tuple(unit for unit, owned in listed.items() if owned)
         uri, text = held[row]
         called = tuple(names[unit] for unit in owners)
-        found.append(Evidence(f"E{number}", row, units, uri, text, score, owners, called))
+        table = rows.get(row)
+        found.append(Evidence(f"E{number}", row, units, uri, text, score, owners, called, table))
     return found

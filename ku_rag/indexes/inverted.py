@@ -1,8 +1,9 @@
 """The inverted index: a list of chunks for every unit (KU-RAG, section 3.2.2, Assembly).
 
-A unit's list holds the chunks of its own sources and the chunks that name it. The lists depend only
-on the stored units and chunks, not on their order: a new chunk is searched for all names, and a new
-name is searched in all chunks. Functions that write are called inside a change.
+A unit's list holds the chunks of its own sources, the chunks that name it, and the rows of tables
+with a cell that links to it. The lists depend only on the stored units and chunks, not on their
+order: a new chunk is searched for all names, and a new name is searched in all chunks. Functions
+that write are called inside a change.
 """
 
 from __future__ import annotations
@@ -13,12 +14,22 @@ from operator import itemgetter
 
 from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import NameIndex, matchable
-from ku_rag.store.connection import Connection, as_json, fields
+from ku_rag.store.connection import Connection, array_of, as_json, fields
 from ku_rag.text.tokens import words
 
 # A chunk of the unit's own source is already in its list and stays marked as owned.
 _LINKED = f"INSERT OR IGNORE INTO unit_chunks SELECT {fields(2)}, 0 FROM json_each(?)"
 _NAMES = "SELECT n.key, n.unit FROM names n JOIN units u ON u.row = n.unit WHERE u.match"
+# The chunks of the sources with such links are read once, whatever the number of links.
+_LINKED_CELLS = """
+    WITH linked AS MATERIALIZED (
+        SELECT u.row AS unit, k.source, k.document FROM cell_links k JOIN units u ON u.id = k.target
+        WHERE {}
+    )
+    SELECT l.unit, c.row, 0 FROM (SELECT DISTINCT source FROM linked) s
+    CROSS JOIN chunks c ON c.source = s.source
+    JOIN linked l ON l.source = c.source AND l.document = c.document
+"""
 _LETTERS_A_NAME = 16
 """Reading all names is faster than looking them up if the texts have as many letters for each."""
 
@@ -47,7 +58,7 @@ def rename(connection: Connection, unit: int, *, before: set[str], after: set[st
 
 
 def add_names(connection: Connection, units: Mapping[int, set[str]]) -> None:
-    """List the stored chunks that name units; `units` maps rows to new name keys."""
+    """List the stored chunks that name or link units; `units` maps rows to new name keys."""
     if connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is None:
         return
     new = [(key, unit) for unit, keys in units.items() for key in filter(matchable, sorted(keys))]
@@ -57,6 +68,7 @@ def add_names(connection: Connection, units: Mapping[int, set[str]]) -> None:
         wanted, unit = NameIndex([new[place]]), new[place][1]
         links += ((unit, chunk) for _, chunk, text in found if wanted.find(words(text)))
     _link(connection, links)
+    _link_cells(connection, "u.row IN (SELECT value FROM carray(?))", array_of(list(units)))
 
 
 def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, str]]) -> None:
@@ -78,6 +90,9 @@ def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, st
     owners = {owner for owner, _ in chunks.values() if owner is not None}
     keywords.put(connection, owners, cut())
     _link(connection, links)
+    new = array_of(list(chunks))
+    sources = "(SELECT source FROM chunks WHERE row IN (SELECT value FROM carray(?)))"
+    _link_cells(connection, f"k.source IN {sources}", new)
 
 
 def names_in(connection: Connection, texts: Sequence[str]) -> NameIndex:
@@ -106,10 +121,14 @@ def names_in(connection: Connection, texts: Sequence[str]) -> NameIndex:
 def differences(connection: Connection) -> Iterator[str]:
     """Yield differences between the stored lists and the names in texts; for `verify`."""
     names = NameIndex(connection.execute(_NAMES))
+    linked: dict[int, set[int]] = {}
+    for unit, chunk, _ in connection.execute(_LINKED_CELLS.format("1")):
+        linked.setdefault(chunk, set()).add(unit)
     for chunk, text, owner in connection.execute(
         "SELECT c.row, c.text, s.unit FROM chunks c JOIN sources s ON s.row = c.source"
     ):
-        expected = {(unit, 0) for unit in names.find(words(text)) if unit != owner}
+        listing = {*names.find(words(text)), *linked.get(chunk, ())}
+        expected = {(unit, 0) for unit in listing if unit != owner}
         if owner is not None:
             expected.add((owner, 1))
         stored = set(
@@ -124,3 +143,10 @@ def differences(connection: Connection) -> Iterator[str]:
 
 def _link(connection: Connection, links: Sequence[tuple[int, int]]) -> None:
     connection.execute(_LINKED, (as_json(links),))
+
+
+def _link_cells(connection: Connection, condition: str, value: object) -> None:
+    """List chunks with cells that link to units; `condition` tells which units or sources."""
+    if connection.execute("SELECT 1 FROM cell_links LIMIT 1").fetchone():
+        select = _LINKED_CELLS.format(condition)
+        connection.execute(f"INSERT OR IGNORE INTO unit_chunks {select}", (value,))

@@ -111,7 +111,7 @@ def add_many(
 def _record(unit: Unit) -> Record:
     if unit.id is not None:
         arguments.identity(unit.id, "the id")
-    return Record(unit, (Source("add:", unit.texts, unit.images),))
+    return Record(unit, (Source("add:", unit.texts, unit.images, unit.tables),))
 
 
 def _identified(record: PreparedRecord, unit_id: str) -> PreparedRecord:

@@ -22,7 +22,7 @@ from ku_rag.pictures import check_all_differ, open_picture, probe
 from ku_rag.store import relations
 from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import content_hash
-from ku_rag.types import Quarantined, Record, Relation, Unit
+from ku_rag.types import Quarantined, Record, Relation, Table, Unit
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ def split_vectors(
     """
     if vectors is None:
         return [ReadyVectors()] * len(units)
-    texts = [len(unit.texts) for unit in units]
+    texts = [len(documents(unit.texts, unit.tables)) for unit in units]
     images = [len(unit.images) for unit in units]
     found = ready_vectors(
         vectors,
@@ -114,11 +114,12 @@ class PreparedSource:
         uri: Its place.
         origin: "ingest", "add", "join" or "update".
         declared: What it declares of its unit; None for text that belongs to no unit.
-        texts: Its documents.
+        texts: Its documents; the rows of its tables come last.
         pictures: Those that could be read.
         texts_hash: SHA-256 of the documents.
         pictures_hash: SHA-256 of the pictures.
         relations: The relations that it states.
+        tables: Its tables.
         partial: Pictures of it could not be read: those that are stored are kept.
         chunks: (number of the document, text) each; None before the documents are cut.
         chunk_vectors: float32[number of chunks, dim]; None before the chunks are encoded.
@@ -138,6 +139,7 @@ class PreparedSource:
     pictures_hash: str
     relations: Sequence[Relation] = ()
     partial: bool = False
+    tables: Sequence[Table] = ()
     chunks: list[tuple[int, str]] | None = None
     chunk_vectors: Vectors | None = None
     is_known: bool = False
@@ -192,9 +194,15 @@ class PreparedRecord:
         return removed
 
 
-def hash_texts(texts: Sequence[str]) -> str:
-    """Return the SHA-256 of documents, as a list in JSON."""
-    return content_hash(as_json(texts))
+def documents(texts: Sequence[str], tables: Sequence[Table]) -> Sequence[str]:
+    """Return what is cut into chunks: texts, then the rows of tables."""
+    rows = [table.row_text(n) for table in tables for n in range(len(table.rows))]
+    return (*texts, *rows) if rows else texts
+
+
+def hash_texts(texts: Sequence[str], tables: Sequence[Table] = ()) -> str:
+    """Return the SHA-256 of texts, and of tables if there are any, as a list in JSON."""
+    return content_hash(as_json([*texts, *(table.to_dict() for table in tables)]))
 
 
 def hash_pictures(digests: Iterator[str], *, partial: bool = False) -> str:
@@ -233,19 +241,20 @@ def prepare(
         stated = unit.relations if unit and not sources else ()
         declared = Declaration.from_unit(unit, relations.digest(stated)) if unit else None
         described = declared is not None and declared.describes_unit
-        if pictures or source.texts or not source.images or described:
+        if pictures or source.texts or source.tables or not source.images or described:
             partial = isinstance(source, PartialSource) or len(pictures) < len(source.images)
             sources.append(
                 PreparedSource(
                     source.uri,
                     origin,
                     declared,
-                    source.texts,
+                    documents(source.texts, source.tables),
                     pictures,
-                    hash_texts(source.texts),
+                    hash_texts(source.texts, source.tables),
                     hash_pictures((p.digest for p in pictures), partial=partial),
                     stated,
                     partial,
+                    source.tables,
                 )
             )
     if vectors and sources:

@@ -20,7 +20,7 @@ from ku_rag.ingest.preparation import (
     PreparedSource,
 )
 from ku_rag.settings import Settings
-from ku_rag.store import content_rows, relations, vectors
+from ku_rag.store import content_rows, relations, table_rows, vectors
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.store.content_rows import Texts
 from ku_rag.store.database import Database
@@ -98,6 +98,9 @@ class UnitWriter:
                 for place in places
                 if _replace_texts(connection, place.source, place.row)
             }
+            for place in texts.values():
+                if place.source.tables:
+                    table_rows.put(connection, place.row, place.source.tables, place.source.texts)
             report.chunks_added = self._insert_texts(connection, list(texts.values()))
             report.images_added = sum(self._show(connection, place) for place in places)
             report.relations_added = _state(connection, places)
@@ -211,6 +214,7 @@ def _delete_content(connection: Connection, source: PreparedSource, unit: int) -
     for row in content_rows.sources_of(connection, unit):
         if not source.keeps_texts:
             content_rows.drop_source_chunks(connection, row)
+            table_rows.drop(connection, row)
         if not source.keeps_pictures:
             content_rows.replace_images(connection, source=row, unit=unit, images=[])
 
@@ -223,10 +227,12 @@ def _replace_texts(connection: Connection, source: PreparedSource, row: int) -> 
         stored = connection.execute(
             "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (row,)
         ).fetchall()
-        if stored and stored == list(source.chunks or ()):
+        with_tables = bool(source.tables) or table_rows.has_rows(connection, row)
+        if stored and stored == list(source.chunks or ()) and not with_tables:
             return False
         if stored:
             content_rows.drop_source_chunks(connection, row)
+            table_rows.drop(connection, row)
     return bool(source.chunks)
 
 

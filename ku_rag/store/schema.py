@@ -55,6 +55,24 @@ _TABLES = """
     );
     CREATE INDEX chunks_hash ON chunks(hash);
 
+    -- Rows of tables. The text of a row is a document of the source.
+    CREATE TABLE table_rows (
+        source INTEGER NOT NULL REFERENCES sources(row) ON DELETE CASCADE,
+        document INTEGER NOT NULL,
+        place INTEGER NOT NULL,               -- of the table among those of the source
+        name TEXT NOT NULL,                   -- of the table
+        number INTEGER NOT NULL,              -- of the row in the table
+        cells TEXT NOT NULL,                  -- JSON: [column, text, id of the linked unit or null]
+        PRIMARY KEY (source, document)
+    ) WITHOUT ROWID;
+    CREATE TABLE cell_links (
+        source INTEGER NOT NULL REFERENCES sources(row) ON DELETE CASCADE,
+        document INTEGER NOT NULL,
+        target TEXT NOT NULL,                 -- id of a unit
+        PRIMARY KEY (source, document, target)
+    ) WITHOUT ROWID;
+    CREATE INDEX cell_links_target ON cell_links(target);
+
     -- The inverted index: which units list which chunks.
     CREATE TABLE unit_chunks (
         unit INTEGER NOT NULL REFERENCES units(row),

@@ -14,13 +14,13 @@ from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import PartialSource, clean_name
 from ku_rag.pictures import locate_picture
-from ku_rag.types import Quarantined, Record, Relation, Source, Unit
+from ku_rag.types import Cell, Quarantined, Record, Relation, Source, Table, Unit
 
 Item = Record | Quarantined
 """What a reader yields."""
 
 _FIELDS = frozenset(
-    {"id", "name", "kind", "aliases", "images", "text", "texts", "metadata", "relations", "match"}
+    "id name kind aliases images text texts tables metadata relations match".split()
 )
 
 _A_LIST = "a list in square brackets"
@@ -60,6 +60,7 @@ def read_record(data: Mapping[str, Any], path: Path, where: str) -> Iterator[Ite
     relations, wrong_relations = _convert(
         _checked(data, "relations", list, [], _A_LIST), "relations", _relation
     )
+    tables, wrong_tables = _convert(_checked(data, "tables", list, [], _A_LIST), "tables", _table)
     paths = _texts(data, "images")
     images, wrong_images = _convert(paths, "images", lambda p: locate_picture(path.parent, p))
     unit = Unit(
@@ -75,8 +76,9 @@ def read_record(data: Mapping[str, Any], path: Path, where: str) -> Iterator[Ite
         f"{path.as_posix()}#{identity}",
         tuple(text for text in texts if text.strip()),
         tuple(dict.fromkeys(images)),
+        tuple(tables),
     )
-    for problem in wrong_relations + wrong_images:
+    for problem in wrong_relations + wrong_images + wrong_tables:
         yield Quarantined(where, f"{problem}; the rest of the record is kept")
     yield Record(unit, (source,))
 
@@ -103,6 +105,29 @@ def _relation(data: object) -> Relation:
         target_kind=(_text(data, "target_kind") or "").strip() or None,
         information=_text(data, "information") or None,
         condition=_text(data, "condition") or None,
+    )
+
+
+def _table(data: object) -> Table:
+    if not isinstance(data, dict):
+        raise BadInput(
+            f'is {describe_value(data)}: expected {{"name": …, "header": […], "rows": [[…]]}}'
+        )
+    rows = []
+    for number, row in enumerate(_checked(data, "rows", list, [], _A_LIST)):
+        if not isinstance(row, list):
+            raise BadInput(f"rows[{number}] is {describe_value(row)}: expected a list of cells")
+        rows.append(tuple(map(_cell, row)))
+    return Table(tuple(_texts(data, "header")), tuple(rows), clean_name(_text(data, "name") or ""))
+
+
+def _cell(data: object) -> Cell:
+    if isinstance(data, dict):
+        return Cell(_text(data, "text") or "", _text(data, "link") or None)
+    if isinstance(data, str | int | float | None):
+        return Cell("" if data is None else str(data))
+    raise BadInput(
+        f'holds {describe_value(data)} as a cell: expected a text or {{"text": …, "link": …}}'
     )
 
 

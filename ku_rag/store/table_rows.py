@@ -1,0 +1,87 @@
+"""Rows of tables, and the units that their cells link to.
+
+The text of a row is a document of its source, so that rows are cut, encoded, searched and deleted
+like texts. Here stands what the text does not tell: the table, the row number, the cells.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from ku_rag.store.connection import Connection, as_json
+from ku_rag.types import Cell, Table, TableRow
+
+
+def put(
+    connection: Connection, source: int, tables: Sequence[Table], documents: Sequence[str]
+) -> None:
+    """Store the tables of a source that has none, before its chunks are listed.
+
+    Args:
+        connection: Inside a change.
+        source: Its row.
+        tables: The tables.
+        documents: Of the source; the rows of the tables come last.
+    """
+    first = len(documents) - sum(len(table.rows) for table in tables)
+    links: list[tuple[int, int, str]] = []
+    rows: list[tuple[object, ...]] = []
+    for place, table in enumerate(tables):
+        for number, row in enumerate(table.rows):
+            document = first + len(rows)
+            named = zip(table.header, row, strict=True)
+            cells = as_json((column, cell.text, cell.link) for column, cell in named)
+            rows.append((source, document, place, table.name, number, cells))
+            links += {(source, document, cell.link) for cell in row if cell.link}
+    connection.executemany("INSERT INTO table_rows VALUES (?, ?, ?, ?, ?, ?)", rows)
+    connection.executemany("INSERT INTO cell_links VALUES (?, ?, ?)", links)
+
+
+def drop(connection: Connection, source: int) -> None:
+    """Delete the tables of a source; those of a source that is deleted go with it."""
+    connection.execute("DELETE FROM table_rows WHERE source = ?", (source,))
+    connection.execute("DELETE FROM cell_links WHERE source = ?", (source,))
+
+
+def has_rows(connection: Connection, source: int) -> bool:
+    """Return whether a source has tables."""
+    rows = connection.execute("SELECT 1 FROM table_rows WHERE source = ? LIMIT 1", (source,))
+    return rows.fetchone() is not None
+
+
+def of_chunks(connection: Connection, chunks: Sequence[int]) -> dict[int, TableRow]:
+    """Return chunk → its row, for those of the chunks that are parts of rows."""
+    return {
+        chunk: TableRow(name, number, tuple((c, Cell(text, link)) for c, text, link in cells))
+        for chunk, name, number, cells in (
+            (*fields, json.loads(cells))
+            for *fields, cells in connection.execute(
+                "SELECT c.row, t.name, t.number, t.cells FROM json_each(?) w "
+                "CROSS JOIN chunks c ON c.row = w.value "
+                "JOIN table_rows t ON t.source = c.source AND t.document = c.document",
+                (as_json(chunks),),
+            )
+        )
+    }
+
+
+def of_source(connection: Connection, source: int) -> tuple[Table, ...]:
+    """Return the tables of a source."""
+    rows = connection.execute(
+        "SELECT place, name, cells FROM table_rows WHERE source = ? ORDER BY document", (source,)
+    ).fetchall()
+    tables = []
+    for (_, name), group in groupby(rows, key=itemgetter(0, 1)):
+        cells = [json.loads(one) for *_, one in group]
+        header = tuple(column for column, *_ in cells[0])
+        tables.append(
+            Table(
+                header,
+                tuple(tuple(Cell(text, link) for _, text, link in row) for row in cells),
+                name,
+            )
+        )
+    return tuple(tables)
