@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.indexes.keywords import TermScores
+from ku_rag.store import table_rows
 from ku_rag.store.connection import Connection, array_of
 
 _POOL = 100
@@ -22,7 +23,7 @@ _OWN = 0.3
 _LINKED = 0.5
 """Share of a term's score that a chunk gets from a chunk that it is linked to."""
 _LINKING = 0.75
-"""Share of the joint score of a chunk that the chunks it is linked to get."""
+"""Share of the joint score of a text that the chunks it is linked to get; of a table row: all."""
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -40,28 +41,29 @@ def joint_scores(connection: Connection, found: TermScores, most: int) -> dict[i
         return {}
     own = found.scores.sum(0)
     pool = found.rows[np.argsort(-own, kind="stable")[:_POOL]]
-    linking, linked = _links(connection, pool)
+    linking, linked, share = _links(connection, pool)
     rows = np.union1d(found.rows, linked)
     by_term = np.zeros((len(found.scores), len(rows)))
     by_term[:, np.searchsorted(rows, found.rows)] = found.scores
-    scores = _joint(by_term, np.searchsorted(rows, linking), np.searchsorted(rows, linked))
+    ends = np.searchsorted(rows, linking), np.searchsorted(rows, linked)
+    scores = _joint(by_term, *ends, share)
     best = np.argsort(-scores, kind="stable")[:most]
     return dict(zip(rows[best].tolist(), (scores[best] / scores[best[0]]).tolist(), strict=True))
 
 
-def _joint(by_term: Floats, linking: Places, linked: Places) -> Floats:
-    """Return float64[chunks] for float64[terms, chunks] and the places of the ends of links."""
+def _joint(by_term: Floats, linking: Places, linked: Places, share: Floats) -> Floats:
+    """Return float64[chunks] for float64[terms, chunks], the ends of links, and their shares."""
     together = by_term.copy()
     np.maximum.at(together.T, linking, _LINKED * by_term[:, linked].T)
     best: Floats = together.sum(0)
-    passed_on = np.maximum(by_term[:, linked], _LINKING * together[:, linking]).sum(0)
+    passed_on = np.maximum(by_term[:, linked], share * together[:, linking]).sum(0)
     np.maximum.at(best, linked, passed_on)
     best += _OWN * by_term.sum(0)
     return best
 
 
-def _links(connection: Connection, pool: Places) -> tuple[Places, Places]:
-    """Return the rows of chunks of the pool and of the chunks that they are linked to, in pairs."""
+def _links(connection: Connection, pool: Places) -> tuple[Places, Places, Floats]:
+    """Return the links of chunks of a pool: the chunks, those that they are linked to, shares."""
     pairs = connection.execute(
         "SELECT l.chunk, o.chunk FROM unit_chunks l JOIN unit_chunks o ON o.unit = l.unit "
         "WHERE l.chunk IN (SELECT value FROM carray(?1)) AND NOT l.owned AND o.owned "
@@ -70,6 +72,6 @@ def _links(connection: Connection, pool: Places) -> tuple[Places, Places]:
         "JOIN unit_chunks o ON o.unit = e.unit AND o.owned LIMIT ?2",
         (array_of(pool.tolist()), _MOST_LINKS),
     ).fetchall()
-    ends = np.array(pairs, np.int64).reshape(-1, 2)
-    ends = ends[ends[:, 0] != ends[:, 1]]
-    return ends[:, 0], ends[:, 1]
+    linking, linked = np.array(pairs, np.int64).reshape(-1, 2).T
+    rows = list(table_rows.of_chunks(connection, pool.tolist()))
+    return linking, linked, np.where(np.isin(linking, rows), 1.0, _LINKING)
