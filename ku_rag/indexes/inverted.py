@@ -8,13 +8,13 @@ that write are called inside a change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
 from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import NameIndex, matchable
-from ku_rag.store.connection import Connection, array_of, as_json, fields
+from ku_rag.store.connection import Connection, as_json, fields
 from ku_rag.text.tokens import words
 
 # A chunk of the unit's own source is already in its list and stays marked as owned.
@@ -68,7 +68,7 @@ def add_names(connection: Connection, units: Mapping[int, set[str]]) -> None:
         wanted, unit = NameIndex([new[place]]), new[place][1]
         links += ((unit, chunk) for _, chunk, text in found if wanted.find(words(text)))
     _link(connection, links)
-    _link_cells(connection, "u.row IN (SELECT value FROM carray(?))", array_of(list(units)))
+    _link_cells(connection, "u.row IN (SELECT value FROM json_each(?))", units)
 
 
 def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, str]]) -> None:
@@ -90,9 +90,8 @@ def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, st
     owners = {owner for owner, _ in chunks.values() if owner is not None}
     keywords.put(connection, owners, cut())
     _link(connection, links)
-    new = array_of(list(chunks))
-    sources = "(SELECT source FROM chunks WHERE row IN (SELECT value FROM carray(?)))"
-    _link_cells(connection, f"k.source IN {sources}", new)
+    sources = "(SELECT source FROM chunks WHERE row IN (SELECT value FROM json_each(?)))"
+    _link_cells(connection, f"k.source IN {sources}", chunks)
 
 
 def names_in(connection: Connection, texts: Sequence[str]) -> NameIndex:
@@ -145,8 +144,8 @@ def _link(connection: Connection, links: Sequence[tuple[int, int]]) -> None:
     connection.execute(_LINKED, (as_json(links),))
 
 
-def _link_cells(connection: Connection, condition: str, value: object) -> None:
-    """List chunks with cells that link to units; `condition` tells which units or sources."""
+def _link_cells(connection: Connection, condition: str, rows: Iterable[int]) -> None:
+    """List chunks with cells that link to units; the condition on rows tells which of them."""
     if connection.execute("SELECT 1 FROM cell_links LIMIT 1").fetchone():
         select = _LINKED_CELLS.format(condition)
-        connection.execute(f"INSERT OR IGNORE INTO unit_chunks {select}", (value,))
+        connection.execute(f"INSERT OR IGNORE INTO unit_chunks {select}", (as_json(rows),))
