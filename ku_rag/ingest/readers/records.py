@@ -20,7 +20,8 @@ Item = Record | Quarantined
 """What a reader yields."""
 
 _FIELDS = frozenset(
-    "id name kind aliases images text texts tables metadata relations match".split()
+    ["id", "name", "kind", "aliases", "images", "text", "texts", "tables"]
+    + ["metadata", "relations", "match"]
 )
 
 _A_LIST = "a list in square brackets"
