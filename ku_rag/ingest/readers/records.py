@@ -20,9 +20,8 @@ Item = Record | Quarantined
 """What a reader yields."""
 
 _FIELDS = frozenset(
-    ["id", "name", "kind", "aliases", "images", "text", "texts", "tables"]
-    + ["metadata", "relations", "match"]
-)
+    {"id", "name", "kind", "aliases", "images", "text", "texts", "tables"}
+) | frozenset({"metadata", "relations", "match"})
 
 _A_LIST = "a list in square brackets"
 
