@@ -20,7 +20,7 @@ from ku_rag.transfer.tables import (
     MANIFEST,
     TABLES,
     UNITS,
-    Table,
+    TableFile,
     file_checksum,
     parquet,
 )
@@ -115,7 +115,7 @@ class Export:
         """Report what is not sound."""
         self.left_out.append(Quarantined(item, reason))
 
-    def rows(self, table: Table, place: Place | None = None) -> Iterator[FoundRow]:
+    def rows(self, table: TableFile, place: Place | None = None) -> Iterator[FoundRow]:
         """Yield the sound rows of a table, with vectors float16[dim]; none of a missing table.
 
         Args:
@@ -149,7 +149,7 @@ class Export:
 
     # ---- inside --------------------------------------------------------------------------------
 
-    def _columns(self, table: Table) -> list[str]:
+    def _columns(self, table: TableFile) -> list[str]:
         pa, pq = parquet()
         path = self.folder / table.file
         try:
@@ -166,7 +166,7 @@ class Export:
                 )
         return [name for name in columns if name in there]
 
-    def _batches(self, table: Table, columns: list[str]) -> Iterator[Any]:
+    def _batches(self, table: TableFile, columns: list[str]) -> Iterator[Any]:
         """Yield the batches of a file; a row group that cannot be read is reported and skipped."""
         pa, pq = parquet()
         path = self.folder / table.file
@@ -184,7 +184,7 @@ class Export:
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             raise _unreadable(path, error) from error
 
-    def _listed(self, table: Table, batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+    def _listed(self, table: TableFile, batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401
         """Return the rows of a batch, with columns of the types that the table has."""
         pa, _ = parquet()
         types = table.types()
@@ -195,7 +195,7 @@ class Export:
             raise _unreadable(self.folder / table.file, error) from error
         return [dict(zip(names, values, strict=True)) for values in zip(*arrays, strict=True)]
 
-    def _vectors(self, table: Table, batch: Any) -> list[Vector | None]:  # noqa: ANN401
+    def _vectors(self, table: TableFile, batch: Any) -> list[Vector | None]:  # noqa: ANN401
         """Return the vectors of a batch in half precision, None where there is none."""
         if "vector" not in batch.schema.names:
             return [None] * batch.num_rows
@@ -214,7 +214,7 @@ def _sorted(batches: Iterator[Any], place: Place) -> Iterator[Any]:
     pa, _ = parquet()
     read = list(batches)
     if read:
-        whole = pa.Table.from_batches(read)
+        whole = pa.TableFile.from_batches(read)
         owners = whole.select([c for c in ("unit", "source") if c in whole.schema.names])
         order = np.argsort([place(row) for row in owners.to_pylist()], kind="stable")
         for start in range(0, len(order), GROUP_ROWS):
@@ -290,7 +290,7 @@ def _problem(row: Mapping[str, Any], seen: set[str], name: str) -> str | None:
     return None
 
 
-def _name(table: Table, row: Mapping[str, Any]) -> str:
+def _name(table: TableFile, row: Mapping[str, Any]) -> str:
     """Return what a row is called in a report."""
     keys = ("id", "uri", "source", "hash", "unit", "name")
     return f"{table.name}: {next((row[k] for k in keys if row.get(k) is not None), 'a row')}"

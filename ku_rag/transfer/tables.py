@@ -23,7 +23,7 @@ Row = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableFile:
     """One Parquet file of an export.
 
     Args:
@@ -54,21 +54,21 @@ class Table:
         return {name: types[kind] for name, _, kind in split}
 
 
-UNITS = Table("units", "id name kind aliases:texts metadata match:flag", "id name", key="id")
-SOURCES = Table(
+UNITS = TableFile("units", "id name kind aliases:texts metadata match:flag", "id name", key="id")
+SOURCES = TableFile(
     "sources", "uri unit origin hash declared chunks:count images:count", "uri unit", key="uri"
 )
-CHUNKS = Table("chunks", "unit source position:count document:count text", "text", "", True)
-IMAGES = Table(
+CHUNKS = TableFile("chunks", "unit source position:count document:count text", "text", "", True)
+IMAGES = TableFile(
     "images", "hash file width:count height:count bytes:count", "hash file", "hash", True
 )
-SHOWINGS = Table("showings", "unit source position:count image", "image")
-RELATIONS = Table(
+SHOWINGS = TableFile("showings", "unit source position:count image", "image")
+RELATIONS = TableFile(
     "relations",
     "unit source position:count relation target target_kind information condition tail tail_unit",
     "relation target",
 )
-ENTITIES = Table("entities", "name kind unit")
+ENTITIES = TableFile("entities", "name kind unit")
 TABLES = (UNITS, SOURCES, CHUNKS, IMAGES, SHOWINGS, RELATIONS, ENTITIES)
 
 
@@ -87,7 +87,7 @@ def parquet() -> tuple[Any, Any]:
     return plugins.extra("parquet", "pyarrow"), plugins.extra("parquet", "pyarrow.parquet")
 
 
-def write_table(folder: Path, table: Table, rows: Iterable[Row], dim: int | None = None) -> int:
+def write_table(folder: Path, table: TableFile, rows: Iterable[Row], dim: int | None = None) -> int:
     """Write one table of an export and return its number of rows. One row group is held.
 
     Args:
