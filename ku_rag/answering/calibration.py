@@ -22,9 +22,10 @@ from ku_rag.store.connection import snapshot
 from ku_rag.types import Serializable
 
 _EXPECTED = 'expected {"image": path, "units": [ids]}, with no ids for an unknown thing'
-_PRIOR_VARIANCE = 4.0
-"""Of the intercept, in squared log odds: few pictures move it little."""
+_PRECISION = np.array([4.0, 0.25])
+"""Inverse variances of the priors of the slope and of the intercept: few pictures change little."""
 _FEWEST = 20
+_CONVERGED = 1e-6
 _LOST, _LIKELY = 0.1, 0.5
 """At most this share of right matches is declined; a match is sure if it is likelier right."""
 
@@ -36,7 +37,8 @@ class ConfidenceTuning(Serializable):
     Args:
         pictures: how many were matched.
         right: how many of them matched their unit first.
-        intercept: log odds added to the evidence for a match.
+        slope: what the evidence for a match is multiplied by.
+        intercept: log odds added to it.
         threshold: confidence from which on a match is sure, 0 to 1.
         right_kept: share of the right matches that are sure.
         wrong_declined: share of the other matches that are not.
@@ -44,6 +46,7 @@ class ConfidenceTuning(Serializable):
 
     pictures: int
     right: int
+    slope: float
     intercept: float
     threshold: float
     right_kept: float
@@ -91,42 +94,48 @@ def tune_confidence(
             f"least {_FEWEST}, about half of them of units of the base and half of other things"
         )
     odds, truth = np.array(found), np.array(right)
-    intercept = fit_intercept(odds, truth)
-    probabilities = 1 / (1 + np.exp(-(odds + intercept)))
+    slope, intercept = fit_odds(odds, truth)
+    probabilities = 1 / (1 + np.exp(-(slope * odds + intercept)))
     threshold = choose_threshold(probabilities[truth])
     kept = probabilities >= threshold
-    calibration = Calibration(search.models, round(intercept, 3), round(threshold, 3))
+    slope, intercept, threshold = round(slope, 3), round(intercept, 3), round(threshold, 3)
+    calibration = Calibration(search.models, intercept, threshold, slope)
     base.database.set_meta("confidence", asdict(calibration))
     return ConfidenceTuning(
-        len(found),
-        int(truth.sum()),
-        round(intercept, 3),
-        round(threshold, 3),
-        round(float(kept[truth].mean()), 3),
-        round(float((~kept[~truth]).mean()), 3),
+        pictures=len(found),
+        right=int(truth.sum()),
+        slope=slope,
+        intercept=intercept,
+        threshold=threshold,
+        right_kept=round(float(kept[truth].mean()), 3),
+        wrong_declined=round(float((~kept[~truth]).mean()), 3),
     )
 
 
-def fit_intercept(
+def fit_odds(
     evidence: NDArray[np.float64], right: NDArray[np.bool_], prior: float = INTERCEPT
-) -> float:
-    """Return the intercept that makes probabilities of evidence, by bisection.
+) -> tuple[float, float]:
+    """Return the slope and the intercept that make log odds of evidence.
 
-    It is the maximum of the posterior, whose slope falls everywhere.
+    They are the maximum of the posterior of a logistic regression, found by Newton's method with
+    bounded steps.
 
     Args:
-        evidence: float64[n], log odds up to the intercept.
+        evidence: float64[n], log odds of the default model up to the intercept.
         right: bool[n], whether each match is right.
-        prior: the mean of a normal prior.
+        prior: the mean of the intercept's normal prior; that of the slope's is 1.
     """
-    # At the ends all of the evidence together cannot outweigh the prior.
-    low, high = (prior + sign * _PRIOR_VARIANCE * (len(right) + 1) for sign in (-1, 1))
-    for _ in range(60):
-        middle = (low + high) / 2
-        p = 1 / (1 + np.exp(-np.clip(evidence + middle, -500, 500)))
-        rises = (right - p).sum() > (middle - prior) / _PRIOR_VARIANCE
-        low, high = (middle, high) if rises else (low, middle)
-    return low
+    inputs = np.stack([evidence + prior, np.ones(len(evidence))])
+    weights = mean = np.array([1.0, 0.0])
+    for _ in range(100):
+        p = 1 / (1 + np.exp(-np.clip(weights @ inputs, -500, 500)))
+        gradient = inputs @ (right - p) - _PRECISION * (weights - mean)
+        step = np.linalg.solve(inputs * (p * (1 - p)) @ inputs.T + np.diag(_PRECISION), gradient)
+        weights = weights + step / max(1.0, np.abs(step).max())
+        if np.abs(step).max() < _CONVERGED:
+            break
+    slope, shift = weights.tolist()
+    return slope, slope * prior + shift
 
 
 def choose_threshold(right: Sequence[float] | NDArray[np.float64]) -> float:

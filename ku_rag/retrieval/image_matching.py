@@ -46,13 +46,15 @@ class Calibration:
 
     Args:
         models: fingerprints of the encoder and the segmenter that it holds for.
-        intercept: added to the evidence, it gives log odds.
+        intercept: added to the evidence times the slope, it gives log odds.
         threshold: confidence from which on a match is sure, 0 to 1.
+        slope: see above.
     """
 
     models: str
     intercept: float
     threshold: float
+    slope: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +148,16 @@ def _rated(
     matches: Sequence[RegionMatch], search: ImageSearch, owners: Owners, *, windows: bool
 ) -> dict[int, RegionMatch]:
     """The best match of each unit, with its confidence."""
-    intercept, threshold = INTERCEPT if windows else None, _THRESHOLD
+    model = Calibration("", INTERCEPT, _THRESHOLD) if windows else None
     if search.tuned and search.tuned.models == search.models:
-        intercept, threshold = search.tuned.intercept, search.tuned.threshold
+        model = search.tuned
     units: dict[int, RegionMatch] = {}
     units_of = owners([match.image_row for match in matches])
     for match in matches:
-        if intercept is not None:
-            confidence = 1 / (1 + math.exp(min(-evidence(match) - intercept, 500.0)))
-            sure = confidence >= (search.least or threshold)
+        if model:
+            odds = model.slope * evidence(match) + model.intercept
+            confidence = 1 / (1 + math.exp(min(-odds, 500.0)))
+            sure = confidence >= (search.least or model.threshold)
             match = replace(match, confidence=confidence, sure=sure)
         for unit in units_of[match.image_row]:
             units.setdefault(unit, match)

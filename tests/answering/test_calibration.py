@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from ku_rag import KnowledgeBase, Unit
-from ku_rag.answering.calibration import choose_threshold, fit_intercept
+from ku_rag.answering.calibration import choose_threshold, fit_odds
 from ku_rag.errors import BadInput
 
 QUESTION = "Where does it come from?"
@@ -73,16 +73,16 @@ def test_below_the_threshold_no_fact_is_stated(kb):
 
 
 def test_labelled_pictures_set_the_confidence(kb, tmp_path):
-    before = kb.query(scene(3), QUESTION).units[0].confidence
+    before = kb.query(scene(60), QUESTION).units[0].confidence
     file = labelled(tmp_path, range(8), range(40, 52))
     tuned = kb.tune_confidence(file)
     assert (tuned.pictures, tuned.right) == (20, 8)
     assert tuned.right_kept >= 0.8
     assert tuned.wrong_declined >= 0.8
-    after = kb.query(scene(3), QUESTION).units[0].confidence
+    after = kb.query(scene(60), QUESTION).units[0].confidence
     assert after != before
     with KnowledgeBase.open(kb.path) as again:
-        assert again.query(scene(3), QUESTION).units[0].confidence == after
+        assert again.query(scene(60), QUESTION).units[0].confidence == after
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,32 @@ def test_wrong_records_are_refused(kb, tmp_path, line, expected):
         kb.tune_confidence(file)
 
 
-def test_the_intercept_is_that_of_the_labels():
+def test_slope_and_intercept_are_those_of_the_labels():
     rng = np.random.default_rng(0)
     evidence = rng.normal(6, 2, 4000)
-    right = rng.random(4000) < 1 / (1 + np.exp(-(evidence - 7)))
-    assert fit_intercept(evidence, right) == pytest.approx(-7, abs=0.15)
-    assert fit_intercept(evidence[:0], right[:0], -3.0) == pytest.approx(-3.0)
+    right = rng.random(4000) < 1 / (1 + np.exp(-(1.5 * evidence - 8)))
+    assert fit_odds(evidence, right) == pytest.approx((1.5, -8), abs=0.3)
+    assert fit_odds(evidence[:0], right[:0], -3.0) == pytest.approx((1, -3))
 
 
-def test_the_intercept_of_matches_that_all_look_good_is_their_log_odds():
-    right = np.arange(30) < 20
-    assert fit_intercept(np.full(30, 10.0), right) == pytest.approx(-9.2, abs=0.2)
+def test_evidence_that_says_nothing_gives_the_share_of_right_matches():
+    rng = np.random.default_rng(0)
+    evidence = rng.normal(7, 2, 400)
+    slope, intercept = fit_odds(evidence, np.arange(400) % 4 > 0)
+    probabilities = 1 / (1 + np.exp(-(slope * evidence + intercept)))
+    assert 0 < slope < 0.3
+    assert probabilities.mean() == pytest.approx(0.75, abs=0.01)
+
+
+def test_few_labels_change_the_odds_little():
+    slope, intercept = fit_odds(np.array([4.0, 9.0]), np.array([False, True]), -6.4)
+    assert slope == pytest.approx(1, abs=0.1)
+    assert intercept == pytest.approx(-6.4, abs=0.7)
+
+
+def test_matches_that_all_look_good_get_the_share_of_right_ones():
+    slope, intercept = fit_odds(np.full(30, 10.0), np.arange(30) < 20)
+    assert 1 / (1 + np.exp(-(slope * 10 + intercept))) == pytest.approx(2 / 3, abs=0.03)
 
 
 def test_the_threshold_loses_at_most_a_tenth_of_right_matches():
