@@ -269,3 +269,29 @@ def test_a_missing_picture_is_found_by_verify(kb, tmp_path):
     stored.unlink()
     (problem,) = kb.verify().problems
     assert "cannot be read" in problem
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda kb, _: kb.query(None, "What is this?", kcc="x"), "kcc is 'x'"),
+        (lambda kb, _: kb.query(None, "What is this?", graph=1), "graph is 1"),
+        (lambda kb, folder: kb.ingest(folder, progress="x"), "progress is 'x'"),
+        (lambda kb, _: kb.add_many([], progress=3), "progress is 3"),
+        (lambda kb, folder: kb.sync(folder, yes="no"), "yes is 'no'"),
+        (lambda kb, folder: kb.sync(folder, dry_run="no"), "dry_run is 'no'"),
+    ],
+)
+def test_switches_and_callbacks_are_checked(kb, tmp_path, call, message):
+    with pytest.raises(BadInput, match=f"^{message}: expected "):
+        call(kb, tmp_path)
+
+
+def test_compact_removes_a_picture_file_that_a_killed_process_left_unfinished(kb, tmp_path):
+    kb.add(Unit("Lamp", images=(picture(tmp_path / "lamp.png", 1),)))
+    (whole,) = (file for file in (kb.path / "images").rglob("*") if file.is_file())
+    (whole.with_name(f"{whole.name}.tmp")).write_bytes(whole.read_bytes()[:40])
+    (kb.path / "images" / "zz").mkdir()
+    kb.compact()
+    assert list((kb.path / "images").rglob("*")) == [whole.parent, whole]
+    assert kb.verify().ok

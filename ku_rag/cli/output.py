@@ -151,8 +151,13 @@ def print_answer(answer: Answer) -> None:
         )
     cited = set(answer.citations)
     lines += [f"  unit: {unit.name} ({unit.why})" for unit in answer.units]
+    said: dict[str, list[str]] = {label: [] for label in cited}
+    texts = {piece.label: piece.text for piece in answer.chunks}
+    for label, (start, end) in zip(answer.citations, answer.reading.spans, strict=False):
+        said[label].append(texts.get(label, "")[start:end])
     lines += [
-        f"  {piece.label}: {one_line(piece.text)}  [{piece.source}]"
+        f"  {piece.label}: {one_line(' … '.join(filter(None, said[piece.label])) or piece.text)}"
+        f"  [{piece.source}]"
         for piece in answer.chunks
         if piece.label in cited
     ]

@@ -163,6 +163,86 @@ def test_relations_are_asked_for_in_both_directions(monsters, question, answer):
     assert monsters.query(None, question).answer == answer
 
 
+@pytest.fixture
+def plants(tmp_path):
+    """Facts in metadata and in labelled lines, by units of two kinds."""
+
+    def plant(name, *lines, **metadata):
+        return Unit(name, id=name, kind="plant", texts=lines, metadata=metadata)
+
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        base.add_many(
+            [
+                plant("Foxglove", poisonous=True, color="purple", height_cm=120, price=4.5),
+                plant("Rose", poisonous=False, color="red", height_cm=80, price=3),
+                plant("Yew", poisonous=True, color="green", height_cm=2000, price=30),
+                plant("Basil", "Poisonous: no\nColor: green\nHeight: 30 cm\nSoil: 12 mm deep"),
+                plant("Oleander", "Poisonous: yes\nColor: pink and red\nHeight: 2 m"),
+                Unit("Old hall", id="o", kind="house", texts=("Built: 1851\nOwner: Ann",)),
+                Unit(
+                    "New hall",
+                    id="n",
+                    kind="house",
+                    metadata={"city": "Rome", "rooms": 8},
+                    texts=("Built: 1900",),
+                    relations=(Relation("made of", "stone"), Relation("made by", "Ben")),
+                ),
+            ]
+        )
+        yield base
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Which plants are poisonous?", "Foxglove, Yew, Oleander"),
+        ("How many plants are poisonous?", "3"),
+        ("Which plants are poisonous and green?", "Yew"),
+        ("Which plants are red?", "Rose, Oleander"),
+        ("Which plants are blue?", ""),
+        ("Which plants are not poisonous?", ""),
+        ("How many plants are there?", "5"),
+        ("Which is the cheapest plant?", "Rose"),
+        ("Which is the cheapest poisonous plant?", "Foxglove"),
+        ("Which plant has the highest price?", "Yew"),
+        ("Which plants are taller than 1 m?", "Foxglove, Yew, Oleander"),
+        ("How many plants cost less than 5 euros?", "2"),
+        ("Which is taller, Basil or Oleander?", "Oleander"),
+        ("Which is heavier, Basil or Oleander?", ""),
+        ("Is the Foxglove taller than the Oleander?", "no"),
+        ("Which is older, the Old hall or the New hall?", "Old hall"),
+        ("What do Foxglove and Yew have in common?", "poisonous: yes"),
+        ("What do Foxglove and Rose have in common?", ""),
+        ("Do Yew and Basil have the same color?", "yes"),
+        ("Is the Yew 20 m high?", "yes"),
+        ("Is the Yew 21 m high?", "no"),
+        ("Is the Yew 20 kg high?", ""),
+        ("Was the Old hall built in 1900?", "no"),
+        ("How many rooms does the New hall have?", "8"),
+        ("Who owns the Old hall?", "Ann"),
+        ("Where is the owner of the Old hall?", ""),
+        ("Which country is the New hall in?", ""),
+        ("Which city is the New hall in?", "Rome"),
+        ("What is the New hall made of?", "stone"),
+        ("Who made the New hall?", "Ben"),
+        ("Which houses are made of stone?", "New hall"),
+    ],
+)
+def test_metadata_and_labelled_lines_are_facts_like_relations(plants, question, answer):
+    assert plants.query(None, question).answer == answer
+
+
+def test_facts_are_cited_where_they_are_stated(plants):
+    answer = plants.query(None, "Which plants are red?")
+    assert answer.reading.why == "Found in labelled lines and in metadata."
+    line, field = answer.citations
+    (piece,) = (piece for piece in answer.chunks if piece.label == line)
+    start, end = answer.reading.spans[0]
+    assert piece.text[start:end] == "Color: pink and red"
+    assert [path.text for path in answer.paths if path.label == field] == ["Rose —color→ red"]
+    assert plants.query(None, "Which plants are red?", where="price<2").answer == ""
+
+
 def test_too_many_answers_of_a_second_relation_are_none(museum):
     lived = tuple(Relation("lived in", f"Town {n}", "city") for n in range(30))
     museum.add(Unit("Vase", id="vase", relations=(Relation("made by", "guild"),)))
