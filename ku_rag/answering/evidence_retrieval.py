@@ -16,7 +16,7 @@ from ku_rag.retrieval.clues import parted
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
 from ku_rag.retrieval.published import match_pictures, rank_chunks
-from ku_rag.retrieval.search import search
+from ku_rag.retrieval.search import ChunkSearch, search
 from ku_rag.store import table_rows, unit_records
 from ku_rag.store.connection import as_json
 from ku_rag.store.database import Database
@@ -37,6 +37,11 @@ class Retrieval:
     image_search: ImageSearch
     chunks: VectorIndex
     units: UnitFilter = field(default_factory=UnitFilter)
+
+    @property
+    def chunk_search(self) -> ChunkSearch:
+        """What chunks are searched with."""
+        return ChunkSearch(self.database.connection, self.image_search.encoder, self.chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +89,10 @@ def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Ma
 def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evidence]:
     """The chunks that bear on a question, those of the matched units before others."""
     hits = search(
-        base.database.connection,
-        question=question,
-        units=[(m.unit, unit.name) for m, unit in zip(found.rows, found.units, strict=True)],
-        encoder=base.image_search.encoder,
-        chunks=base.chunks,
-        k=k,
+        base.chunk_search,
+        question,
+        [(m.unit, unit.name) for m, unit in zip(found.rows, found.units, strict=True)],
+        k,
         units_first=found.region is not None,
         among=base.units.chunks(base.database.connection),
     )
@@ -105,14 +108,8 @@ def published(
         connection, image=picture, question=question, search=images, k=k_units
     )
     found = Matched(rows, [_unit(base, row) for row in rows], region)
-    hits = rank_chunks(
-        connection,
-        question=question,
-        units=[(row.unit, unit.name) for row, unit in zip(rows, found.units, strict=True)],
-        encoder=images.encoder,
-        chunks=base.chunks,
-        k=k_chunks,
-    )
+    units = [(row.unit, unit.name) for row, unit in zip(rows, found.units, strict=True)]
+    hits = rank_chunks(base.chunk_search, question, units, k_chunks)
     return found, _evidence(base, hits, [unit.id for unit in found.units])
 
 

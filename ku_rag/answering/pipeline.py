@@ -68,23 +68,6 @@ class _Found:
 class QueryInput:
     """What is asked, and how it is to be answered; see `KnowledgeBase.query`.
 
-    Args:
-        text: a sentence.
-        image: a picture or its file; None asks without one.
-        k_units: most units.
-        k_chunks: most chunks of evidence.
-        passage: PNG file for the multimodal passage; further pages get a number.
-        report: HTML file that shows how the question was answered.
-        kcc: False asks a model once, question and evidence together (KU-RAG, section 4.5,
-            "w/o KCC").
-        with_units: False searches texts alone, by the question and the model's caption of the
-            picture, and shows the model no passage ("w/o KU"). Without a model there is no
-            caption, and the question alone is searched by.
-        with_paths: False leaves out what the graph says of the units.
-        prompts: folder of prompts that replace those of the project.
-        strict: "kurag" answers by the published method alone (KU-RAG, section 3.3): cosines without
-            names and keywords, no paths, and evidence shown in pages alone; "" for ours.
-
     Raises:
         BadInput: the text is empty or too long, or the published method is to do what it does not.
     """

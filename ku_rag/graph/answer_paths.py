@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, pairwise
 from math import isclose
 
 from ku_rag.graph import unit_facts
-from ku_rag.graph.model import Entity, Graph, Path, Step
+from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.question import (
     AUXILIARIES,
@@ -157,16 +157,23 @@ def _of_mentions(
 # ---- what the relations of a mentioned entity account for ---------------------------------------
 
 
-def _steps(graph: Graph, entity: Entity) -> list[Step]:
-    stated = unit_facts.of_unit(graph.connection, entity)
-    return [*graph.hop(entity, _STEPS, direction="both"), *stated]
+def _steps(graph: Graph, mention: _Mention, direction: Direction = "out") -> list[Step]:
+    """The relations of mentioned entities, and their facts."""
+    return [
+        step
+        for entity in mention.entities
+        for step in (
+            *graph.hop(entity, _STEPS, direction=direction),
+            *unit_facts.of_unit(graph.connection, entity),
+        )
+    ]
 
 
 def _links(graph: Graph, asked: Question, mention: _Mention, *, several: bool) -> list[_Link]:
     found = [
         _link(asked, mention, step, entity)
         for entity in mention.entities
-        for step in _steps(graph, entity)
+        for step in _steps(graph, _Mention((entity,), mention.at), "both")
     ]
     fitting = [one for one in found if one.said and one.fits]
     # "Which monsters have Fire as a weakness?": the kind of the end tells the direction.
@@ -316,7 +323,7 @@ def _common(links: Sequence[Sequence[_Link]]) -> list[Path]:
 def _in_common(graph: Graph, mentions: Sequence[_Mention]) -> Traced | None:
     """Everything that relations and facts say alike of all mentioned entities."""
     said = [
-        {(name_key(one.relation), name_key(one.tail.name)): one for one in _stated(graph, mention)}
+        {(name_key(one.relation), name_key(one.tail.name)): one for one in _steps(graph, mention)}
         for mention in mentions
     ]
     shared = [key for key in said[0] if all(key in other for other in said[1:])]
@@ -326,15 +333,6 @@ def _in_common(graph: Graph, mentions: Sequence[_Mention]) -> Traced | None:
         tuple(f"{said[0][key].relation}: {said[0][key].tail.name}" for key in shared),
         tuple(Path(some[key].head, (some[key],)) for key in shared for some in said),
     )
-
-
-def _stated(graph: Graph, mention: _Mention) -> list[Step]:
-    """The relations that start at mentioned entities, and their facts."""
-    return [
-        step
-        for entity in mention.entities
-        for step in (*graph.hop(entity, _STEPS), *unit_facts.of_unit(graph.connection, entity))
-    ]
 
 
 def _confirmed(
@@ -437,22 +435,19 @@ def _compared(
     """Which of the mentioned entities has most, or whether one has more than another."""
     if set(asked.content) - compared.words - compared.labels - _IGNORED - _amount_words(question):
         return None
-    found = [
-        (mention.entities[0].name, *one)
-        for mention in mentions
-        if (one := _measured(compared, _stated(graph, mention)))
-    ]
-    values = [amount for _, amount, _ in found]
-    values += amounts(question)[:1] if asked.kind == "yes-no" else []
-    if len(values) < max(2, len(mentions)) or len({o.unit for o in values if o.unit}) > 1:
+    measured = (_measured(compared, _steps(graph, mention)) for mention in mentions)
+    found = [one for one in measured if one]
+    if len(found) < len(mentions):
         return None
-    numbers = [one.number * compared.sign for one in values]
-    paths = tuple(path for *_, some in found for path in some)[:_MOST]
-    if asked.kind == "yes-no":
-        is_so = len(numbers) == 2 and compared.of_two
-        return Traced(("yes" if numbers[0] > numbers[1] else "no",), paths) if is_so else None
-    best = [name for (name, *_), one in zip(found, numbers, strict=True) if one == max(numbers)]
-    return Traced(tuple(best), paths) if len(best) == 1 else None
+    if asked.kind == "value":
+        best = _extreme(replace(compared, of_two=False), found, None, asked)
+        return best if best and len(best.answers) == 1 else None
+    values = [*(amount for amount, _ in found), *amounts(question)[:1]]
+    if len(values) != 2 or len({o.unit for o in values if o.unit}) > 1 or not compared.of_two:
+        return None
+    is_so = values[0].number * compared.sign > values[1].number * compared.sign
+    paths = tuple(path for _, some in found for path in some)[:_MOST]
+    return Traced(("yes" if is_so else "no",), paths)
 
 
 def _measured(

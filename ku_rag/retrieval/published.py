@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from PIL.Image import Image
 
-from ku_rag.encoders.base import Encoder, encode_queries
-from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.encoders.base import encode_queries
 from ku_rag.retrieval.image_matching import ImageSearch, match_image
 from ku_rag.retrieval.matching import UnitMatch
-from ku_rag.retrieval.search import rewrite
+from ku_rag.retrieval.search import ChunkSearch, rewrite
 from ku_rag.store.connection import Connection
 from ku_rag.types import Region
 
@@ -47,30 +46,15 @@ def match_pictures(
 
 
 def rank_chunks(
-    connection: Connection,
-    *,
-    question: str,
-    units: Sequence[tuple[int, str]],
-    encoder: Encoder,
-    chunks: VectorIndex,
-    k: int,
+    base: ChunkSearch, question: str, units: Sequence[tuple[int, str]], k: int
 ) -> list[tuple[int, float]]:
-    """Return the k chunks of the units nearest to the rewritten question, (row, cosine).
-
-    Args:
-        connection: the store.
-        question: the question.
-        units: (row, name) of the matched units.
-        encoder: the base's own.
-        chunks: index of the chunks.
-        k: most chunks.
-    """
-    vectors = encode_queries(encoder, [rewrite(question, name) for _, name in units])
+    """Return the k chunks of units, (row, name), nearest to the rewritten question: row, cosine."""
+    vectors = encode_queries(base.encoder, [rewrite(question, name) for _, name in units])
     best: dict[int, float] = {}
     for (unit, _), vector in zip(units, vectors, strict=True):
-        listed = connection.execute("SELECT chunk FROM unit_chunks WHERE unit = ?", (unit,))
+        listed = base.connection.execute("SELECT chunk FROM unit_chunks WHERE unit = ?", (unit,))
         among = np.fromiter((row for (row,) in listed), np.int64)
-        rows, cosines = chunks.search(vector[None], k, among=among)
+        rows, cosines = base.chunks.search(vector[None], k, among=among)
         for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True):
             if row >= 0:
                 best[row] = max(round(cosine, 4), best.get(row, -1.0))

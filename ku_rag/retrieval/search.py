@@ -7,6 +7,7 @@ unit raises the scores of its chunks. Nothing is excluded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
 
 import numpy as np
@@ -30,45 +31,50 @@ _RAISE = 0.2
 _MOST_CHUNKS = 500
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkSearch:
+    """What chunks are searched with: the store, the base's own encoder, its index of chunks."""
+
+    connection: Connection
+    encoder: Encoder
+    chunks: VectorIndex
+
+
 def rewrite(question: str, name: str) -> str:
     """The question as it is scored against one unit's chunks: `question [SEP] name [SEP] words`."""
     return f"{question} [SEP] {name} [SEP] {', '.join(content_words(question))}"
 
 
 def search(
-    connection: Connection,
-    *,
+    base: ChunkSearch,
     question: str,
     units: Sequence[tuple[int, str]],
-    encoder: Encoder,
-    chunks: VectorIndex,
     k: int,
+    *,
     units_first: bool,
     among: Rows | None = None,
 ) -> list[tuple[int, float]]:
     """Return the best chunks of the whole base as (row, score), best first.
 
     Args:
-        connection: the store.
+        base: what they are searched with.
         question: may be empty.
         units: (row, name) of the matched units, best first.
-        encoder: the base's own.
-        chunks: index of the chunks.
         k: most chunks.
         units_first: whether chunks of matched units go before all others, as with a picture.
         among: rows of the chunks that count; None for all.
     """
     listed = {
-        unit: connection.execute(
+        unit: base.connection.execute(
             "SELECT chunk, owned FROM unit_chunks WHERE unit = ?", (unit,)
         ).fetchall()
         for unit, _ in units
     }
     shares = _shares(listed.values())
-    scores = joint_scores(connection, term_scores(connection, question), _MOST_CHUNKS)
+    scores = joint_scores(base.connection, term_scores(base.connection, question), _MOST_CHUNKS)
     if question.strip():
         spaces = [(name, np.array([row for row, _ in listed[unit]])) for unit, name in units]
-        for row, cosine in _cosines(question, spaces, encoder, chunks, among).items():
+        for row, cosine in _cosines(base, question, spaces, among).items():
             scores[row] = scores.get(row, 0.0) + cosine
     for row, share in shares.items():
         scores[row] = scores.get(row, 0.0) + _RAISE * share
@@ -81,29 +87,24 @@ def search(
 
 
 def _cosines(
-    question: str,
-    spaces: Sequence[tuple[str, Rows]],
-    encoder: Encoder,
-    chunks: VectorIndex,
-    among: Rows | None,
+    base: ChunkSearch, question: str, spaces: Sequence[tuple[str, Rows]], among: Rows | None
 ) -> dict[int, float]:
     """Chunks nearest to a question: row → 0 for the least near in the base, to the weight.
 
     Args:
+        base: what they are searched with.
         question: not empty.
         spaces: name of each matched unit, and its chunks; these are compared with the rewritten
             question as well.
-        encoder: the base's own.
-        chunks: index of the chunks.
         among: rows of the chunks that count; None for all.
     """
     asked = [question, *(rewrite(question, name) for name, _ in spaces)]
-    vectors = encode_queries(encoder, asked)
+    vectors = encode_queries(base.encoder, asked)
     found: dict[int, float] = {}
     lowest = span = 0.0
     for place, vector in enumerate(vectors):
         inside = spaces[place - 1][1] if place else among
-        rows, cosines = chunks.search(vector[None], _POOL, among=inside)
+        rows, cosines = base.chunks.search(vector[None], _POOL, among=inside)
         near = {
             row: round(cosine, _DIGITS)
             for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
@@ -113,7 +114,7 @@ def _cosines(
             lowest = min(near.values())
             span = max(near.values()) - lowest
         found |= {row: max(cosine, found.get(row, -1.0)) for row, cosine in near.items()}
-    hashed = side(encoder, "chunk").fingerprint == EmbeddedEncoder.fingerprint
+    hashed = side(base.encoder, "chunk").fingerprint == EmbeddedEncoder.fingerprint
     weight = (_HASHED_WEIGHT if hashed else 1.0) / (span or 1.0)
     return {row: weight * min(max(0.0, cosine - lowest), span) for row, cosine in found.items()}
 
