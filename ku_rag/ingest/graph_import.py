@@ -128,7 +128,7 @@ def _is_known(connection: Connection, entity: ResolvedEntity) -> bool:
     )
     return (
         {unit.name, *unit.aliases} <= {name, *json.loads(aliases)}
-        and unit.kind in (None, kind)
+        and unit.kind == kind  # an export states it
         and unit.metadata.items() <= json.loads(metadata).items()
         and bool(match) <= unit.match  # one source that declares False is enough
         and set(source.texts) <= set(texts_of(connection, row))
