@@ -20,7 +20,7 @@ import numpy as np
 
 from ku_rag.indexes.index_kinds import ByteQuantizer, Plan, faiss_module
 from ku_rag.indexes.segment import Segment
-from ku_rag.store.layout import replace_durably, sync_folder
+from ku_rag.store.layout import sync_folder, write_durably
 
 _FORMAT = 5
 _SUFFIXES = (".faiss", ".rows")
@@ -164,7 +164,7 @@ class IndexFiles:
         )
         fields = asdict(header)
         text = json.dumps([fields, zlib.crc32(json.dumps(fields).encode())])
-        replace_durably(self.header_path, text.encode())
+        write_durably([(self.header_path, text.encode())])
         self.sweep(header)
         return header
 

@@ -36,13 +36,13 @@ from ku_rag.ingest.preparation import (
     prepare,
 )
 from ku_rag.ingest.seen_sources import SeenSources
-from ku_rag.ingest.unit_writer import UnitWriter, write_pictures
+from ku_rag.ingest.unit_writer import UnitWriter
 from ku_rag.settings import Settings
 from ku_rag.store import vectors
 from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import text_hash
 from ku_rag.store.database import Database
-from ku_rag.store.layout import Layout
+from ku_rag.store.layout import Layout, write_durably
 from ku_rag.store.unit_records import unit_row
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport, Quarantined, Record
@@ -175,7 +175,7 @@ class Pipeline:
         """Store one encoded record."""
         if not self._without_stored([record], repair=True)[0]:
             return IngestReport()
-        write_pictures(self.writer.picture_files(record.pictures()))
+        write_durably(self.writer.picture_files(record.pictures()))
         return self.writer.commit([record])
 
     def encode(
@@ -295,7 +295,7 @@ class Pipeline:
         plan = self._plan(batch)
         pictures = (picture for record in batch for picture in record.pictures())
         files = self.writer.picture_files(pictures) if write_files else []
-        written = pool.submit(write_pictures, files)
+        written = pool.submit(write_durably, files)
         encoded = pool.submit(self._encode, plan)
 
         def commit() -> IngestReport:

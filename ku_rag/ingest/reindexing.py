@@ -26,7 +26,6 @@ from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
 from ku_rag.store import content_rows, vectors
 from ku_rag.store.connection import Connection, as_json, snapshot
-from ku_rag.store.content_rows import Texts
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import KINDS, Kind, places
@@ -204,7 +203,7 @@ class Reindexing:
                 numbers = [row for row, *_ in stored]
                 if [(document, text) for _, document, text in stored] != chunks:
                     content_rows.drop_source_chunks(connection, source)
-                    new = content_rows.add_texts(connection, [Texts(source, unit, chunks)])
+                    new = content_rows.add_texts(connection, [(source, unit, chunks)])
                     inverted.add_chunks(connection, new)
                     numbers = list(new)
                 vectors.put(connection, "chunk", rows["chunk"], numbers, [found])

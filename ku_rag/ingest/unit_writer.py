@@ -6,6 +6,7 @@ Units, sources and chunks of a batch are written by a few statements for all of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,10 +22,9 @@ from ku_rag.ingest.preparation import (
 )
 from ku_rag.settings import Settings
 from ku_rag.store import content_rows, relations, table_rows, vectors
-from ku_rag.store.connection import Connection, as_json
-from ku_rag.store.content_rows import Texts
+from ku_rag.store.connection import Connection, as_json, next_row
 from ku_rag.store.database import Database
-from ku_rag.store.layout import Layout, image_file, replace_durably, write_durably
+from ku_rag.store.layout import Layout, holds, image_file, write_durably
 from ku_rag.store.relations import Stated
 from ku_rag.store.vectors import Kind
 from ku_rag.types import IngestReport
@@ -81,7 +81,7 @@ class UnitWriter:
     def repair_pictures(self, pictures: Iterable[PreparedPicture]) -> None:
         """Write stored picture files again that are missing or damaged."""
         files = self.picture_files(pictures)
-        write_pictures([(path, data) for path, data in files if not _holds(path, data)])
+        write_durably([(path, data) for path, data in files if not holds(path, data)])
 
     # ---- units ---------------------------------------------------------------------------------
 
@@ -126,17 +126,25 @@ class UnitWriter:
                 (as_json(ids),),
             )
         )
-        units = stored | content_rows.add_units(
-            connection, [id_ for id_ in ids if id_ not in stored]
+        new = [unit_id for unit_id in ids if unit_id not in stored]
+        units = stored | dict(zip(new, count(next_row(connection, "units"))))
+        connection.executemany(
+            "INSERT INTO units (row, id, name, kind, aliases, metadata, match) "
+            "VALUES (?, ?, '', '', '[]', '{}', 0)",
+            ((units[unit_id], unit_id) for unit_id in new),
         )
         sources = [(s, units.get(r.unit) if r.unit else None) for r in batch for s in r.sources]
-        rows = content_rows.put_sources(
-            connection,
-            [
+        written = connection.executemany(
+            "INSERT INTO sources (uri, unit, origin, hash, declared) "
+            "VALUES (?, ?, ?, ?, ?) ON CONFLICT (uri) DO UPDATE SET unit = excluded.unit, "
+            "origin = excluded.origin, hash = excluded.hash, declared = excluded.declared "
+            "RETURNING row",
+            (
                 (s.uri, unit, s.origin, s.digest, s.declared.to_json() if s.declared else "{}")
                 for s, unit in sources
-            ],
+            ),
         )
+        rows = [int(row) for (row,) in written]
         assembly.update_units(connection, units)
         report = IngestReport(units_added=len(units) - len(stored))
         report.units_updated = sum(record.unit in stored for record in batch)
@@ -147,7 +155,7 @@ class UnitWriter:
 
     def _insert_texts(self, connection: Connection, places: Sequence[_SourceRows]) -> int:
         """Insert chunks with their vectors and list them; return their number."""
-        texts = [Texts(of.row, of.unit, of.source.chunks) for of in places if of.source.chunks]
+        texts = [(of.row, of.unit, of.source.chunks) for of in places if of.source.chunks]
         chunks = content_rows.add_texts(connection, texts)
         made = [
             of.source.chunk_vectors
@@ -187,30 +195,13 @@ class UnitWriter:
         return int(row)
 
 
-def write_pictures(files: Sequence[tuple[Path, bytes]]) -> None:
-    """Write picture files, synced; replace those that are damaged.
-
-    Args:
-        files: Path and content of each.
-    """
-    for path, data in files:
-        # Files of the right size are taken as they are by `write_durably`.
-        if path.exists() and path.stat().st_size == len(data) and not _holds(path, data):
-            replace_durably(path, data)
-    write_durably(files)
-
-
-def _holds(path: Path, data: bytes) -> bool:
-    """Whether a file has this content."""
-    try:
-        return path.stat().st_size == len(data) and path.read_bytes() == data
-    except OSError:
-        return False
-
-
 def _delete_content(connection: Connection, source: PreparedSource, unit: int) -> None:
     """Delete the texts and images of all sources of a unit that an update replaces."""
-    content_rows.forget_added(connection, unit)
+    # What was added by hand counts as new when it is added once more. Files keep their hashes, so
+    # that ingesting them again does not bring back what was replaced.
+    connection.execute(
+        "UPDATE sources SET hash = 'replaced' WHERE unit = ? AND origin IN ('add', 'join')", (unit,)
+    )
     for row in content_rows.sources_of(connection, unit):
         if not source.keeps_texts:
             content_rows.drop_source_chunks(connection, row)
@@ -243,6 +234,11 @@ def _state(connection: Connection, places: Sequence[_SourceRows]) -> int:
         for place in places
         if place.unit is not None
     }
-    for row in sorted(relations.sources_that_state(connection, stated)):
+    stating = connection.execute(
+        "SELECT w.value FROM json_each(?) w "
+        "WHERE EXISTS (SELECT 1 FROM relations WHERE source = w.value)",
+        (as_json(stated),),
+    )
+    for (row,) in stating.fetchall():
         relations.drop_of_source(connection, row)
     return relations.add_many(connection, list(stated.values()))

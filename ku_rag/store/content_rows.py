@@ -9,7 +9,6 @@ import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import count
 
 from ku_rag.store import relations, vectors
@@ -30,35 +29,10 @@ def content_hash(data: str | bytes) -> str:
 # ---- sources -----------------------------------------------------------------------------------
 
 
-def put_sources(
-    connection: Connection, sources: Sequence[tuple[str, int | None, str, str, str]]
-) -> list[int]:
-    """Write sources, new or changed: (uri, unit, origin, digest, declared); return their rows."""
-    rows = connection.executemany(
-        "INSERT INTO sources (uri, unit, origin, hash, declared) "
-        "VALUES (?, ?, ?, ?, ?) ON CONFLICT (uri) DO UPDATE SET unit = excluded.unit, "
-        "origin = excluded.origin, hash = excluded.hash, declared = excluded.declared "
-        "RETURNING row",
-        sources,
-    )
-    return [int(row) for (row,) in rows]
-
-
 def sources_of(connection: Connection, unit: int) -> list[int]:
     """The rows of a unit's own sources."""
     rows = connection.execute("SELECT row FROM sources WHERE unit = ? ORDER BY row", (unit,))
     return [row for (row,) in rows]
-
-
-def forget_added(connection: Connection, unit: int) -> None:
-    """Let what was added to a unit by hand count as new when it is added once more.
-
-    Called when an update replaces it; files keep their hashes, so that ingesting them again does
-    not bring back what was replaced.
-    """
-    connection.execute(
-        "UPDATE sources SET hash = 'replaced' WHERE unit = ? AND origin IN ('add', 'join')", (unit,)
-    )
 
 
 def drop_sources(connection: Connection, sources: Sequence[int]) -> Deleted:
@@ -87,50 +61,38 @@ def drop_source_chunks(connection: Connection, source: int) -> None:
 # ---- chunks ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """The chunks of one source on their way in.
-
-    Args:
-        source: row of the source.
-        unit: row of its unit; None for shared text.
-        chunks: (number of the document, text) in order.
-    """
-
-    source: int
-    unit: int | None
-    chunks: Sequence[tuple[int, str]]
-
-
-def add_texts(connection: Connection, texts: Sequence[Texts]) -> dict[int, tuple[int | None, str]]:
+def add_texts(
+    connection: Connection, texts: Sequence[tuple[int, int | None, Sequence[tuple[int, str]]]]
+) -> dict[int, tuple[int | None, str]]:
     """Store the chunks of sources and list them under their units.
 
     Args:
         connection: inside a change.
-        texts: the chunks of each source.
+        texts: row of the source, row of its unit (None for shared text), and its chunks, each
+            (number of the document, text), in order.
 
     Returns:
         Row → row of the unit, and text, of the new chunks, in order.
     """
     rows = count(next_row(connection, "chunks"))
     chunks = [
-        (next(rows), of.source, position, document, text_hash(text), text)
-        for of in texts
-        for position, (document, text) in enumerate(of.chunks)
+        (next(rows), source, position, document, text_hash(text), text)
+        for source, _, parts in texts
+        for position, (document, text) in enumerate(parts)
     ]
     connection.executemany(
         "INSERT INTO chunks (row, source, position, document, hash, text) "
         "VALUES (?, ?, ?, ?, ?, ?)",
         chunks,
     )
-    units = {of.source: of.unit for of in texts}
+    units = {source: unit for source, unit, _ in texts}
     connection.executemany(
         "INSERT INTO unit_chunks (unit, chunk, owned) VALUES (?, ?, 1)",
         ((units[source], row) for row, source, *_ in chunks if units[source] is not None),
     )
     connection.executemany(
         "UPDATE sources SET chunks = chunks + ? WHERE row = ?",
-        ((len(of.chunks), of.source) for of in texts),
+        ((len(parts), source) for source, _, parts in texts),
     )
     return {row: (units[source], text) for row, source, *_, text in chunks}
 
@@ -198,16 +160,6 @@ def _drop_unseen_images(connection: Connection, images: Collection[int]) -> list
 
 
 # ---- units -------------------------------------------------------------------------------------
-
-
-def add_units(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
-    """Write units that are new, with ids only; return the row of each."""
-    rows = connection.executemany(
-        "INSERT INTO units (id, name, kind, aliases, metadata, match) "
-        "VALUES (?, '', '', '[]', '{}', 0) RETURNING row",
-        ((unit_id,) for unit_id in ids),
-    )
-    return {unit_id: int(row) for unit_id, (row,) in zip(ids, rows, strict=True)}
 
 
 def is_empty(connection: Connection, unit: int) -> bool:

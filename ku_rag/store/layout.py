@@ -56,8 +56,8 @@ def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
     """Write files so that they and their names survive a power cut once this returns.
 
     Each is written beside its place, synced and renamed; then their folders are synced, and the
-    folders that these are in. A file that is already there with the same size is left alone, but
-    its name is synced like the others: whoever wrote it may have been stopped before that.
+    folders that these are in. A file that is already there with the same content is left alone,
+    but its name is synced like the others: whoever wrote it may have been stopped before that.
 
     Raises:
         ReadOnly: the disk is full, or they may not be written.
@@ -65,7 +65,7 @@ def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
     folders: set[Path] = set()
     for path, data in files:
         with _refusing(path):
-            if not (path.exists() and path.stat().st_size == len(data)):
+            if not holds(path, data):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, data)
         folders.add(path.parent)
@@ -75,15 +75,12 @@ def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
     sync_names(folders)
 
 
-def replace_durably(path: Path, data: bytes) -> None:
-    """Put a file in the place of another: after a power cut, one of them is there, whole.
-
-    Raises:
-        ReadOnly: the disk is full, or it may not be written.
-    """
-    with _refusing(path):
-        _write(path, data)
-        sync_folder(path.parent)
+def holds(path: Path, data: bytes) -> bool:
+    """Whether a file has this content."""
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except OSError:
+        return False
 
 
 def sync_names(folders: Iterable[Path]) -> None:

@@ -148,16 +148,6 @@ def resolve(connection: Connection, rows: Sequence[int]) -> None:
     _drop_unmentioned(connection, {tail for *_, tail in moved})
 
 
-def sources_that_state(connection: Connection, sources: Iterable[int]) -> set[int]:
-    """Return the sources, by row, that have relations."""
-    rows = connection.execute(
-        "SELECT w.value FROM json_each(?) w "
-        "WHERE EXISTS (SELECT 1 FROM relations WHERE source = w.value)",
-        (as_json(sources),),
-    )
-    return {source for (source,) in rows}
-
-
 def rename_unit(connection: Connection, unit: int, name: str, kind: str) -> None:
     """Update the name and kind of a unit's entity; relations that end at its old name stay."""
     connection.execute(
