@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -192,18 +193,13 @@ class Unit:
         arguments.optional_text(self.kind, "kind")
         arguments.json_object(self.metadata, "metadata")
         arguments.check(self.match, "match", bool)
-        object.__setattr__(self, "aliases", arguments.texts(self.aliases, "aliases"))
-        object.__setattr__(self, "images", arguments.paths(self.images, "images"))
-        object.__setattr__(self, "texts", arguments.texts(self.texts, "texts"))
-        expected = 'a Table; write tables=[Table(["Year", "Winner"], [["1986", "Argentina"]])]'
-        object.__setattr__(self, "tables", _all_of(Table, self.tables, "tables", expected))
-        expected = 'a Relation; write relations=[Relation("borders", "France")]'
-        object.__setattr__(
-            self, "relations", _all_of(Relation, self.relations, "relations", expected)
-        )
+        for what, checked in _SEQUENCES.items():
+            given = getattr(self, what)
+            if not isinstance(given, tuple) or given:
+                object.__setattr__(self, what, checked(given, what))
 
 
-def _all_of(kind: type, given: object, what: str, expected: str) -> tuple[Any, ...]:
+def _all_of(kind: type, example: str, given: object, what: str) -> tuple[Any, ...]:
     if isinstance(given, kind):
         raise BadInput(
             f"{what} is one {kind.__name__} where several are expected: put it into a list"
@@ -211,8 +207,18 @@ def _all_of(kind: type, given: object, what: str, expected: str) -> tuple[Any, .
     found = tuple(arguments.several(given, what))
     for number, one in enumerate(found):
         if not isinstance(one, kind):
+            expected = f"a {kind.__name__}; write {what}=[{example}]"
             raise arguments.wrong(one, f"{what}[{number}]", expected)
     return found
+
+
+_SEQUENCES: Mapping[str, Callable[[object, str], tuple[Any, ...]]] = {
+    "aliases": arguments.texts,
+    "images": arguments.paths,
+    "texts": arguments.texts,
+    "tables": partial(_all_of, Table, 'Table(["Year", "Winner"], [["1986", "Argentina"]])'),
+    "relations": partial(_all_of, Relation, 'Relation("borders", "France")'),
+}
 
 
 @dataclass(frozen=True, slots=True)

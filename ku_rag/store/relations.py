@@ -15,6 +15,8 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import orjson
+
 from ku_rag.store.connection import SLICE, Connection, as_json, fields, next_row
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation
@@ -53,12 +55,16 @@ class Stated(NamedTuple):
 def add_many(connection: Connection, stated: Sequence[Stated]) -> int:
     """Insert the relations of sources; return their number."""
     heads = _unit_entities(connection, {of.unit for of in stated if of.relations})
-    tails = _tails(connection, {_target(one) for of in stated for one in of.relations})
-    keys = {target: target_key(target) for target, *_ in tails}
-    rows = [
-        (of.source, heads[of.unit], *_fields(one), keys[one.target], tails[_target(one)])
+    new = [
+        (of, one, (one.target, one.target_kind or ANY_KIND, None))
         for of in stated
         for one in of.relations
+    ]
+    tails = _tails(connection, {target for *_, target in new})
+    keys = {target: target_key(target[0]) for target in tails}
+    rows = [
+        (of.source, heads[of.unit], *_fields(one), keys[target], tails[target])
+        for of, one, target in new
     ]
     connection.executemany(
         f"INSERT INTO relations (source, head, {_FIELDS}, target_key, tail) "
@@ -84,15 +90,11 @@ def stored_digest(connection: Connection, source: int) -> str:
 
 def _checksum(rows: Iterable[Sequence[str | None]]) -> str:
     listed = list(rows)
-    return str(zlib.crc32(as_json(listed).encode())) if listed else ""
+    return str(zlib.crc32(orjson.dumps(listed))) if listed else ""
 
 
 def _fields(one: Relation) -> tuple[str, str, str | None, str | None, str | None]:
     return one.relation, one.target, one.target_kind, one.information, one.condition
-
-
-def _target(one: Relation) -> _Target:
-    return one.target, one.target_kind or ANY_KIND, None
 
 
 def sources_aiming_at(connection: Connection, unit: int) -> list[int]:
