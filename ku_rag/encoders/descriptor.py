@@ -225,16 +225,16 @@ def _palette(points: Ints) -> Floats:
     n, size = len(points), _SIZES["palette"]
     first = (np.arange(n, dtype=np.int32) * size)[:, None]
     flat = points.reshape(n, -1)
-    main = nearest[0].take(flat) + first
+    bins = [colours.take(flat) + first for colours in nearest]
+    main = bins[0]
     sides = main.reshape(points.shape)
     border = np.hstack([sides[:, 0], sides[:, -1], sides[:, 1:-1, 0], sides[:, 1:-1, -1]])
     around = np.bincount(border.ravel(), minlength=n * size).astype(np.float32)
     around *= np.float32(_BACKGROUND / border.shape[1])
     weights = _centre(_POINTS, 0.4).ravel() / (np.float32(1.0) + around.take(main))
     counts = np.zeros(n * size)
-    for colours, share in zip(nearest, shares, strict=True):
-        bins = colours.take(flat) + first
-        counts += np.bincount(bins.ravel(), (share.take(flat) * weights).ravel(), len(counts))
+    for places, share in zip(bins, shares, strict=True):
+        counts += np.bincount(places.ravel(), (share.take(flat) * weights).ravel(), len(counts))
     amounts = counts.reshape(n, size)
     amounts /= np.maximum(amounts.sum(1, keepdims=True), 1e-9)
     powered: Floats = amounts.astype(np.float32) ** np.float32(_PALETTE_POWER)
@@ -253,20 +253,22 @@ def _map(cells: Ints) -> Floats:
 
 
 def _outlines(cells: Ints) -> Floats:
-    most = gx = gy = np.zeros(cells.shape, np.float32)
+    gradients = []
     for channel in _lab()[:3]:
         values = channel.take(cells)
         x, y = np.zeros_like(values), np.zeros_like(values)
         np.subtract(values[:, :, 2:], values[:, :, :-2], out=x[:, :, 1:-1])
         np.subtract(values[:, 2:], values[:, :-2], out=y[:, 1:-1])
-        strength = x * x + y * y
-        stronger = strength > most
-        most = np.where(stronger, strength, most)
-        gx, gy = np.where(stronger, x, gx), np.where(stronger, y, gy)
+        gradients.append((x * x + y * y, x, y))
+    best, *others = gradients
+    for other in others:
+        stronger = other[0] > best[0]
+        best = tuple(np.where(stronger, a, b) for a, b in zip(other, best, strict=True))
+    strongest, gx, gy = best
     # A gradient is shared by the two directions nearest to its own.
     place = np.arctan2(gy, gx) * np.float32(_BINS / np.pi) + np.float32(_BINS)
     low = place.astype(np.int32)
-    size = np.sqrt(most) * np.float32(0.01)
+    size = np.sqrt(strongest) * np.float32(0.01)
     high = size * (place - low)
     pairs = [(low % _BINS, size - high), ((low + 1) % _BINS, high)]
     weighted: Floats = _by_parts(pairs, _OUTLINE_PARTS, _BINS) * _parts(_OUTLINE_PARTS)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -121,38 +122,27 @@ def contrast(image: Image, boxes: Ints) -> Floats:
     turned = np.ascontiguousarray(sums.transpose(1, 0, 2))
     sides = []
     for table, low, start, high, end in ((sums, x0, y0, x1, y1), (turned, y0, x0, y1, x1)):
+        flat, (length, stride) = table.reshape(-1, 3), table.shape[:2]
+        # Strips outside and inside one side, inside and outside the other.
         thick, third = (high - low) / 5, (end - start) / 3
-        for inner, outer in ((low, low - thick), (high - thick, high)):
-            side = np.zeros(len(boxes), np.float32)
-            for part in range(3):
-                inside, outside = (
-                    _mean(
-                        table, left, start + part * third, left + thick, start + (part + 1) * third
-                    )
-                    for left in (inner, outer)
-                )
-                side += np.minimum(np.abs(inside - outside).max(1), 0.4)
-            sides.append(side / np.float32(1.2))
-    ordered = np.sort(np.stack(sides), axis=0)
+        first = np.rint([low - thick, low, high - thick, high]).astype(np.int64)
+        after = np.rint([low, low + thick, high, high + thick]).astype(np.int64)
+        left = np.clip(first, 0, stride - 2)
+        right = np.clip(after, left + 1, stride - 1)
+        difference = np.zeros((2, len(boxes)), np.float32)
+        for top, bottom in pairwise(
+            np.rint([start + third * n for n in range(4)]).astype(np.int64)
+        ):
+            top = np.clip(top, 0, length - 2)
+            bottom = np.clip(bottom, top + 1, length - 1)
+            total = flat.take(bottom * stride + right, axis=0)
+            total -= flat.take(top * stride + right, axis=0)
+            total -= flat.take(bottom * stride + left, axis=0)
+            total += flat.take(top * stride + left, axis=0)
+            means = total / ((right - left) * (bottom - top)).astype(np.float32)[..., None]
+            difference += np.minimum(np.abs(means[::2] - means[1::2]).max(2), 0.4)
+        sides.append(difference / np.float32(1.2))
     # One side may be hidden or lie at the picture's edge; the weakest of the others counts most.
+    ordered = np.sort(np.concatenate(sides), axis=0)
     done: Floats = (ordered[0] + 2 * ordered[1] + ordered[2] + ordered[3]).astype(np.float32) / 5
     return done
-
-
-def _mean(sums: Floats, x0: Places, y0: Places, x1: Places, y1: Places) -> Floats:
-    """Mean colour of boxes, each at least one pixel and inside the picture."""
-    down, across = sums.shape[0] - 1, sums.shape[1] - 1
-    left = np.clip(np.rint(x0), 0, across - 1).astype(np.int64)
-    top = np.clip(np.rint(y0), 0, down - 1).astype(np.int64)
-    right = np.clip(np.rint(x1).astype(np.int64), left + 1, across)
-    bottom = np.clip(np.rint(y1).astype(np.int64), top + 1, down)
-    flat, stride = sums.reshape(-1, 3), across + 1
-    total = (
-        flat.take(bottom * stride + right, axis=0)
-        - flat.take(top * stride + right, axis=0)
-        - flat.take(bottom * stride + left, axis=0)
-        + flat.take(top * stride + left, axis=0)
-    )
-    area = ((right - left) * (bottom - top)).astype(np.float32)
-    mean: Floats = total / area[:, None]
-    return mean
