@@ -6,7 +6,6 @@ Recall@10 is measured against exact search of sampled vectors, each excluded fro
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,7 +35,8 @@ _CANDIDATES = (10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 102
 _PROBES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192)
 _RESCORE_S = 5e-6
 """Approximate cost of rescoring one candidate with its stored vector."""
-_TIMED_QUERIES = 15
+_SCANNED_PER_S = 4e9
+"""About how many bytes of vectors are scanned in a second."""
 _NEIGHBOURS_KEPT = 50
 _TIE = 1e-6
 FLAT_MAX = 20_000
@@ -107,7 +107,7 @@ def build_and_measure(
             exact.add(some, vectors)
     if exact is None:
         return Segment(rows, index, Plan())
-    plan, _ = choose_plan(index, quantizer, kind, rows, exact, recall)
+    plan = choose_plan(index, quantizer, kind, rows, exact, recall)
     return Segment(rows, index, plan, quantizer)
 
 
@@ -181,8 +181,10 @@ def choose_plan(
     rows: Rows,
     exact: ExactNeighbours,
     target: float,
-) -> tuple[Plan, float]:
-    """Choose the fastest plan that reaches a recall, or else the one with the highest recall.
+) -> Plan:
+    """Choose the plan of least cost that reaches a recall, or else the one with the highest recall.
+
+    The cost is about the seconds for scanning the lists and rescoring the candidates.
 
     Args:
         index: a filled index.
@@ -191,51 +193,25 @@ def choose_plan(
         rows: int64[n], the row at each position of the index.
         exact: exact neighbours of sampled rows.
         target: recall@10, 0 to 1.
-
-    Returns:
-        The plan with its measured recall, and its estimated seconds per query.
     """
     queries = quantizer(exact.queries) if quantizer else exact.queries
     lists = max(1, getattr(index, "nlist", 1))
+    most = 1 if kind == "flat" else _CANDIDATES[-1] // TOP
     tried: list[tuple[Plan, float]] = []
     best: tuple[Plan, float] | None = None
-    seconds = 0.0
     for probes in [p for p in _PROBES if p <= lists] if kind.startswith("ivf") else (0,):
+        scan = index.ntotal * index.code_size * max(1, probes) / lists / _SCANNED_PER_S
+        if best and scan >= best[1]:
+            break
+        # One more hit, because a query finds itself.
         probed = Plan(kind, probes=probes)
-        # More probes never take less time, so a smaller measurement was noise.
-        seconds = max(seconds, _seconds(index, probed, queries))
-        if best and seconds >= best[1]:
-            break  # more probes take longer still
-        measured = list(_measure(index, queries, probed, rows, exact, seconds))
-        enough = [one for one in measured if one[0].recall >= min(1.0, target + _MARGIN)]
-        best = min(filter(None, (best, *enough)), key=lambda found: found[1], default=None)
-        tried += measured
-    return best or max(tried, key=lambda found: (found[0].recall, -found[1]))
-
-
-def _measure(
-    index: Any,  # noqa: ANN401 - faiss
-    queries: Vectors,
-    probed: Plan,
-    rows: Rows,
-    exact: ExactNeighbours,
-    seconds: float,
-) -> Iterator[tuple[Plan, float]]:
-    """Measure recall and time for each number of candidates at fixed probes."""
-    # One more hit, because a query finds itself.
-    most = 1 if probed.kind == "flat" else _CANDIDATES[-1] // TOP
-    _, positions = search_candidates(index, probed, queries, most * TOP + 1)
-    recalls = exact.recall(np.where(positions >= 0, rows[positions], -1))
-    for candidates in _CANDIDATES[: 1 if probed.kind == "flat" else None]:
-        recall = float(recalls[min(candidates, len(recalls) - 1)])
-        plan = replace(probed, candidates=candidates, recall=round(recall, 4))
-        yield plan, seconds + _RESCORE_S * candidates
-
-
-def _seconds(index: Any, plan: Plan, queries: Vectors) -> float:  # noqa: ANN401 - faiss
-    spent = []
-    for query in queries[:_TIMED_QUERIES]:
-        started = time.perf_counter()
-        search_candidates(index, plan, query[None], 10 * TOP)
-        spent.append(time.perf_counter() - started)
-    return float(np.median(spent))
+        _, positions = search_candidates(index, probed, queries, most * TOP + 1)
+        recalls = exact.recall(np.where(positions >= 0, rows[positions], -1))
+        for candidates in _CANDIDATES[: 1 if kind == "flat" else None]:
+            recall = round(float(recalls[min(candidates, len(recalls) - 1)]), 4)
+            plan = replace(probed, candidates=candidates, recall=recall)
+            tried.append((plan, scan + _RESCORE_S * candidates))
+        enough = [one for one in tried if one[0].recall >= min(1.0, target + _MARGIN)]
+        best = min(enough, key=lambda found: found[1], default=None)
+    plan, _ = best or max(tried, key=lambda found: (found[0].recall, -found[1]))
+    return plan

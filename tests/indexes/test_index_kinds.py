@@ -203,9 +203,8 @@ def test_a_plan_is_chosen_by_the_measure_and_says_what_it_reaches():
     index.add(fit(vectors))
     truth = ExactNeighbours(rows[:40], vectors[:40])
     truth.add(rows, vectors)
-    plan, seconds = choose_plan(index, fit, "ivf-sq8", rows, truth, 0.9)
+    plan = choose_plan(index, fit, "ivf-sq8", rows, truth, 0.9)
     assert plan.recall >= 0.9
-    assert seconds > 0
     found = truth.recall(search_candidates(index, plan, fit(truth.queries), plan.candidates + 1)[1])
     assert found[-1] == pytest.approx(plan.recall, abs=1e-3)
 
