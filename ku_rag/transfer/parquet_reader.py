@@ -5,7 +5,7 @@ Parquet verifies a checksum of each page; a row group with a damaged page is rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -126,36 +126,58 @@ class Export:
         Raises:
             BadInput: The file cannot be read, or a column is missing or of a wrong type.
         """
-        if not (self.folder / table.file).is_file():
+        pa, _ = parquet()
+        path = self.folder / table.file
+        if not path.is_file():
             return
-        columns = self._columns(table)
         seen: set[str] = set()
-        batches = self._batches(table, columns)
-        if place and not self.is_whole:
-            batches = _sorted(batches, place)
-        for batch in batches:
-            for row, vector in zip(
-                self._listed(table, batch), self._vectors(table, batch), strict=True
-            ):
-                if problem := _problem(row, seen, table.key):
-                    self.leave_out(_name(table, row), problem)
-                    continue
-                length = 1.0 if vector is None else float(np.linalg.norm(vector.astype(np.float32)))
-                if length and not abs(length - 1) < _UNIT_LENGTH:
-                    reason = f"its vector has length {length:.4g}, expected 1; it was made anew"
-                    self.leave_out(_name(table, row), reason)
-                    vector = None
-                yield row, vector
+        try:
+            batches = self._batches(table)
+            if place and not self.is_whole:
+                batches = _sorted(batches, place)
+            for batch in batches:
+                rows = zip(_listed(table, batch), self._vectors(table, batch), strict=True)
+                yield from self._sound(table, rows, seen)
+        except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+            raise BadInput(
+                f"{path} cannot be read ({error}): copy the export again, or make a new one with "
+                "`ku export`"
+            ) from error
 
     # ---- inside --------------------------------------------------------------------------------
 
-    def _columns(self, table: TableFile) -> list[str]:
+    def _sound(
+        self, table: TableFile, rows: Iterable[FoundRow], seen: set[str]
+    ) -> Iterator[FoundRow]:
+        """Yield the sound ones of some rows; `seen` are the keys of those before."""
+        for row, vector in rows:
+            key = row.get(table.key)
+            named = (row.get(k) for k in ("id", "uri", "source", "hash", "unit", "name"))
+            item = f"{table.name}: {next((one for one in named if one is not None), 'a row')}"
+            try:
+                if key in seen:
+                    raise BadInput("it stands more than once in the table: the first is kept")
+                for column in ("id", "uri", "source"):
+                    if column in row and not (column == "source" and row[column] is None):
+                        arguments.identity(row[column], f"the {column}")
+                if "text" in row:
+                    arguments.text(row["text"], "the text")
+            except BadInput as error:
+                self.leave_out(item, str(error))
+                continue
+            seen |= {key} if key is not None else set()
+            length = 1.0 if vector is None else float(np.linalg.norm(vector.astype(np.float32)))
+            if length and not abs(length - 1) < _UNIT_LENGTH:
+                reason = f"its vector has length {length:.4g}, expected 1; it was made anew"
+                self.leave_out(item, reason)
+                vector = None
+            yield row, vector
+
+    def _batches(self, table: TableFile) -> Iterator[Any]:
+        """Yield the batches of a file; a row group that cannot be read is reported and skipped."""
         pa, pq = parquet()
         path = self.folder / table.file
-        try:
-            there = set(pq.read_schema(path).names)
-        except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from error
+        there = set(pq.read_schema(path).names)
         columns = [*table.types(), *(["vector"] if table.has_vectors else [])]
         owner = [] if {"source", "unit"} & there or "unit" not in columns else ["unit"]
         for name in (*table.required.split(), *owner):
@@ -164,36 +186,15 @@ class Export:
                     f"{path} has no column {name!r}, only {', '.join(sorted(there))}; "
                     "docs/transfer.md says what is needed"
                 )
-        return [name for name in columns if name in there]
-
-    def _batches(self, table: TableFile, columns: list[str]) -> Iterator[Any]:
-        """Yield the batches of a file; a row group that cannot be read is reported and skipped."""
-        pa, pq = parquet()
-        path = self.folder / table.file
-        try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as data:
-                for group in range(data.num_row_groups):
-                    try:
-                        yield from data.iter_batches(
-                            GROUP_ROWS, row_groups=[group], columns=columns
-                        )
-                    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-                        count = data.metadata.row_group(group).num_rows
-                        item = f"{table.file}: some of {count} rows"
-                        self.leave_out(item, f"they are damaged: {error}")
-        except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from error
-
-    def _listed(self, table: TableFile, batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401
-        """Return the rows of a batch, with columns of the types that the table has."""
-        pa, _ = parquet()
-        types = table.types()
-        names = [name for name in batch.schema.names if name in types]
-        try:
-            arrays = [batch.column(name).cast(types[name]).to_pylist() for name in names]
-        except (UnicodeDecodeError, pa.ArrowException) as error:
-            raise _unreadable(self.folder / table.file, error) from error
-        return [dict(zip(names, values, strict=True)) for values in zip(*arrays, strict=True)]
+        columns = [name for name in columns if name in there]
+        with pq.ParquetFile(path, page_checksum_verification=True) as data:
+            for group in range(data.num_row_groups):
+                try:
+                    yield from data.iter_batches(GROUP_ROWS, row_groups=[group], columns=columns)
+                except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+                    count = data.metadata.row_group(group).num_rows
+                    item = f"{table.file}: some of {count} rows"
+                    self.leave_out(item, f"they are damaged: {error}")
 
     def _vectors(self, table: TableFile, batch: Any) -> list[Vector | None]:  # noqa: ANN401
         """Return the vectors of a batch in half precision, None where there is none."""
@@ -210,11 +211,19 @@ class Export:
         return [None if row is None else row.astype("<f2") for row in rows]
 
 
+def _listed(table: TableFile, batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+    """Return the rows of a batch, with columns of the types that the table has."""
+    types = table.types()
+    names = [name for name in batch.schema.names if name in types]
+    arrays = [batch.column(name).cast(types[name]).to_pylist() for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*arrays, strict=True)]
+
+
 def _sorted(batches: Iterator[Any], place: Place) -> Iterator[Any]:
     pa, _ = parquet()
     read = list(batches)
     if read:
-        whole = pa.TableFile.from_batches(read)
+        whole = pa.Table.from_batches(read)
         owners = whole.select([c for c in ("unit", "source") if c in whole.schema.names])
         order = np.argsort([place(row) for row in owners.to_pylist()], kind="stable")
         for start in range(0, len(order), GROUP_ROWS):
@@ -265,39 +274,3 @@ def _has_type(value: object, expected: Any) -> bool:  # noqa: ANN401 - a type, o
             and all(map(_has_type, value, expected))
         )
     return isinstance(value, expected)
-
-
-def _problem(row: Mapping[str, Any], seen: set[str], name: str) -> str | None:
-    """Return what is wrong with the names or the text of a row.
-
-    Args:
-        row: The row.
-        seen: Keys of the rows before; that of this row is added.
-        name: Of the column with the key; "" for none.
-    """
-    if (key := row.get(name)) is not None:
-        if key in seen:
-            return "it stands more than once in the table: the first is kept"
-        seen.add(key)
-    try:
-        for key in ("id", "uri", "source"):
-            if key in row and not (key == "source" and row[key] is None):
-                arguments.identity(row[key], f"the {key}")
-        if "text" in row:
-            arguments.text(row["text"], "the text")
-    except BadInput as error:
-        return str(error)
-    return None
-
-
-def _name(table: TableFile, row: Mapping[str, Any]) -> str:
-    """Return what a row is called in a report."""
-    keys = ("id", "uri", "source", "hash", "unit", "name")
-    return f"{table.name}: {next((row[k] for k in keys if row.get(k) is not None), 'a row')}"
-
-
-def _unreadable(path: Path, error: Exception) -> BadInput:
-    return BadInput(
-        f"{path} cannot be read ({error}): copy the export again, or make a new one with "
-        "`ku export`"
-    )
