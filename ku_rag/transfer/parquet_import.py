@@ -28,7 +28,7 @@ from ku_rag.ingest.preparation import (
 )
 from ku_rag.pictures import locate_picture
 from ku_rag.store import relations
-from ku_rag.store.vectors import Kind
+from ku_rag.store.vectors import KINDS, Kind
 from ku_rag.transfer.parquet_reader import Export, Vector
 from ku_rag.transfer.tables import CHUNKS, IMAGES, RELATIONS, SHOWINGS, SOURCES, UNITS
 from ku_rag.types import IngestReport, Quarantined, Relation, Unit
@@ -90,9 +90,14 @@ class _Records:
     def __init__(self, export: Export, pipeline: Pipeline) -> None:
         self._export = export
         self._encoder = pipeline.encoder
-        limit = export.manifest.get("max_tokens", pipeline.max_tokens)
-        self._takes_images = self._fits("image")
-        self._takes_chunks = self._fits("chunk") and limit == pipeline.max_tokens
+        # Vectors are taken if they were made as the base makes them; without a manifest they are.
+        made = export.encoder.get("sides", {}) if export.manifest else None
+        self._takes: dict[Kind, bool] = {
+            kind: made is None or made.get(kind, [""])[0] == side(self._encoder, kind).fingerprint
+            for kind in KINDS
+        }
+        if export.manifest.get("max_tokens", pipeline.max_tokens) != pipeline.max_tokens:
+            self._takes["chunk"] = False
         self._broken: set[str] = set()
         self._units = self._read_units()
         self._of_unit: dict[str | None, list[_Source]] = {unit: [] for unit in self._units}
@@ -139,14 +144,6 @@ class _Records:
         yield from self._export.left_out
 
     # ---- tables --------------------------------------------------------------------------------
-
-    def _fits(self, kind: Kind) -> bool:
-        """Whether the vectors of the export were made by the encoder of the base.
-
-        Without a manifest they are taken to be.
-        """
-        made, _ = self._export.encoder.get("sides", {}).get(kind, (None, 0))
-        return not self._export.manifest or made == side(self._encoder, kind).fingerprint
 
     def _read_units(self) -> dict[str, Unit]:
         units: dict[str, Unit] = {}
@@ -232,7 +229,7 @@ class _Records:
             partial=lost,
         )
         found = [vector for vector in source.vectors if vector is not None]
-        if self._takes_chunks and (self._export.manifest or found):
+        if self._takes["chunk"] and (self._export.manifest or found):
             prepared.texts = ()
             prepared.chunks = source.chunks
             if found and len(found) == len(source.chunks):
@@ -278,14 +275,13 @@ class _Records:
             self._export.leave_out(f"images: {digest}", str(error))
             self._broken.add(digest)
             return None
-        if self._takes_images and vector is not None:
+        if self._takes["image"] and vector is not None:
             picture.vector = vector.astype(np.float32)
         return picture
 
     def _check_length(self, vector: Vector | None, kind: Kind) -> None:
-        takes = {"image": self._takes_images, "chunk": self._takes_chunks}[kind]
         dim = side(self._encoder, kind).dim
-        if takes and vector is not None and len(vector) != dim:
+        if self._takes[kind] and vector is not None and len(vector) != dim:
             raise BadInput(
                 f"{self._export.folder} has vectors of {len(vector)} numbers for each {kind}, the "
                 f"encoder of the knowledge base makes {dim}: leave the column out, so that they "

@@ -188,7 +188,10 @@ def _unit(identity: str, files: list[Path]) -> Iterator[Item]:
     sources = []
     for path in files:
         try:
-            sources.append(_source(path))
+            if _kind(path) == "picture":
+                sources.append(Source(path.as_posix(), images=(path,)))
+            else:
+                sources.append(Source(path.as_posix(), texts=(read_text(path),)))
         except BadInput as error:
             yield Quarantined(path.as_posix(), str(error))
     if sources:
@@ -212,12 +215,6 @@ def _root_files(files: list[Path]) -> Iterator[Item]:
     for path in files:
         if path.stem not in pictured:
             yield from _read_or_report(path)
-
-
-def _source(path: Path) -> Source:
-    if _kind(path) == "picture":
-        return Source(path.as_posix(), images=(path,))
-    return Source(path.as_posix(), texts=(read_text(path),))
 
 
 def _read_or_report(path: Path) -> Iterator[Item]:
