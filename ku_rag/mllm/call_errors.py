@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ku_rag.errors import ModelFailed
@@ -68,14 +66,6 @@ class CallError(ModelFailed):
         return self.status in _REJECTING | _FAILING | {413}
 
 
-def timed_out(url: str, seconds: float) -> CallError:
-    """Return the error of a call that did not end before its deadline."""
-    return CallError(
-        f"{url} did not reply within {seconds:g} s: raise mllm_timeout_s, or check whether the "
-        "endpoint is overloaded"
-    )
-
-
 def connection_error(error: BaseException, url: str) -> CallError:
     """Return the error of a connection that could not be made, or was lost."""
     while (cause := error.__cause__ or error.__context__) is not None:
@@ -111,7 +101,14 @@ def checked_body(
         body: object = json.loads(text)
     except (ValueError, RecursionError):
         if 200 <= status < 300:
-            raise _not_json(text, url) from None
+            start = " ".join(remove_control_characters(text[:200]).split())[:60]
+            if start.startswith("<"):
+                raise CallError(
+                    f"{url} replied with a web page: give the complete address, often ending in /v1"
+                ) from None
+            raise CallError(
+                f"the reply of {url} is not JSON (it starts with {start!r})", retryable=True
+            ) from None
         body = None
     choices = _field(body, "choices")
     source = choices[0] if isinstance(choices, list) and choices else body
@@ -177,22 +174,7 @@ def rejected_feature(error: CallError, sent: Mapping[str, Any], pictures: int) -
     return ""
 
 
-def _not_json(text: str, url: str) -> CallError:
-    """Return the error of a response that is not JSON."""
-    start = " ".join(remove_control_characters(text[:200]).split())[:60]
-    if start.startswith("<"):
-        return CallError(
-            f"{url} replied with a web page: give the complete address, often ending in /v1"
-        )
-    return CallError(f"the reply of {url} is not JSON (it starts with {start!r})", retryable=True)
-
-
 def _requested_pause(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds in Retry-After, which may be a date."""
-    value = headers.get("retry-after", "")
-    try:
-        if value.strip().isdigit():
-            return float(value)
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return None
+    """Return the seconds in Retry-After; None for a date."""
+    value = headers.get("retry-after", "").strip()
+    return float(value) if value.isascii() and value.isdigit() else None

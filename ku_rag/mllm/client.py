@@ -197,7 +197,10 @@ class EndpointMLLM:
                             f"{self.url} sent over {_MAX_BYTES:,} bytes, which is no reply"
                         )
         except TimeoutError:
-            raise call_errors.timed_out(self.url, self._settings.mllm_timeout_s) from None
+            raise CallError(
+                f"{self.url} did not reply within {self._settings.mllm_timeout_s:g} s: raise "
+                "mllm_timeout_s, or check whether the endpoint is overloaded"
+            ) from None
         except httpx.HTTPError as error:
             raise call_errors.connection_error(error, self.url) from None
         except (httpx.InvalidURL, ValueError, OSError) as error:
@@ -240,17 +243,15 @@ def _checked_address(given: str) -> str:
     try:
         parts = urlsplit(given)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        valid = valid and not (parts.username or parts.password or parts.query or parts.fragment)
     except ValueError:
         valid = False
     if not valid or not given.isprintable() or " " in given:
         raise ModelFailed(
             "the address of the multimodal model's endpoint (mllm_url or OPENAI_BASE_URL) is not "
-            "an http:// or https:// address: expected one such as http://localhost:11434/v1"
-        )
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ModelFailed(
-            f"the address of the endpoint at {parts.hostname} holds a name, a password or a "
-            "query, which logs would show: give the plain address, and the key in OPENAI_API_KEY"
+            "an http:// or https:// address without a name, a password and a query, which logs "
+            "would show: expected one such as http://localhost:11434/v1; a key belongs into "
+            "OPENAI_API_KEY"
         )
     return given.rstrip("/")
 

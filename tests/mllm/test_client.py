@@ -11,8 +11,6 @@ import sys
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import numpy as np
 import pytest
@@ -341,17 +339,11 @@ def test_a_key_that_is_wanted(monkeypatch):
 
 
 def test_a_busy_endpoint_is_left_alone_as_long_as_it_asks():
-    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
-    with serving(
-        fails(429, "slow down", {"Retry-After": "2"}),
-        fails(429, "slow down", {"Retry-After": soon}),
-        says("A lamp."),
-    ) as endpoint:
+    with serving(fails(429, "slow down", {"Retry-After": "2"}), says("A lamp.")) as endpoint:
         mllm = client(endpoint)
         assert mllm.chat(ask()).text == "A lamp."
-    first, second = mllm.waits
+    (first,) = mllm.waits
     assert 2 < first <= 2.25
-    assert 20 < second <= 30.25
 
 
 @pytest.mark.parametrize(
@@ -485,15 +477,15 @@ def test_a_reply_without_end(monkeypatch):
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("localhost:11434/v1", "is not an http:// or https:// address: expected one"),
+        ("localhost:11434/v1", "is not an http:// or https:// address"),
         ("file:///etc/passwd", "is not an http"),
         ("http://", "is not an http"),
         ("http://[half/v1", "is not an http"),
         ("http://host:99999/v1", "is not an http"),
         ("http://ho st/v1", "is not an http"),
         ("http://host/v1\n", "is not an http"),
-        (f"http://me:{KEY}@host/v1", "the endpoint at host holds a name, a password or a query"),
-        (f"http://host/v1?key={KEY}", "holds a name, a password or a query"),
+        (f"http://me:{KEY}@host/v1", "without a name, a password and a query"),
+        (f"http://host/v1?key={KEY}", "without a name, a password and a query"),
     ],
 )
 def test_addresses_that_are_none(url, expected):
