@@ -19,8 +19,7 @@ from ku_rag.types import Deleted, IngestReport, Relation, Unit
 
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
-    from ku_rag.graph.entity_view import EntityView
-    from ku_rag.graph.relation_schema import RelationSchema
+    from ku_rag.graph.entity_view import EntityView, RelationSchema
     from ku_rag.graph.search_settings import GraphAnswer
     from ku_rag.graph.search_types import Query, SearchLimits
     from ku_rag.ingest.graph_changes import EntityAdded, RelationAdded
@@ -218,10 +217,10 @@ class GraphView:
 
     def schema(self) -> list[RelationSchema]:
         """The words of the relations, with kinds of entities and counts, most frequent first."""
-        from ku_rag.graph import relation_schema
+        from ku_rag.graph import entity_view
 
         with self._session.read() as database:
-            return relation_schema.schema(database.connection)
+            return entity_view.schema(database.connection)
 
     def paths(
         self, start: str, end: str | None = None, *, most: int = 10, longest: int = 4

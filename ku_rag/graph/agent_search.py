@@ -14,14 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ku_rag.errors import BudgetSpent
+from ku_rag.graph.mllm_agents import ModelAgents
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.search_types import (
-    Agents,
     GraphSearchResult,
     Query,
     SearchLimits,
     TraceEntry,
     Verdict,
+    most_similar,
 )
 from ku_rag.text.tokens import content_words, words
 
@@ -34,7 +35,7 @@ _T = TypeVar("_T")
 def explore(
     graph: Graph,
     query: Query,
-    agents: Agents,
+    agents: ModelAgents,
     limits: SearchLimits = _LIMITS,
     *,
     topic: Entity | None = None,
@@ -66,28 +67,13 @@ def explore(
     return search.result(root, stopped)
 
 
-def most_similar(query: Query, texts: Sequence[str], most: int) -> list[int]:
-    """Return the places of the texts that share most words with a query, in ascending order.
-
-    Args:
-        query: The query.
-        texts: The texts.
-        most: Greatest number of places.
-    """
-    if len(texts) <= most:
-        return list(range(len(texts)))
-    asked = frozenset(content_words(query.text))
-    shared = [len(asked.intersection(words(text))) for text in texts]
-    return sorted(sorted(range(len(texts)), key=lambda n: -shared[n])[:most])
-
-
 @dataclass(slots=True)
 class _Search:
     """The state of one search."""
 
     graph: Graph
     query: Query
-    agents: Agents
+    agents: ModelAgents
     limits: SearchLimits
     steps: dict[int, Step] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)

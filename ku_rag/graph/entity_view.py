@@ -1,13 +1,15 @@
-"""The attributes of an entity, and its relations in both directions."""
+"""An entity with its attributes and relations, and the kinds of relations of a whole graph."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ku_rag.graph.model import Attributes, Entity, Graph, Step
 from ku_rag.store.connection import Connection
+from ku_rag.types import Serializable
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +84,33 @@ def show(connection: Connection, graph: Graph, entity: Entity, *, most: int) -> 
         out=tuple(graph.hop(entity, most)),
         into=tuple(graph.hop(entity, most, direction="in")),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RelationSchema(Serializable):
+    """All relations of one word.
+
+    Args:
+        heads: Kinds of the entities at which they start, in alphabetical order.
+        relation: The word.
+        tails: Kinds of the entities at which they end, likewise.
+        count: Number of relations.
+    """
+
+    heads: tuple[str, ...]
+    relation: str
+    tails: tuple[str, ...]
+    count: int
+
+
+def schema(connection: Connection) -> list[RelationSchema]:
+    """Return the relations of a graph, the most frequent first."""
+    return [
+        RelationSchema(tuple(json.loads(heads)), relation, tuple(json.loads(tails)), count)
+        for heads, relation, tails, count in connection.execute(
+            "SELECT json_group_array(DISTINCT h.kind ORDER BY h.kind), r.relation, "
+            "json_group_array(DISTINCT t.kind ORDER BY t.kind), count(*) AS number "
+            "FROM relations r JOIN entities h ON h.row = r.head JOIN entities t ON t.row = r.tail "
+            "GROUP BY r.relation ORDER BY number DESC, r.relation"
+        )
+    ]

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ku_rag.graph.agent_search import most_similar
 from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.search_types import Query, TraceEntry, Verdict
+from ku_rag.graph.search_types import Query, TraceEntry, Verdict, most_similar
 from ku_rag.graph.summary import Captions, Knowledge
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.call_errors import CallError
@@ -76,7 +75,7 @@ class ModelAgents:
         self._is_reached = False
 
     def notes(self) -> Sequence[TraceEntry]:
-        """Return the notes of the last call; see `Agents`."""
+        """Return entries without round, agent and question for the last call's questions."""
         return self._notes
 
     def perceive(self, query: Query) -> Query:
@@ -88,7 +87,7 @@ class ModelAgents:
         return replace(query, perception=outcome.text)
 
     def topic(self, query: Query, among: Sequence[Entity]) -> Entity | None:
-        """Return the topic entity that the model names, or else one named in the query."""
+        """Return the topic that the model names, e0 = L(q, z, E_o), or one that the query names."""
         self._notes = [TraceEntry()]
         if not among:
             return None
@@ -114,7 +113,7 @@ class ModelAgents:
     def expand(
         self, query: Query, opened: Sequence[tuple[Path, Sequence[Step]]]
     ) -> list[list[Step]]:
-        """Return the relations to the neighbours that the model names; see `Agents`."""
+        """Return the relations that the model selects to extend each open path (eq. 5)."""
         asking = [n for n, (_, steps) in enumerate(opened) if steps]
         questions = [
             AgentQuestion(
@@ -138,7 +137,7 @@ class ModelAgents:
         return selected
 
     def validate(self, query: Query, paths: Sequence[Path]) -> list[Verdict]:
-        """Return the model's judgement of each path; see `Agents`."""
+        """Return the model's judgement of each path (eq. 8); the topic alone is a path, too."""
         questions = []
         for path in paths:
             online = self.knowledge.captions == "online"

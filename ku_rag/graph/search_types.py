@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ku_rag.errors import BadInput
 from ku_rag.graph.model import Entity, Path, Step
 from ku_rag.mllm.base import Reply
 from ku_rag.mllm.base import usage as reply_usage
+from ku_rag.text.tokens import content_words, words
 from ku_rag.types import Serializable
 
 if TYPE_CHECKING:
@@ -110,33 +111,6 @@ class TraceEntry(Serializable):
     spent: str = ""
 
 
-class Agents(Protocol):
-    """The agents of the retriever. Each method receives all questions of one round."""
-
-    def topic(self, query: Query, among: Sequence[Entity]) -> Entity | None:
-        """Select the entity where the search starts, e0 = L(q, z, E_o), or None."""
-        ...
-
-    def expand(
-        self, query: Query, opened: Sequence[tuple[Path, Sequence[Step]]]
-    ) -> list[list[Step]]:
-        """Select for each open path the relations that may help (eq. 5).
-
-        Args:
-            query: The query.
-            opened: Paths from the topic, each with the relations that leave its end.
-        """
-        ...
-
-    def validate(self, query: Query, paths: Sequence[Path]) -> list[Verdict]:
-        """Judge each path (eq. 8); the topic entity alone is a path, too."""
-        ...
-
-    def notes(self) -> Sequence[TraceEntry]:
-        """Return entries without round, agent and question for the last call's answers, or none."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class GraphSearchResult:
     """The explored sub-graph (the paper's Î, eq. 10) and its paths.
@@ -199,3 +173,18 @@ def usage(trace: Sequence[TraceEntry]) -> dict[str, int]:
     ]
     found = reply_usage(replies)
     return {"calls": found.pop("replies"), **found}
+
+
+def most_similar(query: Query, texts: Sequence[str], most: int) -> list[int]:
+    """Return the places of the texts that share most words with a query, in ascending order.
+
+    Args:
+        query: The query.
+        texts: The texts.
+        most: Greatest number of places.
+    """
+    if len(texts) <= most:
+        return list(range(len(texts)))
+    asked = frozenset(content_words(query.text))
+    shared = [len(asked.intersection(words(text))) for text in texts]
+    return sorted(sorted(range(len(texts)), key=lambda n: -shared[n])[:most])

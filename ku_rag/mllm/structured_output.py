@@ -85,7 +85,7 @@ def _converted(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """Return the objects in a text, in order; of very many only the first and the last."""
-    decoder = json.JSONDecoder(strict=False)
+    decoder = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
     end, first, last = 0, [text.find("{")], [text.rfind("{")]
     for _ in range(_MOST_STARTS):
         first.append(text.find("{", first[-1] + 1) if first[-1] >= 0 else -1)
@@ -98,6 +98,10 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             continue
         yield value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def schema_instruction(schema: Mapping[str, Any]) -> str:

@@ -742,10 +742,7 @@ def test_objects_are_found_in_text(text):
         ("red, 2", "the reply holds no JSON object"),
         ("{" * 100_000, "the reply holds no JSON object"),
         ('{"a":' * 100_000, "the reply holds no JSON object"),
-        (
-            '{"colour": "red", "count": NaN}',
-            UNFIT.format("$.count: nan is not of type 'integer'"),
-        ),
+        ('{"colour": "red", "count": NaN}', "the reply holds no JSON object"),
         ('{"colour": "red"}', UNFIT.format("$: 'count' is a required property")),
         (
             '{"colour": "red", "count": true}',
