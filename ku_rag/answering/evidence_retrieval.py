@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from PIL.Image import Image
@@ -15,6 +15,7 @@ from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.retrieval.clues import parted
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
+from ku_rag.retrieval.names import NamesFound
 from ku_rag.retrieval.published import match_pictures, rank_chunks
 from ku_rag.retrieval.search import ChunkSearch, search
 from ku_rag.store import table_rows, unit_records
@@ -52,13 +53,13 @@ class Matched:
         rows: best first.
         units: the same ones.
         region: the part of the picture that the question is about; None without a picture.
-        similar: words of the question that are no name → the most similar name.
+        names: the names in the question.
     """
 
     rows: Sequence[UnitMatch] = ()
     units: Sequence[Match] = ()
     region: Region | None = None
-    similar: Mapping[str, str] = field(default_factory=dict)
+    names: NamesFound = field(default_factory=NamesFound)
 
     @property
     def about(self) -> frozenset[str]:
@@ -75,7 +76,7 @@ class Matched:
 
 def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Matched:
     """Find units; see `match`."""
-    rows, region, similar = match(
+    rows, region, names = match(
         base.database.connection,
         image=picture,
         question=question,
@@ -83,7 +84,7 @@ def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Ma
         k=k,
         among=base.units.rows(base.database.connection),
     )
-    return Matched(rows, [_unit(base, row) for row in rows], region, similar)
+    return Matched(rows, [_unit(base, row) for row in rows], region, names)
 
 
 def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evidence]:
@@ -195,9 +196,11 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     ]
     first = graph.of_units(units[:1]) or first
     # A name in the clue tells which of the things in a picture is meant, and is not asked about.
-    asking = parted(question)[0] if found.units and found.units[0].image else question
+    shown = found.units and found.units[0].image
+    asking = parted(question)[0] if shown else question
+    names = None if shown else found.names.spans
     among = base.units.ids(base.database.connection)
-    traced = trace(graph, first[0] if first else None, asking, among)
+    traced = trace(graph, first[0] if first else None, asking, names=names, among=among)
     every_way = traced.paths if traced else ()
     lines = dict.fromkeys(step.line for way in every_way for step in way.steps if step.line)
     ways = tuple(way for way in every_way if not any(step.line for step in way.steps))

@@ -295,7 +295,7 @@ def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture:
     pieces = [e for e in (*found.evidence, *found.own) if not units or about & {*e.unit_ids}]
     reading = reader.read(question.text, pieces, units)
     if not reading.answer:
-        for words, name in found.matched.similar.items():
+        for words, name in found.matched.names.similar.items():
             why = f"{reading.why} {words!r} is no name that is known: did you mean {name!r}?"
             reading = replace(reading, why=why)
     return Answered(reading, models={"reader": reader.NAME})

@@ -18,6 +18,7 @@ from math import isclose
 
 from ku_rag.graph import unit_facts
 from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
+from ku_rag.retrieval.names import NamedSpan
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.question import (
     AUXILIARIES,
@@ -101,7 +102,12 @@ class _Link:
 
 
 def trace(
-    graph: Graph, start: Entity | None, question: str, among: Collection[str] | None = None
+    graph: Graph,
+    start: Entity | None,
+    question: str,
+    *,
+    names: Sequence[NamedSpan] | None = None,
+    among: Collection[str] | None = None,
 ) -> Traced | None:
     """Return what a question asks for, or None if relations and facts do not answer it.
 
@@ -109,26 +115,26 @@ def trace(
         graph: the graph.
         start: what the picture of the question shows, or the best match; None if there is none.
         question: a sentence.
+        names: those in the question, if they are known.
         among: ids of the units that count in a question about units of a kind; None for all.
 
     Raises:
         Corrupt: a relation fails its checksum.
     """
-    mentions = _mentions(graph, question)
+    mentions = _mentions(graph, graph.names_in(question) if names is None else names)
     is_shown = start and all(start.row != one.row for said in mentions for one in said.entities)
     if start and is_shown:
         mentions.insert(0, _Mention((start,), -1))
-    names = [" ".join(one.words) for one in mentions]
-    asked = analyse(question, tuple([*names, start.name] if start else names))
+    said = [" ".join(one.words) for one in mentions]
+    asked = analyse(question, tuple([*said, start.name] if start else said))
     if asked.kind not in ("value", "yes-no") or asked.negated:
         return None
     found = _of_mentions(graph, asked, mentions, question) if mentions else None
     return found or (None if is_shown else _of_kind(graph, question, among))
 
 
-def _mentions(graph: Graph, question: str) -> list[_Mention]:
-    """The entities that a question names, in order."""
-    spans = graph.names_in(question)
+def _mentions(graph: Graph, spans: Sequence[NamedSpan]) -> list[_Mention]:
+    """The entities that spans of a question name, in order."""
     known = graph.with_keys([span.key for span in spans])
     found = [
         _Mention(tuple(known[one.key]), one.at, one.words) for one in spans if one.key in known
@@ -481,7 +487,7 @@ def _of_kind(graph: Graph, question: str, among: Collection[str] | None) -> Trac
     """The units of a kind that have the facts of a question, how many, or that with most."""
     asked, kinds = analyse(question), unit_facts.kinds(graph.connection)
     chosen = [kind for kind in kinds if stems(kind) and stems(kind) <= {*asked.content}]
-    noun = _head_noun(asked.said) if kinds == [ANY_KIND] else ""
+    noun = _head_noun(asked) if kinds == [ANY_KIND] else ""
     # Where no unit has a kind, any noun may mean them.
     chosen, names = (kinds, (noun,)) if noun else (chosen, tuple(chosen))
     if not chosen and asked.said[-1:] and asked.said[-1] in _PREPOSITIONS:
@@ -511,10 +517,11 @@ def _of_kind(graph: Graph, question: str, among: Collection[str] | None) -> Trac
     return _listed(asked, [Path(step.head, (step,)) for _, used in fitting for step in used])
 
 
-def _head_noun(said: Sequence[str]) -> str:
-    """The noun after "which" or "how many"."""
-    after = [word for before, word in pairwise(said) if before in ("which", "what", "many")]
-    return after[0] if after and after[0] not in stop_words() else ""
+def _head_noun(asked: Question) -> str:
+    """The noun after "which" or "how many", if it can mean several units."""
+    after = [word for before, word in pairwise(asked.said) if before in ("which", "what", "many")]
+    several = after and after[0] not in stop_words() and after[0].endswith("s")
+    return after[0] if several or (after and comparison(asked)) else ""
 
 
 def _counts(asked: Question) -> bool:

@@ -8,7 +8,7 @@ meant ("the country that borders Spain") decides between them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from PIL.Image import Image
@@ -58,8 +58,8 @@ def match(
     search: ImageSearch,
     k: int,
     among: Collection[int] | None = None,
-) -> tuple[list[UnitMatch], Region | None, Mapping[str, str]]:
-    """Return the matched units, best first, the region of the picture, and misspelt names.
+) -> tuple[list[UnitMatch], Region | None, NamesFound]:
+    """Return the matched units, best first, the region of the picture, and the names.
 
     Args:
         connection: the store.
@@ -70,8 +70,7 @@ def match(
         among: rows of the units that count; None for all.
 
     Returns:
-        The units, the region (None without a picture), and words of the question that are no name,
-        with the most similar name.
+        The units, the region (None without a picture), and the names in the question.
     """
     asking, clue = parted(question)
     seen: dict[int, RegionMatch] = {}
@@ -100,7 +99,7 @@ def match(
         if place < k or unit in named
     ]
     region = chosen or _region(image, matches, chosen_by_clue=bool(fitting))
-    return matches, region, names.similar
+    return matches, region, names
 
 
 def _unit_match(unit: int, seen: RegionMatch | None, name: str | None, fits: float) -> UnitMatch:

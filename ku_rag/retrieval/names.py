@@ -15,7 +15,7 @@ from ku_rag.text.stems import query_terms
 from ku_rag.text.tokens import Token, is_cjk, stop_words, tokenize, words
 
 _MOST_CHARACTERS = 1000
-_LONGEST_NAME = 12
+_LONGEST_NAME = 10
 _LONGEST_MISSPELT = 4
 """Words of the longest name that may be misspelt."""
 _SHORTEST_MISSPELT = 5
