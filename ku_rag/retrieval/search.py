@@ -6,7 +6,7 @@ unit raises the scores of its chunks. Nothing is excluded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
@@ -70,7 +70,11 @@ def search(
         ).fetchall()
         for unit, _ in units
     }
-    shares = _shares(listed.values())
+    # 1 for the best unit's own chunks, less for those of the next and those that only name it.
+    shares: dict[int, float] = {}
+    for place, chunks in enumerate(listed.values()):
+        for row, owned in chunks:
+            shares[row] = max(1 / (1 + place / 2 + (not owned)), shares.get(row, 0.0))
     scores = joint_scores(base.connection, term_scores(base.connection, question), _MOST_CHUNKS)
     if question.strip():
         spaces = [(name, np.array([row for row, _ in listed[unit]])) for unit, name in units]
@@ -83,7 +87,8 @@ def search(
         scores |= {row: scores[row] + most * (1 + share) for row, share in shares.items()}
     if among is not None:
         scores = {row: scores[row] for row in set(among.tolist()) & scores.keys()}
-    return [(row, round(score, 4)) for row, score in _best(scores, k)]
+    best = nsmallest(k, ((-score, row) for row, score in scores.items()))
+    return [(row, round(-score, 4)) for score, row in best]
 
 
 def _cosines(
@@ -117,17 +122,3 @@ def _cosines(
     hashed = side(base.encoder, "chunk").fingerprint == EmbeddedEncoder.fingerprint
     weight = (_HASHED_WEIGHT if hashed else 1.0) / (span or 1.0)
     return {row: weight * min(max(0.0, cosine - lowest), span) for row, cosine in found.items()}
-
-
-def _shares(listed: Iterable[Sequence[tuple[int, int]]]) -> dict[int, float]:
-    """Chunk → 1 for the best unit's own, less for those of the next and those that only name it."""
-    shares: dict[int, float] = {}
-    for place, rows in enumerate(listed):
-        for row, owned in rows:
-            share = 1 / (1 + place / 2 + (not owned))
-            shares[row] = max(share, shares.get(row, 0.0))
-    return shares
-
-
-def _best(scores: Mapping[int, float], k: int) -> list[tuple[int, float]]:
-    return [(row, -score) for score, row in nsmallest(k, ((-s, row) for row, s in scores.items()))]
