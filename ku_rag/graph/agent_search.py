@@ -21,7 +21,6 @@ from ku_rag.graph.search_types import (
     Query,
     SearchLimits,
     TraceEntry,
-    Verdict,
     most_similar,
 )
 from ku_rag.text.tokens import content_words, words
@@ -77,7 +76,7 @@ class _Search:
     limits: SearchLimits
     steps: dict[int, Step] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
-    verdicts: dict[Path, Verdict] = field(default_factory=dict)
+    verdicts: dict[Path, bool] = field(default_factory=dict)
     trace: list[TraceEntry] = field(default_factory=list)
     spent: str = ""
 
@@ -99,11 +98,11 @@ class _Search:
             fresh = [path for path in reached if path.end.row not in known]
             known.update(path.end.row for path in fresh)
             closed = {path.end.row for path in self.validate(reached, number)}
-            # An entity that several paths reach is opened once, at the end of the best of them.
-            best: dict[int, Path] = {}
-            for path in sorted(fresh, key=lambda path: -self.verdicts[path].score):
-                best.setdefault(path.end.row, path)
-            opened = [path for row, path in best.items() if row not in closed]
+            # An entity that several paths reach is opened once, at the end of the first of them.
+            first: dict[int, Path] = {}
+            for path in fresh:
+                first.setdefault(path.end.row, path)
+            opened = [path for row, path in first.items() if row not in closed]
             if self._end() or not opened:
                 return self._end() or _NOTHING_OPEN
         return self._too_long(len(opened))
@@ -159,20 +158,19 @@ class _Search:
             entry = TraceEntry(number, "expansion", "the whole round", remark=remark)
             self.trace.append(entry)
         self.steps.update({path.steps[-1].row: path.steps[-1] for path in widest})
-        self.verdicts.update(dict.fromkeys(widest, Verdict(False)))
+        self.verdicts.update(dict.fromkeys(widest, False))
         return widest
 
     def validate(self, paths: Sequence[Path], number: int) -> list[Path]:
-        """Return the paths that the validation agent finds sufficient (eq. 8), best first."""
+        """Return the paths that the validation agent finds sufficient (eq. 8)."""
         if not paths or self.spent:
             return []
-        unasked = [Verdict(False) for _ in paths]
+        unasked = [False for _ in paths]
         verdicts = self._ask(lambda: self.agents.validate(self.query, paths), unasked)
         self.verdicts.update(zip(paths, verdicts, strict=True))
-        answers = ["enough" if verdict.enough else "not enough" for verdict in verdicts]
+        answers = ["enough" if verdict else "not enough" for verdict in verdicts]
         self._record(number, "validation", [path.text for path in paths], answers)
-        enough = [path for path in paths if self.verdicts[path].enough]
-        enough.sort(key=lambda path: -self.verdicts[path].score)
+        enough = [path for path in paths if self.verdicts[path]]
         self.paths += enough[: self.limits.max_paths - len(self.paths)]
         return enough
 
@@ -211,10 +209,10 @@ class _Search:
     def result(self, root: Path | None, stopped: str) -> GraphSearchResult:
         """Return the sub-graph and its paths."""
         longer = {Path(path.start, path.steps[:-1]) for path in self.verdicts if path.steps}
-        leaves = [p for p, v in self.verdicts.items() if not v.enough and p not in longer]
+        leaves = [p for p, v in self.verdicts.items() if not v and p not in longer]
         asked = frozenset(content_words(self.query.text))
         shared = {path: len(asked.intersection(words(path.text))) for path in leaves}
-        leaves.sort(key=lambda path: (-self.verdicts[path].score, -shared[path]))
+        leaves.sort(key=lambda path: -shared[path])
         failed = sum(entry.failed for entry in self.trace)
         reasons = [stopped]
         if root and not self.paths:
@@ -225,7 +223,7 @@ class _Search:
         return GraphSearchResult(
             topic=root.start if root else None,
             steps=tuple(self.steps.values()),
-            paths=tuple(sorted(self.paths, key=lambda path: -self.verdicts[path].score)),
+            paths=tuple(self.paths),
             leaves=tuple(leaves),
             trace=tuple(self.trace),
             stopped="; ".join(reasons),

@@ -128,18 +128,16 @@ class _Video:
     def keyframes(self, most: int) -> tuple[dict[int, Image.Image], bool]:
         """Return at most so many keyframes, and whether all of the video can be read."""
         times, end, damaged = self._frame_times()
-        if not times:
-            raise BadInput(f"{self._path} holds no frames: it is truncated; save or copy it again")
         frames = {}
-        for time in _spread(times, self._tick, most):
+        for time in _spread(times, self._tick, most) if times else ():
             frame = self._frame_at(time, times[0])
             damaged = damaged or frame is None or frame.pts != time
             if frame is not None:
                 frames[max(bisect_right(times, frame.pts) - 1, 0)] = self._picture(frame)
         if not frames:
             raise BadInput(
-                f"{self._path}: none of its {len(times):,} frames can be decoded: it is truncated "
-                "or damaged; save or copy it again"
+                f"{self._path} holds no frames that can be decoded: it is truncated or damaged; "
+                "save or copy it again"
             )
         is_short = (end - times[0]) * self._tick + _TOLERANCE_S < self._expected_seconds()
         return frames, not (damaged or is_short)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.search_types import Query, TraceEntry, Verdict, most_similar
+from ku_rag.graph.search_types import Query, TraceEntry, most_similar
 from ku_rag.graph.summary import Captions, Knowledge
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.call_errors import CallError
@@ -136,8 +136,8 @@ class ModelAgents:
             self._notes[n] = outcome.note(_with_reason(names, outcome), _unknown(unknown))
         return selected
 
-    def validate(self, query: Query, paths: Sequence[Path]) -> list[Verdict]:
-        """Return the model's judgement of each path (eq. 8); the topic alone is a path, too."""
+    def validate(self, query: Query, paths: Sequence[Path]) -> list[bool]:
+        """Return whether each path is sufficient (eq. 8); the topic alone is a path, too."""
         questions = []
         for path in paths:
             online = self.knowledge.captions == "online"
@@ -155,7 +155,7 @@ class ModelAgents:
         for path, outcome in zip(paths, outcomes, strict=True):
             enough = outcome.fields.get("enough", False)
             caption = outcome.fields.get("caption", "").strip()
-            verdicts.append(Verdict(enough, float(enough)))
+            verdicts.append(enough)
             if caption:
                 self.knowledge.add(path.end, caption)
             answer = _with_reason("enough" if enough else "not enough", outcome)

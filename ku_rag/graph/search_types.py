@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ku_rag.errors import BadInput
 from ku_rag.graph.model import Entity, Path, Step
 from ku_rag.mllm.base import Reply
 from ku_rag.mllm.base import usage as reply_usage
@@ -50,9 +49,6 @@ class SearchLimits:
         most_neighbours: Greatest number of relations of one entity that agents receive, at least
             1: those that share most words with the query.
         most_open: Greatest number of paths validated in one round, at least 1, selected likewise.
-
-    Raises:
-        BadInput: A number is out of range.
     """
 
     max_paths: int = 5
@@ -60,24 +56,6 @@ class SearchLimits:
     depth_first: bool = False
     most_neighbours: int = 100
     most_open: int = 100
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        if min(self.max_paths, self.max_rounds + 1, self.most_neighbours, self.most_open) < 1:
-            raise BadInput(f"{self}: expected at least 1, 0 for max_rounds")
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The judgement of the validation agent on a path (eq. 8).
-
-    Args:
-        enough: Whether the path is sufficient to answer the question.
-        score: How well it answers, 0 to 1; only for ranking.
-    """
-
-    enough: bool
-    score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ class Budget:
             if calls or tokens:
                 raise BudgetSpent(
                     f"the budget of the multimodal model is spent ({self.calls:,} calls of "
-                    f"{_most(self._max_calls)}, {self.tokens:,} tokens of "
-                    f"{_most(self._max_tokens)}): raise "
+                    f"{self._max_calls or 'any number'}, {self.tokens:,} tokens of "
+                    f"{self._max_tokens or 'any number'}): raise "
                     f"{'mllm_max_calls' if calls else 'mllm_max_tokens'}, or go on without a model"
                 )
             self.calls += 1
@@ -47,7 +47,3 @@ class Budget:
         """Count the tokens of a request and its reply."""
         with self._lock:
             self.tokens += count
-
-
-def _most(limit: int) -> str:
-    return f"{limit:,}" if limit else "any number"
