@@ -117,13 +117,12 @@ def _check(
     name: str | None, relation: Relation | None, fields: dict[str, Any], notes: tuple[Any, ...]
 ) -> None:
     """Refuse options of an entity with a relation, and of a relation with an entity."""
-    if (name is None) == (relation is None):
-        raise click.UsageError("give NAME for an entity, or --relation HEAD REL TAIL; one of them")
-    if relation is None and any(one is not None for one in notes):
-        raise click.UsageError("notes such as --condition belong to --relation")
-    if relation is not None and any(fields.values()):
-        option = next(key for key, value in fields.items() if value)
-        raise click.UsageError(f"--{option.removesuffix('s')} belongs to an entity, not a relation")
+    misplaced = fields.values() if relation else (one is not None for one in notes)
+    if (name is None) == (relation is None) or any(misplaced):
+        raise click.UsageError(
+            "give NAME and options of an entity, or --relation HEAD REL TAIL and --information or "
+            "--condition; one of them"
+        )
 
 
 @graph.command()

@@ -72,6 +72,9 @@ def copy_picture(
 
     Returns:
         Why it was left out; None for a sound picture.
+
+    Raises:
+        OSError: the disk is full or cannot be written.
     """
     try:
         if link:
@@ -87,6 +90,8 @@ def copy_picture(
             return None
         target.unlink()
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
         return Quarantined(digest, f"{stored}: {error.strerror}")
     return Quarantined(digest, f"{stored}: its content has changed")
 

@@ -67,18 +67,16 @@ def salvage(layout: Layout, folder: Path) -> Exported:
                 table: [f"row {a}" if a == b else f"rows {a} to {b}" for a, b in ranges]
                 for table, ranges in _copy(path, work).items()
             }
-            saved = {
-                table: work.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-                for table in _REPORTED
-            }
             done = parquet_export.write(work, layout, made, settings={}, salvaged=True)
+            count = "SELECT count(*) FROM {}"
+            done.salvaged = {
+                one: {"saved": work.execute(count.format(one)).fetchone()[0], "lost": lost[one]}
+                for one in _REPORTED
+            }
         (made / _WORK).unlink()
     done.left_out += [
         Quarantined(f"{table}: {rows}", "lost") for table, found in lost.items() for rows in found
     ]
-    done.salvaged = {
-        table: {"saved": number, "lost": lost[table]} for table, number in saved.items()
-    }
     done.seconds = round(time.monotonic() - started, 3)
     return done
 
