@@ -120,9 +120,9 @@ def of_kinds(
         "CROSS JOIN units u ON u.row = l.unit CROSS JOIN chunks c ON c.row = l.chunk "
         "LEFT JOIN entities e ON e.unit = u.row "
         "WHERE words MATCH ? AND u.kind IN (SELECT value FROM json_each(?)) LIMIT ?",
-        (query, listed, _MOST_LINES),
+        (query or '""', listed, _MOST_LINES),
     )
-    for row, chunk, text, *fields in rows if query else ():
+    for row, chunk, text, *fields in rows:
         entity, steps = found.setdefault(row, (Entity(*fields), []))
         steps += _of_text(entity, chunk, text)
     return [found[row] for row in sorted(found)]

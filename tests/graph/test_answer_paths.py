@@ -200,6 +200,8 @@ def plants(tmp_path):
         ("Which plants are poisonous and green?", "Yew"),
         ("Which plants are red?", "Rose, Oleander"),
         ("Which plants are blue?", ""),
+        ("Which plants live?", ""),
+        ("Which plants?", ""),
         ("Which plants are not poisonous?", ""),
         ("How many plants are there?", "5"),
         ("Which is the cheapest plant?", "Rose"),
