@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -82,22 +82,25 @@ def import_graph(
     started = time.monotonic()
     deleted: list[str] = []
     connection = database.connection
-    with _without_collection():
+    with _exempt_from_collection() as exempt:
         parts = read_graph(path, progress)
         own = _uri_ranges(path, parts)
         entities, problems = resolve(parts, lambda names: find_units(connection, names, own))
-    with TemporaryDirectory(prefix="ku-frames-") as temporary:
-        if all(part.complete for part in parts):
-            # First: deleting an entity deletes relations to it, which may be stated anew.
-            stale = _stale_sources(connection, path, own, entities)
-            with pipeline.writer.change() as changed:
-                gone = deletion.delete_sources(changed, stale, keep_entities=True)
-                deleted = list(gone.units)
-        has_units = connection.execute("SELECT 1 FROM units LIMIT 1").fetchone() is not None
-        left_out = {one.source.uri for one in entities if has_units and _is_known(connection, one)}
-        new = (one for one in entities if one.source.uri not in left_out)
-        items = (item for one in new for item in _records(one, frames or Path(temporary)))
-        report = pipeline.run(chain(problems, items), progress=progress)
+        exempt()
+        with TemporaryDirectory(prefix="ku-frames-") as temporary:
+            if all(part.complete for part in parts):
+                # First: deleting an entity deletes relations to it, which may be stated anew.
+                stale = _stale_sources(connection, path, own, entities)
+                with pipeline.writer.change() as changed:
+                    gone = deletion.delete_sources(changed, stale, keep_entities=True)
+                    deleted = list(gone.units)
+            has_units = connection.execute("SELECT 1 FROM units LIMIT 1").fetchone() is not None
+            left_out = {
+                one.source.uri for one in entities if has_units and _is_known(connection, one)
+            }
+            new = (one for one in entities if one.source.uri not in left_out)
+            items = (item for one in new for item in _records(one, frames or Path(temporary)))
+            report = pipeline.run(chain(problems, items), progress=progress)
     report.units_unchanged += len(left_out)
     done = {one.name: getattr(report, one.name) for one in fields(IngestReport)}
     done |= {"units_deleted": deleted, "seconds": time.monotonic() - started}
@@ -140,15 +143,22 @@ def _is_known(connection: Connection, entity: ResolvedEntity) -> bool:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
-    """Pause garbage collection: a graph is in memory as a whole, and has no cycles."""
-    enabled = gc.isenabled()
+def _exempt_from_collection() -> Iterator[Callable[[], None]]:
+    """Pause garbage collection; the call continues it, without what there is until then.
+
+    A graph is in memory as a whole and has no cycles: collections would go through it in vain.
+    """
+
+    def exempt() -> None:
+        gc.freeze()
+        gc.enable()
+
     gc.disable()
     try:
-        yield
+        yield exempt
     finally:
-        if enabled:
-            gc.enable()
+        gc.enable()
+        gc.unfreeze()
 
 
 def _count_only_named(connection: Connection, own: Sequence[tuple[str, str]]) -> int:
