@@ -120,6 +120,7 @@ class PreparedSource:
         pictures_hash: SHA-256 of the pictures.
         relations: The relations that it states.
         tables: Its tables.
+        first_row: Number of the document that holds the first row of the tables.
         partial: Pictures of it could not be read: those that are stored are kept.
         chunks: (number of the document, text) each; None before the documents are cut.
         chunk_vectors: float32[number of chunks, dim]; None before the chunks are encoded.
@@ -140,6 +141,7 @@ class PreparedSource:
     relations: Sequence[Relation] = ()
     partial: bool = False
     tables: Sequence[Table] = ()
+    first_row: int = 0
     chunks: list[tuple[int, str]] | None = None
     chunk_vectors: Vectors | None = None
     is_known: bool = False
@@ -255,6 +257,7 @@ def prepare(
                     stated,
                     partial,
                     source.tables,
+                    len(source.texts),
                 )
             )
     if vectors and sources:

@@ -100,7 +100,9 @@ class UnitWriter:
             }
             for place in texts.values():
                 if place.source.tables:
-                    table_rows.put(connection, place.row, place.source.tables, place.source.texts)
+                    table_rows.put(
+                        connection, place.row, place.source.tables, place.source.first_row
+                    )
             report.chunks_added = self._insert_texts(connection, list(texts.values()))
             report.images_added = sum(self._show(connection, place) for place in places)
             report.relations_added = _state(connection, places)

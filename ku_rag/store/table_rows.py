@@ -7,7 +7,7 @@ like texts. Here stands what the text does not tell: the table, the row number, 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -15,18 +15,15 @@ from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import Cell, Table, TableRow
 
 
-def put(
-    connection: Connection, source: int, tables: Sequence[Table], documents: Sequence[str]
-) -> None:
+def put(connection: Connection, source: int, tables: Sequence[Table], first: int) -> None:
     """Store the tables of a source that has none, before its chunks are listed.
 
     Args:
         connection: Inside a change.
         source: Its row.
         tables: The tables.
-        documents: Of the source; the rows of the tables come last.
+        first: Number of the document that holds the first row.
     """
-    first = len(documents) - sum(len(table.rows) for table in tables)
     links: list[tuple[int, int, str]] = []
     rows: list[tuple[object, ...]] = []
     for place, table in enumerate(tables):
@@ -68,20 +65,16 @@ def of_chunks(connection: Connection, chunks: Sequence[int]) -> dict[int, TableR
     }
 
 
-def of_source(connection: Connection, source: int) -> tuple[Table, ...]:
-    """Return the tables of a source."""
-    rows = connection.execute(
-        "SELECT place, name, cells FROM table_rows WHERE source = ? ORDER BY document", (source,)
-    ).fetchall()
-    tables = []
+def tables(rows: Iterable[tuple[int, str, str]]) -> list[Table]:
+    """Return the tables of rows in order: place and name of the table, and cells in JSON.
+
+    Raises:
+        BadInput, ValueError, TypeError: The cells of a row are something else.
+    """
+    found = []
     for (_, name), group in groupby(rows, key=itemgetter(0, 1)):
         cells = [json.loads(one) for *_, one in group]
         header = tuple(column for column, *_ in cells[0])
-        tables.append(
-            Table(
-                header,
-                tuple(tuple(Cell(text, link) for _, text, link in row) for row in cells),
-                name,
-            )
-        )
-    return tuple(tables)
+        made = tuple(tuple(Cell(*cell) for _, *cell in row) for row in cells)
+        found.append(Table(header, made, name))
+    return found

@@ -31,6 +31,7 @@ from ku_rag.transfer.tables import (
     RELATIONS,
     SHOWINGS,
     SOURCES,
+    TABLE_ROWS,
     TABLES,
     UNITS,
     Row,
@@ -135,6 +136,7 @@ def write(
         (SHOWINGS, _showings(connection), None),
         (RELATIONS, _relations(connection), None),
         (ENTITIES, _entities(connection), None),
+        (TABLE_ROWS, _table_rows(connection), None),
     ):
         dim = encoders[kind][1] if kind in encoders else None
         done.counts[table.name] = write_table(folder, table, rows, dim)
@@ -257,6 +259,15 @@ def _entities(connection: Connection) -> Iterator[Row]:
     yield from connection.execute(
         "SELECT e.name, e.kind, u.id FROM entities e LEFT JOIN units u ON u.row = e.unit "
         "ORDER BY e.name, e.kind, u.id"
+    )
+
+
+def _table_rows(connection: Connection) -> Iterator[Row]:
+    return _by_source(
+        connection,
+        "SELECT u.id, s.uri, t.document, t.place, t.name, t.number, t.cells FROM sources s "
+        "CROSS JOIN table_rows t ON t.source = s.row LEFT JOIN units u ON u.row = s.unit "
+        "WHERE {}, t.document",
     )
 
 

@@ -27,11 +27,11 @@ from ku_rag.ingest.preparation import (
     read_picture,
 )
 from ku_rag.pictures import locate_picture
-from ku_rag.store import relations
+from ku_rag.store import relations, table_rows
 from ku_rag.store.vectors import KINDS, Kind
 from ku_rag.transfer.parquet_reader import Export, Vector
-from ku_rag.transfer.tables import CHUNKS, IMAGES, RELATIONS, SHOWINGS, SOURCES, UNITS
-from ku_rag.types import IngestReport, Quarantined, Relation, Unit
+from ku_rag.transfer.tables import CHUNKS, IMAGES, RELATIONS, SHOWINGS, SOURCES, TABLE_ROWS, UNITS
+from ku_rag.types import IngestReport, Quarantined, Relation, Table, Unit
 
 _ORIGINS = ("ingest", "add", "join", "update")
 _COMPUTED = "import-"
@@ -66,6 +66,7 @@ class _Source:
         vectors: Of the chunks.
         images: Content hashes of its pictures.
         relations: What it states.
+        rows: Number of the document → place and name of its table, and cells in JSON.
     """
 
     uri: str
@@ -75,13 +76,24 @@ class _Source:
     vectors: list[Vector | None] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
     relations: list[Relation] = field(default_factory=list)
+    rows: dict[int, tuple[int, str, str]] = field(default_factory=dict)
 
     def documents(self) -> list[str]:
-        """Return the whole texts."""
-        texts: dict[int, str] = {}
+        """Return the whole texts; in front of rows of tables, and among them, empty ones too."""
+        numbers = [*range(min(self.rows, default=0)), *self.rows]
+        texts: dict[int, str] = dict.fromkeys(numbers, "")
         for document, text in self.chunks:
             texts[document] = texts.get(document, "") + text
-        return list(texts.values())
+        return [texts[document] for document in sorted(texts)]
+
+    def tables(self) -> list[Table]:
+        """Return the tables.
+
+        Raises:
+            BadInput, ValueError, TypeError: The cells of a row are something else.
+        """
+        rows = (self.rows[document] for document in sorted(self.rows))
+        return table_rows.tables(rows)
 
 
 class _Records:
@@ -113,6 +125,10 @@ class _Records:
         for row, _ in export.rows(SHOWINGS):
             if source := self._source(row, "showings"):
                 source.images.append(row["image"])
+        for row, _ in export.rows(TABLE_ROWS):
+            if source := self._source(row, "table_rows"):
+                fields = row.get("place") or 0, row.get("name") or "", row["cells"]
+                source.rows[row["document"]] = fields
         for row, _ in export.rows(RELATIONS):
             notes = (row.get(key) for key in ("target_kind", "information", "condition"))
             try:
@@ -210,12 +226,16 @@ class _Records:
         if origin not in _ORIGINS:
             raise BadInput(f"the origin is {origin!r}: expected one of {', '.join(_ORIGINS)}")
         texts = source.documents()
+        try:
+            tables = source.tables()
+        except (ValueError, TypeError) as error:
+            raise BadInput(f"a row of a table cannot be read ({error})") from error
         pictures = [one for one in map(self._picture, source.images) if one is not None]
         expected = row.get("images")
         lost = len(pictures) != (len(source.images) if expected is None else expected)
         hashes = (row.get("hash") or "").split(":")
         if not self._export.is_whole or lost or row.get("chunks") != len(source.chunks):
-            hashes = [hash_texts(texts), hash_pictures(one.digest for one in pictures)]
+            hashes = [hash_texts(texts, tables), hash_pictures(one.digest for one in pictures)]
             hashes = [_COMPUTED + one for one in hashes]
         prepared = PreparedSource(
             source.uri,
@@ -227,6 +247,8 @@ class _Records:
             "".join(hashes[1:]),
             source.relations if source.unit is not None else (),
             partial=lost,
+            tables=tables,
+            first_row=min(source.rows, default=0),
         )
         found = [vector for vector in source.vectors if vector is not None]
         if self._takes["chunk"] and (self._export.manifest or found):

@@ -69,7 +69,12 @@ RELATIONS = TableFile(
     "relation target",
 )
 ENTITIES = TableFile("entities", "name kind unit")
-TABLES = (UNITS, SOURCES, CHUNKS, IMAGES, SHOWINGS, RELATIONS, ENTITIES)
+TABLE_ROWS = TableFile(
+    "table_rows",
+    "unit source document:count place:count name number:count cells",
+    "source document cells",
+)
+TABLES = (UNITS, SOURCES, CHUNKS, IMAGES, SHOWINGS, RELATIONS, ENTITIES, TABLE_ROWS)
 
 
 def file_checksum(path: Path) -> str:

@@ -63,6 +63,13 @@ def fill(kb: KnowledgeBase, data: Path) -> None:
                 "name": "Heron Rock",
                 "text": "Heron Rock is granite. Seals rest below the Green Lighthouse.",
                 "images": ["tower.png", picture(data / "rock.png", 2, (24, 16)).name],
+                "tables": [
+                    {
+                        "name": "Birds",
+                        "header": ["Bird", "Eats"],
+                        "rows": [["Heron", {"text": "oil, never", "link": "can"}], [], ["Gull"]],
+                    }
+                ],
             },
             {"id": "can", "name": "Can", "match": False, "text": "A can holds oil."},
         ],
