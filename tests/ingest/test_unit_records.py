@@ -303,8 +303,10 @@ def test_broken_rows_are_left_out_by_their_line(folder, monkeypatch):
     assert [item.unit.name for item in items if isinstance(item, Record)] == ["Two lines", "C"]
 
 
-def test_a_table_needs_a_name_column(folder):
-    with pytest.raises(BadInput, match=r"no column is called \"name\" \(the first line is 'a,b'\)"):
+def test_a_table_needs_a_name_column_or_a_row(folder):
+    with pytest.raises(
+        BadInput, match=r"no column is called \"name\" \(the first line is 'a, b'\)"
+    ):
         read_lines(folder, "a,b\n", name="units.csv")
     with pytest.raises(BadInput, match="no column is called"):
         read_lines(folder, "", name="units.csv")

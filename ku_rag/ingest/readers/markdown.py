@@ -18,12 +18,12 @@ from ku_rag.arguments import LONGEST_NAME
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import PartialSource, clean_name, read_text
 from ku_rag.pictures import locate_picture
-from ku_rag.types import Quarantined, Record, Source, Unit
+from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
 
 TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt"})
 """Suffixes, in lower case, of the files that are read as documents."""
 
-_BLOCKS = MarkdownIt("commonmark").disable("inline")
+_BLOCKS = MarkdownIt("commonmark").disable("inline").enable("table")
 _INLINE = MarkdownIt("commonmark")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\n)*?\1[ \t]*(?:\r?\n|\Z)")
@@ -58,26 +58,26 @@ def read_document(path: Path) -> Iterator[Record | Quarantined]:
     except BadInput as error:
         yield Quarantined(path.as_posix(), str(error))
         return
-    uri, pictures = path.as_posix(), _Pictures(path)
-    headings = _read_outline(text, pictures)
+    uri, contents = path.as_posix(), _Embedded(path)
+    headings = _read_outline(text, contents)
     counts = Counter(heading.level for heading in headings)
     level = min((n for n in counts if counts[n] > 1), default=min(counts, default=1))
     headings = [heading for heading in headings if heading.level <= level]
     if not headings:
         name = clean_name(path.stem)
-        yield Record(Unit(name, id=name), (pictures.source(uri, text, 0, len(text)),))
-        yield from pictures.quarantined
+        yield Record(Unit(name, id=name), (contents.source(uri, text, 0, len(text)),))
+        yield from contents.quarantined
         return
     preamble = text[: headings[0].start]
     if preamble.strip():
         yield Record(None, (Source(uri, (preamble,)),))
-        pictures.refuse(0, headings[0].start)
-    yield from _units(text, uri, level, headings, pictures)
-    yield from pictures.quarantined
+        contents.refuse(0, headings[0].start)
+    yield from _units(text, uri, level, headings, contents)
+    yield from contents.quarantined
 
 
 def _units(
-    text: str, uri: str, level: int, headings: Sequence[_Heading], pictures: _Pictures
+    text: str, uri: str, level: int, headings: Sequence[_Heading], contents: _Embedded
 ) -> Iterator[Record]:
     """Yield one record for each name; a repeated heading is another part of the same unit."""
     ends = [heading.start for heading in headings[1:]] + [len(text)]
@@ -88,21 +88,20 @@ def _units(
             parts.setdefault(slug, []).append((heading, end))
     taken = set(parts)
     for slug, sections in parts.items():
-        sources = []
+        sources, name = [], sections[0][0].name
         for number, (heading, end) in enumerate(sections, 1):
             fragments = (f"{slug}-{n}" for n in count(number))
             fragment = slug if number == 1 else next(one for one in fragments if one not in taken)
             taken.add(fragment)
-            sources.append(pictures.source(f"{uri}#{fragment}", text, heading.end, end))
-        name = sections[0][0].name
+            sources.append(contents.source(f"{uri}#{fragment}", text, heading.end, end, name))
         yield Record(Unit(name, id=name), tuple(sources))
 
 
 # ---- Markdown ----------------------------------------------------------------------------------
 
 
-def _read_outline(text: str, pictures: _Pictures) -> list[_Heading]:
-    """Return the headings of a document outside of lists and quotes; note its pictures."""
+def _read_outline(text: str, contents: _Embedded) -> list[_Heading]:
+    """Return the headings of a document outside of lists and quotes; note pictures and tables."""
     front = match.end() if (match := _FRONT_MATTER.match(text)) else 0
     starts = [front, *(end.end() for end in _LINE_END.finditer(text, front)), len(text)]
     headings, hidden = [], text.count("\n", 0, front) + 1
@@ -114,8 +113,16 @@ def _read_outline(text: str, pictures: _Pictures) -> list[_Heading]:
             if is_title and name and len(name) <= LONGEST_NAME:
                 first, end = (starts[line] for line in opening.map)
                 headings.append(_Heading(int(opening.tag[1]), name, first, end))
+        if token.type == "table_open" and token.map:
+            first, end = (starts[line] for line in token.map)
+            title = headings[-1].name if headings else ""
+            contents.tables.append((first, end, title, []))
+        elif token.type == "tr_open" and contents.tables:
+            contents.tables[-1][3].append([])
+        elif opening.type in ("th_open", "td_open"):
+            contents.tables[-1][3][-1].append(_name(token.content))
         shown = ((starts[line], hidden + line, given) for line, given in _shown(token))
-        pictures.shown += shown
+        contents.shown += shown
     return headings
 
 
@@ -148,22 +155,40 @@ def _shown(token: Token) -> Iterator[tuple[int, str]]:
 
 
 @dataclass(slots=True)
-class _Pictures:
-    """The pictures that a document shows, and what is wrong with them.
+class _Embedded:
+    """The pictures and tables of a document.
 
     Args:
         path: Of the document.
-        shown: Place in the text, number of the line, and address of each.
-        quarantined: Those that cannot be used.
+        shown: Place in the text, number of the line, and address of each picture.
+        tables: Start and end in the text, heading, and rows of each table, the header first.
+        quarantined: Pictures that cannot be used.
     """
 
     path: Path
     shown: list[tuple[int, int, str]] = field(default_factory=list)
+    tables: list[tuple[int, int, str, list[list[str]]]] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
 
-    def source(self, uri: str, document: str, start: int, end: int) -> Source:
-        """Return a part of a document as a source, with the pictures shown there, each once."""
-        text = document[start:end]
+    def source(self, uri: str, document: str, start: int, end: int, name: str = "") -> Source:
+        """Return a part of a document as a source, with its tables and its pictures, each once.
+
+        Args:
+            uri: Of the source.
+            document: The whole text.
+            start: Of the part.
+            end: Likewise.
+            name: Of its unit; tables below a heading of another name have that as their title.
+        """
+        plain = self.path.suffix.lower() == ".txt"
+        inside = [t for t in self.tables if start <= t[0] and t[1] <= end and not plain]
+        tables = [
+            Table(tuple(rows[0]), tuple(tuple(map(Cell, row)) for row in rows[1:]), title)
+            for *_, heading, rows in inside
+            for title in ["" if heading == name else heading]
+        ]
+        marks = [start, *(at for first, last, *_ in inside for at in (first, last)), end]
+        text = "".join(document[a:b] for a, b in zip(marks[::2], marks[1::2], strict=True))
         found: dict[Path, None] = {}
         kind = Source
         for line, given in self._between(start, end):
@@ -172,7 +197,7 @@ class _Pictures:
             except BadInput as error:
                 kind = PartialSource
                 self._quarantine(line, f"{error}; the text goes on without it")
-        return kind(uri, (text,) if text.strip() else (), tuple(found))
+        return kind(uri, (text,) if text.strip() else (), tuple(found), tuple(tables))
 
     def refuse(self, start: int, end: int) -> None:
         """Report the pictures of a part that belongs to no unit."""

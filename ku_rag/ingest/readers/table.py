@@ -1,4 +1,4 @@
-"""CSV and TSV files with named columns, one unit a row, read as a stream."""
+"""CSV and TSV files: one unit a row where a column is called "name", else one table."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
+from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers import decoding
-from ku_rag.ingest.readers.decoding import bounded_lines, encoding_of
+from ku_rag.ingest.readers.decoding import bounded_lines, clean_name, encoding_of
 from ku_rag.ingest.readers.records import Item, is_storable, read_record
-from ku_rag.types import Quarantined
+from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
 """Suffixes, in lower case, of the files that are read as tables."""
@@ -35,17 +36,19 @@ _NO = frozenset({"false", "no", "0"})
 
 
 def read_table(path: Path) -> Iterator[Item]:
-    """Read CSV or TSV with named columns, one unit a row.
+    """Read CSV or TSV with named columns.
 
-    Columns: name; id, kind, aliases, image, images, text, texts, description and match if there.
-    Lists are separated by "|" (aliases and images also by ";"). Cells of other columns become
-    metadata.
+    Without a column that is called "name", the file is a unit with one table. With one, each row is
+    a unit. Columns: name; id, kind, aliases, image, images, text, texts, description and match if
+    there. Lists are separated by "|" (aliases and images also by ";"). Cells of other columns
+    become metadata.
 
     Args:
         path: Resolved; picture paths are relative to its folder.
 
     Raises:
-        BadInput: No column is called "name", or the encoding of the file is not supported.
+        BadInput: The file has neither a column "name" nor two columns and a row, or its encoding
+            is not supported.
         OSError: The file cannot be read.
     """
     # The csv module has one limit for the whole process; nothing needs a lower one.
@@ -55,16 +58,22 @@ def read_table(path: Path) -> Iterator[Item]:
     with path.open(encoding=encoding, errors="surrogateescape", newline="") as text:
         lines = _Lines(text)
         first = next(lines, "")
-        delimiter = _delimiter(first, path.suffix.lower())
+        delimiter, of_units = _delimiter(first, path.suffix.lower())
         # Without `strict`, a quotation mark that is never closed makes the rest one cell, silently.
         rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
-        columns = _columns(next(rows, []))
+        header = next(rows, [])
+        columns = _columns(header)
+        cells: list[list[str]] = []
         while True:
             where = f"{path.as_posix()}:{lines.number + 1}"
             try:
                 if (row := next(rows, None)) is None:
-                    return
-                if any(map(str.strip, row)):
+                    break
+                if not any(map(str.strip, row)):
+                    continue
+                if not of_units:
+                    cells.append(list(arguments.texts(row, "cells")))
+                else:
                     yield from read_record(_named(columns, row), path, where)
             except BadInput as error:
                 yield Quarantined(where, str(error))
@@ -75,6 +84,22 @@ def read_table(path: Path) -> Iterator[Item]:
                 raise BadInput(
                     f"the table is not {error.encoding.upper()} throughout: save it as UTF-8"
                 ) from error
+    if not of_units:
+        yield _table(path, header, cells)
+
+
+def _table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Record:
+    """Return the unit of a file that is one table."""
+    if len(header) < 2 or not rows:
+        shown = ", ".join(header)[:200]
+        raise BadInput(
+            f'no column is called "name" (the first line is {shown!r}): expected named columns '
+            "such as name, kind, aliases, images, text, or a table of two columns or more; add a "
+            "line that names them"
+        )
+    name = clean_name(path.stem)
+    table = Table(tuple(header), tuple(tuple(map(Cell, row)) for row in rows), name)
+    return Record(Unit(name, id=name), (Source(path.as_posix(), tables=(table,)),))
 
 
 class _Lines(Iterator[str]):
@@ -93,24 +118,22 @@ class _Lines(Iterator[str]):
         return line
 
 
-def _delimiter(header: str, suffix: str) -> str:
-    """Return the delimiter with which the header has most columns, one of them "name"."""
-    found = {}
+def _delimiter(header: str, suffix: str) -> tuple[str, bool]:
+    """Return the delimiter of the most columns, and whether one of them is called "name".
+
+    A delimiter with which one is goes before others.
+    """
+    usual = "\t" if suffix == ".tsv" else ","
+    found = {usual: (False, 0, True)}
     for delimiter in _DELIMITERS:
         try:
             cells = next(csv.reader([header], delimiter=delimiter), [])
         except csv.Error:
             continue
-        if "name" in [cell.strip().casefold() for cell in cells]:
-            found[delimiter] = len(cells)
-    if not found:
-        shown = header.strip()[:200]
-        raise BadInput(
-            f'no column is called "name" (the first line is {shown!r}): expected named columns '
-            "such as name, kind, aliases, images, text; add a line that names them"
-        )
-    usual = "\t" if suffix == ".tsv" else ","
-    return max(found, key=lambda delimiter: (found[delimiter], delimiter == usual))
+        named = "name" in [cell.strip().casefold() for cell in cells]
+        found[delimiter] = named, len(cells), delimiter == usual
+    best = max(found, key=found.__getitem__)
+    return best, found[best][0]
 
 
 def _columns(header: Sequence[str]) -> list[str]:

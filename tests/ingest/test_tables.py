@@ -1,0 +1,62 @@
+"""Tables in files: CSV without a column "name", and Markdown."""
+
+from ku_rag import KnowledgeBase
+from ku_rag.ingest.readers.folder import read
+
+PLANETS = """# Planets
+
+Planets go around the sun.
+
+## Large ones
+
+| Planet | Moons | Gas |
+| --- | ---: | :-: |
+| **Jupiter** | 97 | yes \\| no |
+| Saturn | 274 | yes |
+
+After the table.
+
+# Stars
+
+| Star | Colour |
+|---|---|
+| Sirius | white |
+"""
+
+
+def test_a_markdown_table_belongs_to_its_heading(tmp_path):
+    (tmp_path / "sky.md").write_text(PLANETS)
+    planets, stars = read(tmp_path / "sky.md")
+    (source,) = planets.sources
+    assert "After the table." in source.texts[0]
+    assert "Jupiter" not in source.texts[0]
+    (table,) = source.tables
+    assert (table.name, table.header) == ("Large ones", ("Planet", "Moons", "Gas"))
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["Jupiter", "97", "yes | no"],
+        ["Saturn", "274", "yes"],
+    ]
+    assert (stars.sources[0].tables[0].name, stars.sources[0].texts) == ("", ())
+
+
+def test_a_text_file_has_no_tables(tmp_path):
+    (tmp_path / "sky.txt").write_text(PLANETS)
+    assert not [s for record in read(tmp_path / "sky.txt") for s in record.sources if s.tables]
+
+
+def test_a_csv_file_without_names_is_one_table(tmp_path):
+    rows = "".join(f"{year};winner {year};{year % 7}\n" for year in range(1000))
+    (tmp_path / "winners.csv").write_text("Year;Winner;Goals\n" + rows + "1000;short\n")
+    (record,) = read(tmp_path / "winners.csv")
+    (table,) = record.sources[0].tables
+    assert (record.unit.name, table.header) == ("winners", ("Year", "Winner", "Goals"))
+    assert len(table.rows) == 1001
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "winners.csv")
+        first = kb.query(None, "Who won in the year 517?").chunks[0]
+        assert (first.table.row, first.text.splitlines()[2]) == (517, "Winner: winner 517")
+        kb.sync(tmp_path)
+        (tmp_path / "winners.csv").write_text("Year;Winner\n1;x\n")
+        kb.sync(tmp_path)
+        assert kb.verify().counts["chunks"] == 1
+        assert kb.verify().ok
