@@ -74,14 +74,12 @@ class Deferred:
     def _encoder(self) -> Encoder:
         with self._loading:
             if self._loaded is None:
-                self._loaded = self._checked(self._load())
+                loaded = self._load()
+                if loaded.fingerprint != self.fingerprint:
+                    raise Mismatch(
+                        f"{self._spec} is {loaded.fingerprint} now, the knowledge base was made "
+                        f"with {self.fingerprint}: put the old weights back, or bring the base "
+                        f"over with `ku reindex --encoder {shlex.quote(self._whole)}`"
+                    )
+                self._loaded = loaded
             return self._loaded
-
-    def _checked(self, loaded: Encoder) -> Encoder:
-        if loaded.fingerprint != self.fingerprint:
-            raise Mismatch(
-                f"{self._spec} is {loaded.fingerprint} now, the knowledge base was made with "
-                f"{self.fingerprint}: put the old weights back, or bring the base over with "
-                f"`ku reindex --encoder {shlex.quote(self._whole)}`"
-            )
-        return loaded

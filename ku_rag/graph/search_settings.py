@@ -142,7 +142,7 @@ def answer(
     found, paths = None, tuple(gold or ()) if chosen.gold else ()
     if chosen.searches:
         found = explore(graph, asked, agents, limits, topic=topic)
-        paths = found.best(limits.max_paths)
+        paths = found.paths or found.leaves
         trace += found.trace
     shown = asked if chosen.vision else replace(asked, pictures=())
     paths = paths[: limits.max_paths]

@@ -121,10 +121,6 @@ class GraphSearchResult:
         """Whether a path is sufficient."""
         return bool(self.paths)
 
-    def best(self, most: int) -> tuple[Path, ...]:
-        """Return at most `most` sufficient paths, or else the best of the others."""
-        return (self.paths or self.leaves)[:most]
-
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object of the result, without the trace."""
         paths, leaves = (

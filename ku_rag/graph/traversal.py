@@ -130,22 +130,17 @@ def look_ahead(
         most: Greatest number of paths.
     """
     found = [Path(start)]
-    counts = [0]  # wanted words of each open path
-
-    def choose(offers: Sequence[Offer]) -> list[Path]:
+    opened = [(0, Path(start))]  # with the number of wanted words
+    for _ in range(longest):
         longer: list[tuple[int, Path]] = []
-        for count, (path, steps) in zip(counts, offers, strict=True):
+        for count, path in opened:
             passed = {entity.row for entity in path.entities}
-            for step in steps:
+            for step in graph.hop(path.end, _STEPS):
                 if step.tail.row not in passed:
                     longer.append((count + len(wanted & _step_stems(step)), path.then(step)))
         longer.sort(key=lambda one: -one[0])
-        found.extend(path for _, path in longer[: most - len(found)])
-        counts[:] = [count for count, _ in longer[:_OPENED]]
-        return [path for _, path in longer[:_OPENED]] if len(found) < most else []
-
-    for _ in traverse(graph, start, choose, longest=longest, most=_STEPS):
-        pass
+        found += [path for _, path in longer[: most - len(found)]]
+        opened = longer[:_OPENED] if len(found) < most else []
     return found
 
 

@@ -19,8 +19,6 @@ from typing import Any
 from ku_rag import folders
 from ku_rag.mllm.base import Reply
 
-_FORMAT = 2
-
 
 def default_folder() -> Path:
     """Return $KU_CACHE/replies, by default ~/.cache/ku-rag/replies."""
@@ -47,7 +45,7 @@ class ReplyCache:
         try:
             stored = json.loads(self._file(key).read_bytes())
             fields = stored["reply"]
-            if stored["format"] != _FORMAT or stored["check"] != _check(key, fields):
+            if stored["check"] != _check(key, fields):
                 return None
             return replace(Reply.from_dict(fields), cached=True)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -56,7 +54,7 @@ class ReplyCache:
     def put(self, key: str, reply: Reply) -> None:
         """Store a reply atomically."""
         fields = reply.to_dict()
-        stored = {"format": _FORMAT, "check": _check(key, fields), "reply": fields}
+        stored = {"check": _check(key, fields), "reply": fields}
         file = self._file(key)
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -116,7 +116,7 @@ def test_what_does_not_help_is_not_gone_to(kb):
     assert agents.validated == [["Rathian"], [SWING]]
     assert texts(found.leaves) == [SWING]
     assert not found.enough
-    assert texts(found.best(5)) == [SWING]
+    assert texts(found.paths or found.leaves) == [SWING]
     assert found.stopped == "nothing was left to open; no path was enough"
 
 
@@ -125,7 +125,7 @@ def test_behind_what_is_enough_nothing_is_opened(kb):
     found = explore(graph_of(kb, RATHIAN), QUERY, agents)
     assert agents.expanded == [["Rathian"], ["Tail Swing"]]
     assert texts(found.paths) == [RUSH]
-    assert texts(found.best(5)) == [RUSH]
+    assert texts(found.paths or found.leaves) == [RUSH]
 
 
 def test_as_many_paths_as_are_wanted_end_the_search(kb):

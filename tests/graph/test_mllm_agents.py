@@ -412,7 +412,7 @@ def test_one_failed_reply_does_not_end_the_search(graph):
 def test_a_model_that_never_says_enough_ends_with_leaves(graph):
     found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(Script(enough=())), graph))
     assert found.paths == ()
-    assert BITE in texts(found.best(5))
+    assert BITE in texts(found.paths or found.leaves)
     assert found.stopped == "nothing was left to open; no path was enough"
 
 
