@@ -110,7 +110,6 @@ def score(
     paths: Sequence[Path],
     *,
     captions: Mapping[int, str] | None = None,
-    weights: Mapping[str, float] = WEIGHTS,
 ) -> _Numbers:
     """Return the likelihoods that paths answer a question, float64[n], with sum 1.
 
@@ -118,12 +117,10 @@ def score(
         terms: The words of the query, and the entity where the paths start.
         paths: All candidate paths, from one entity.
         captions: Captions of pictures, by row of the entity.
-        weights: Weights of the features, by name.
     """
     if not paths:
         return np.zeros(0)
-    columns = [weights.get(name, 0.0) for name in WEIGHTS]
-    sums = features(terms, paths, captions or {}) @ np.array(columns)
+    sums = features(terms, paths, captions or {}) @ np.array(list(WEIGHTS.values()))
     powers = np.exp(sums - sums.max())
     likely: _Numbers = powers / powers.sum()
     return likely
