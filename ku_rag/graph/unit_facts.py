@@ -114,8 +114,6 @@ def of_kinds(
     terms = query_terms(words_, keywords.language_of(connection))
     parts = [" AND ".join(f'"{one}"' for one in terms), " OR ".join(f'"{o}"' for o in labels)]
     query = " AND ".join(f"({one})" for one in parts if one)
-    if not query:
-        return [found[row] for row in sorted(found)]
     rows = connection.execute(
         "SELECT u.row, c.row, c.text, coalesce(e.row, -u.row), u.name, u.kind, u.id FROM words "
         "CROSS JOIN unit_chunks l ON l.chunk = words.rowid AND l.owned "
