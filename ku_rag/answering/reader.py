@@ -16,7 +16,7 @@ from functools import cached_property
 
 from ku_rag.graph.unit_facts import is_labelled_line
 from ku_rag.retrieval.clues import parted
-from ku_rag.text.question import HEDGES, TURNING, Question, analyse, is_negated, is_place_noun
+from ku_rag.text.question import HEDGES, PLACE_NOUNS, TURNING, Question, analyse, is_negated
 from ku_rag.text.sentences import sentences
 from ku_rag.text.stems import stem
 from ku_rag.text.tokens import name_key, stop_words, tokenize, words
@@ -186,7 +186,7 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
         # The best value often belongs to another unit than the one in question.
         return None
     # "Which country is it in?": the name of a place does not tell what kind of place it is.
-    if is_place_noun(asked.noun) and "from" not in asked.said:
+    if asked.noun in PLACE_NOUNS and "from" not in asked.said:
         return None
     rarity = _Rarity(asked, said)
     best: dict[str, tuple[float, _Sentence]] = {}

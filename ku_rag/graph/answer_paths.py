@@ -22,13 +22,13 @@ from ku_rag.retrieval.names import NamedSpan
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.question import (
     AUXILIARIES,
+    PLACE_NOUNS,
     Comparison,
     Question,
     analyse,
     comparison,
     is_asking,
     is_negated,
-    is_place_noun,
     ways_of_label,
 )
 from ku_rag.text.stems import stem, stems
@@ -239,14 +239,14 @@ def _fits(asked: Question, step: Step, end: Entity) -> bool:
     if asked.kind == "yes-no":
         return True
     if asked.type == "place":
-        other = {one for one in (*stems(step.relation), *_kind(end)) if is_place_noun(one)}
+        other = {one for one in (*stems(step.relation), *_kind(end)) if one in PLACE_NOUNS}
         # "Which country is it in?" does not ask for a city.
-        if other and is_place_noun(asked.noun) and asked.noun not in other:
+        if other and asked.noun in PLACE_NOUNS and asked.noun not in other:
             return False
     if not step.has_value or asked.type in ("", "name"):
         return True
     # "Where is the owner?" asks for no owner.
-    if asked.type == "place" and words(step.relation)[-1].endswith(("er", "or", "ist")):
+    if asked.type == "place" and step.relation.lower().endswith(("er", "or", "ist")):
         return False
     if asked.type in ("person", "place"):
         return any(map(str.isalpha, end.name))

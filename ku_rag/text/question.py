@@ -56,6 +56,9 @@ _NOUNS = {
 """Type of value → nouns after "which" or "what" that ask for it."""
 
 
+PLACE_NOUNS = frozenset(map(stem, _NOUNS["place"].split()))
+
+
 class Asked(NamedTuple):
     """A way of asking, and where its answer stands.
 
@@ -281,16 +284,6 @@ def _noun(said: Sequence[str], at: int | None) -> str:
     after = said[at + 1 : at + 2] if at is not None and said[at] in ("what", "which") else ()
     named = after and any(after[0] in nouns.split() for nouns in _NOUNS.values())
     return stem(after[0]) if named else ""
-
-
-@lru_cache(maxsize=1)
-def _place_nouns() -> frozenset[str]:
-    return frozenset(map(stem, _NOUNS["place"].split()))
-
-
-def is_place_noun(one: str) -> bool:
-    """Return whether a stem is that of "country", "city" and the like."""
-    return one in _place_nouns()
 
 
 def is_negated(said: Sequence[str]) -> bool:
