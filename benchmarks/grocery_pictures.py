@@ -5,7 +5,7 @@
 Photos of `grocery/query_photos` look for their product among the shop photos of `kb_photos` (four
 each) and among the clean pictures of `units`; a product is found by its best picture. The
 descriptor was tuned on the photos at even places of each product's sorted list, the others are
-only reported. Beside it stands a 16 x 16 RGB thumbnail, normalised to length 1.
+only reported.
 """
 
 from __future__ import annotations
@@ -45,14 +45,6 @@ def load(folder: str) -> tuple[Pictures, Labels, Labels]:
     return pictures, np.array(products), np.array(places)
 
 
-def thumbnails(pictures: Sequence[Image.Image]) -> Vectors:
-    """The baseline: 16 x 16 RGB, length 1."""
-    small = [p.resize((16, 16), Image.Resampling.BOX) for p in pictures]
-    rows = np.stack([np.asarray(image, np.float32).ravel() for image in small])
-    unit: Vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
-    return unit
-
-
 def recall(scores: NDArray[np.float32], stored: Labels, wanted: Labels) -> dict[str, float]:
     """Recall of products at 1 and 5; a product's score is that of its best picture."""
     best = np.stack([scores[:, stored == n].max(1) for n in range(int(stored.max()) + 1)], 1)
@@ -86,21 +78,17 @@ def _search(stored: Vectors) -> Search:
     return search
 
 
-def grocery(windows: bool) -> dict[str, dict[str, dict[str, float]]]:
+def grocery() -> dict[str, dict[str, dict[str, float]]]:
     """Recall on both halves, against both kinds of stored pictures."""
     queries, wanted, places = load("query_photos")
     figures: dict[str, dict[str, dict[str, float]]] = {}
     for folder in ("kb_photos", "units"):
         pictures, products, _ = load(folder)
-        for name, describe in (
-            ("descriptor", descriptor.describe_images),
-            ("thumbnail", thumbnails),
-        ):
-            scores = describe(queries) @ describe(pictures).T
-            figures[f"{folder}, {name}, whole picture"] = _halves(scores, products, wanted, places)
-        if windows:
-            scores = window_scores(queries, descriptor.describe_images(pictures), products)
-            figures[f"{folder}, windows"] = _halves(scores, products, wanted, places)
+        stored = descriptor.describe_images(pictures)
+        scores = descriptor.describe_images(queries) @ stored.T
+        figures[f"{folder}, descriptor, whole picture"] = _halves(scores, products, wanted, places)
+        scores = window_scores(queries, stored, products)
+        figures[f"{folder}, windows"] = _halves(scores, products, wanted, places)
     return figures
 
 
@@ -121,12 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; see the module's text."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the result file")
-    parser.add_argument("--no-windows", action="store_true", help="whole pictures only")
     options = parser.parse_args(arguments)
     if not (DATA / "grocery").is_dir():
         print("The shared data is not there: nothing measured.")
         return 0
-    found = grocery(windows=not options.no_windows)
+    found = grocery()
     print(f"{'':46}  {'tuning @1 @5':>14}  {'reporting @1 @5':>16}")
     for name, halves in found.items():
         cells = [f"{h['recall_at_1']:.3f} {h['recall_at_5']:.3f}" for h in halves.values()]
