@@ -27,6 +27,8 @@ from ku_rag.types import Evidence, Match, PathEvidence, Region
 
 _MOST_PATHS = 5
 _MOST_OWN = 20
+_MOST_ROWS = 60
+"""Chunks among which rows of tables are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +89,25 @@ def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Ma
     return Matched(rows, [_unit(base, row) for row in rows], region, names)
 
 
-def evidence(base: Retrieval, question: str, found: Matched, k: int) -> list[Evidence]:
-    """The chunks that bear on a question, those of the matched units before others."""
+def evidence(
+    base: Retrieval, question: str, found: Matched, k: int
+) -> tuple[list[Evidence], list[Evidence]]:
+    """The chunks that bear on a question, those of the matched units before others.
+
+    Returns:
+        The k best, and the rows of tables that follow.
+    """
+    most = max(k, _MOST_ROWS) if table_rows.are_stored(base.database.connection) else k
     hits = search(
         base.chunk_search,
         question,
         [(m.unit, unit.name) for m, unit in zip(found.rows, found.units, strict=True)],
-        k,
+        most,
         units_first=found.region is not None,
         among=base.units.chunks(base.database.connection),
     )
-    return _evidence(base, hits, [unit.id for unit in found.units])
+    every = _evidence(base, hits, [unit.id for unit in found.units])
+    return every[:k], [one for one in every[k:] if one.table]
 
 
 def published(
@@ -118,34 +128,36 @@ def own_evidence(
     base: Retrieval,
     found: Matched,
     known: Sequence[Evidence],
+    rows: Sequence[Evidence],
     lines: Sequence[tuple[int, int, int]],
     *,
     first_label: int,
 ) -> list[Evidence]:
-    """Further chunks: of labelled lines that answer, and of the units that the question is about.
+    """Further chunks: table rows, lines that answer, and chunks of the units asked about.
 
     Args:
         base: what is asked.
         found: the matched units.
         known: evidence, which is left out.
+        rows: rows of tables that were found; they come first.
         lines: row of the chunk, start and end of lines that answer.
         first_label: number of the first chunk's label.
     """
-    rows = [
+    units = [
         row.unit
         for row, unit in zip(found.rows, found.units, strict=True)
         if unit.id in found.about
     ]
-    shown = [one.chunk for one in known]
+    shown = [one.chunk for one in (*known, *rows)]
     chunks = [chunk for chunk, *_ in lines if chunk not in shown]
     own = base.database.connection.execute(
         "SELECT DISTINCT l.chunk FROM json_each(?) r CROSS JOIN unit_chunks l ON l.unit = r.value "
         "WHERE l.owned AND l.chunk NOT IN (SELECT value FROM json_each(?)) ORDER BY 1 LIMIT ?",
-        (as_json(rows), as_json(shown), _MOST_OWN),
+        (as_json(units), as_json(shown), _MOST_OWN),
     )
     chunks = list(dict.fromkeys([*chunks, *(row for (row,) in own)]))
     more = _evidence(base, [(row, 0.0) for row in chunks], [unit.id for unit in found.units])
-    return [replace(one, label=f"E{first_label + n}") for n, one in enumerate(more)]
+    return [replace(one, label=f"E{first_label + n}") for n, one in enumerate((*rows, *more))]
 
 
 def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL.Image import Image
 
 from ku_rag import arguments
-from ku_rag.answering import correction, evidence_retrieval, reader
+from ku_rag.answering import correction, evidence_retrieval, reader, table_reader
 from ku_rag.answering.correction import Answered, Chain, Material
 from ku_rag.answering.evidence_retrieval import Matched
 from ku_rag.answering.evidence_retrieval import Retrieval as Retrieval
@@ -183,7 +183,7 @@ def find(
         raise BadInput("nothing to search for: give a picture, a text, or both")
     picture, _ = query_picture(image)
     found = evidence_retrieval.matched(base, picture, text, k)
-    evidence = evidence_retrieval.evidence(base, text, found, k)
+    evidence, _ = evidence_retrieval.evidence(base, text, found, k)
     return SearchResult(tuple(found.units), tuple(evidence))
 
 
@@ -211,7 +211,9 @@ def _find_units(
         with clock.step("match"):
             matched = evidence_retrieval.matched(base, picture, question.text, question.k_units)
         with clock.step("search"):
-            evidence = evidence_retrieval.evidence(base, question.text, matched, question.k_chunks)
+            evidence, rows = evidence_retrieval.evidence(
+                base, question.text, matched, question.k_chunks
+            )
         with clock.step("paths"):
             paths = evidence_retrieval.Paths()
             if question.with_paths:
@@ -221,7 +223,7 @@ def _find_units(
         pictures = evidence_retrieval.pictures(base, matched)
         first = len(evidence) + len(paths.evidence) + 1
         own = evidence_retrieval.own_evidence(
-            base, matched, evidence, paths.lines, first_label=first
+            base, matched, evidence, rows, paths.lines, first_label=first
         )
     return _Found(matched, evidence, paths, pictures, own)
 
@@ -242,7 +244,7 @@ def _find_texts(
     """Retrieve evidence by the question and a caption alone."""
     text = f"{question.text}\n{caption.text}" if caption else question.text
     with snapshot(base.database.connection), clock.step("search"):
-        evidence = evidence_retrieval.evidence(base, text, Matched(), question.k_chunks)
+        evidence, _ = evidence_retrieval.evidence(base, text, Matched(), question.k_chunks)
     return _Found(Matched(), evidence, evidence_retrieval.Paths(), {})
 
 
@@ -293,6 +295,12 @@ def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture:
     if found.paths.answers:
         return Answered(_from_paths(found), models={"reader": reader.NAME})
     pieces = [e for e in (*found.evidence, *found.own) if not units or about & {*e.unit_ids}]
+    found_rows = [e for e in (*found.evidence, *found.own) if e.table and e.score]
+    if with_picture:
+        found_rows = [row for row in found_rows if about & {*row.unit_ids}]
+    if stated := table_reader.read(question.text, found_rows):
+        return Answered(stated, models={"reader": reader.NAME})
+    pieces = [piece for piece in pieces if not piece.table]
     reading = reader.read(question.text, pieces, units)
     if not reading.answer:
         for words, name in found.matched.names.similar.items():

@@ -32,6 +32,8 @@ _MOST_CHUNKS = 50
 _MOST_UNITS = 20_000
 _MOST_LINES = 2_000
 """Units of a kind, and chunks of theirs, that are read for a question about the kind."""
+_NO_ROW = "(c.source, c.document) NOT IN (SELECT source, document FROM table_rows)"
+"""The lines of a row of a table say nothing of the unit that owns the table."""
 _MOST_CHARACTERS = 20_000
 _LONGEST_HEADING = 80
 _LABEL_WORDS = 5
@@ -63,7 +65,7 @@ def of_unit(connection: Connection, entity: Entity) -> list[Step]:
         return []
     chunks = connection.execute(
         "SELECT c.row, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
-        "WHERE l.unit = ? AND l.owned ORDER BY c.row LIMIT ?",
+        f"WHERE l.unit = ? AND l.owned AND {_NO_ROW} ORDER BY c.row LIMIT ?",
         (row[0], _MOST_CHUNKS),
     )
     found = _of_metadata(entity, row[1])
@@ -119,7 +121,8 @@ def of_kinds(
         "CROSS JOIN unit_chunks l ON l.chunk = words.rowid AND l.owned "
         "CROSS JOIN units u ON u.row = l.unit CROSS JOIN chunks c ON c.row = l.chunk "
         "LEFT JOIN entities e ON e.unit = u.row "
-        "WHERE words MATCH ? AND u.kind IN (SELECT value FROM json_each(?)) LIMIT ?",
+        f"WHERE words MATCH ? AND {_NO_ROW} "
+        "AND u.kind IN (SELECT value FROM json_each(?)) LIMIT ?",
         (query or '""', listed, _MOST_LINES),
     )
     for row, chunk, text, *fields in rows:

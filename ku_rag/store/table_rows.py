@@ -43,6 +43,11 @@ def drop(connection: Connection, source: int) -> None:
     connection.execute("DELETE FROM cell_links WHERE source = ?", (source,))
 
 
+def are_stored(connection: Connection) -> bool:
+    """Return whether the base has tables."""
+    return connection.execute("SELECT 1 FROM table_rows LIMIT 1").fetchone() is not None
+
+
 def has_rows(connection: Connection, source: int) -> bool:
     """Return whether a source has tables."""
     rows = connection.execute("SELECT 1 FROM table_rows WHERE source = ? LIMIT 1", (source,))

@@ -1,0 +1,104 @@
+"""The reader of tables: it states a cell, or abstains.
+
+The row is the one that covers the question best, clearly before rows that say something else. The
+column is the one whose header names what is asked for: "Which stadium …?", "What is the price of
+…?". In a table of two columns, the first may hold the names: "weight | 3 kg".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ku_rag.text.stems import stem
+from ku_rag.text.tokens import content_words, words
+from ku_rag.types import Evidence, Reading
+
+_LEAD = 0.04
+"""By how much the score of the row exceeds that of the best one with another value."""
+_SKIPPED = frozenset({"is", "was", "were", "are", "the", "a", "an", "s"})
+_ENDS = _SKIPPED | frozenset(
+    {"that", "who", "whom", "which", "whose", "when", "where", "and", "of", "in", "on", "at"}
+    | {"from", "for", "with", "by", "to", "as", "during", "under", "does", "did", "do", "has"}
+    | {"have", "had", "can", "could", "will", "would", "named", "called", "located"}
+)
+"""Words that end the phrase that is asked for."""
+_CHOOSES = re.compile(
+    r"\b(?:most|least|more|less|fewer|than|only|average|total|not|never|"
+    r"(?!(?:\w*west|\w*east|(?:for|gu|inter|cont|prot|hon|requ|r|b|t)est)\b)\w{2,}est)\b",
+    re.IGNORECASE,
+)
+"""Several rows have to be compared."""
+
+
+def read(question: str, rows: Sequence[Evidence]) -> Reading | None:
+    """State the cell that answers a question; None to abstain.
+
+    Args:
+        question: a sentence.
+        rows: of tables, best first.
+    """
+    asked = _asked(question)
+    if not rows or not asked or _CHOOSES.search(question):
+        return None
+    best = rows[0]
+    said = frozenset(map(stem, words(question)))
+    # The last word may be a verb: "Which club plays …?"
+    found = _column(best, asked, said) or (_column(best, asked[:-1], said) if asked[1:] else None)
+    if found is None:
+        return None
+    column, value = found
+    others = [one.score for one in rows[1:] if _value(one, column) != value]
+    if best.score - max(others, default=0.0) < _LEAD:
+        return None
+    start = max(best.text.find(f"\n{column}: {value}") + 1, 0) + len(column) + 2
+    return Reading(
+        value,
+        citations=(best.label,),
+        spans=((start, start + len(value)),),
+        score=1.0,
+        why=f"{best.label} states it, in the column {column!r}.",
+    )
+
+
+def _asked(question: str) -> list[str]:
+    """The stems of the phrase after "which" or "what": "stadium", "full name"."""
+    said = words(question)
+    at = next((n + 1 for n, word in enumerate(said) if word in ("which", "what")), len(said))
+    while at < len(said):
+        while said[at : at + 1] and said[at] in _SKIPPED:
+            at += 1
+        end = next((n for n in range(at, len(said)) if said[n] in _ENDS), len(said))
+        if said[at:end] not in (["name"], ["names"]) or said[end : end + 1] != ["of"]:
+            return [stem(word) for word in said[at:end]]
+        at = end + 1  # "What is the name of the county that …?" asks for the county
+    return []
+
+
+def _column(row: Evidence, asked: Sequence[str], said: frozenset[str]) -> tuple[str, str] | None:
+    """The header and the value of the cell whose header names what is asked for, if there is one.
+
+    Args:
+        row: a row of a table.
+        asked: stems of the phrase asked for; the last one is its noun.
+        said: stems of the question; a cell that says nothing else is no answer.
+    """
+    cells = [(column, cell.text.strip()) for column, cell in row.table.cells] if row.table else []
+    if len(cells) == 2 and frozenset(asked) == _stems(cells[0][1]):
+        return cells[1] if cells[1][1] else None
+    ranked = []
+    for place, (column, text) in enumerate(cells):
+        header = _stems(column)
+        if text and asked[-1] in header and not _stems(text) <= said:
+            shared = len(header.intersection(asked))
+            ranked.append((shared / len(header), shared, -place))
+    return cells[-max(ranked)[2]] if ranked else None
+
+
+def _value(row: Evidence, column: str) -> str | None:
+    cells = row.table.cells if row.table else ()
+    return next((cell.text.strip() for name, cell in cells if name == column), None)
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(map(stem, content_words(text) or words(text)))

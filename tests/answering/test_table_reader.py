@@ -1,0 +1,70 @@
+"""Answers from cells: the row by the question, the column by what is asked for."""
+
+import pytest
+
+from ku_rag import KnowledgeBase
+
+STADIUMS = """Club,City,Stadium,Coach,Seats
+Red Star,Oakton,Mill Road,Bob Stone,"12,000"
+Harbour United,Port Vale,Pier Park,Ann Miller,"8,500"
+Valley Rovers,Oakton,Green Lane,Carl Berg,"9,000"
+"""
+LAMP = """# Lamp
+
+A lamp for the desk.
+
+| Property | Value |
+| --- | --- |
+| Weight | 3 kg |
+| Colour | green |
+"""
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    (folder / "clubs.csv").write_text(STADIUMS)
+    (folder / "lamp.md").write_text(LAMP)
+    (folder / "coaches.md").write_text(
+        "# Ann Miller\n\nShe was born in Leeds and played in goal.\n\n"
+        "# Bob Stone\n\nHe was born in Hull and played for ten years.\n"
+    )
+    with KnowledgeBase.open(folder / "kb", create=True) as base:
+        base.ingest(folder)
+        yield base
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What is the stadium of Red Star?", "Mill Road"),
+        ("Which stadium does Valley Rovers play in?", "Green Lane"),
+        ("Which city is Harbour United from?", "Port Vale"),
+        ("Which club plays at Pier Park?", "Harbour United"),
+        ("What is the weight of the lamp?", "3 kg"),
+    ],
+)
+def test_a_cell_answers(kb, question, answer):
+    found = kb.query(None, question)
+    assert found.answer == answer
+    cited = next(c for c in found.chunks if c.label == found.citations[0])
+    assert answer in cited.text
+    assert cited.table
+
+
+def test_a_cell_and_a_text_answer_together(kb):
+    found = kb.query(None, "What is the stadium of the club whose coach was born in Leeds?")
+    assert found.answer == "Pier Park"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which club from Oakton has the most seats?",  # rows would have to be compared
+        "Which club is from Oakton?",  # there are two
+        "What is the mascot of Red Star?",  # no such column
+        "Which stadium has a roof?",
+    ],
+)
+def test_the_reader_abstains(kb, question):
+    assert kb.query(None, question).answer == ""
