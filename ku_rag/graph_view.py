@@ -83,7 +83,8 @@ class GraphView:
             BadInput: a picture is broken.
         """
         from ku_rag.ingest import graph_changes
-        from ku_rag.ingest.readers.graph_records import clean, named
+        from ku_rag.ingest.readers.decoding import clean_name
+        from ku_rag.ingest.readers.graph_records import named
 
         shown = arguments.paths(images, "images")
         caption = arguments.text(caption, "the caption")
@@ -91,8 +92,8 @@ class GraphView:
         described = Unit(
             named(arguments.text(name, "the name"), "the name"),
             id=None if id is None else named(arguments.text(id, "the id"), "the id"),
-            kind=clean(arguments.optional_text(kind, "the kind") or "") or None,
-            aliases=tuple(filter(None, map(clean, arguments.texts(aliases, "aliases")))),
+            kind=clean_name(arguments.optional_text(kind, "the kind") or "") or None,
+            aliases=tuple(filter(None, map(clean_name, arguments.texts(aliases, "aliases")))),
             images=shown,
             texts=arguments.texts(texts, "texts"),
             metadata=({TOPIC: True} if topic else {}) | ({CAPTION: caption} if caption else {}),

@@ -59,13 +59,10 @@ def choose_encoder(
     spec = own or ""
     known = [made["sides"][kind] for kind in KINDS]
     parts = sides(spec) if spec else list(dict.fromkeys(fingerprint for fingerprint, _ in known))
-    deferred = [
+    load = partial(load_side, device=settings.device, batch_size=settings.batch_size)
+    deferred: list[Any] = [
         Deferred(
-            part,
-            whole=spec or part,
-            fingerprint=fingerprint,
-            dim=dim,
-            load=partial(load_side, part, device=settings.device, batch_size=settings.batch_size),
+            part, whole=spec or part, fingerprint=fingerprint, dim=dim, load=partial(load, part)
         )
         for part, (fingerprint, dim) in zip(parts, known, strict=False)
     ]

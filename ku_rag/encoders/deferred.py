@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import Lock
+from typing import Any
 
-from PIL.Image import Image
-
-from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.base import Encoder
 from ku_rag.errors import Mismatch
-from ku_rag.types import Box
 
 
 class Deferred:
-    """The encoder of an existing knowledge base, loaded at its first use.
+    """The encoder of an existing knowledge base; see `Encoder`.
 
     Args:
         spec: of the encoder.
@@ -23,8 +21,8 @@ class Deferred:
         dim: length of its vectors.
         load: creates the encoder.
 
-    Methods and properties that need the encoder raise what `load` raises, and Mismatch if the
-    loaded encoder has another fingerprint.
+    All attributes but fingerprint and dim are those of the loaded encoder. They raise what `load`
+    raises, and Mismatch if the loaded encoder has another fingerprint.
     """
 
     def __init__(
@@ -38,40 +36,7 @@ class Deferred:
         self._loaded: Encoder | None = None
         self._loading = Lock()
 
-    @property
-    def max_tokens(self) -> int:
-        """See `Encoder`."""
-        return self._encoder.max_tokens
-
-    @property
-    def cross_modal(self) -> bool:
-        """See `Encoder`."""
-        return self._encoder.cross_modal
-
-    def count_tokens(self, text: str) -> int:
-        """See `Encoder`."""
-        return self._encoder.count_tokens(text)
-
-    def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """See `Encoder`."""
-        return self._encoder.encode_texts(texts)
-
-    def encode_images(self, images: Sequence[Image]) -> Vectors:
-        """See `Encoder`."""
-        return self._encoder.encode_images(images)
-
-    def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
-        """See `Encoder`."""
-        return self._encoder.encode_regions(image, boxes)
-
-    @property
-    def fit(self) -> Callable[[Image], Image] | None:
-        """The encoder's `fit` method, if it has one; see `Encoder`."""
-        fit: Callable[[Image], Image] | None = getattr(self._encoder, "fit", None)
-        return fit
-
-    @property
-    def _encoder(self) -> Encoder:
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of an encoder
         with self._loading:
             if self._loaded is None:
                 loaded = self._load()
@@ -82,4 +47,4 @@ class Deferred:
                         f"over with `ku reindex --encoder {shlex.quote(self._whole)}`"
                     )
                 self._loaded = loaded
-            return self._loaded
+        return getattr(self._loaded, name)

@@ -317,6 +317,11 @@ class VectorIndex:
                 "commits were lost; restore ku.sqlite from a newer copy or ingest again, then run "
                 "`ku compact`"
             )
+        for entry in header.segments if header else ():
+            try:
+                self._files.read_segment(entry)
+            except (OSError, ValueError, RuntimeError) as error:
+                yield f"an index file cannot be used ({error}): `ku compact` makes it anew"
 
     def _fold(self, *, unwritten_only: bool = False) -> None:
         """Make the tail and what came a segment, together with older ones that are small or worn.

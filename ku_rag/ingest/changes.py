@@ -109,8 +109,6 @@ def add_many(
 
 
 def _record(unit: Unit) -> Record:
-    if unit.id is not None:
-        arguments.identity(unit.id, "the id")
     return Record(unit, (Source("add:", unit.texts, unit.images, unit.tables),))
 
 

@@ -117,20 +117,15 @@ class Pipeline:
     ) -> None:
         self.writer = UnitWriter(database, layout, encoder_rows, settings)
         self._database = database
-        self._encoder = encoder
+        self.encoder = encoder
         self._encoder_rows = encoder_rows
         self._settings = settings
         self._encoding = Lock()
 
     @property
-    def encoder(self) -> Encoder:
-        """What makes the vectors."""
-        return self._encoder
-
-    @property
     def max_tokens(self) -> int:
         """The most tokens of a chunk."""
-        return min(self._settings.max_tokens or self._encoder.max_tokens, self._encoder.max_tokens)
+        return min(self._settings.max_tokens or self.encoder.max_tokens, self.encoder.max_tokens)
 
     def run(
         self,
@@ -240,7 +235,7 @@ class Pipeline:
 
     def _weight(self, record: PreparedRecord) -> int:
         """About how many bytes a record and its vectors take."""
-        encoder = side(self._encoder, "chunk")
+        encoder = side(self.encoder, "chunk")
         size = _RECORD_BYTES + sum(len(picture.data) for picture in record.pictures())
         for source in record.sources:
             letters = sum(map(len, source.texts or [text for _, text in source.chunks or ()]))
@@ -353,25 +348,25 @@ class Pipeline:
         first = list(islice(groups, 1))
         with self._encoding:
             if plan.texts:
-                found = self._encoder.encode_texts(plan.texts)
+                found = self.encoder.encode_texts(plan.texts)
                 plan.text_vectors.update(zip(plan.texts, found, strict=True))
             for sound, broken in chain(first, groups):
                 plan.broken.update((picture.digest, str(error)) for picture, error in broken)
                 if sound:
-                    found = self._encoder.encode_images([image for _, image in sound])
+                    found = self.encoder.encode_images([image for _, image in sound])
                     digests = (picture.digest for picture, _ in sound)
                     plan.picture_vectors.update(zip(digests, found, strict=True))
 
     def _decode(self, picture: PreparedPicture) -> Image:
         """Return a picture in the size that the encoder uses, if it has one."""
         fit: Callable[[Image], Image] | None
-        fit = getattr(side(self._encoder, "image"), "fit", None)
+        fit = getattr(side(self.encoder, "image"), "fit", None)
         image = picture.decode()
         return fit(image) if fit else image
 
     def _assign(self, batch: Sequence[PreparedRecord], plan: _Encoding) -> None:
         """Give the vectors to chunks and pictures."""
-        dim = side(self._encoder, "chunk").dim
+        dim = side(self.encoder, "chunk").dim
         for record in batch:
             for source in record.sources:
                 if source.chunk_vectors is None and not source.keeps_texts:
@@ -386,7 +381,7 @@ class Pipeline:
     def _cut(self, text: str) -> list[str]:
         if not text.strip():
             return []
-        return chunk(text, count_tokens=self._encoder.count_tokens, max_tokens=self.max_tokens)
+        return chunk(text, count_tokens=self.encoder.count_tokens, max_tokens=self.max_tokens)
 
     def _stored(
         self, kind: Kind, condition: str, contents: Mapping[str, tuple[object, ...]]
@@ -399,7 +394,7 @@ class Pipeline:
             contents: The values of the condition for each.
         """
         table = {"chunk": "chunks", "image": "images"}[kind]
-        connection, dim = self._database.connection, side(self._encoder, kind).dim
+        connection, dim = self._database.connection, side(self.encoder, kind).dim
         found: dict[str, Vector] = {}
         for content, values in contents.items():
             row = connection.execute(

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from ku_rag.store import content_rows, vectors
 from ku_rag.store.connection import Connection, as_json, snapshot
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
+from ku_rag.store.unit_records import documents
 from ku_rag.store.vectors import KINDS, Kind, places
 from ku_rag.types import Serializable
 
@@ -138,7 +138,7 @@ class Reindexing:
     def _encode_texts(self, row: int, sources: Sequence[tuple[int, str]]) -> int:
         connection = self.database.connection
         with snapshot(connection):
-            cuts = [self._cut(_documents(connection, source)) for source, _ in sources]
+            cuts = [self._cut(documents(connection, source)) for source, _ in sources]
         texts = list(dict.fromkeys(text for cut in cuts for _, text in cut))
         found = self.new.encode_texts(texts)
         place = {text: n for n, text in enumerate(texts)}
@@ -153,10 +153,10 @@ class Reindexing:
                 )
         return sum(map(len, cuts))
 
-    def _cut(self, documents: Sequence[Document]) -> list[Document]:
+    def _cut(self, texts: Mapping[int, str]) -> list[Document]:
         return [
             (number, part)
-            for number, text in documents
+            for number, text in texts.items()
             for part in chunk(text, count_tokens=self.new.count_tokens, max_tokens=self.max_tokens)
         ]
 
@@ -195,7 +195,7 @@ class Reindexing:
                     (rows["chunk"], source),
                 ).fetchone()
                 found = np.frombuffer(blob, _HALF).reshape(-1, dim).astype(np.float32)
-                chunks = _apply(_documents(connection, source), json.loads(cut))
+                chunks = _apply(documents(connection, source), json.loads(cut))
                 stored = connection.execute(
                     "SELECT row, document, text FROM chunks WHERE source = ? ORDER BY position",
                     (source,),
@@ -211,19 +211,8 @@ class Reindexing:
         _forget_others(connection, but=list(rows.values()))
 
 
-def _documents(connection: Connection, source: int) -> list[Document]:
-    """Return the texts of a source, joined from its chunks."""
-    rows = connection.execute(
-        "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (source,)
-    )
-    return [
-        (number, "".join(text for _, text in parts))
-        for number, parts in groupby(rows, key=lambda part: part[0])
-    ]
-
-
-def _apply(documents: Sequence[Document], cut: Cut) -> list[Document]:
-    texts, begun = dict(documents), dict.fromkeys((n for n, _ in documents), 0)
+def _apply(texts: Mapping[int, str], cut: Cut) -> list[Document]:
+    begun = dict.fromkeys(texts, 0)
     chunks = []
     for number, length in cut:
         start = begun[number]

@@ -210,17 +210,18 @@ def _unit(
 def texts_of(connection: Connection, unit: int) -> list[str]:
     """The texts of a unit's own sources, as they were given."""
     sources = connection.execute("SELECT row FROM sources WHERE unit = ? ORDER BY row", (unit,))
-    return [text for (source,) in sources.fetchall() for text in _texts(connection, source)]
+    rows = [row for (row,) in sources]
+    return [text for row in rows for text in documents(connection, row).values()]
 
 
-def _texts(connection: Connection, source: int) -> list[str]:
-    """A source's texts as they were given: their chunks put together again."""
-    texts: dict[int, str] = {}
+def documents(connection: Connection, source: int) -> dict[int, str]:
+    """The documents of a source as they were given, by number: their chunks put together again."""
+    found: dict[int, str] = {}
     for document, text in connection.execute(
         "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (source,)
     ):
-        texts[document] = texts.get(document, "") + text
-    return list(texts.values())
+        found[document] = found.get(document, "") + text
+    return found
 
 
 def _relations(connection: Connection, row: int) -> list[tuple[Any, ...]]:

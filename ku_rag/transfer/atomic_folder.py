@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ku_rag.errors import ReadOnly, Refused
@@ -79,12 +79,8 @@ def copy_picture(
     try:
         if link:
             target.parent.mkdir(parents=True, exist_ok=True)
-            try:
+            with suppress(OSError):  # another file system, or one without links
                 os.link(stored, target)
-            except OSError as error:
-                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
-                    raise
-            else:
                 return None
         if copy_file(stored, target) == digest:
             return None

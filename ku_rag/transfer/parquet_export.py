@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -22,19 +21,13 @@ from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.transfer import atomic_folder
 from ku_rag.transfer.tables import (
-    CHUNKS,
-    ENTITIES,
     FORMAT,
     IMAGES,
     MANIFEST,
     PICTURES,
-    RELATIONS,
-    SHOWINGS,
-    SOURCES,
-    TABLE_ROWS,
     TABLES,
-    UNITS,
     Row,
+    TableFile,
     file_checksum,
     parquet,
     write_table,
@@ -44,6 +37,29 @@ from ku_rag.types import Quarantined, Serializable
 _MADE_WITH = ("encoder", "segmenter", "max_tokens", "language")
 _IN_ORDER = ("s.unit IS NOT NULL ORDER BY s.unit, s.row", "s.unit IS NULL ORDER BY s.row")
 """Sources by unit, then those that belong to none."""
+_UNIT = "LEFT JOIN units u ON u.row = s.unit"
+_QUERIES = {
+    "units": "SELECT id, name, kind, aliases, metadata, match FROM units ORDER BY row",
+    "sources": "SELECT s.uri, u.id, s.origin, s.hash, s.declared, s.chunks, s.images "
+    f"FROM sources s {_UNIT} WHERE {{}}",
+    "chunks": "SELECT u.id, s.uri, c.position, c.document, c.text, v.vector FROM sources s "
+    f"CROSS JOIN chunks c ON c.source = s.row {_UNIT} LEFT JOIN vectors v ON v.row = ? + c.row "
+    "WHERE {}, c.position",
+    "images": "SELECT i.hash, i.file, i.width, i.height, i.bytes, v.vector FROM images i "
+    "LEFT JOIN vectors v ON v.row = ? + i.row ORDER BY i.hash",
+    "showings": "SELECT u.id, s.uri, l.position, i.hash FROM sources s CROSS JOIN unit_images l "
+    f"ON l.source = s.row JOIN images i ON i.row = l.image {_UNIT} WHERE {{}}, l.position",
+    "relations": "SELECT u.id, s.uri, row_number() OVER (PARTITION BY s.row ORDER BY r.row) - 1, "
+    "r.relation, r.target, r.target_kind, r.information, r.condition, t.name, tu.id "
+    f"FROM sources s CROSS JOIN relations r ON r.source = s.row {_UNIT} "
+    "LEFT JOIN entities t ON t.row = r.tail LEFT JOIN units tu ON tu.row = t.unit "
+    "WHERE {}, r.row",
+    "entities": "SELECT e.name, e.kind, u.id FROM entities e LEFT JOIN units u ON u.row = e.unit "
+    "ORDER BY e.name, e.kind, u.id",
+    "table_rows": "SELECT u.id, s.uri, t.document, t.place, t.name, t.number, t.cells "
+    f"FROM sources s CROSS JOIN table_rows t ON t.source = s.row {_UNIT} WHERE {{}}, t.document",
+}
+"""The rows of each table, of those of sources without their condition and order."""
 
 
 @dataclass(slots=True)
@@ -124,22 +140,27 @@ def write(
     Raises:
         Corrupt: A page fails its checksum.
     """
-    made_with = {key: _meta(connection, key) for key in _MADE_WITH}
-    encoders = _encoders(connection, made_with["encoder"])
-    files, left_out = _copy_pictures(connection, layout, folder)
-    done = Exported(pictures=len(files), left_out=left_out)
-    for table, rows, kind in (
-        (UNITS, _units(connection), None),
-        (SOURCES, _sources(connection), None),
-        (CHUNKS, _chunks(connection, encoders), "chunk"),
-        (IMAGES, _images(connection, encoders, files), "image"),
-        (SHOWINGS, _showings(connection), None),
-        (RELATIONS, _relations(connection), None),
-        (ENTITIES, _entities(connection), None),
-        (TABLE_ROWS, _table_rows(connection), None),
-    ):
-        dim = encoders[kind][1] if kind in encoders else None
-        done.counts[table.name] = write_table(folder, table, rows, dim)
+    stored = dict(connection.execute("SELECT key, value FROM meta"))
+    try:
+        made_with = {key: json.loads(stored.get(key, "null")) for key in _MADE_WITH}
+    except ValueError as error:
+        raise Corrupt(
+            f"the manifest of the base holds something that is no JSON: {error}"
+        ) from error
+    sides = (made_with["encoder"] or {}).get("sides", {})
+    rows_of_encoders = {
+        tuple(found): row
+        for row, *found in connection.execute("SELECT row, fingerprint, dim FROM encoders")
+    }
+    done = Exported()
+    (folder / PICTURES).mkdir()
+    for table in TABLES:
+        fingerprint, dim = sides.get(table.vectors, (None, None))
+        encoder = rows_of_encoders.get((fingerprint, dim))
+        rows = _rows(connection, table, encoder)
+        if table is IMAGES:
+            rows = _with_pictures(rows, layout, folder, done)
+        done.counts[table.name] = write_table(folder, table, rows, dim if encoder else None)
     manifest = {
         "format": FORMAT,
         "ku_rag": ku_rag.__version__,
@@ -156,141 +177,28 @@ def write(
     return done
 
 
-# ---- pictures ----------------------------------------------------------------------------------
+def _rows(connection: Connection, table: TableFile, encoder: int | None) -> Iterator[Row]:
+    """Yield the rows of a table, those of sources in the order of their units.
 
-
-def _copy_pictures(
-    connection: Connection, layout: Layout, folder: Path
-) -> tuple[dict[str, str], list[Quarantined]]:
-    """Copy sound pictures; return content hash → path below the folder, and what was left out."""
-    files: dict[str, str] = {}
-    left_out: list[Quarantined] = []
-    (folder / PICTURES).mkdir()
-    with closing(connection.execute("SELECT hash, file FROM images ORDER BY hash")) as rows:
-        for digest, file in rows:
-            place = f"{PICTURES}/{image_file(digest, PurePath(file).suffix.lower())}"
-            if problem := atomic_folder.copy_picture(layout.image(file), folder / place, digest):
-                left_out.append(problem)
-            else:
-                files[digest] = place
-    return files, left_out
-
-
-# ---- tables ------------------------------------------------------------------------------------
-
-
-def _units(connection: Connection) -> Iterator[Row]:
-    for unit, name, kind, aliases, metadata, match in connection.execute(
-        "SELECT id, name, kind, aliases, metadata, match FROM units ORDER BY row"
-    ):
-        yield unit, name, kind, json.loads(aliases), metadata, bool(match)
-
-
-def _by_source(connection: Connection, sql: str, *values: object) -> Iterator[Any]:
-    """Yield the rows of a query in the order of units and sources; {} is its condition."""
-    for which in _IN_ORDER:
+    Args:
+        connection: In a read transaction.
+        table: Which table.
+        encoder: Row of the encoder of its vectors; None without vectors.
+    """
+    sql = _QUERIES[table.name]
+    values = (encoder and vectors.place(table.vectors, encoder),) if table.vectors else ()
+    for which in _IN_ORDER if "{}" in sql else ("",):
         yield from connection.execute(sql.format(which), values)
 
 
-def _sources(connection: Connection) -> Iterator[Row]:
-    return _by_source(
-        connection,
-        "SELECT s.uri, u.id, s.origin, s.hash, s.declared, s.chunks, s.images "
-        "FROM sources s LEFT JOIN units u ON u.row = s.unit WHERE {}",
-    )
-
-
-def _chunks(
-    connection: Connection, encoders: Mapping[str | None, tuple[int, int]]
+def _with_pictures(
+    rows: Iterable[Row], layout: Layout, folder: Path, done: Exported
 ) -> Iterator[Row]:
-    encoder, dim = encoders.get("chunk", (None, 0))
-    rows = _by_source(
-        connection,
-        "SELECT u.id, s.uri, c.position, c.document, c.text, v.vector "
-        "FROM sources s CROSS JOIN chunks c ON c.source = s.row "
-        "LEFT JOIN units u ON u.row = s.unit LEFT JOIN vectors v ON v.row = ? + c.row "
-        "WHERE {}, c.position",
-        encoder and vectors.place("chunk", encoder),
-    )
-    for unit, uri, position, document, text, blob in rows:
-        out = (unit, uri, position, document, text)
-        yield (*out, blob) if dim else out
-
-
-def _images(
-    connection: Connection,
-    encoders: Mapping[str | None, tuple[int, int]],
-    files: Mapping[str, str],
-) -> Iterator[Row]:
-    encoder, dim = encoders.get("image", (None, 0))
-    for digest, *fields, blob in connection.execute(
-        "SELECT i.hash, i.width, i.height, i.bytes, v.vector "
-        "FROM images i LEFT JOIN vectors v ON v.row = ? + i.row ORDER BY i.hash",
-        (encoder and vectors.place("image", encoder),),
-    ):
-        out = (digest, files.get(digest), *fields)
-        yield (*out, blob) if dim else out
-
-
-def _showings(connection: Connection) -> Iterator[Row]:
-    return _by_source(
-        connection,
-        "SELECT u.id, s.uri, l.position, i.hash FROM sources s "
-        "CROSS JOIN unit_images l ON l.source = s.row JOIN images i ON i.row = l.image "
-        "LEFT JOIN units u ON u.row = s.unit WHERE {}, l.position",
-    )
-
-
-def _relations(connection: Connection) -> Iterator[Row]:
-    before, position = None, 0
-    for unit, uri, *fields in _by_source(
-        connection,
-        "SELECT u.id, s.uri, r.relation, r.target, r.target_kind, r.information, r.condition, "
-        "t.name, tu.id FROM sources s CROSS JOIN relations r ON r.source = s.row "
-        "LEFT JOIN units u ON u.row = s.unit LEFT JOIN entities t ON t.row = r.tail "
-        "LEFT JOIN units tu ON tu.row = t.unit WHERE {}, r.row",
-    ):
-        position = position + 1 if uri == before else 0
-        before = uri
-        yield unit, uri, position, *fields
-
-
-def _entities(connection: Connection) -> Iterator[Row]:
-    yield from connection.execute(
-        "SELECT e.name, e.kind, u.id FROM entities e LEFT JOIN units u ON u.row = e.unit "
-        "ORDER BY e.name, e.kind, u.id"
-    )
-
-
-def _table_rows(connection: Connection) -> Iterator[Row]:
-    return _by_source(
-        connection,
-        "SELECT u.id, s.uri, t.document, t.place, t.name, t.number, t.cells FROM sources s "
-        "CROSS JOIN table_rows t ON t.source = s.row LEFT JOIN units u ON u.row = s.unit "
-        "WHERE {}, t.document",
-    )
-
-
-# ---- the manifest ---------------------------------------------------------------------
-
-
-def _meta(connection: Connection, key: str) -> Any:  # noqa: ANN401 - JSON
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    try:
-        return json.loads(row[0]) if row else None
-    except ValueError as error:
-        raise Corrupt(f"the base holds something under {key!r} that is no JSON") from error
-
-
-def _encoders(
-    connection: Connection, made_with: Mapping[str, Any] | None
-) -> dict[str | None, tuple[int, int]]:
-    """Return (row of the encoder, length of its vectors) for each kind that has one."""
-    found: dict[str | None, tuple[int, int]] = {}
-    for kind, (fingerprint, dim) in (made_with or {}).get("sides", {}).items():
-        row = connection.execute(
-            "SELECT row FROM encoders WHERE fingerprint = ? AND dim = ?", (fingerprint, dim)
-        ).fetchone()
-        if row:
-            found[kind] = (int(row[0]), dim)
-    return found
+    """Copy the picture of each row; yield the rows with paths below the folder, None for none."""
+    for digest, file, *fields in rows:
+        place: str | None = f"{PICTURES}/{image_file(digest, PurePath(file).suffix.lower())}"
+        if problem := atomic_folder.copy_picture(layout.image(file), folder / str(place), digest):
+            done.left_out.append(problem)
+            place = None
+        done.pictures += place is not None
+        yield digest, place, *fields

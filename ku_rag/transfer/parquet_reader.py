@@ -178,7 +178,7 @@ class Export:
         pa, pq = parquet()
         path = self.folder / table.file
         there = set(pq.read_schema(path).names)
-        columns = [*table.types(), *(["vector"] if table.has_vectors else [])]
+        columns = [*table.types(), *(["vector"] if table.vectors else [])]
         owner = [] if {"source", "unit"} & there or "unit" not in columns else ["unit"]
         for name in (*table.required.split(), *owner):
             if name not in there:

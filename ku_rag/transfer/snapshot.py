@@ -75,6 +75,8 @@ def _copy_pictures(layout: Layout, copy: Layout, *, link: bool) -> Snapshot:
         for digest, file in connection.execute("SELECT hash, file FROM images ORDER BY hash"):
             path, target = layout.image(file), copy.image(file)
             if path == target:  # linked in place: an absolute path
+                if not path.is_file():
+                    found.left_out.append(Quarantined(digest, f"{path} is not there"))
                 continue
             if problem := atomic_folder.copy_picture(path, target, digest, link=link):
                 found.left_out.append(problem)

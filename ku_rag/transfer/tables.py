@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ku_rag import plugins
+from ku_rag.store.vectors import Kind
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -19,7 +21,10 @@ PICTURES = "images"
 GROUP_ROWS = 8192
 
 Row = Sequence[Any]
-"""The values of a row, in order; then the bytes of its vector, or None."""
+"""The values of a row as they are stored; then the bytes of its vector, or None."""
+
+_STORED: Mapping[str, Callable[[Any], object]] = {"texts": json.loads, "flag": bool}
+"""Conversion of stored values, by the type of the column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +36,14 @@ class TableFile:
         columns: Names in order; ":texts" (a list), ":count" or ":flag" follows what is no text.
         required: Columns that a file of another program must have.
         key: Column that tells the rows apart; "" for none.
-        has_vectors: Whether a vector follows.
+        vectors: Kind of the vectors that follow; None for none.
     """
 
     name: str
     columns: str
     required: str = ""
     key: str = ""
-    has_vectors: bool = False
+    vectors: Kind | None = None
 
     @property
     def file(self) -> str:
@@ -58,9 +63,9 @@ UNITS = TableFile("units", "id name kind aliases:texts metadata match:flag", "id
 SOURCES = TableFile(
     "sources", "uri unit origin hash declared chunks:count images:count", "uri unit", key="uri"
 )
-CHUNKS = TableFile("chunks", "unit source position:count document:count text", "text", "", True)
+CHUNKS = TableFile("chunks", "unit source position:count document:count text", "text", "", "chunk")
 IMAGES = TableFile(
-    "images", "hash file width:count height:count bytes:count", "hash file", "hash", True
+    "images", "hash file width:count height:count bytes:count", "hash file", "hash", "image"
 )
 SHOWINGS = TableFile("showings", "unit source position:count image", "image")
 RELATIONS = TableFile(
@@ -104,6 +109,7 @@ def write_table(folder: Path, table: TableFile, rows: Iterable[Row], dim: int | 
     pa, pq = parquet()
     types = table.types() | ({"vector": pa.list_(pa.float16(), dim)} if dim else {})
     schema = pa.schema(list(types.items()))
+    kinds = [column.partition(":")[2] for column in table.columns.split()]
     count, waiting = 0, iter(rows)
     with pq.ParquetWriter(
         folder / table.file,
@@ -116,8 +122,12 @@ def write_table(folder: Path, table: TableFile, rows: Iterable[Row], dim: int | 
     ) as out:
         while group := list(islice(waiting, GROUP_ROWS)):
             columns: list[Sequence[Any]] = list(zip(*group, strict=True))
+            blobs = columns.pop() if table.vectors else ()
+            columns = [
+                [_STORED[kind](value) for value in values] if kind in _STORED else values
+                for kind, values in zip(kinds, columns, strict=True)
+            ]
             if dim:
-                blobs = columns.pop()
                 columns.append([None if b is None else np.frombuffer(b, "<f2") for b in blobs])
             arrays = [pa.array(c, kind) for c, kind in zip(columns, schema.types, strict=True)]
             batch = pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -190,7 +190,7 @@ def test_a_broken_line_is_left_out_with_its_number_and_deletes_nothing(kb, tmp_p
     assert "the line holds a list: expected an object" in reasons[1]
     assert reasons[2].startswith("\"entity\" is missing: expected a name; there are 'relation'")
     assert reasons[3].startswith('"relation" is empty')
-    assert reasons[4] == '"condition" is the number 3: expected a text'
+    assert reasons[4] == '"condition" is the number 3: expected a text in quotation marks'
     assert reasons[5] == '"topic" is the text "very": expected true or false'
     assert "NaN is no JSON number" in reasons[6]
     assert "byte 0xff at offset 12" in reasons[7]
@@ -282,7 +282,7 @@ def test_videos_of_the_metadata_are_not_read(kb, tmp_path):
     report = kb.graph.import_file(write_records(tmp_path / "in" / "a.jsonl", lines))
     assert kb.graph.show("A").to_dict()["images"] == []
     (left,) = report.quarantined
-    assert "expected a list of texts" in left.reason
+    assert "expected a list in square brackets" in left.reason
     assert kb.graph.show("B").to_dict()["videos"] == []
 
 

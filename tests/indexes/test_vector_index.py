@@ -162,6 +162,18 @@ def test_a_cache_ahead_of_the_database_is_reported_as_lost_commits(index, databa
     check(other, random_vectors(100), range(1, 101))
 
 
+def test_a_damaged_index_file_is_reported_until_the_index_is_made_anew(index, database, tmp_path):
+    put(database, range(1, 101), random_vectors(100))
+    index.compact()
+    assert list(index.problems()) == []
+    (rows,) = (tmp_path / "indexes").glob("*.rows")
+    rows.write_bytes(rows.read_bytes()[::-1])
+    (problem,) = index.problems()
+    assert f"{rows} is damaged" in problem
+    index.compact()
+    assert list(index.problems()) == []
+
+
 def test_a_cache_from_before_commits_were_lost_is_left_aside(index, database, tmp_path):
     """Numbers come again after a loss: its rows may hold something else by now."""
     put(database, range(1, 101), random_vectors(100, seed=1))

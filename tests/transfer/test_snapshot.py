@@ -116,6 +116,16 @@ def test_a_picture_that_is_missing_or_damaged_is_named(base, tmp_path):
     }
 
 
+def test_a_missing_picture_outside_of_the_base_is_named(tmp_path):
+    shown = picture(tmp_path / "photos" / "Lamp" / "a.png", 3)
+    with KnowledgeBase.open(tmp_path / "kb", create=True, images="link") as kb:
+        kb.ingest(tmp_path / "photos")
+        assert kb.snapshot(tmp_path / "whole").left_out == []
+        shown.unlink()
+        (left,) = kb.snapshot(tmp_path / "copy").left_out
+    assert left.reason == f"{shown} is not there"
+
+
 def test_a_damaged_store_is_not_passed_on_as_sound(base, tmp_path):
     for n in range(200):
         base.add(Unit(f"Thing{n}", id=f"t{n}", texts=[f"Number {n} is here. " * 40]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ MAX_TEXT_BYTES = 256 << 20
 
 MAX_LINE = 64 << 20
 """Bytes of the longest JSON line and characters of the longest table line that is read."""
+
+_CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]+")
 
 Line = TypeVar("Line", bytes, str)
 
@@ -81,5 +84,7 @@ def bounded_lines(readline: Callable[[int], Line], end: Line) -> Iterator[Line |
 
 
 def clean_name(name: str) -> str:
-    """Return a name with composed characters and single spaces, none of them at its ends."""
-    return " ".join(unicodedata.normalize("NFC", name).split())
+    """Return a name with composed characters, single spaces and no control characters."""
+    if name.isascii() and name.isprintable() and "  " not in name:
+        return name.strip()
+    return " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", name)).split())

@@ -9,19 +9,18 @@ joins, so a file is held in memory, about 500 bytes for each relation.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.graph.model import CAPTION, TOPIC, VIDEOS
+from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.jsonl import read_objects
-from ku_rag.ingest.readers.records import describe_value, read_record
+from ku_rag.ingest.readers.records import checked_field, read_field, read_record, read_texts
 from ku_rag.pictures import locate_picture
 from ku_rag.types import Quarantined, Record, Source, Unit
 
@@ -37,9 +36,6 @@ PROGRESS_STEP = 4096
 """Progress is reported each time that this many entities and relations have been read."""
 
 _EXPECTED = 'expected {"entity": …} or {"head": …, "relation": …, "tail": …} on one line'
-_CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]+")
-
-T = TypeVar("T")
 
 
 class RelationRecord(NamedTuple):
@@ -164,32 +160,31 @@ def read_entity(
         BadInput: The whole entity is wrong.
     """
     metadata = {key: value for key, value in data.items() if key not in ENTITY_FIELDS}
-    metadata |= _field(data, "metadata", dict, "an object in curly brackets") or {}
+    metadata |= checked_field(data, "metadata", dict, {}, "an object in curly brackets")
     problems = []
-    if VIDEOS in metadata and not is_list_of_texts(metadata[VIDEOS]):
-        seen = describe_value(metadata.pop(VIDEOS))
-        problems.append(f'"videos" is {seen}: expected a list of texts')
+    try:
+        read_texts(metadata, VIDEOS)
+    except BadInput as error:
+        problems.append(str(error))
+        del metadata[VIDEOS]
     videos = []
-    for name in _field(data, "videos", list, "a list of texts") or ():
+    for name in checked_field(data, "videos", list, [], "a list of texts"):
         try:
             videos.append(str(locate_picture(path.parent, arguments.text(name, "a video"))))
         except BadInput as error:
             problems.append(f'"videos" {error}')
-    topic = _field(data, "topic", bool, "true or false") is True
-    caption = _field(data, "caption", str, "a text") or ""
+    topic = checked_field(data, "topic", bool, False, "true or false")
+    caption = read_field(data, "caption") or ""
     metadata |= {TOPIC: True} if topic else {}
     metadata |= {CAPTION: caption} if caption else {}
     metadata |= {VIDEOS: videos} if videos else {}
-    shown = [_field(data, key, list, "a list of texts") or [] for key in ("images", "keyframes")]
-    same_as = _field(data, "unit", str, "a text")
+    same_as = read_field(data, "unit")
     fields = {
         "name": _name(data, "entity"),
         "id": None if data.get("id") is None else _name(data, "id"),
-        "kind": _clean_value(data.get("kind")),
-        "aliases": _clean_value(data.get("aliases")),
-        "images": [*shown[0], *shown[1]],
+        "images": read_texts(data, "images") + read_texts(data, "keyframes"),
         "metadata": metadata,
-        **{key: data[key] for key in ("text", "texts", "match") if key in data},
+        **{key: data.get(key) for key in ("kind", "aliases", "text", "texts", "match")},
     }
     try:
         items = list(read_record(fields, path, where))
@@ -201,7 +196,7 @@ def read_entity(
         (one.unit, one.sources[0]) for one in items if isinstance(one, Record) and one.unit
     ]
     entity = EntityRecord(
-        unit, source, clean(same_as or "") or None, topic, data.get("match"), tuple(videos)
+        unit, source, clean_name(same_as or "") or None, topic, data.get("match"), tuple(videos)
     )
     found = [one for one in items if isinstance(one, Quarantined)]
     return entity, found + [
@@ -218,10 +213,10 @@ def read_relation(data: Mapping[str, Any]) -> RelationRecord:
     ends = _name(data, "head"), _name(data, "relation"), _name(data, "tail")
     if len(data) == 3:
         return RelationRecord(*ends)
-    information = _field(data, "information", str, "a text") or None
-    condition = _field(data, "condition", str, "a text") or None
-    kind = clean(_field(data, "tail_kind", str, "a text") or "") or None
-    return RelationRecord(*ends, information, condition, kind)
+    information, condition, kind = (
+        read_field(data, key) or None for key in ("information", "condition", "tail_kind")
+    )
+    return RelationRecord(*ends, information, condition, clean_name(kind or "") or None)
 
 
 def read_graph_jsonl(path: Path, progress: Progress | None = None) -> GraphPart:
@@ -256,13 +251,6 @@ def read_graph_jsonl(path: Path, progress: Progress | None = None) -> GraphPart:
     return part
 
 
-def clean(name: str) -> str:
-    """Return a name with composed characters, single spaces and no control characters."""
-    if name.isascii() and name.isprintable() and "  " not in name:
-        return name.strip()
-    return " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", name)).split())
-
-
 @lru_cache(maxsize=1 << 16)  # The relations of a graph repeat few names.
 def named(text: str, what: str) -> str:
     """Return a text as a clean name.
@@ -274,36 +262,12 @@ def named(text: str, what: str) -> str:
     Raises:
         BadInput: The name is blank or too long.
     """
-    return arguments.name(clean(text), what)
-
-
-def is_list_of_texts(value: object) -> bool:
-    """Return whether a value is a list of texts."""
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return arguments.name(clean_name(text), what)
 
 
 def _name(data: Mapping[str, Any], key: str) -> str:
-    if (found := _field(data, key, str, "a text")) is not None:
+    if (found := read_field(data, key)) is not None:
         return named(found, f'"{key}"')
     seen = "is null" if key in data else "is missing"
     fields = ", ".join(repr(str(one)[:40]) for one in list(data)[:8]) or "no fields"
     raise BadInput(f'"{key}" {seen}: expected a name; there are {fields}')
-
-
-def _field(data: Mapping[str, Any], key: str, kind: type[T], expected: str) -> T | None:
-    """Return the value of a field, or None.
-
-    Raises:
-        BadInput: It is of another type.
-    """
-    value = data.get(key)
-    if value is not None and not isinstance(value, kind):
-        raise BadInput(f'"{key}" is {describe_value(value)}: expected {expected}')
-    return value
-
-
-def _clean_value(value: object) -> object:
-    """Clean a text, or each of several; leave anything else to the reader of records."""
-    if isinstance(value, list):
-        return [_clean_value(one) for one in value]
-    return clean(value) if isinstance(value, str) else value

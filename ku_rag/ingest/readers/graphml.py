@@ -16,13 +16,13 @@ from defusedxml import DTDForbidden
 from defusedxml.ElementTree import iterparse
 
 from ku_rag.errors import BadInput
+from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.graph_cells import parse_cell
 from ku_rag.ingest.readers.graph_records import (
     ENTITY_FIELDS,
     PROGRESS_STEP,
     GraphPart,
     Progress,
-    clean,
 )
 
 DEFAULT_RELATION = "related to"
@@ -181,9 +181,9 @@ def _add_node(part: GraphPart, nodes: _Nodes, node: str, attributes: Mapping[str
         return
     data.setdefault("entity", node)
     if not declared:
-        nodes[node] = (clean(data["entity"]), clean(data.get("kind", "")) or "entity")
+        nodes[node] = (clean_name(data["entity"]), clean_name(data.get("kind", "")) or "entity")
         return
-    if "id" not in data and clean(data["entity"]) in part.entities:
+    if "id" not in data and clean_name(data["entity"]) in part.entities:
         data["id"] = f"{data['entity']} ({node})"
     metadata = {name: text for key, (name, text) in left.items() if key not in _LAYOUT}
     if (entity := part.add_entity(metadata | data, where)) is not None:
@@ -195,7 +195,7 @@ def _edges(element: Element, attributes: Mapping[str, str], *, directed: bool) -
     by_name = {name.casefold(): text for name, text in attributes.items()}
     fields: dict[str, str] = {}
     for name, field in _EDGE_FIELDS.items():
-        if clean(by_name.get(name, "")):
+        if clean_name(by_name.get(name, "")):
             fields.setdefault(field, by_name[name])
     fields.setdefault("relation", DEFAULT_RELATION)
     head, tail = element.get("source", ""), element.get("target", "")

@@ -49,25 +49,27 @@ def read_record(data: Mapping[str, Any], path: Path, where: str) -> Iterator[Ite
         BadInput: The whole object is wrong.
     """
     name = _name(data)
-    stated_id = _text(data, "id")
+    stated_id = read_field(data, "id")
     identity = clean_name(stated_id) if stated_id is not None else name
     if not identity:
         raise BadInput('the "id" is empty: give one, or leave it out to use the name')
-    texts = ([text] if (text := _text(data, "text")) else []) + _texts(data, "texts")
+    texts = ([text] if (text := read_field(data, "text")) else []) + read_texts(data, "texts")
     metadata = {key: value for key, value in data.items() if key not in _FIELDS}
-    metadata |= _checked(data, "metadata", dict, {}, "an object in curly brackets")
-    match = _checked(data, "match", bool, True, "true or false")
+    metadata |= checked_field(data, "metadata", dict, {}, "an object in curly brackets")
+    match = checked_field(data, "match", bool, True, "true or false")
     relations, wrong_relations = _convert(
-        _checked(data, "relations", list, [], _A_LIST), "relations", _relation
+        checked_field(data, "relations", list, [], _A_LIST), "relations", _relation
     )
-    tables, wrong_tables = _convert(_checked(data, "tables", list, [], _A_LIST), "tables", _table)
-    paths = _texts(data, "images")
+    tables, wrong_tables = _convert(
+        checked_field(data, "tables", list, [], _A_LIST), "tables", _table
+    )
+    paths = read_texts(data, "images")
     images, wrong_images = _convert(paths, "images", lambda p: locate_picture(path.parent, p))
     unit = Unit(
         name=name,
         id=identity,
-        kind=(_text(data, "kind") or "").strip() or None,
-        aliases=tuple(dict.fromkeys(filter(None, map(clean_name, _texts(data, "aliases"))))),
+        kind=clean_name(read_field(data, "kind") or "") or None,
+        aliases=tuple(dict.fromkeys(filter(None, map(clean_name, read_texts(data, "aliases"))))),
         metadata=metadata,
         relations=tuple(relations),
         match=match,
@@ -84,7 +86,7 @@ def read_record(data: Mapping[str, Any], path: Path, where: str) -> Iterator[Ite
 
 
 def _name(data: Mapping[str, Any]) -> str:
-    name = clean_name(_text(data, "name") or "")
+    name = clean_name(read_field(data, "name") or "")
     if not name:
         seen = "is empty" if data.get("name") is not None else "is missing"
         graph = "; `ku graph import` takes in graphs" if data.keys() & {"entity", "head"} else ""
@@ -97,14 +99,14 @@ def _relation(data: object) -> Relation:
     if not isinstance(data, dict):
         raise BadInput(f'is {describe_value(data)}: expected {{"relation": …, "target": …}}')
     for key in ("relation", "target"):
-        if not (_text(data, key) or "").strip():
+        if not (read_field(data, key) or "").strip():
             raise BadInput(f'has no "{key}": expected {{"relation": …, "target": …}}; name it')
     return Relation(
         relation=clean_name(data["relation"]),
         target=clean_name(data["target"]),
-        target_kind=(_text(data, "target_kind") or "").strip() or None,
-        information=_text(data, "information") or None,
-        condition=_text(data, "condition") or None,
+        target_kind=(read_field(data, "target_kind") or "").strip() or None,
+        information=read_field(data, "information") or None,
+        condition=read_field(data, "condition") or None,
     )
 
 
@@ -114,16 +116,18 @@ def _table(data: object) -> Table:
             f'is {describe_value(data)}: expected {{"name": …, "header": […], "rows": [[…]]}}'
         )
     rows = []
-    for number, row in enumerate(_checked(data, "rows", list, [], _A_LIST)):
+    for number, row in enumerate(checked_field(data, "rows", list, [], _A_LIST)):
         if not isinstance(row, list):
             raise BadInput(f"rows[{number}] is {describe_value(row)}: expected a list of cells")
         rows.append(tuple(map(_cell, row)))
-    return Table(tuple(_texts(data, "header")), tuple(rows), clean_name(_text(data, "name") or ""))
+    return Table(
+        tuple(read_texts(data, "header")), tuple(rows), clean_name(read_field(data, "name") or "")
+    )
 
 
 def _cell(data: object) -> Cell:
     if isinstance(data, dict):
-        return Cell(_text(data, "text") or "", _text(data, "link") or None)
+        return Cell(read_field(data, "text") or "", read_field(data, "link") or None)
     if isinstance(data, str | int | float | None):
         return Cell("" if data is None else str(data))
     raise BadInput(
@@ -144,20 +148,28 @@ def _convert(
     return made, problems
 
 
-def _text(data: Mapping[str, Any], key: str) -> str | None:
-    found: str | None = _checked(data, key, str, None, "a text in quotation marks")
+def read_field(data: Mapping[str, Any], key: str) -> str | None:
+    """Return a text, or None where it is missing or null."""
+    found: str | None = checked_field(data, key, str, None, "a text in quotation marks")
     return found
 
 
-def _texts(data: Mapping[str, Any], key: str) -> list[str]:
-    values: list[Any] = _checked(data, key, list, [], _A_LIST)
+def read_texts(data: Mapping[str, Any], key: str) -> list[str]:
+    """Return a list of texts; an empty one where it is missing or null."""
+    values: list[Any] = checked_field(data, key, list, [], _A_LIST)
     for value in values:
         if not isinstance(value, str):
             raise BadInput(f'"{key}" holds {describe_value(value)}: expected a list of texts')
     return values
 
 
-def _checked(data: Mapping[str, Any], key: str, kind: type, default: Any, expected: str) -> Any:  # noqa: ANN401
+def checked_field(
+    data: Mapping[str, Any],
+    key: str,
+    kind: type,
+    default: object,
+    expected: str,
+) -> Any:  # noqa: ANN401 - of that type
     """Return a field, or the default where it is missing or null."""
     value = data.get(key)
     if not isinstance(value, kind | None):

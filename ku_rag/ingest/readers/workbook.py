@@ -18,8 +18,9 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 
 from ku_rag.errors import BadInput
+from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.graph_cells import parse_cell
-from ku_rag.ingest.readers.graph_records import PROGRESS_STEP, GraphPart, Progress, clean
+from ku_rag.ingest.readers.graph_records import PROGRESS_STEP, GraphPart, Progress
 from ku_rag.pictures import PICTURE_SUFFIXES
 from ku_rag.plugins import extra
 from ku_rag.text.tokens import name_key
@@ -80,7 +81,7 @@ def read_workbooks(path: Path, progress: Progress | None = None) -> list[GraphPa
     """
     folders = [path, *sorted(one for one in path.iterdir() if one.is_dir())]
     parts = [
-        GraphPart(one / NODES, one / RELATIONS, scope=clean(one.name), has_ids=False)
+        GraphPart(one / NODES, one / RELATIONS, scope=clean_name(one.name), has_ids=False)
         for one in folders
         if (one / NODES).is_file() or (one / RELATIONS).is_file()
     ]
@@ -131,7 +132,7 @@ def _add_node(part: GraphPart, row: Mapping[str, str], where: str) -> None:
     except BadInput as error:
         part.leave_out(where, str(error), unread=True)
         return
-    name = clean(data.get("entity", ""))
+    name = clean_name(data.get("entity", ""))
     if "id" in data:
         part.has_ids = True
     elif name:
