@@ -237,8 +237,8 @@ def test_each_extra_works_without_the_others(extra, weights):
     )
     if extra == "maskrcnn":
         code += (
-            "import torch\nfrom torchvision.models.detection import maskrcnn_resnet50_fpn\n"
-            "saved = sys.argv[1]\ntorch.save(maskrcnn_resnet50_fpn("
+            "import torch\nfrom torchvision.models.detection import maskrcnn_resnet50_fpn_v2\n"
+            "saved = sys.argv[1]\ntorch.save(maskrcnn_resnet50_fpn_v2("
             "weights=None, weights_backbone=None).state_dict(), saved)\n"
         )
     code += f"made = {what}\nimage = Image.new('RGB', (90, 70), 'red')\n"
