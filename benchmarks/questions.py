@@ -42,18 +42,19 @@ def ottqa() -> tuple[list[Case], dict[str, str]]:
             for _, _, link, kind in one["answer-node"]
             if kind == "passage"
         }
-        texts = {_title(link): plain(text) for link, text in linked.items() if text}
+        texts = {title_of(link): plain(text) for link, text in linked.items() if text}
         if texts:
             cases.append(Case(plain(one["question"]), plain(one["answer-text"]), texts))
     return cases, {
-        _title(link): plain(text)
+        title_of(link): plain(text)
         for passages in tables.values()
         for link, text in passages.items()
         if text
     }
 
 
-def _title(link: str) -> str:
+def title_of(link: str) -> str:
+    """The title of the article that a link of OTT-QA leads to."""
     return link.removeprefix("/wiki/").replace("_", " ")
 
 

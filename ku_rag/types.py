@@ -105,6 +105,10 @@ class Cell(Serializable):
         arguments.optional_text(self.link, "the link of a cell")
 
 
+_MOST_CELLS = 10_000_000
+"""Cells of the largest table, with those that fill its rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table of a unit. Each row is searched and cited as one document.
@@ -116,7 +120,7 @@ class Table:
         name: its title; may be empty.
 
     Raises:
-        BadInput: a cell is neither a text nor a `Cell`.
+        BadInput: a cell is neither a text nor a `Cell`, or there are more than 10,000,000.
     """
 
     header: tuple[str, ...]
@@ -130,6 +134,11 @@ class Table:
         given = enumerate(arguments.several(self.rows, "rows"))
         rows = [tuple(arguments.several(row, f"rows[{n}]")) for n, row in given]
         width = max(len(header), max(map(len, rows), default=0))
+        if width * len(rows) > _MOST_CELLS:
+            raise BadInput(
+                f"the table has {len(rows):,} rows of {width:,} columns: at most {_MOST_CELLS:,} "
+                "cells are stored; split it"
+            )
         named = [column.strip() or f"column {n}" for n, column in enumerate(header, 1)]
         named += [f"column {n}" for n in range(len(header) + 1, width + 1)]
         object.__setattr__(self, "header", tuple(named))

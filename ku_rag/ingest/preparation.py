@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from ku_rag.arguments import ready_vectors, regular_file
+from ku_rag.arguments import ready_vectors
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.image_decoding import LONGEST
 from ku_rag.ingest.readers.decoding import PartialSource
+from ku_rag.ingest.readers.documents import read_picture_bytes
 from ku_rag.pictures import check_all_differ, open_picture, probe
 from ku_rag.store import relations
 from ku_rag.store.connection import as_json
@@ -277,7 +278,7 @@ def read_picture(path: Path) -> PreparedPicture:
         BadInput: The file is missing, no picture, or too large.
     """
     try:
-        data = regular_file(path, "a picture file").read_bytes()
+        data = read_picture_bytes(path)
     except (OSError, NotFound) as error:
         raise BadInput(f"the picture cannot be read ({error}): check {path}") from error
     width, height, kind = probe(data)

@@ -64,19 +64,23 @@ class UnitWriter:
     # ---- picture files -------------------------------------------------------------------------
 
     def picture_files(self, pictures: Iterable[PreparedPicture]) -> list[tuple[Path, bytes]]:
-        """Return the path and content that pictures have in the base; [] where they are linked."""
-        if self._settings.images == "link":
-            return []
+        """Return the path and content that pictures have in the base, without linked ones."""
         connection = self._database.connection
         files = {}
         for picture in pictures:
             stored = connection.execute(
                 "SELECT file FROM images WHERE hash = ?", (picture.digest,)
             ).fetchone()
-            file = stored[0] if stored else image_file(picture.digest, picture.suffix)
-            if not Path(file).is_absolute():  # linked by an earlier setting
+            file = stored[0] if stored else self._file(picture)
+            if not Path(file).is_absolute():
                 files[self._layout.image(file)] = picture.data
         return list(files.items())
+
+    def _file(self, picture: PreparedPicture) -> str:
+        """Return the file of a new picture; a picture that is part of a document has a copy."""
+        if self._settings.images == "link" and picture.path.is_file():
+            return str(picture.path)
+        return image_file(picture.digest, picture.suffix)
 
     def repair_pictures(self, pictures: Iterable[PreparedPicture]) -> None:
         """Write stored picture files again that are missing or damaged."""
@@ -185,8 +189,7 @@ class UnitWriter:
         ).fetchone()
         if stored:
             return int(stored[0])
-        linked = self._settings.images == "link"
-        file = str(picture.path) if linked else image_file(picture.digest, picture.suffix)
+        file = self._file(picture)
         (row,) = connection.execute(
             "INSERT INTO images (hash, file, width, height, bytes) VALUES (?, ?, ?, ?, ?) "
             "RETURNING row",

@@ -1,9 +1,9 @@
 """Folders: which files describe one unit, and the right reader for each file.
 
-A folder that directly holds pictures or text files is a unit with the folder's name. Record files
-(.jsonl, .csv, .tsv) are read by their own readers; the pictures that they name, in the same folder
-or below it, belong to their records alone. In the ingested folder itself, pictures are units with
-the file's name, and other text files are documents whose headings name units. Knowledge bases are
+A folder that directly holds pictures, texts or documents is a unit with the folder's name. Record
+files (.jsonl, .csv, .tsv) are read by their own readers; the pictures that they name, in the same
+folder or below it, belong to their records alone. In the ingested folder itself, pictures are units
+with the file's name, and the headings of texts and documents name units. Knowledge bases are
 skipped. What cannot be read is reported, and the rest is read.
 """
 
@@ -17,8 +17,9 @@ from pathlib import Path
 
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.ingest.readers.decoding import clean_name, read_text
+from ku_rag.ingest.readers.documents import DOCUMENT_SUFFIXES, read_document
 from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES, read_jsonl
-from ku_rag.ingest.readers.markdown import TEXT_SUFFIXES, read_document
+from ku_rag.ingest.readers.markdown import TEXT_SUFFIXES, read_markdown
 from ku_rag.ingest.readers.records import Item
 from ku_rag.ingest.readers.table import TABLE_SUFFIXES, read_table
 from ku_rag.pictures import PICTURE_SUFFIXES
@@ -29,17 +30,19 @@ _IGNORED = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
 _KINDS = {
     **dict.fromkeys(PICTURE_SUFFIXES, "picture"),
     **dict.fromkeys(TEXT_SUFFIXES, "text"),
+    **dict.fromkeys(DOCUMENT_SUFFIXES, "document"),
     **dict.fromkeys(RECORD_SUFFIXES, "records"),
     **dict.fromkeys(TABLE_SUFFIXES, "table"),
 }
-_READ = "pictures, .txt, .md, .jsonl, .csv and .tsv files"
+_READ = "pictures, .txt, .md, .html, .docx, .pdf, .jsonl, .csv and .tsv files"
 
 
 def read(path: Path) -> Iterator[Item]:
     """Read the units that a folder or file describes, one record at a time.
 
     Args:
-        path: A folder, a file of records (.jsonl, .csv, .tsv), a document (.md, .txt), a picture.
+        path: A folder, a file of records (.jsonl, .csv, .tsv), a document (.md, .txt,
+            .html, .docx, .pdf), a picture.
 
     Returns:
         Records and what was left out, in an order that depends on the names only. The files of one
@@ -89,8 +92,13 @@ def _read_file(path: Path) -> Iterator[Item]:
                 yield from read_jsonl(path)
             case "table":
                 yield from read_table(path)
-            case "text":
-                yield from read_document(path)
+            case "text" | "document" as kind:
+                try:
+                    outline = read_markdown(path) if kind == "text" else read_document(path)
+                except BadInput as error:
+                    yield Quarantined(path.as_posix(), str(error))
+                else:
+                    yield from outline.units()
             case _:
                 name = clean_name(path.stem)
                 yield Record(Unit(name, id=name), (Source(path.as_posix(), images=(path,)),))
@@ -188,10 +196,15 @@ def _unit(identity: str, files: list[Path]) -> Iterator[Item]:
     sources = []
     for path in files:
         try:
-            if _kind(path) == "picture":
-                sources.append(Source(path.as_posix(), images=(path,)))
-            else:
-                sources.append(Source(path.as_posix(), texts=(read_text(path),)))
+            match _kind(path):
+                case "picture":
+                    sources.append(Source(path.as_posix(), images=(path,)))
+                case "document":
+                    outline = read_document(path)
+                    sources.append(outline.source(path.as_posix(), 0, len(outline.text)))
+                    yield from outline.quarantined
+                case _:
+                    sources.append(Source(path.as_posix(), texts=(read_text(path),)))
         except BadInput as error:
             yield Quarantined(path.as_posix(), str(error))
     if sources:

@@ -1,0 +1,126 @@
+"""HTML, DOCX and PDF files. Nothing is fetched, and no script or macro is executed."""
+
+from __future__ import annotations
+
+import logging
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from html import escape
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from ku_rag.arguments import regular_file
+from ku_rag.errors import BadInput, MissingExtra
+from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES, read_text
+from ku_rag.ingest.readers.hypertext import read_html
+from ku_rag.ingest.readers.outline import Outline
+from ku_rag.plugins import extra
+
+DOCUMENT_SUFFIXES = frozenset({".html", ".htm", ".xhtml", ".docx", ".pdf"})
+"""Suffixes, in lower case, of the files that are read as HTML or converted to it."""
+
+_MAX_UNPACKED = 1 << 30
+_LARGER = 1.1
+"""A line of a PDF is a heading if its letters are larger than most letters by this factor."""
+
+
+def read_document(path: Path) -> Outline:
+    """Read an HTML, DOCX or PDF file by its resolved path.
+
+    Raises:
+        BadInput: The file is encrypted, damaged, too large, or holds no text; or the library for
+            that kind of file is not installed.
+    """
+    kind = path.suffix.lower()
+    convert = {".docx": _docx_html, ".pdf": _pdf_html}.get(kind, read_text)
+    try:
+        html = convert(regular_file(path, "a document", most=MAX_TEXT_BYTES))
+    except MissingExtra as error:
+        raise BadInput(str(error)) from error
+    except (BadInput, MemoryError):
+        raise
+    except Exception as error:  # the libraries raise errors of many kinds for such files
+        reason = " ".join(str(error).split())[:200] or type(error.__context__ or error).__name__
+        raise BadInput(
+            f"the document is damaged or encrypted ({reason}): save it again, without a password"
+        ) from error
+    outline = read_html(path, html, holds_pictures=kind == ".docx")
+    if not (outline.text.strip() or outline.shown or outline.tables):
+        raise BadInput("the document holds no text: if it is a scan, recognise its text first")
+    return outline
+
+
+def read_picture_bytes(path: Path) -> bytes:
+    """Read a picture file, or a picture that is a member of a DOCX file.
+
+    Args:
+        path: Of the file; `report.docx/word/media/image1.png` for a member.
+
+    Raises:
+        NotFound: It is not there.
+        BadInput: It is no regular file, or too large.
+        OSError: It cannot be read.
+    """
+    for document in path.parents[2:3]:
+        if document.suffix.lower() == ".docx" and document.is_file():
+            with zipfile.ZipFile(document) as members:
+                return members.read(path.relative_to(document).as_posix())
+    return regular_file(path, "a picture file").read_bytes()
+
+
+def _docx_html(path: Path) -> str:
+    """Return a DOCX file as HTML; pictures have the names of the members that hold them."""
+    mammoth = extra("documents", "mammoth")
+    with zipfile.ZipFile(path) as members:
+        if sum(one.file_size for one in members.infolist()) > _MAX_UNPACKED:
+            raise BadInput(f"the document unpacks to more than {_MAX_UNPACKED:,} bytes: split it")
+        media = [name for name in members.namelist() if name.startswith("word/media/")]
+        names = {members.read(name): name for name in media}
+
+    def source(picture: Any) -> dict[str, str]:  # noqa: ANN401 - of mammoth, which has no types
+        with picture.open() as content:
+            return {"src": names.get(content.read(), "")}
+
+    with path.open("rb") as file:
+        made = mammoth.convert_to_html(file, convert_image=mammoth.images.img_element(source))
+    return str(made.value)
+
+
+def _pdf_html(path: Path) -> str:
+    """Return a PDF file as HTML: lines, those of larger letters as headings, and ruled tables."""
+    pdfplumber = extra("documents", "pdfplumber")
+    logging.getLogger("pdfminer").setLevel(logging.ERROR)
+    with pdfplumber.open(path) as pdf:
+        blocks = [block for page in pdf.pages for block in _pdf_blocks(page)]
+    letters = Counter[float]()
+    for size, text in blocks:
+        letters[size] += len(text) if size else 0
+    usual = max(letters, key=letters.__getitem__, default=0.0)
+    larger = sorted((size for size in letters if size > _LARGER * usual), reverse=True)
+    levels = {size: f"h{min(level, 6)}" for level, size in enumerate(larger, 1)} | {0.0: ""}
+    parts = []
+    for tag, group in groupby(blocks, lambda block: levels.get(block[0], "pre")):
+        text = "\n".join(map(itemgetter(1), group))
+        parts.append(f"<{tag}>{text}</{tag}>" if tag else text)
+    return "".join(parts)
+
+
+def _pdf_blocks(page: Any) -> Iterator[tuple[float, str]]:  # noqa: ANN401 - of pdfplumber
+    """Yield the lines of a page with the size of their letters, and its tables with size 0."""
+    tables = [(found.bbox, found.extract()) for found in page.find_tables()]
+    tables = [(box, rows) for box, rows in tables if len(rows) > 1 and len(rows[0]) > 1]
+    text = page
+    for box, _ in tables:
+        text = text.outside_bbox(box, strict=False)
+    blocks = [
+        (line["top"], round(line["chars"][0]["size"], 1), escape(line["text"]))
+        for line in text.extract_text_lines()
+    ]
+    for (_, top, _, _), rows in tables:
+        cells = ("".join(f"<td>{escape(cell or '')}</td>" for cell in row) for row in rows)
+        blocks.append((top, 0.0, f"<table><tr>{'<tr>'.join(cells)}</table>"))
+    page.close()
+    yield from ((size, text) for _, size, text in sorted(blocks))

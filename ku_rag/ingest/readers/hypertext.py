@@ -1,0 +1,220 @@
+"""HTML as outlines: headings, text, pictures and tables. Scripts and styles are left out."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from itertools import takewhile, zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from ku_rag.ingest.readers.decoding import clean_name
+from ku_rag.ingest.readers.outline import Outline
+
+_LEFT_OUT = frozenset({"script", "style", "title"})
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_LINES = frozenset({"br", "dd", "dt", "li"})
+_INLINE = re.compile(
+    "a|abbr|b|big|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|s|samp|script|small|"
+    "span|strong|style|sub|sup|time|title|tt|u|var|wbr"
+)
+_TABLE = re.compile(r"<(/?)table\b", re.IGNORECASE)
+_MOST_REPEATED = 100_000
+"""Cells that are added to a table because others are merged."""
+_LONGEST_REPEATED = 1_000
+"""Characters of the longest text that a merged cell repeats."""
+
+
+def read_html(path: Path, html: str, *, holds_pictures: bool = False) -> Outline:
+    """Return the outline of an HTML document; what is broken is read as far as it goes.
+
+    Args:
+        path: Of the document.
+        html: Its text.
+        holds_pictures: The pictures are members of the file.
+    """
+    parser = _Parser(Outline(path, holds_pictures=holds_pictures))
+    parser.feed(html)
+    parser.close()
+    return parser.outline
+
+
+def html_tables(text: str, start: int) -> tuple[int, list[tuple[str, list[list[str]]]]]:
+    """Return the end of the table of HTML that begins at a place in Markdown, and what it holds.
+
+    Returns:
+        The end, and captions and rows; the start and [] where no table begins or it has no end.
+    """
+    depth = 0
+    for mark in _TABLE.finditer(text, start):
+        if not depth and (mark[1] or text[start : mark.start()].strip()):
+            break
+        depth += -1 if mark[1] else 1
+        if not depth:
+            end = text.find(">", mark.end()) + 1 or len(text)
+            tables = read_html(Path(), text[start:end]).tables
+            return end, [(caption, rows) for *_, caption, rows in tables]
+    return start, []
+
+
+class _Cell(NamedTuple):
+    """A cell as it is written: parts of its text, what it spans, and whether it is a `th`."""
+
+    parts: list[str]
+    columns: int
+    rows: int
+    is_head: bool
+
+
+class _Parser(HTMLParser):
+    """Writes the text of a document part by part, and notes in an outline what stands where."""
+
+    def __init__(self, outline: Outline) -> None:
+        super().__init__(convert_charrefs=True)
+        self.outline = outline
+        self._parts: list[str] = []
+        self._length = 0
+        self._gap = ""  # line ends before the next text
+        self._left_out = ""
+        self._preformatted = 0
+        self._heading: tuple[int, int, int] | None = None  # level, place, number of the part
+        self._depth = 0  # of tables; those in tables are text
+        self._rows: list[list[_Cell]] = []
+        self._caption: list[str] = []
+        self._inside: list[str] = []  # where text in a table goes
+
+    def close(self) -> None:
+        """Read what is left, and end what was not ended."""
+        super().close()
+        self._end_heading()
+        if self._depth:
+            self._end_table()
+        self.outline.text = "".join(self._parts)
+
+    def handle_data(self, data: str) -> None:
+        """Add text to the document, or to a cell or the caption of a table."""
+        if self._depth:
+            self._inside += [] if self._left_out else [data]
+        elif not self._left_out:
+            if not self._preformatted:
+                data = re.sub(r"\s+", " ", data)
+                data = data.lstrip() if self._gap or not self._length else data
+            self._write(data)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin an element."""
+        if self._left_out:
+            return
+        self._break(tag)
+        given = dict(attrs)
+        if tag in _LEFT_OUT:
+            self._left_out = tag
+        elif tag == "img" and (address := given.get("src")):
+            self.outline.shown.append((self._length, self.getpos()[0], address))
+            self._write("" if self._depth else " ")
+        elif tag == "pre":
+            self._preformatted += 1
+        elif tag == "table":
+            self._end_heading()
+            self._depth += 1
+            if self._depth == 1:
+                self._rows, self._caption, self._inside = [], [], []
+        elif self._depth == 1 and tag in ("caption", "tr", "td", "th"):
+            self._inside = []
+            if tag == "caption":
+                self._caption = self._inside
+            elif tag == "tr" or not self._rows:
+                self._rows.append([])
+            if tag in ("td", "th"):
+                columns, rows = (_span(given.get(key)) for key in ("colspan", "rowspan"))
+                self._rows[-1].append(_Cell(self._inside, columns, rows, tag == "th"))
+        elif tag in _HEADINGS and not self._depth:
+            self._end_heading()
+            self._heading = int(tag[1]), self._length, len(self._parts)
+
+    def handle_endtag(self, tag: str) -> None:
+        """End an element; the end of one that was not begun does nothing."""
+        if self._left_out:
+            self._left_out = "" if tag == self._left_out else self._left_out
+        elif tag == "pre":
+            self._preformatted = max(0, self._preformatted - 1)
+        elif tag == "table" and self._depth:
+            self._depth -= 1
+            if not self._depth:
+                self._end_table()
+        elif tag in _HEADINGS:
+            self._end_heading()
+        elif self._depth == 1 and tag in ("caption", "td", "th"):
+            self._inside = []
+        self._break(tag)
+
+    def _break(self, tag: str) -> None:
+        """Begin a line at elements that stand on lines of their own."""
+        if not _INLINE.fullmatch(tag):
+            self._inside.append(" ")
+            if not self._depth:
+                self._gap = self._gap or "\n" if tag in _LINES else "\n\n"
+
+    def _write(self, text: str) -> None:
+        if text:
+            text, self._gap = (self._gap + text if self._length else text), ""
+            self._parts.append(text)
+            self._length += len(text)
+
+    def _end_heading(self) -> None:
+        if self._heading:
+            level, start, part = self._heading
+            name = clean_name("".join(self._parts[part:]))
+            self.outline.add_heading(level, name, start, self._length)
+            self._heading = None
+
+    def _end_table(self) -> None:
+        """Note a table; one of a single row, or of pairs of name and value, becomes text."""
+        self._depth, start = 0, self._length
+        rows = [row for row in self._rows if row]
+        grid = _grid(rows)
+        heads = len(list(takewhile(lambda row: all(one.is_head for one in row), rows)))
+        has_names = not heads and bool(rows) and rows[0][0].is_head
+        caption = clean_name("".join(self._caption))
+        self._gap = "\n\n"
+        if not heads < len(grid) > 1 or (has_names and max(map(len, grid)) == 2):
+            self._write("\n".join([caption, *(": ".join(filter(None, row)) for row in grid)]))
+        else:
+            self._write("\n")
+            first = heads or int(not has_names)
+            columns = zip_longest(*grid[:first], fillvalue="")
+            header = [" ".join(dict.fromkeys(filter(None, column))) for column in columns]
+            self.outline.add_table(start, self._length, caption, [header, *grid[first:]])
+        self._gap = "\n\n"
+
+
+def _span(given: str | None) -> int:
+    return max(1, min(int(given), 1_000)) if given and re.fullmatch("[0-9]{1,5}", given) else 1
+
+
+def _grid(rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
+    """Return the texts of rows; merged cells repeat theirs in each row and column."""
+    grid: list[list[str]] = []
+    above: dict[int, tuple[str, int]] = {}  # column → text of a cell of a row above, rows left
+    added = 0
+    for row in rows:
+        texts: list[str] = []
+        cells, below = deque(row), dict[int, tuple[str, int]]()
+        while cells or len(texts) in above:
+            if len(texts) in above:
+                text, left, columns = *above[len(texts)], 1
+            else:
+                parts, columns, left, _ = cells.popleft()
+                text = clean_name("".join(parts))
+            if added + columns * left > _MOST_REPEATED:
+                columns = left = 1
+            short = text if len(text) <= _LONGEST_REPEATED else ""
+            if left > 1:
+                below |= dict.fromkeys(range(len(texts), len(texts) + columns), (short, left - 1))
+            texts += [text, *[short] * (columns - 1)]
+            added += columns * left - 1
+        grid.append(texts)
+        above = below
+    return grid

@@ -1,0 +1,155 @@
+"""Outlines of documents: text, headings, pictures and tables; the headings name units."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from urllib.parse import unquote
+
+from ku_rag.arguments import LONGEST_NAME
+from ku_rag.errors import BadInput
+from ku_rag.ingest.readers.decoding import PartialSource, clean_name
+from ku_rag.pictures import locate_picture
+from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    """A heading and its place in the text."""
+
+    level: int
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Outline:
+    """The text of a document, and what stands where in it.
+
+    Args:
+        path: Of the document, resolved.
+        text: The whole text.
+        holds_pictures: Pictures are members of the file, as in DOCX, not files beside it.
+        headings: In order.
+        shown: Place in the text, number of the line or 0, and address of each picture, in order.
+        tables: Start and end in the text, title, and rows of each table, the header first.
+        quarantined: Pictures that cannot be used; filled by `source`.
+    """
+
+    path: Path
+    text: str = ""
+    holds_pictures: bool = False
+    headings: list[_Heading] = field(default_factory=list)
+    shown: list[tuple[int, int, str]] = field(default_factory=list)
+    tables: list[tuple[int, int, str, list[list[str]]]] = field(default_factory=list)
+    quarantined: list[Quarantined] = field(default_factory=list)
+
+    def add_heading(self, level: int, name: str, start: int, end: int) -> None:
+        """Add a heading, unless it is empty or too long to be a name."""
+        if name and len(name) <= LONGEST_NAME:
+            self.headings.append(_Heading(level, name, start, end))
+
+    def add_table(self, start: int, end: int, caption: str, rows: list[list[str]]) -> None:
+        """Add a table; without a caption it has the title of the heading above it."""
+        above = self.headings[-1].name if self.headings else ""
+        self.tables.append((start, end, caption or above, rows))
+
+    def units(self) -> Iterator[Record | Quarantined]:
+        """Yield the units that the headings name, and the pictures that cannot be used.
+
+        These are the headings of the highest level that occurs twice, or of the highest level.
+        Deeper headings stay in their unit's text; a higher heading is a unit if text of its own
+        follows it. Text before the first heading belongs to no unit. A document without headings
+        is one unit with the file's name.
+        """
+        uri, end = self.path.as_posix(), len(self.text)
+        counts = Counter(heading.level for heading in self.headings)
+        level = min((n for n in counts if counts[n] > 1), default=min(counts, default=1))
+        headings = [heading for heading in self.headings if heading.level <= level]
+        if not headings:
+            name = clean_name(self.path.stem)
+            yield Record(Unit(name, id=name), (self.source(uri, 0, end),))
+        elif headings[0].start:
+            for line, given in self._between(0, headings[0].start):
+                self._quarantine(
+                    line, f"the picture {given!r} stands before the first heading: put it below one"
+                )
+            self.shown = [one for one in self.shown if one[0] >= headings[0].start]
+            preamble = self.source(uri, 0, headings[0].start)
+            if preamble.texts or preamble.tables:
+                yield Record(None, (preamble,))
+        yield from self._named_units(uri, level, headings)
+        yield from self.quarantined
+
+    def _named_units(self, uri: str, level: int, headings: Sequence[_Heading]) -> Iterator[Record]:
+        """Yield one record for each name; a repeated heading is another part of the same unit."""
+        ends = [*(heading.start for heading in headings[1:]), len(self.text)]
+        parts: dict[str, list[tuple[_Heading, int]]] = {}
+        for heading, end in zip(headings, ends, strict=False):
+            if heading.level == level or self.text[heading.end : end].strip():
+                slug = re.sub(r"[\W_]+", "-", heading.name.casefold()).strip("-") or heading.name
+                parts.setdefault(slug, []).append((heading, end))
+        taken = set(parts)
+        for slug, sections in parts.items():
+            sources, name = [], sections[0][0].name
+            for number, (heading, end) in enumerate(sections, 1):
+                fragments = (f"{slug}-{n}" for n in count(number))
+                first = number == 1
+                fragment = slug if first else next(one for one in fragments if one not in taken)
+                taken.add(fragment)
+                sources.append(self.source(f"{uri}#{fragment}", heading.end, end, name))
+            yield Record(Unit(name, id=name), tuple(sources))
+
+    def source(self, uri: str, start: int, end: int, name: str = "") -> Source:
+        """Return a part of the document as a source, with its tables and its pictures, each once.
+
+        Args:
+            uri: Of the source.
+            start: Of the part.
+            end: Likewise.
+            name: Of its unit; a table whose title is the same has no title.
+        """
+        inside = [t for t in self.tables if start <= t[0] and t[1] <= end]
+        tables = tuple(
+            Table(
+                tuple(rows[0]),
+                tuple(tuple(map(Cell, row)) for row in rows[1:]),
+                "" if title == name else title,
+            )
+            for *_, title, rows in inside
+        )
+        marks = [start, *(at for first, last, *_ in inside for at in (first, last)), end]
+        text = "".join(self.text[a:b] for a, b in zip(marks[::2], marks[1::2], strict=True))
+        found: dict[Path, None] = {}
+        kind = Source
+        for line, given in self._between(start, end):
+            try:
+                found[self._locate(given)] = None
+            except BadInput as error:
+                kind = PartialSource
+                self._quarantine(line, f"{error}; the text goes on without it")
+        return kind(uri, (text,) if text.strip() else (), tuple(found), tables)
+
+    def _between(self, start: int, end: int) -> Iterator[tuple[int, str]]:
+        first, last = (bisect_right(self.shown, (at, -1)) for at in (start, end))
+        yield from ((line, given) for _, line, given in self.shown[first:last])
+
+    def _locate(self, given: str) -> Path:
+        if self.holds_pictures:
+            return self.path / given
+        try:
+            return locate_picture(self.path.parent, given)
+        except BadInput:
+            if (plain := unquote(given)) == given:
+                raise
+        return locate_picture(self.path.parent, plain)
+
+    def _quarantine(self, line: int, reason: str) -> None:
+        where = f"{self.path.as_posix()}:{line}" if line else self.path.as_posix()
+        self.quarantined.append(Quarantined(where, reason))

@@ -1,0 +1,234 @@
+"""HTML, DOCX and PDF files: headings are units, tables are tables, pictures are pictures."""
+
+import sys
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from ku_rag import KnowledgeBase
+from ku_rag.ingest.readers.folder import read
+from ku_rag.types import Quarantined, Record
+
+ASSETS = Path(__file__).parents[1] / "assets"
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+CUPS = """<!doctype html><title>Site</title><script>alert("<h1>No</h1>")</script>
+<style>p { color: red }</style>
+<h1>Lamps</h1><p>The <b>Aurora</b> lamp was presented in 1964.<br>Country: Peru</p>
+<img src="red.png"><img src="https://example.org/a.png">
+<h1>Cups &amp; balls</h1><p>Cups are won.</p>
+<table><caption>Finals</caption>
+<tr><th rowspan=2>Year<th colspan="2">Result</tr><tr><th>Winner<th>Goals</tr>
+<tr><td rowspan="2">1990<td>Ajax | Brann<td>3 <table><tr><td>after</td><td>time</td></table></tr>
+<tr><td>Celtic<td>5</tr><tr><td>1991</table>
+<p>After the table.</p>
+"""
+
+
+def red(size=(40, 30)):
+    data = BytesIO()
+    Image.new("RGB", size, "red").save(data, "PNG")
+    return data.getvalue()
+
+
+def word_file(path, paragraphs, picture=None):
+    """Write a DOCX file of (style, text), of tables (lists of rows), and None for the picture."""
+    body = ""
+    for one in paragraphs:
+        if one is None:
+            body += (
+                "<w:p><w:r><w:drawing><wp:inline><a:graphic><a:graphicData><pic:pic><pic:blipFill>"
+                '<a:blip r:embed="rId1"/></pic:blipFill></pic:pic></a:graphicData></a:graphic>'
+                "</wp:inline></w:drawing></w:r></w:p>"
+            )
+        elif isinstance(one, list):
+            cells = (
+                "".join(f"<w:tc><w:p><w:r><w:t>{c}</w:t></w:r></w:p></w:tc>" for c in row)
+                for row in one
+            )
+            body += f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
+        else:
+            style, text = one
+            body += (
+                f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+            )
+    spaces = (
+        f'xmlns:w="{WORD}" xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
+        'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships" '
+        'xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing" '
+        'xmlns:pic="http://schemas.openxmlformats.org/drawingml/2006/picture"'
+    )
+    package = "http://schemas.openxmlformats.org/package/2006"
+    with zipfile.ZipFile(path, "w") as members:
+        members.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{package}/content-types"><Default Extension="png" '
+            'ContentType="image/png"/></Types>',
+        )
+        members.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{package}/relationships"><Relationship Id="rId1" Type="http://'
+            'schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" '
+            'Target="word/document.xml"/></Relationships>',
+        )
+        members.writestr(
+            "word/document.xml", f"<w:document {spaces}><w:body>{body}</w:body></w:document>"
+        )
+        if picture:
+            members.writestr("word/media/image1.png", picture)
+            members.writestr(
+                "word/_rels/document.xml.rels",
+                f'<Relationships xmlns="{package}/relationships"><Relationship Id="rId1" '
+                'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/image" '
+                'Target="media/image1.png"/></Relationships>',
+            )
+
+
+REPORT = [
+    ("Heading1", "Lamps"),
+    ("Normal", "The Aurora lamp was presented in 1964."),
+    None,
+    ("Heading1", "Cups"),
+    [["Year", "Winner"], ["1990", "Ajax"], ["1991", "Brann"]],
+]
+
+
+def cells(table):
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+def test_html_has_units_tables_and_local_pictures(tmp_path):
+    (tmp_path / "red.png").write_bytes(red())
+    (tmp_path / "site.html").write_text(CUPS)
+    lamps, cups, picture = read(tmp_path / "site.html")
+    assert [lamps.unit.name, cups.unit.name] == ["Lamps", "Cups & balls"]
+    lines = ["The Aurora lamp was presented in 1964.", "Country: Peru"]
+    assert lamps.sources[0].texts[0].strip().split("\n") == lines
+    assert lamps.sources[0].images == (tmp_path / "red.png",)
+    assert picture.reason.startswith("'https://example.org/a.png' is an address")
+    assert picture.item.endswith("site.html:4")
+    (table,) = cups.sources[0].tables
+    assert (table.name, table.header) == ("Finals", ("Year", "Result Winner", "Result Goals"))
+    assert cells(table) == [
+        ["1990", "Ajax | Brann", "3 after time"],
+        ["1990", "Celtic", "5"],
+        ["1991", "", ""],
+    ]
+    assert " ".join(cups.sources[0].texts[0].split()) == "Cups are won. After the table."
+
+
+def test_tables_of_names_and_values_become_labelled_lines(tmp_path):
+    page = "<table><tr><th>Country<td>Peru<tr><th>Price<td>49 euros</table>"
+    (tmp_path / "lamp.html").write_text(page)
+    (lamp,) = read(tmp_path / "lamp.html")
+    assert lamp.sources[0].texts[0].split("\n")[1:] == ["Country: Peru", "Price: 49 euros"]
+
+
+def test_html_tables_in_markdown(tmp_path):
+    text = "# Cups\n\n<table>\n<tr><td>Year</td><td>Winner</td></tr>\n\n<tr><td>1990</td>\n\n"
+    text += "    <td>Ajax</td></tr></table>\n\nAfter.\n\n# Balls\n\n<table><tr><td>open\n"
+    (tmp_path / "cups.md").write_text(text)
+    cups, balls = read(tmp_path / "cups.md")
+    (table,) = cups.sources[0].tables
+    assert (table.header, cells(table)) == (("Year", "Winner"), [["1990", "Ajax"]])
+    assert cups.sources[0].texts[0].split() == ["After."]
+    assert "<td>open" in balls.sources[0].texts[0]
+
+
+def test_word_files_keep_their_pictures_at_the_second_ingest(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    word_file(folder / "report.docx", REPORT, red())
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        report = kb.ingest(folder)
+        assert (report.units_added, report.images_added, report.quarantined) == (2, 1, [])
+        assert kb.ingest(folder).units_unchanged == 2
+        row = kb.query(None, "Who was the winner in 1991?").chunks[0]
+        assert (row.table.row, row.text.splitlines()[-1]) == (1, "Winner: Brann")
+        assert row.source == f"{folder.as_posix()}/report.docx#cups"
+        word_file(folder / "report.docx", REPORT[:2])
+        kb.sync(folder, yes=True)
+        assert kb.verify().ok
+        counts = kb.verify().counts
+        assert (counts["units"], counts["chunks"]) == (1, 1)
+
+
+def test_linked_pictures_of_word_files_are_copied(tmp_path):
+    word_file(tmp_path / "report.docx", REPORT, red())
+    with KnowledgeBase.open(tmp_path / "kb", create=True, images="link") as kb:
+        assert kb.ingest(tmp_path / "report.docx").images_added == 1
+        assert kb.verify().ok
+        found = kb.search(image=kb.show("Lamps").images[0])
+        assert found.units[0].name == "Lamps"
+
+
+def test_pdf_lines_of_larger_letters_are_headings(tmp_path):
+    lamps, cups = read(ASSETS / "lamps.pdf")
+    assert [lamps.unit.name, cups.unit.name] == ["Lamps", "Cups"]
+    assert "It is made of\nbrass and has a green shade" in lamps.sources[0].texts[0]
+    (table,) = cups.sources[0].tables
+    assert (table.name, table.header) == ("Finals", ("Year", "Winner", "Goals"))
+    assert cells(table) == [["1990", "Ajax", "3"], ["1991", "Brann", "5"]]
+    assert "Ajax" not in cups.sources[0].texts[0]
+
+
+def test_documents_in_a_folder_of_a_unit_are_its_texts(tmp_path):
+    (tmp_path / "base" / "Lamp").mkdir(parents=True)
+    (tmp_path / "base" / "Lamp" / "page.html").write_text("<h1>Any</h1><p>It is green.</p>")
+    (record,) = read(tmp_path / "base")
+    assert (record.unit.id, record.sources[0].texts[0].split()) == (
+        *("Lamp", ["Any", "It", "is", "green."]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.pdf", b"%PDF-1.4 broken", "damaged or encrypted"),
+        ("locked.pdf", None, "damaged or encrypted (PDFPasswordIncorrect)"),
+        ("empty.pdf", None, "holds no text"),
+        ("a.docx", b"\xd0\xcf\x11\xe0 old or encrypted", "damaged or encrypted"),
+        ("a.docx", b"PK\5\6" + bytes(18), "damaged or encrypted"),
+        ("a.html", b"<p>Malm\xf6</p>", "not UTF-8"),
+        ("a.html", b"<script>x()</script>", "holds no text"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(tmp_path, name, content, reason):
+    path = ASSETS / name
+    if content:
+        path = tmp_path / name
+        path.write_bytes(content)
+    (found,) = read(path)
+    assert isinstance(found, Quarantined)
+    assert reason in found.reason
+    assert "\n" not in found.reason
+
+
+@pytest.mark.parametrize(("name", "library"), [("a.docx", "mammoth"), ("a.pdf", "pdfplumber")])
+def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch, name, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    (tmp_path / name).write_bytes(b"x")
+    (found,) = read(tmp_path / name)
+    assert found.reason.endswith('pip install "ku-rag[documents]"')
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<div>" * 100_000 + "deep",
+        "<table><tr><td>" * 20_000 + "deep",
+        "<table><tr>" + "<td colspan=1000 rowspan=65000>deep" * 50 + "<tr><td>x" * 500,
+        f"<table><tr><td>a<td>b<tr><td colspan=1000>{'deep ' * 200_000}<td>b</table>",
+        "<!--" * 50_000 + "<p>deep</p>",
+        "<" * 50_000 + "<p>deep</p>",
+        "<h1>" * 1000 + "deep",
+    ],
+)
+def test_hostile_html_is_read_quickly(tmp_path, page):
+    (tmp_path / "a.html").write_text(page)
+    found = list(read(tmp_path / "a.html"))
+    assert all(isinstance(one, Record | Quarantined) for one in found)
+    assert "deep" in str(found)
