@@ -81,8 +81,8 @@ class KuRag(Peer):
 
     def query(self, vector: Vectors, k: int) -> Hits:
         """Search through the public method; rows count from the first chunk that was added."""
-        found = self._kb.search(vector=vector, k=k).to_dict()["chunks"]
-        return [(hit["chunk"] - 1, hit["text"]) for hit in found]
+        found = self._kb.search(vector=vector, k=k).chunks
+        return [(hit.chunk - 1, hit.text) for hit in found]
 
     def query_index(self, vector: Vectors, k: int) -> Hits:
         """Search the index alone, as bare FAISS does."""
