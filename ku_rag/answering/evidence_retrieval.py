@@ -236,7 +236,8 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
         ("by following relations in the graph", [w for w in ways if not w.steps[0].has_value]),
     )
     where = " and ".join(where for where, some in places if some) or "by counting units"
-    return Paths(evidence, traced.answers, cited, tuple(filter(None, lines)), f"Found {where}.")
+    why = f"Found {where}. {traced.note}".strip()
+    return Paths(evidence, traced.answers, cited, tuple(filter(None, lines)), why)
 
 
 def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:

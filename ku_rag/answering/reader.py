@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from ku_rag.graph.unit_facts import is_labelled_line
 from ku_rag.retrieval.clues import parted
@@ -186,7 +187,10 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
         # The best value often belongs to another unit than the one in question.
         return None
     # "Which country is it in?": the name of a place does not tell what kind of place it is.
-    if asked.noun in PLACE_NOUNS and "from" not in asked.said:
+    is_typed = any(
+        word in ("what", "which") and noun in PLACE_NOUNS for word, noun in pairwise(asked.said)
+    )
+    if is_typed and "from" not in asked.said:
         return None
     rarity = _Rarity(asked, said)
     best: dict[str, tuple[float, _Sentence]] = {}

@@ -10,30 +10,30 @@ negation, and there is no answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, pairwise
 from math import isclose
 
-from ku_rag.graph import unit_facts
 from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
+from ku_rag.graph.traversal import relation_stems
+from ku_rag.graph.unit_facts import FactReader
 from ku_rag.retrieval.names import NamedSpan
-from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.question import (
     AUXILIARIES,
-    PLACE_NOUNS,
+    GENERIC,
     Comparison,
     Question,
     analyse,
     comparison,
     is_asking,
     is_negated,
-    ways_of_label,
+    meant_by_label,
 )
 from ku_rag.text.stems import stem, stems
-from ku_rag.text.tokens import name_key, stop_words, words
-from ku_rag.text.values import Amount, amounts, find_values
+from ku_rag.text.tokens import name_key, words
+from ku_rag.text.values import Amount, amounts, find_values, list_items
 
 _MOST = 24
 """More entities than this are not listed as an answer."""
@@ -43,12 +43,8 @@ _CLASSES = frozenset(map(stem, words("type kind class category species is a")))
 _IGNORED = frozenset(
     map(stem, words("share common both together number count belong list fewer fewest"))
 )
+_ALIKE = frozenset(words("same share common both"))
 _PREPOSITIONS = frozenset(words("by of for with to in at on from"))
-_ANSWERED_BY = {
-    "by": ("person",), "of": (), "for": (), "with": (), "to": (), "in": ("place", "date"),
-    "at": ("place", "date"), "on": ("place", "date"), "from": ("place", "date"),
-}  # fmt: skip
-"""Preposition at the end of a label → types of questions that it answers even without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +55,12 @@ class Traced:
         answers: names, each once, in the order in which they were stated; or a count, "yes" or
             "no".
         paths: the paths that lead to them, and on to what they were chosen by.
+        note: what was not read, in a sentence, or "".
     """
 
     answers: tuple[str, ...]
     paths: tuple[Path, ...]
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +78,29 @@ class _Link:
 
     Args:
         step: the relation.
-        end: the other entity.
+        start: the mentioned entity.
         said: whether the question asks for the relation.
         fits: whether it asks in the direction of this end.
-        away: words between the mention and the word for the relation.
         left: content words of the question that it does not account for.
         rank: how well its label answers; 0 is best.
     """
 
     step: Step
-    end: Entity
+    start: Entity
     said: bool
     fits: bool
-    away: int
     left: frozenset[str]
     rank: int = 0
+
+    @property
+    def end(self) -> Entity:
+        """The other entity."""
+        return self.step.other(self.start)
+
+    @property
+    def path(self) -> Path:
+        """The relation alone, from its head."""
+        return Path(self.step.head, (self.step,))
 
     def is_only(self, links: Sequence[_Link]) -> bool:
         """Return whether no other link has the same relation."""
@@ -121,7 +127,10 @@ def trace(
     Raises:
         Corrupt: a relation fails its checksum.
     """
-    mentions = _mentions(graph, graph.names_in(question) if names is None else names)
+    spans = graph.names_in(question) if names is None else names
+    known = graph.with_keys([span.key for span in spans])
+    mentions = [_Mention((*known[o.key],), o.at, o.words) for o in spans if o.key in known]
+    mentions.sort(key=lambda one: one.at)
     is_shown = start and all(start.row != one.row for said in mentions for one in said.entities)
     if start and is_shown:
         mentions.insert(0, _Mention((start,), -1))
@@ -129,121 +138,213 @@ def trace(
     asked = analyse(question, tuple([*said, start.name] if start else said))
     if asked.kind not in ("value", "yes-no") or asked.negated:
         return None
-    found = _of_mentions(graph, asked, mentions, question) if mentions else None
-    return found or (None if is_shown else _of_kind(graph, question, among))
+    facts = FactReader(graph.connection)
+    tracer = _Tracer(graph, facts, question, asked, mentions)
+    found = tracer.of_mentions() if mentions else None
+    found = found or (None if is_shown else _of_kind(facts, question, among))
+    return found and replace(found, note=facts.note)
 
 
-def _mentions(graph: Graph, spans: Sequence[NamedSpan]) -> list[_Mention]:
-    """The entities that spans of a question name, in order."""
-    known = graph.with_keys([span.key for span in spans])
-    found = [
-        _Mention(tuple(known[one.key]), one.at, one.words) for one in spans if one.key in known
-    ]
-    return sorted(found, key=lambda one: one.at)
+@dataclass(frozen=True, slots=True)
+class _Tracer:
+    """A question about mentioned entities, and what it is asked of."""
 
+    graph: Graph
+    facts: FactReader
+    question: str
+    asked: Question
+    mentions: Sequence[_Mention]
 
-def _of_mentions(
-    graph: Graph, asked: Question, mentions: Sequence[_Mention], question: str
-) -> Traced | None:
-    compared = comparison(asked)
-    if compared and (len(mentions) > 1 or asked.kind == "yes-no"):
-        return _compared(graph, asked, compared, mentions, question)
-    if not {"common", "share", "both"}.isdisjoint(asked.said) and not set(asked.content) - _IGNORED:
-        return _in_common(graph, mentions)
-    links = [_links(graph, asked, one, several=len(mentions) > 1) for one in mentions]
-    if asked.kind == "yes-no":
-        return _confirmed(graph, asked, mentions, links, question)
-    if asked.compares and not {"same", "both"}.intersection(asked.said):
-        return None
-    if len(links) == 1:
-        return _single(graph, asked, links[0])
-    return _traced(asked, _common(links), 1)
+    def of_mentions(self) -> Traced | None:
+        """Return what relations and facts of the mentioned entities answer."""
+        asked, compared = self.asked, comparison(self.asked)
+        if compared and (len(self.mentions) > 1 or asked.kind == "yes-no"):
+            return self._compared(compared)
+        if not _ALIKE.isdisjoint(asked.said) and not set(asked.content) - _IGNORED:
+            return self._in_common()
+        links = [self._links(one) for one in self.mentions]
+        if asked.kind == "yes-no":
+            return self._confirmed(links)
+        if asked.compares and _ALIKE.isdisjoint(asked.said):
+            return None
+        return self._single(links[0]) if len(links) == 1 else _traced(asked, _common(links), 1)
 
+    # ---- what the relations of a mentioned entity account for -----------------------------------
 
-# ---- what the relations of a mentioned entity account for ---------------------------------------
+    def _steps(self, entity: Entity, direction: Direction = "out") -> list[Step]:
+        """The relations of an entity, and its facts."""
+        hops = self.graph.hop(entity, _STEPS, direction=direction)
+        return [*hops, *self.facts.of_unit(entity)]
 
-
-def _steps(graph: Graph, mention: _Mention, direction: Direction = "out") -> list[Step]:
-    """The relations of mentioned entities, and their facts."""
-    return [
-        step
-        for entity in mention.entities
-        for step in (
-            *graph.hop(entity, _STEPS, direction=direction),
-            *unit_facts.of_unit(graph.connection, entity),
+    def _links(self, mention: _Mention) -> list[_Link]:
+        found = [
+            self._link(mention, step, entity)
+            for entity in mention.entities
+            for step in self._steps(entity, "both")
+        ]
+        content = frozenset(self.asked.content)
+        # "Which monsters have Fire as a weakness?": the kind of the end tells the direction.
+        return (
+            [one for one in found if one.said and one.fits]
+            or [one for one in found if one.said and stems(one.end.kind) & content]
+            or [one for one in found if not one.said and one.left < content]
+            or [one for one in found if stems(one.step.relation) <= _CLASSES]
         )
-    ]
 
+    def _link(self, mention: _Mention, step: Step, entity: Entity) -> _Link:
+        asked, end = self.asked, step.other(entity)
+        relation, content = relation_stems(step.relation), frozenset(asked.content)
+        answered = asked.remaining(relation, agents=not step.has_value or asked.type == "person")
+        said = answered is not None or (relation <= asked.every and not step.has_value)
+        left = answered[1] if answered else content if said else content - _covered(step)
+        left -= stems(end.kind) | _IGNORED
+        spoken = content - left
+        places = [n for n, word in enumerate(asked.said) if stem(word) in relation]
+        exact = bool(places)
+        places = places or [n for n, word in enumerate(asked.said) if stem(word) in spoken]
+        at = min(places, key=lambda n: abs(n - mention.at), default=-1)
+        out = _asks_for_tail(asked.said, mention, at, step.relation, verb=exact)
+        after = {*asked.said[at + 1 : at + 2], *words(step.relation)[-1:]} & _PREPOSITIONS
+        if (exact and len(after) > 1) or not _fits(asked, step, end):
+            # "Made of" is not "made by".
+            said, left = False, content
+        fits = step.has_value or out == (step.head.row == entity.row)
+        return _Link(step, entity, said, fits, left, answered[0] if answered else 0)
 
-def _links(graph: Graph, asked: Question, mention: _Mention, *, several: bool) -> list[_Link]:
-    found = [
-        _link(asked, mention, step, entity)
-        for entity in mention.entities
-        for step in _steps(graph, _Mention((entity,), mention.at), "both")
-    ]
-    fitting = [one for one in found if one.said and one.fits]
-    # "Which monsters have Fire as a weakness?": the kind of the end tells the direction.
-    # "Followed by" tells it by itself.
-    turned = [
-        one
-        for one in found
-        if one.said
-        and _kind(one.end) & set(asked.content)
-        and words(one.step.relation)[-1:] != ["by"]
-    ]
-    unsaid = [one for one in found if not one.said and one.left < frozenset(asked.content)]
-    classes = [one for one in found if not one.said and stems(one.step.relation) <= _CLASSES]
-    chosen = fitting or turned
-    # "The element Fire and the weakness Water"
-    nearest = min((one.away for one in chosen), default=0) if several else None
-    return [one for one in chosen if nearest in (None, one.away)] or unsaid or classes
+    # ---- answers --------------------------------------------------------------------------------
 
+    def _single(self, links: Sequence[_Link]) -> Traced | None:
+        """What the relations of one entity lead to, and what the question says of that."""
+        chosen: list[tuple[int, Path]] = []
+        further: list[Path] = []
+        for link in links:
+            step, start = link.step, link.start
+            if link.said and link.left <= _tail_stems(step, link.end):
+                chosen.append((link.rank, Path(start, (step,))))
+                continue
+            for onward in self.graph.hop(link.end, _STEPS) if link.said else ():
+                if onward.tail.row == start.row or not link.left <= _covered(onward):
+                    continue
+                # "Who use the euro" chooses among neighbours, "where they live" goes on from them.
+                path = Path(start, (step, onward))
+                if link.left & (stems(onward.tail.name) | stems(onward.information)):
+                    chosen.append((link.rank, path))
+                else:
+                    further.append(path)
+        least = min((rank for rank, _ in chosen), default=0)
+        best = [path for rank, path in chosen if rank == least]
+        return _traced(self.asked, best, 1) or _traced(self.asked, further, 2)
 
-def _link(asked: Question, mention: _Mention, step: Step, entity: Entity) -> _Link:
-    relation = stems(step.relation) or frozenset(map(stem, words(step.relation)))
-    end = step.other(entity)
-    agents = not step.has_value or asked.type == "person"
-    fitting = asked.remaining(relation, agents=agents)
-    content = frozenset(asked.content)
-    said = fitting is not None or (relation <= asked.every and not step.has_value)
-    left = fitting[1] if fitting else content if said else content - _covered(step)
-    left -= _kind(end) | _IGNORED
-    if step.has_value:
-        left -= stems(step.information)
-    if any(map(str.isdigit, end.name)):
-        left -= stems(end.name)
-    spoken = content - left
-    places = [n for n, word in enumerate(asked.said) if stem(word) in relation]
-    exact = bool(places)
-    places = places or [n for n, word in enumerate(asked.said) if stem(word) in spoken]
-    at = min(places, key=lambda n: abs(n - mention.at), default=-1)
-    out = _asks_for_tail(asked.said, mention, at, step.relation, verb=exact)
-    after = {*asked.said[at + 1 : at + 2], *words(step.relation)[-1:]} & _PREPOSITIONS
-    if (exact and len(after) > 1) or not _leads(asked, step) or not _fits(asked, step, end):
-        # "Made of" is not "made by".
-        said, left = False, content
-    fits = step.has_value or out == (step.head.row == entity.row)
-    rank = fitting[0] if fitting else 0
-    return _Link(step, end, said, fits, abs(at - mention.at), left, rank)
+    def _in_common(self) -> Traced | None:
+        """Everything that relations and facts say alike of all mentioned entities."""
+        first, *others = (
+            {
+                (name_key(one.relation), name_key(one.tail.name)): one
+                for entity in mention.entities
+                for one in self._steps(entity)
+            }
+            for mention in self.mentions
+        )
+        shared = [key for key in first if all(key in other for other in others)]
+        if not others or not 0 < len(shared) <= _MOST:
+            return None
+        return Traced(
+            tuple(f"{first[key].relation}: {first[key].tail.name}" for key in shared),
+            tuple(Path(o[key].head, (o[key],)) for key in shared for o in (first, *others)),
+        )
 
+    def _confirmed(self, links: Sequence[Sequence[_Link]]) -> Traced | None:
+        """Yes or no: whether a relation joins two mentioned entities, or a fact says it."""
+        if len(links) == 1:
+            return self._decided(links[0])
+        if len(links) != 2:
+            return None
+        if not _ALIKE.isdisjoint(self.asked.said):
+            both = _common(links)
+            said = [[one for one in some if one.said and not one.left] for some in links]
+            paths = both or [one.path for one in chain(*said)]
+            answer = "yes" if both else "no"
+            return Traced((answer,), tuple(paths[:_MOST])) if all(said) else None
+        if self.asked.compares:
+            return None
+        heads = [one for some in links for one in some if one.said and one.fits and not one.left]
+        ends = {entity.row for mention in self.mentions for entity in mention.entities}
+        for one in heads:
+            if one.end.row in ends:
+                return Traced(("yes",), (one.path,))
+        for this, other in ((0, 1), (1, 0)):
+            mine = next((one for one in links[this] if one in heads), None)
+            # "No" is said of what the relation leads to elsewhere.
+            if mine and mine.step.relation in {one.step.relation for one in links[other]}:
+                return Traced(("no",), (mine.path,))
+            stated = [one for one in links[this] if one.step.has_value]
+            named = frozenset(map(stem, self.mentions[other].words))
+            if named and (decided := self._decided(stated, named)):
+                return decided
+        return None
 
-def _leads(asked: Question, step: Step) -> bool:
-    """Whether a question asks with the preposition that the label of a fact ends with."""
-    last = words(step.relation)[-1:]
-    known = step.has_value and asked.kind == "value" and last and last[0] in _ANSWERED_BY
-    return not known or last[0] in asked.every or asked.type in _ANSWERED_BY[last[0]]
+    def _decided(
+        self, links: Sequence[_Link], named: frozenset[str] = frozenset()
+    ) -> Traced | None:
+        """Yes or no, as the facts and relations of one entity say.
+
+        Args:
+            links: those that the question may ask for.
+            named: stems of another name in the question.
+        """
+        given, numbers = amounts(self.question), _amount_words(self.question)
+        for one in links:
+            said, left, path = one.end.name, one.left | named, (one.path,)
+            value = stems(said)
+            if said in ("yes", "no"):
+                if one.said and not left:
+                    return Traced((said,), path)
+            elif is_negated(words(said)):
+                continue
+            elif left <= numbers and len(given) == 1 and (stated := amounts(said)):
+                if len(stated) == 1 and stated[0].unit == given[0].unit and one.is_only(links):
+                    same = isclose(stated[0].number, given[0].number)
+                    return Traced(("yes" if same else "no",), path)
+            elif (left or (one.step.has_value and not one.said)) and left <= value:
+                return Traced(("yes",), path)
+            elif one.said and one.step.has_value and left and not left & value:
+                # A list in a text need not be complete.
+                single = one.is_only(links) and len(list_items(said)) == 1
+                if single and (len(left) == 1 or left == named):
+                    return Traced(("no",), path)
+                # What metadata of other units have, and those of this unit do not
+                others = [stems(other.end.name) for other in links if other.said]
+                if not one.step.line and not any(left <= other for other in others):
+                    known = self.facts.values(one.step.relation)
+                    return Traced(("no",), path) if left in map(stems, known) else None
+        return None
+
+    def _compared(self, compared: Comparison) -> Traced | None:
+        """Which of the mentioned entities has most, or whether one has more than another."""
+        asked, numbers = self.asked, _amount_words(self.question)
+        if set(asked.content) - compared.words - compared.labels - _IGNORED - numbers:
+            return None
+        found = [
+            one
+            for mention in self.mentions
+            if (one := _measured(compared, chain(*map(self._steps, mention.entities))))
+        ]
+        if len(found) < len(self.mentions):
+            return None
+        if asked.kind == "value":
+            best = _extreme(replace(compared, of_two=False), found, None, asked)
+            return best if best and len(best.answers) == 1 else None
+        values = [*(amount for amount, _ in found), *amounts(self.question)[:1]]
+        if len(values) != 2 or len({o.unit for o in values if o.unit}) > 1 or not compared.of_two:
+            return None
+        is_so = values[0].number * compared.sign > values[1].number * compared.sign
+        paths = tuple(path for _, some in found for path in some)[:_MOST]
+        return Traced(("yes" if is_so else "no",), paths)
 
 
 def _fits(asked: Question, step: Step, end: Entity) -> bool:
     """Whether an end can be of the type that is asked for."""
-    if asked.kind == "yes-no":
-        return True
-    if asked.type == "place":
-        other = {one for one in (*stems(step.relation), *_kind(end)) if one in PLACE_NOUNS}
-        # "Which country is it in?" does not ask for a city.
-        if other and asked.noun in PLACE_NOUNS and asked.noun not in other:
-            return False
-    if not step.has_value or asked.type in ("", "name"):
+    if asked.kind == "yes-no" or not step.has_value or asked.type in ("", "name"):
         return True
     # "Where is the owner?" asks for no owner.
     if asked.type == "place" and step.relation.lower().endswith(("er", "or", "ist")):
@@ -271,45 +372,16 @@ def _asks_for_tail(
     return not out if verb and own[-1] == "by" and "by" not in said else out
 
 
-def _kind(entity: Entity) -> frozenset[str]:
-    return stems(entity.kind)
+def _tail_stems(step: Step, end: Entity) -> frozenset[str]:
+    return stems(f"{end.name} {step.information} {step.condition}")
 
 
 def _covered(step: Step) -> frozenset[str]:
     """The words that a relation answers for: its ends', its own, and those of its label."""
     relation = stems(step.relation)
-    ways = ways_of_label(relation)
-    own = stems(f"{step.tail.name} {step.tail.kind} {step.information} {step.condition}")
-    return relation.union(own, *((*way.labels, *way.extra) for way in ways))
-
-
-# ---- answers ------------------------------------------------------------------------------------
-
-
-def _single(graph: Graph, asked: Question, links: Sequence[_Link]) -> Traced | None:
-    """What the relations of one entity lead to, and what the rest of the question says of that."""
-    chosen: list[tuple[int, Path]] = []
-    further: list[Path] = []
-    for link in links:
-        if not link.said:
-            continue
-        step, start = link.step, link.step.other(link.end)
-        if link.left <= stems(f"{link.end.name} {step.information} {step.condition}"):
-            chosen.append((link.rank, Path(start, (step,))))
-            continue
-        for onward in graph.hop(link.end, _STEPS):
-            if onward.tail.row == start.row or not link.left <= _covered(onward):
-                continue
-            # "Who use the euro" chooses among neighbours, "where they live" goes on from them.
-            named = link.left & (stems(onward.tail.name) | stems(onward.information))
-            path = Path(start, (step, onward))
-            if named:
-                chosen.append((link.rank, path))
-            else:
-                further.append(path)
-    whole = [one for one in chosen if len(one[1].steps) == 1] or chosen
-    best = [path for rank, path in whole if rank == min(whole, key=lambda one: one[0])[0]]
-    return _traced(asked, best, 1) or _traced(asked, further, 2)
+    return (
+        relation | _tail_stems(step, step.tail) | stems(step.tail.kind) | meant_by_label(relation)
+    )
 
 
 def _common(links: Sequence[Sequence[_Link]]) -> list[Path]:
@@ -321,157 +393,41 @@ def _common(links: Sequence[Sequence[_Link]]) -> list[Path]:
         every = [link, *ends]
         left = reduce(frozenset.__and__, (one.left for one in every))
         if len(ends) == len(others) and not left and any(one.said for one in every):
-            start = link.step.other(link.end)
-            found += (Path(start, (link.step, one.step)) for one in ends)
+            found += (Path(link.start, (link.step, one.step)) for one in ends)
     return found
-
-
-def _in_common(graph: Graph, mentions: Sequence[_Mention]) -> Traced | None:
-    """Everything that relations and facts say alike of all mentioned entities."""
-    said = [
-        {(name_key(one.relation), name_key(one.tail.name)): one for one in _steps(graph, mention)}
-        for mention in mentions
-    ]
-    shared = [key for key in said[0] if all(key in other for other in said[1:])]
-    if len(said) == 1 or not 0 < len(shared) <= _MOST:
-        return None
-    return Traced(
-        tuple(f"{said[0][key].relation}: {said[0][key].tail.name}" for key in shared),
-        tuple(Path(some[key].head, (some[key],)) for key in shared for some in said),
-    )
-
-
-def _confirmed(
-    graph: Graph,
-    asked: Question,
-    mentions: Sequence[_Mention],
-    links: Sequence[Sequence[_Link]],
-    question: str,
-) -> Traced | None:
-    """Yes or no: whether a relation joins two mentioned entities, or a fact says it."""
-    if len(links) == 1:
-        return _decided(graph, links[0], frozenset(), question)
-    if len(links) != 2:
-        return None
-    if {"same", "share", "common"}.intersection(asked.said):
-        both = _common(links)
-        said = [[one for one in some if one.said and not one.left] for some in links]
-        paths = both or [Path(one.step.other(one.end), (one.step,)) for one in chain(*said)]
-        return Traced(("yes" if both else "no",), tuple(paths[:_MOST])) if all(said) else None
-    if asked.compares:
-        return None
-    heads = [one for some in links for one in some if one.said and one.fits and not one.left]
-    for one in heads:
-        ends = {entity.row for mention in mentions for entity in mention.entities}
-        if one.end.row in ends:
-            return Traced(("yes",), (Path(one.step.head, (one.step,)),))
-    for this, other in ((0, 1), (1, 0)):
-        mine = [one for one in links[this] if one in heads]
-        # "No" is said of what the relation leads to elsewhere.
-        if mine and {one.step.relation for one in links[other]} & {mine[0].step.relation}:
-            return Traced(("no",), (Path(mine[0].step.head, (mine[0].step,)),))
-        stated = [one for one in links[this] if one.step.has_value]
-        named = frozenset(map(stem, mentions[other].words))
-        if named and (decided := _decided(graph, stated, named, question)):
-            return decided
-    return None
-
-
-def _decided(
-    graph: Graph, links: Sequence[_Link], named: frozenset[str], question: str
-) -> Traced | None:
-    """Yes or no, as the facts and relations of one entity say.
-
-    Args:
-        graph: the graph.
-        links: those that the question may ask for.
-        named: stems of another name in the question.
-        question: a sentence.
-    """
-    given, numbers = amounts(question), _amount_words(question)
-    for one in links:
-        value, left = stems(one.end.name), one.left | named
-        path = (Path(one.step.head, (one.step,)),)
-        if one.end.name in ("yes", "no"):
-            if one.said and not left:
-                return Traced((one.end.name,), path)
-        elif is_negated(words(one.end.name)):
-            continue
-        elif left <= numbers and len(given) == 1 and (stated := amounts(one.end.name)):
-            if len(stated) == 1 and stated[0].unit == given[0].unit and one.is_only(links):
-                same = isclose(stated[0].number, given[0].number)
-                return Traced(("yes" if same else "no",), path)
-        elif (left or (one.step.has_value and not one.said)) and left <= value:
-            return Traced(("yes",), path)
-        elif one.said and one.step.has_value and left and not left & value:
-            # A list in a text need not be complete.
-            single = one.is_only(links) and not re.search(r",| and ", one.end.name)
-            if single and (len(left) == 1 or left == named):
-                return Traced(("no",), path)
-            # What metadata of other units have, and those of this unit do not
-            others = [stems(other.end.name) for other in links if other.said]
-            if not one.step.line and not any(left <= other for other in others):
-                known = unit_facts.values(graph.connection, one.step.relation)
-                return Traced(("no",), path) if left in map(stems, known) else None
-    return None
 
 
 def _traced(asked: Question, paths: Sequence[Path], at: int) -> Traced | None:
     """The entities that paths reach by so many of their relations, or how many they are."""
-    names = tuple(
-        {name_key(one.entities[at].name): one.entities[at].name for one in paths}.values()
-    )
+    stated = {name_key(name): name for one in paths for name in [one.entities[at].name]}
+    names: dict[str, str] = {}
+    for key, name in stated.items():
+        # "English and French" is a list where "French" is stated as well.
+        items = {name_key(item): item for item in list_items(name)}
+        names |= items if items.keys() & stated.keys() else {key: name}
     # "How many planets does it have?" may be stated as a number.
-    stated = [name for name in names if name[:1].isdigit()]
-    if names and asked.type == "number" and not (len(names) == 1 and stated):
+    is_number = len(names) == 1 and any(name[:1].isdigit() for name in names.values())
+    if names and asked.type == "number" and not is_number:
         return Traced((str(len(names)),), tuple(paths[:_MOST]))
-    return Traced(names, tuple(paths)) if 0 < len(names) <= _MOST else None
+    return Traced((*names.values(),), tuple(paths)) if 0 < len(names) <= _MOST else None
 
 
 # ---- comparisons --------------------------------------------------------------------------------
 
-
-def _compared(
-    graph: Graph,
-    asked: Question,
-    compared: Comparison,
-    mentions: Sequence[_Mention],
-    question: str,
-) -> Traced | None:
-    """Which of the mentioned entities has most, or whether one has more than another."""
-    if set(asked.content) - compared.words - compared.labels - _IGNORED - _amount_words(question):
-        return None
-    measured = (_measured(compared, _steps(graph, mention)) for mention in mentions)
-    found = [one for one in measured if one]
-    if len(found) < len(mentions):
-        return None
-    if asked.kind == "value":
-        best = _extreme(replace(compared, of_two=False), found, None, asked)
-        return best if best and len(best.answers) == 1 else None
-    values = [*(amount for amount, _ in found), *amounts(question)[:1]]
-    if len(values) != 2 or len({o.unit for o in values if o.unit}) > 1 or not compared.of_two:
-        return None
-    is_so = values[0].number * compared.sign > values[1].number * compared.sign
-    paths = tuple(path for _, some in found for path in some)[:_MOST]
-    return Traced(("yes" if is_so else "no",), paths)
+_Measured = tuple[Amount, tuple[Path, ...]]
 
 
-def _measured(
-    compared: Comparison, steps: Sequence[Step]
-) -> tuple[Amount, tuple[Path, ...]] | None:
+def _measured(compared: Comparison, steps: Iterable[Step]) -> _Measured | None:
     """The amount that facts state under a compared label, or how many of them there are."""
     met = [one for one in steps if stems(one.relation) and stems(one.relation) <= compared.labels]
-    met = [one for one in met if amounts(one.tail.name)] or met
-    met = [one for one in met if one.relation == met[0].relation]
-    if not met:
-        return None
-    paths, value = tuple(Path(one.head, (one,)) for one in met), met[0].tail.name
-    if compared.oldest and (dates := find_values(value, "date")):
-        year = int(re.findall(r"\d+", value[slice(*dates[0])])[-1])
-        return Amount(-year, "date"), paths
-    if len(met) == 1 and (stated := amounts(value)):
-        return stated[0], paths
-    return (Amount(len(met), "number of them"), paths) if not compared.oldest else None
+    paths = tuple(Path(one.head, (one,)) for one in met)
+    for path, value in ((path, path.end.name) for path in paths):
+        if compared.oldest and (dates := find_values(value, "date")):
+            year = int(re.findall(r"\d+", value[slice(*dates[0])])[-1])
+            return Amount(-year, "date"), (path,)
+        if stated := amounts(value):
+            return stated[0], (path,)
+    return (Amount(len(met), "number of them"), paths) if met and not compared.oldest else None
 
 
 def _amount_words(question: str) -> set[str]:
@@ -480,25 +436,46 @@ def _amount_words(question: str) -> set[str]:
     return {stem(word) for one in found for word in words(one)}
 
 
+def _extreme(
+    compared: Comparison, found: Sequence[_Measured], limit: Amount | None, asked: Question
+) -> Traced | None:
+    """The units with the greatest amount, or those on one side of a limit."""
+    units = {one.unit for one in (*(amount for amount, _ in found), limit) if one and one.unit}
+    if len(found) + bool(limit) < 2 or len(units) > 1 or (compared.of_two and not limit):
+        return None
+    numbers = [one.number * compared.sign for one, _ in found]
+    least = limit.number * compared.sign if limit else max(numbers)
+    return _listed(
+        asked,
+        [
+            path
+            for number, (_, paths) in zip(numbers, found, strict=True)
+            if (number > least if limit else number == least)
+            for path in paths
+        ],
+    )
+
+
 # ---- units of a kind ----------------------------------------------------------------------------
 
 
-def _of_kind(graph: Graph, question: str, among: Collection[str] | None) -> Traced | None:
+def _of_kind(facts: FactReader, question: str, among: Collection[str] | None) -> Traced | None:
     """The units of a kind that have the facts of a question, how many, or that with most."""
-    asked, kinds = analyse(question), unit_facts.kinds(graph.connection)
-    chosen = [kind for kind in kinds if stems(kind) and stems(kind) <= {*asked.content}]
-    noun = _head_noun(asked) if kinds == [ANY_KIND] else ""
-    # Where no unit has a kind, any noun may mean them.
-    chosen, names = (kinds, (noun,)) if noun else (chosen, tuple(chosen))
-    if not chosen and asked.said[-1:] and asked.said[-1] in _PREPOSITIONS:
-        # "What is Paris the capital of?"
-        chosen = kinds
+    asked, kinds = analyse(question), facts.kinds()
+    chosen = names = tuple(
+        kind for kind in kinds if stems(kind) and stems(kind) <= {*asked.content}
+    )
+    if not chosen and (
+        not _PREPOSITIONS.isdisjoint(asked.said[-1:]) or stems(GENERIC) & {*asked.content}
+    ):
+        # "What is Paris the capital of?", "Which things are red?"
+        chosen, names = tuple(kinds), tuple(words(GENERIC))
     asked = analyse(question, names)
     compared, content = comparison(asked), set(asked.content) - _IGNORED
     if asked.kind != "value" or not chosen or asked.negated or (asked.compares and not compared):
         return None
     if not content:
-        total = among is None and not noun and unit_facts.count(graph.connection, chosen)
+        total = among is None and chosen is names and facts.count(chosen)
         return Traced((str(total),), ()) if total and _counts(asked) else None
     limit = next(iter(amounts(question)), None) if compared and compared.of_two else None
     if compared:
@@ -506,7 +483,7 @@ def _of_kind(graph: Graph, question: str, among: Collection[str] | None) -> Trac
     needed = [word for word in asked.said if stem(word) in content and not is_asking(stem(word))]
     labels = compared.labels if compared else frozenset()
     fitting: list[tuple[Sequence[Step], Sequence[Step]]] = []
-    for entity, steps in unit_facts.of_kinds(graph.connection, chosen, needed, labels):
+    for entity, steps in facts.of_kinds(chosen, needed, labels):
         covers = {step: covered for step in steps if (covered := _fact_covers(step, content))}
         counts = among is None or entity.unit in among
         if counts and content <= frozenset().union(*covers.values()):
@@ -515,13 +492,6 @@ def _of_kind(graph: Graph, question: str, among: Collection[str] | None) -> Trac
         found = [one for steps, _ in fitting if (one := _measured(compared, steps))]
         return _extreme(compared, found, limit, asked)
     return _listed(asked, [Path(step.head, (step,)) for _, used in fitting for step in used])
-
-
-def _head_noun(asked: Question) -> str:
-    """The noun after "which" or "how many", if it can mean several units."""
-    after = [word for before, word in pairwise(asked.said) if before in ("which", "what", "many")]
-    several = after and after[0] not in stop_words() and after[0].endswith("s")
-    return after[0] if several or (after and comparison(asked)) else ""
 
 
 def _counts(asked: Question) -> bool:
@@ -534,12 +504,11 @@ def _fact_covers(step: Step, content: Collection[str]) -> frozenset[str]:
     label, value = stems(step.relation), step.tail.name
     if value in ("yes", "no"):
         return label if value == "yes" and label <= set(content) else frozenset()
-    parts = [stems(one) for one in re.split(r"[,;/]| and | or ", value)]
-    met = [one for one in parts if one and one <= set(content)]
+    items = [stems(one) for one in list_items(value)]
+    met = [one for one in items if one and one <= set(content)]
     if not met or is_negated(words(value)):
         return frozenset()
-    ways = ways_of_label(label)
-    return label.union(*met, *((*way.labels, *way.extra) for way in ways))
+    return label.union(*met, meant_by_label(label))
 
 
 def _listed(asked: Question, paths: Sequence[Path]) -> Traced | None:
@@ -549,22 +518,3 @@ def _listed(asked: Question, paths: Sequence[Path]) -> Traced | None:
         return Traced((str(len(names)),), tuple(paths[:_MOST]))
     listed = tuple(dict.fromkeys(names.values()))
     return Traced(listed, tuple(paths)) if 0 < len(names) <= _MOST else None
-
-
-def _extreme(
-    compared: Comparison,
-    found: Sequence[tuple[Amount, tuple[Path, ...]]],
-    limit: Amount | None,
-    asked: Question,
-) -> Traced | None:
-    """The units with the greatest amount, or those on one side of a limit."""
-    units = {one.unit for one in (*(amount for amount, _ in found), limit) if one and one.unit}
-    if len(found) + bool(limit) < 2 or len(units) > 1 or (compared.of_two and not limit):
-        return None
-    numbers = [one.number * compared.sign for one, _ in found]
-    kept = [
-        paths
-        for number, (_, paths) in zip(numbers, found, strict=True)
-        if (number > limit.number * compared.sign if limit else number == max(numbers))
-    ]
-    return _listed(asked, [path for paths in kept for path in paths])

@@ -10,6 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from ku_rag.graph.model import (
     CAPTION,
@@ -29,8 +30,7 @@ from ku_rag.text.values import is_unit
 
 _MOST_CHUNKS = 50
 """Chunks of a unit whose lines are read."""
-_MOST_UNITS = 20_000
-_MOST_LINES = 2_000
+_MOST_UNITS, _MOST_LINES = 20_000, 2_000
 """Units of a kind, and chunks of theirs, that are read for a question about the kind."""
 _NO_ROW = "(c.source, c.document) NOT IN (SELECT source, document FROM table_rows)"
 """The lines of a row of a table say nothing of the unit that owns the table."""
@@ -56,96 +56,119 @@ _SENTENCE = re.compile(
 _TRUTH = {"true": "yes", "false": "no"}
 
 
-def of_unit(connection: Connection, entity: Entity) -> list[Step]:
-    """Return the facts of a unit, in the order in which they are stated; [] for no unit."""
-    row = connection.execute(
-        "SELECT row, metadata FROM units WHERE id = ?", (entity.unit,)
-    ).fetchone()
-    if row is None:
-        return []
-    chunks = connection.execute(
-        "SELECT c.row, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
-        f"WHERE l.unit = ? AND l.owned AND {_NO_ROW} ORDER BY c.row LIMIT ?",
-        (row[0], _MOST_CHUNKS),
-    )
-    found = _of_metadata(entity, row[1])
-    for chunk, text in chunks:
-        found += _of_text(entity, chunk, text)
-    # Reversed: of facts that are stated twice, the first.
-    unique = {(name_key(one.relation), one.tail.row): one for one in reversed(found)}
-    return [*unique.values()][::-1]
+class FactReader:
+    """Reads facts of units, for one question.
+
+    Args:
+        connection: To the store.
+
+    Attributes:
+        note: What was not read, in a sentence; "" if everything was.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.note = ""
+
+    def of_unit(self, entity: Entity) -> list[Step]:
+        """Return the facts of a unit, in the order in which they are stated; [] for no unit."""
+        row = self._connection.execute(
+            "SELECT row, metadata FROM units WHERE id = ?", (entity.unit,)
+        ).fetchone()
+        if row is None:
+            return []
+        chunks = self._first(
+            _MOST_CHUNKS,
+            "chunks of a unit",
+            "SELECT c.row, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
+            f"WHERE l.unit = ? AND l.owned AND {_NO_ROW} ORDER BY c.row",
+            row[0],
+        )
+        found = _of_metadata(entity, row[1])
+        for chunk, text in chunks:
+            found += _of_text(entity, chunk, text)
+        # Reversed: of facts that are stated twice, the first.
+        unique = {(name_key(one.relation), one.tail.row): one for one in reversed(found)}
+        return [*unique.values()][::-1]
+
+    def of_kinds(
+        self, kinds: Sequence[str], words_: Sequence[str], labels: Collection[str]
+    ) -> list[tuple[Entity, list[Step]]]:
+        """Return the units of some kinds with their metadata and labelled lines.
+
+        Args:
+            kinds: Their kinds.
+            words_: Folded words, all of which a chunk has whose lines are read.
+            labels: Stems, one of which it has; none for any chunk.
+        """
+        listed = as_json(kinds)
+        found = {
+            row: (entity := Entity(*fields), _of_metadata(entity, metadata))
+            for row, metadata, *fields in self._first(
+                _MOST_UNITS,
+                "units",
+                "SELECT u.row, u.metadata, coalesce(e.row, -u.row), u.name, u.kind, u.id "
+                "FROM units u LEFT JOIN entities e ON e.unit = u.row WHERE u.metadata != '{}' "
+                "AND u.kind IN (SELECT value FROM json_each(?)) ORDER BY u.row",
+                listed,
+            )
+        }
+        terms = query_terms(words_, keywords.language_of(self._connection))
+        parts = [" AND ".join(f'"{one}"' for one in terms), " OR ".join(f'"{o}"' for o in labels)]
+        query = " AND ".join(f"({one})" for one in parts if one)
+        rows = self._first(
+            _MOST_LINES,
+            "chunks",
+            "SELECT u.row, c.row, c.text, coalesce(e.row, -u.row), u.name, u.kind, u.id FROM words "
+            "CROSS JOIN unit_chunks l ON l.chunk = words.rowid AND l.owned "
+            "CROSS JOIN units u ON u.row = l.unit CROSS JOIN chunks c ON c.row = l.chunk "
+            "LEFT JOIN entities e ON e.unit = u.row "
+            f"WHERE words MATCH ? AND {_NO_ROW} "
+            "AND u.kind IN (SELECT value FROM json_each(?))",
+            query or '""',
+            listed,
+        )
+        for row, chunk, text, *fields in rows:
+            entity, steps = found.setdefault(row, (Entity(*fields), []))
+            steps += _of_text(entity, chunk, text)
+        return [found[row] for row in sorted(found)]
+
+    def values(self, key: str) -> list[str]:
+        """Return the values that units have under a key of their metadata."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT v.value FROM units u, json_each(u.metadata) m, json_each("
+            "iif(m.type = 'array', m.value, json_array(m.value))) v "
+            "WHERE u.metadata != '{}' AND m.key = ? LIMIT ?",
+            (key, _MOST_UNITS),
+        )
+        return [str(value) for (value,) in rows]
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of the units."""
+        rows = self._connection.execute(
+            "WITH RECURSIVE k(kind) AS (SELECT min(kind) FROM units UNION ALL "
+            "SELECT (SELECT min(u.kind) FROM units u WHERE u.kind > k.kind) FROM k "
+            "WHERE k.kind IS NOT NULL) SELECT kind FROM k WHERE kind IS NOT NULL"
+        )
+        return [kind for (kind,) in rows]
+
+    def count(self, kinds: Sequence[str]) -> int:
+        """Return the number of units of some kinds."""
+        query = "SELECT count(*) FROM units WHERE kind IN (SELECT value FROM json_each(?))"
+        return int(self._connection.execute(query, (as_json(kinds),)).fetchone()[0])
+
+    def _first(self, most: int, what: str, query: str, *values: object) -> list[Any]:
+        """The first rows of a query; that there are more is noted."""
+        rows = list(self._connection.execute(f"{query} LIMIT ?", (*values, most + 1)))
+        if len(rows) > most:
+            self.note = f"Only the first {most:,} {what} were read: there may be more."
+        return rows[:most]
 
 
 def is_labelled_line(sentence: str) -> bool:
     """Return whether a sentence is a labelled line, whose label is a few words."""
     line = _LINE.fullmatch(sentence)
     return line is not None and len(words(line["label"])) < _LABEL_WORDS
-
-
-def kinds(connection: Connection) -> list[str]:
-    """Return the kinds of the units."""
-    rows = connection.execute(
-        "WITH RECURSIVE k(kind) AS (SELECT min(kind) FROM units UNION ALL "
-        "SELECT (SELECT min(u.kind) FROM units u WHERE u.kind > k.kind) FROM k "
-        "WHERE k.kind IS NOT NULL) SELECT kind FROM k WHERE kind IS NOT NULL"
-    )
-    return [kind for (kind,) in rows]
-
-
-def of_kinds(
-    connection: Connection, kinds: Sequence[str], words_: Sequence[str], labels: Collection[str]
-) -> list[tuple[Entity, list[Step]]]:
-    """Return the units of some kinds with their metadata and labelled lines.
-
-    Args:
-        connection: To the store.
-        kinds: Their kinds.
-        words_: Folded words, all of which a chunk has whose lines are read.
-        labels: Stems, one of which it has; none for any chunk.
-    """
-    listed = as_json(kinds)
-    found = {
-        row: (entity := Entity(*fields), _of_metadata(entity, metadata))
-        for row, metadata, *fields in connection.execute(
-            "SELECT u.row, u.metadata, coalesce(e.row, -u.row), u.name, u.kind, u.id "
-            "FROM units u LEFT JOIN entities e ON e.unit = u.row WHERE u.metadata != '{}' "
-            "AND u.kind IN (SELECT value FROM json_each(?)) ORDER BY u.row LIMIT ?",
-            (listed, _MOST_UNITS),
-        )
-    }
-    terms = query_terms(words_, keywords.language_of(connection))
-    parts = [" AND ".join(f'"{one}"' for one in terms), " OR ".join(f'"{o}"' for o in labels)]
-    query = " AND ".join(f"({one})" for one in parts if one)
-    rows = connection.execute(
-        "SELECT u.row, c.row, c.text, coalesce(e.row, -u.row), u.name, u.kind, u.id FROM words "
-        "CROSS JOIN unit_chunks l ON l.chunk = words.rowid AND l.owned "
-        "CROSS JOIN units u ON u.row = l.unit CROSS JOIN chunks c ON c.row = l.chunk "
-        "LEFT JOIN entities e ON e.unit = u.row "
-        f"WHERE words MATCH ? AND {_NO_ROW} "
-        "AND u.kind IN (SELECT value FROM json_each(?)) LIMIT ?",
-        (query or '""', listed, _MOST_LINES),
-    )
-    for row, chunk, text, *fields in rows:
-        entity, steps = found.setdefault(row, (Entity(*fields), []))
-        steps += _of_text(entity, chunk, text)
-    return [found[row] for row in sorted(found)]
-
-
-def values(connection: Connection, key: str) -> list[str]:
-    """Return the values that units have under a key of their metadata."""
-    rows = connection.execute(
-        "SELECT DISTINCT v.value FROM units u, json_each(u.metadata) m, json_each("
-        "iif(m.type = 'array', m.value, json_array(m.value))) v "
-        "WHERE u.metadata != '{}' AND m.key = ? LIMIT ?",
-        (key, _MOST_UNITS),
-    )
-    return [str(value) for (value,) in rows]
-
-
-def count(connection: Connection, kinds: Sequence[str]) -> int:
-    """Return the number of units of some kinds."""
-    query = "SELECT count(*) FROM units WHERE kind IN (SELECT value FROM json_each(?))"
-    return int(connection.execute(query, (as_json(kinds),)).fetchone()[0])
 
 
 def _of_metadata(entity: Entity, metadata: str) -> list[Step]:

@@ -14,14 +14,12 @@ from ku_rag.text.tokens import stop_words, tokenize, words
 
 _MOST_CHARACTERS = 1000
 _WH = frozenset(words("who whom whose what which when where why how"))
-_SURE = frozenset(words("what when why how"))
-"""Question words that hardly ever begin a relative clause."""
 AUXILIARIES = frozenset(
     words("is are was were do does did has have had can could will would may must")
 )
-POINTED = frozenset(
-    words("country nation state flag product item thing one object picture photo image scene")
-)
+GENERIC = "thing unit item object product"
+"""Nouns that units of any kind may be called."""
+POINTED = frozenset(words(f"{GENERIC} country nation state flag one picture photo image scene"))
 """Nouns that a picture may be said to show: "the country" points and asks nothing."""
 _POINTERS = frozenset(words("this that these those it its they them their he she his her here"))
 _NEGATIONS = frozenset(words("not no never nor neither without none nothing hardly cannot former"))
@@ -54,9 +52,8 @@ _NOUNS = {
     "number": "population number capacity score age",
 }
 """Type of value → nouns after "which" or "what" that ask for it."""
-
-
-PLACE_NOUNS = frozenset(map(stem, _NOUNS["place"].split()))
+_TYPE_NOUNS = frozenset(" ".join(_NOUNS.values()).split())
+PLACE_NOUNS = frozenset(_NOUNS["place"].split())
 
 
 class Asked(NamedTuple):
@@ -144,7 +141,6 @@ class Question:
         unnamed: its folded words without the names.
         ways: the ways of asking that it is one of.
         type: the kind of value asked for; "" is any.
-        noun: the stem of the noun after "which" or "what" that only names this type; or "".
         negated: whether it holds a negation.
         compares: whether it compares or offers a choice.
     """
@@ -158,7 +154,6 @@ class Question:
     unnamed: tuple[str, ...]
     ways: tuple[Asked, ...]
     type: str
-    noun: str
     negated: bool
     compares: bool
 
@@ -175,12 +170,10 @@ class Question:
             None if the label does not answer.
         """
         content = frozenset(self.content)
-        # "Which city is the capital?" asks for the capital.
-        content -= {self.noun} - label if len(content) > 1 else set()
         met = {one for one in content if agents and root(one) in set(map(root, label))}
         if (label and set(map(root, label)) == set(map(root, met))) or (label and label <= content):
-            own = ways_of_label(label)
-            return 0, content - label - met - {one for way in own for one in way.extra}
+            own = (way.extra for way in _ways_of_label(label))
+            return 0, content.difference(label, met, *own)
         for number, way in enumerate(self.ways):
             shared = [at for at, one in enumerate(way.labels) if one in label]
             if shared and label <= {*way.labels, *way.extra, *content}:
@@ -214,15 +207,14 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         near = at is not None and abs(n - at) <= _NEAR
         weight *= _NEAR_WEIGHT if near or n == len(said) - 1 else 1.0
         one = stem(word)
-        weights[one] = max(weight, weights.get(one, 0.0))
+        # "Which year" and "what year" only say that a date is asked for.
+        if said[n - 1] not in ("what", "which") or word not in _TYPE_NOUNS:
+            weights[one] = max(weight, weights.get(one, 0.0))
         if n not in inside:
             content[one] = None
-    noun = _noun(said, at)
     # "Alpha or Beta", not "seas or oceans"
     choice = re.search(r"\bor (?:the )?[A-Z]", text) is not None
     ways = tuple(way for way in _asked() if any(one <= every for one in way.triggers))
-    if len(weights) > 1 or ways:
-        weights.pop(noun, None)
     kind = _kind(said, tuple(content), named=bool(every & own))
     return Question(
         said=said,
@@ -234,7 +226,6 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         unnamed=tuple(word for n, word in enumerate(said) if n not in inside),
         ways=ways,
         type=_type(said, at, ways),
-        noun=noun,
         # "Isn't it waterproof?" asks what "Is it waterproof?" asks.
         negated=is_negated(said[2:] if kind == "yes-no" and said[1:2] == ("t",) else said),
         compares=bool(_COMPARING.intersection(said))
@@ -259,8 +250,7 @@ def _question_word(said: Sequence[str]) -> int | None:
     """The place of the word that asks, not of one that begins a relative clause."""
     found = [n for n, word in enumerate(said) if word in _WH]
     leading = [n for n in found if n == 0 or (n == 1 and said[0] in stop_words())]
-    sure = [n for n in found if said[n] in _SURE]
-    return next(iter([*leading, *reversed(sure), *reversed(found)]), None)
+    return next(iter([*leading, *reversed(found)]), None)
 
 
 def _type(said: Sequence[str], at: int | None, ways: Sequence[Asked]) -> str:
@@ -278,12 +268,6 @@ def _type(said: Sequence[str], at: int | None, ways: Sequence[Asked]) -> str:
                 return kind
     noun = said[at] in ("what", "which") and near[1:2]
     return found or ("name" if noun and noun[0] not in stop_words() else "")
-
-
-def _noun(said: Sequence[str], at: int | None) -> str:
-    after = said[at + 1 : at + 2] if at is not None and said[at] in ("what", "which") else ()
-    named = after and any(after[0] in nouns.split() for nouns in _NOUNS.values())
-    return stem(after[0]) if named else ""
 
 
 def is_negated(said: Sequence[str]) -> bool:
@@ -357,15 +341,13 @@ def comparison(asked: Question) -> Comparison | None:
         if not sign:
             base, used, sign = _positive(word, known), [word], 1
             sign = -1 if base in _LOW else 1
-        elif stem(qualified) in map(stem, _LOW):
-            sign = -sign
         if base in _PLAIN and following and following not in stop_words():
             base, used = following, [word, following]
         if not base or base in stop_words():
             continue
         one = stem(base)
         ways = [w for w in _asked() if one in w.extra or any(one in t for t in w.triggers)]
-        ways = ways[:1] if one in known else ways_of_label(frozenset({one}))
+        ways = ways[:1] if one in known else _ways_of_label(frozenset({one}))
         labels = frozenset({one, *(label for way in ways for label in way.labels)})
         spoken = {one, *map(stem, used), *(extra for way in ways for extra in way.extra)}
         of_two = "than" in said or word.endswith("er") or word in ("more", "less", "fewer")
@@ -385,9 +367,14 @@ def _positive(word: str, known: Collection[str]) -> str:
     return next((form for form in forms if form in _PLAIN or stem(form) in known), "")
 
 
-def ways_of_label(label: frozenset[str]) -> list[Asked]:
-    """Return the ways of asking for what a label, given as stems, names."""
+def _ways_of_label(label: frozenset[str]) -> list[Asked]:
+    """The ways of asking for what a label, given as stems, names."""
     return [way for way in _asked() if label.intersection(way.labels)]
+
+
+def meant_by_label(label: frozenset[str]) -> frozenset[str]:
+    """Return the stems of words with which a question may ask for a label, given as stems."""
+    return frozenset().union(*((*way.labels, *way.extra) for way in _ways_of_label(label)))
 
 
 def label_words(text: str) -> list[str]:

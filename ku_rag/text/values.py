@@ -125,6 +125,11 @@ def amounts(text: str) -> list[Amount]:
     return found
 
 
+def list_items(text: str) -> list[str]:
+    """Return the items of a list in words: "pink and red" → "pink", "red"."""
+    return [one.strip() for one in re.split(r"[,;/](?!\d)| and | or ", text) if one.strip()]
+
+
 def is_unit(word: str) -> bool:
     """Return whether a word is a unit of length, mass, volume or time."""
     return _bare(word) in _FACTORS
