@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from unicodedata import category
 
-import orjson
-
 from ku_rag.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
@@ -41,8 +39,6 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 _IGNORABLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks of Unicode that are drawn as nothing."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_LONG_INTEGER = re.compile(rb"\d{19}")
-"""orjson makes integers of more than 64 bits floats."""
 _LONGEST_PATH = 4_095
 _LONGEST_PART = 255
 _DEEPEST = 100
@@ -210,37 +206,6 @@ def json_object(value: object, what: str) -> Mapping[str, Any]:
     return value
 
 
-def json_line(line: bytes, expected: str) -> Any:  # noqa: ANN401 - any JSON value
-    """The JSON value on a line of a file.
-
-    Args:
-        line: its bytes.
-        expected: what a line should hold, "expected …".
-    """
-    with suppress(orjson.JSONDecodeError):
-        value = orjson.loads(line)
-        # A key is followed by a colon: if there are no more of them, no key is repeated.
-        if (
-            isinstance(value, dict)
-            and line.count(b":") == len(value)
-            and not _LONG_INTEGER.search(line)
-        ):
-            return value
-    try:
-        return STRICT_JSON.decode(line.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise BadInput(
-            f"the line is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start} of the "
-            "line does not fit; save the file as UTF-8"
-        ) from error
-    except json.JSONDecodeError as error:
-        raise BadInput(
-            f"the line is no JSON ({error.msg} at character {error.pos + 1}): {expected}"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"the line is no JSON that can be read ({error}): simplify it") from error
-
-
 def _no_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON number")
 
@@ -355,22 +320,20 @@ def output_file(value: object, what: str, *, spare: object = None) -> Path:
     try:
         real = given.resolve()
         there = next(one for one in (real, *real.parents) if one.exists())
-        mode, is_new = there.stat().st_mode, there != real
-        if isinstance(spare, Path) and not is_new and spare.exists() and real.samefile(spare):
+        if isinstance(spare, Path) and there == real and spare.exists() and real.samefile(spare):
             raise BadInput(f"{what} would be written over the picture {spare}: name another file")
+        fits = there.is_file() if there == real else there.is_dir()
+        kind = "file" if there == real else "folder"
+        writable = fits and os.access(there, os.W_OK)
+        refused = "" if writable else f"{there} is not a {kind} that is writable"
     except (OSError, RuntimeError) as error:
-        refused = f" ({error})"
-    else:
-        if is_new and not (stat.S_ISDIR(mode) and os.access(there, os.W_OK)):
-            refused = f", because {there} is not a folder that is writable"
-        elif not is_new and not (stat.S_ISREG(mode) and os.access(there, os.W_OK)):
-            refused = f", which is {_kind(mode) if not stat.S_ISREG(mode) else 'write-protected'}"
-        else:
-            return real if given.is_symlink() else given
-    raise BadInput(
-        f"{what} cannot be written to {given}{refused}: name a file, such as "
-        f"{what.rpartition(' ')[2]}{suffixes[0]}"
-    )
+        refused = str(error)
+    if refused:
+        raise BadInput(
+            f"{what} cannot be written to {given} ({refused}): name a file, such as "
+            f"{what.rpartition(' ')[2]}{suffixes[0]}"
+        )
+    return real if given.is_symlink() else given
 
 
 def _kind(mode: int) -> str:

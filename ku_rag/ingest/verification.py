@@ -23,6 +23,42 @@ from ku_rag.store.vectors import Kind, places
 from ku_rag.types import Serializable
 
 _MANIFEST = frozenset({"id", "encoder", "segmenter", "max_tokens", "language"})
+_CHECKS = (
+    (
+        "SELECT uri, (SELECT count(*) FROM chunks WHERE source = s.row) AS found, chunks "
+        "FROM sources s WHERE found != chunks",
+        "{} has {} chunks, {} were stored of it",
+    ),
+    (
+        "SELECT uri, (SELECT count(*) FROM unit_images WHERE source = s.row) AS found, images "
+        "FROM sources s WHERE found != images",
+        "{} has {} images, {} were stored of it",
+    ),
+    (
+        "SELECT s.uri, l.unit FROM unit_images l JOIN sources s ON s.row = l.source "
+        "WHERE l.unit IS NOT s.unit",
+        "a picture of {} is listed under unit row {}, which is not its unit",
+    ),
+    ("SELECT row FROM units WHERE row NOT IN (SELECT unit FROM sources WHERE unit IS NOT NULL)",
+     "unit row {} has no source"),
+    ("SELECT row FROM images WHERE row NOT IN (SELECT image FROM unit_images)",
+     "image row {} has no source"),
+    ("SELECT item FROM vectors WHERE kind = 'chunk' AND item NOT IN (SELECT row FROM chunks)",
+     "there is a vector of chunk {}, which does not exist"),
+    ("SELECT item FROM vectors WHERE kind = 'image' AND item NOT IN (SELECT row FROM images)",
+     "there is a vector of image {}, which does not exist"),
+    ("SELECT row FROM vectors WHERE encoder NOT IN (SELECT row FROM encoders)",
+     "vector row {} was made by an encoder that is not there"),
+    (
+        "SELECT v.row, length(v.vector), e.dim FROM vectors v JOIN encoders e "
+        "ON e.row = v.encoder WHERE length(v.vector) != 2 * e.dim",
+        "vector row {} has {} bytes, its encoder makes {} halves",
+    ),
+    ("SELECT row FROM entities WHERE row NOT IN (SELECT head FROM relations) "
+     "AND row NOT IN (SELECT tail FROM relations WHERE tail IS NOT NULL)",
+     "entity row {} is in no relation"),
+)  # fmt: skip
+"""Statements that select wrong rows, and what is said of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +101,14 @@ def verify(
             ("the schema", _schema(connection)),
             ("the structure of the file", _structure(database)),
             ("the manifest", _manifest(database)),
-            ("the contents of sources", _sources(connection)),
             ("texts", _texts(connection)),
             ("the keyword index", keywords.differences(connection)),
-            ("vectors", _vectors(connection, encoders)),
+            ("vectors", _missing_vectors(connection, encoders)),
             ("relations", relations.differences(connection)),
             ("pictures", _pictures(connection, layout)),
             ("units", assembly.differences(connection)),
             ("the lists of units", inverted.differences(connection)),
+            *(("a table", _wrong_rows(connection, *check)) for check in _CHECKS),
         ):
             problems += _guarded(what, found)
     for index in indexes:
@@ -104,6 +140,11 @@ def _schema(connection: Connection) -> Iterator[str]:
         yield f"{kind} {name} does not belong to a knowledge base"
 
 
+def _wrong_rows(connection: Connection, sql: str, message: str) -> Iterator[str]:
+    for row in connection.execute(sql):
+        yield message.format(*row)
+
+
 def _structure(database: Database) -> Iterator[str]:
     connection = database.connection
     # Pages in a connection's cache are not read again: a new one reads all that are in use.
@@ -113,12 +154,6 @@ def _structure(database: Database) -> Iterator[str]:
                 yield f"SQLite: {message}"
     for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         yield f"{table} row {row} points to a row of {parent} that is not there"
-    for name, first, second in (
-        ("unit", "SELECT row FROM units u", "SELECT 1 FROM sources WHERE unit = u.row"),
-        ("image", "SELECT row FROM images i", "SELECT 1 FROM unit_images WHERE image = i.row"),
-    ):
-        for (row,) in connection.execute(f"{first} WHERE NOT EXISTS ({second})"):
-            yield f"{name} row {row} has no source"
     for table, sql in connection.execute(
         "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
     ).fetchall():
@@ -143,21 +178,6 @@ def _manifest(database: Database) -> Iterator[str]:
         yield f"the manifest does not say {key!r}"
 
 
-def _sources(connection: Connection) -> Iterator[str]:
-    for table, what in (("chunks", "chunks"), ("unit_images", "images")):
-        for uri, expected, found in connection.execute(
-            f"SELECT s.uri, s.{what}, count(c.source) FROM sources s "
-            f"LEFT JOIN {table} c ON c.source = s.row GROUP BY s.row "
-            f"HAVING s.{what} != count(c.source)"
-        ):
-            yield f"{uri} has {found} {what}, {expected} were stored of it"
-    for uri, unit in connection.execute(
-        "SELECT s.uri, l.unit FROM unit_images l JOIN sources s ON s.row = l.source "
-        "WHERE l.unit IS NOT s.unit"
-    ):
-        yield f"a picture of {uri} is listed under unit row {unit}, which is not its unit"
-
-
 def _command(connection: Connection) -> Iterator[str]:
     try:
         # A command of FTS5, written as an insert: it changes nothing and fails on damage.
@@ -174,28 +194,14 @@ def _texts(connection: Connection) -> Iterator[str]:
             yield f"chunk {row} is not the text that was stored"
 
 
-def _vectors(connection: Connection, encoders: Mapping[Kind, int]) -> Iterator[str]:
+def _missing_vectors(connection: Connection, encoders: Mapping[Kind, int]) -> Iterator[str]:
     for kind, encoder in encoders.items():
-        table = {"chunk": "chunks", "image": "images"}[kind]
         for (row,) in connection.execute(
-            f"SELECT row FROM {table} WHERE row NOT IN "
+            f"SELECT row FROM {kind}s WHERE row NOT IN "
             "(SELECT item FROM vectors WHERE row BETWEEN ? AND ?)",
             places(kind, encoder),
         ):
             yield f"{kind} {row} has no vector"
-        for (item,) in connection.execute(
-            f"SELECT item FROM vectors WHERE kind = ? AND item NOT IN (SELECT row FROM {table})",
-            (kind,),
-        ):
-            yield f"there is a vector of {kind} {item}, which does not exist"
-    for row, length, dim in connection.execute(
-        "SELECT v.row, length(v.vector), e.dim FROM vectors v LEFT JOIN encoders e "
-        "ON e.row = v.encoder WHERE length(v.vector) IS NOT 2 * e.dim"
-    ):
-        if dim is None:
-            yield f"vector row {row} was made by an encoder that is not there"
-            continue
-        yield f"vector row {row} has {length} bytes, its encoder makes {dim} halves"
 
 
 def _pictures(connection: Connection, layout: Layout) -> Iterator[str]:

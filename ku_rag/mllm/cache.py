@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ku_rag import folders
+from ku_rag.errors import ReadOnly
 from ku_rag.mllm.base import Reply
+from ku_rag.store.layout import write_durably
 
 
 def default_folder() -> Path:
@@ -56,18 +57,9 @@ class ReplyCache:
         fields = reply.to_dict()
         stored = {"check": _check(key, fields), "reply": fields}
         file = self._file(key)
-        try:
+        with suppress(OSError, ReadOnly):
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, partial = tempfile.mkstemp(dir=file.parent, suffix=".partial")
-            try:
-                with os.fdopen(handle, "wb") as stream:
-                    stream.write(_canonical(stored))
-                Path(partial).replace(file)
-            except BaseException:
-                Path(partial).unlink(missing_ok=True)
-                raise
-        except OSError:
-            return
+            write_durably([(file, _canonical(stored))])
 
     def _file(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key[2:]}.json"

@@ -5,9 +5,14 @@ Broken lines are reported with their number; the rest is read.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
@@ -19,6 +24,8 @@ from ku_rag.types import Quarantined
 RECORD_SUFFIXES = frozenset({".jsonl", ".ndjson"})
 """Suffixes, in lower case, of the files that hold one object a line."""
 
+_LONG_INTEGER = re.compile(rb"\d{19}")
+"""orjson makes integers of more than 64 bits floats."""
 _EXPECTED = 'expected one object on one line, such as {"name": "Oslo"}'
 
 
@@ -90,7 +97,7 @@ def parse_object(line: bytes | None, expected: str = _EXPECTED) -> Mapping[str, 
         )
     if b"\0" in line:
         raise BadInput(f"the line holds a NUL byte (at {line.index(0)}): it is damaged; repair it")
-    value = arguments.json_line(line, expected)
+    value = _decoded(line, expected)
     if not isinstance(value, dict):
         raise BadInput(
             f'the line holds {describe_value(value)}: expected an object, such as {{"name": …}}'
@@ -101,3 +108,25 @@ def parse_object(line: bytes | None, expected: str = _EXPECTED) -> Mapping[str, 
             "is no text: remove it"
         )
     return value
+
+
+def _decoded(line: bytes, expected: str) -> Any:  # noqa: ANN401 - any JSON value
+    with suppress(orjson.JSONDecodeError):
+        value = orjson.loads(line)
+        # A key is followed by a colon: if there are no more of them, no key is repeated.
+        colons = len(value) if isinstance(value, dict) else -1
+        if line.count(b":") == colons and not _LONG_INTEGER.search(line):
+            return value
+    try:
+        return arguments.STRICT_JSON.decode(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"the line is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start} of the "
+            "line does not fit; save the file as UTF-8"
+        ) from error
+    except json.JSONDecodeError as error:
+        raise BadInput(
+            f"the line is no JSON ({error.msg} at character {error.pos + 1}): {expected}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the line is no JSON that can be read ({error}): simplify it") from error
