@@ -70,17 +70,15 @@ def print_result(
         click.echo(clean(text if isinstance(text, str) else "\n".join(text)))
         return
     try:
-        line = json.dumps(data, ensure_ascii=False, allow_nan=False, default=_as_json)
+        line = json.dumps(
+            data, ensure_ascii=False, allow_nan=False, default=lambda one: one.to_dict()
+        )
     except ValueError as error:
         raise Corrupt(
             f"what is stored holds what JSON cannot ({error}): replace it with "
             "`ku update ID --metadata …`"
         ) from error
     click.echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line))
-
-
-def _as_json(result: Result) -> Mapping[str, Any]:
-    return result.to_dict()
 
 
 def _is_set(key: str) -> bool:

@@ -11,26 +11,22 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ku_rag import arguments
-from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.base import Encoder
 from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import unit_resolution
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.deletion import delete_sources, delete_units, merged
-from ku_rag.ingest.pipeline import Pipeline, Progress, Vector
+from ku_rag.ingest.pipeline import Pipeline, Progress
 from ku_rag.ingest.preparation import PreparedRecord, ReadyVectors, prepare
 from ku_rag.ingest.readers.folder import read
 from ku_rag.ingest.seen_sources import SeenSources
-from ku_rag.ingest.unit_resolution import Candidate
 from ku_rag.settings import Settings
 from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.unit_records import hint, known_row, unit_row
-from ku_rag.store.vectors import Kind
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Added, Deleted, IngestReport, Record, Source, Unit
 
@@ -60,10 +56,10 @@ def add(
     candidate, why = None, "a record with an id of its own never joins"
     if unit.id is None:
         of_images = [picture.vector for picture in source.pictures if picture.vector is not None]
-        candidate, why = _candidate(
+        candidate, why = unit_resolution.resolve(
             database,
             unit.name,
-            ((images, "image", of_images), (chunks, "chunk", source.chunk_vectors)),
+            ((images, of_images), (chunks, source.chunk_vectors)),
             fingerprint=encoder.fingerprint,
             threshold=settings.join_threshold,
         )
@@ -249,34 +245,6 @@ def sync(
             raise _RollBack
     report.seconds = time.monotonic() - started
     return report
-
-
-def _candidate(
-    database: Database,
-    name: str,
-    compared: Iterable[tuple[VectorIndex, Kind, Vectors | list[Vector] | None]],
-    *,
-    fingerprint: str,
-    threshold: float,
-) -> tuple[Candidate | None, str]:
-    """Return the unit that a new one joins, if there is one, and why."""
-    if named := unit_resolution.by_name(database, name):
-        return named, named.why
-    reasons = ["no unit bears its name"]
-    for index, kind, found in compared:
-        if found is not None and len(found):
-            candidate, why = unit_resolution.by_vectors(
-                database,
-                index,
-                kind,
-                np.asarray(found),
-                fingerprint=fingerprint,
-                threshold=threshold,
-            )
-            if candidate:
-                return candidate, candidate.why
-            reasons += [why] if why else []
-    return None, "; ".join(reasons)
 
 
 def _new_id(database: Database, name: str) -> str:

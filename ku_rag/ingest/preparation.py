@@ -155,15 +155,6 @@ class PreparedSource:
         """Both hashes, as they are stored and compared."""
         return ":".join(filter(None, (self.texts_hash, self.pictures_hash)))
 
-    def remove_pictures(self, digests: Container[str]) -> list[PreparedPicture]:
-        """Remove pictures that cannot be decoded and return them."""
-        removed = [picture for picture in self.pictures if picture.digest in digests]
-        if removed:
-            self.pictures = [p for p in self.pictures if p.digest not in digests]
-            self.partial = True
-            self.pictures_hash = hash_pictures((p.digest for p in self.pictures), partial=True)
-        return removed
-
 
 @dataclass(slots=True)
 class PreparedRecord:
@@ -185,15 +176,16 @@ class PreparedRecord:
 
     def remove_pictures(self, digests: Container[str]) -> list[PreparedPicture]:
         """Remove pictures, and sources that have nothing else; return the pictures."""
-        removed: list[PreparedPicture] = []
-        sources = []
-        for source in self.sources:
-            gone = [] if source.keeps_pictures else source.remove_pictures(digests)
-            removed += gone
+        removed = [picture for picture in self.pictures() if picture.digest in digests]
+        for source in list(self.sources):
+            kept = [picture for picture in source.pictures if picture.digest not in digests]
+            if source.keeps_pictures or len(kept) == len(source.pictures):
+                continue
+            source.pictures, source.partial = kept, True
+            source.pictures_hash = hash_pictures((p.digest for p in kept), partial=True)
             described = source.declared is not None and source.declared.describes_unit
-            if not gone or source.pictures or source.texts or described:
-                sources.append(source)
-        self.sources = sources
+            if not (kept or source.texts or described):
+                self.sources = [one for one in self.sources if one is not source]
         return removed
 
 

@@ -7,6 +7,7 @@ base, once per encoder fingerprint and again when their number has doubled.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,57 +29,50 @@ _NEAR = 8
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The closest unit: its row, the similarity, and what was compared."""
+    """The closest unit: its row, and the similarity."""
 
     unit: int
     score: float
-    why: str
 
 
-def by_name(database: Database, name: str) -> Candidate | None:
-    """Return the unit of this name, if exactly one has it."""
-    rows = database.connection.execute(
-        "SELECT unit FROM names WHERE key = ?", (name_key(name),)
-    ).fetchall()
-    if len(rows) != 1:
-        return None
-    return Candidate(rows[0][0], 1.0, f"it bears the name {name!r}")
-
-
-def by_vectors(
+def resolve(
     database: Database,
-    index: VectorIndex,
-    kind: Kind,
-    vectors: Vectors,
+    name: str,
+    compared: Iterable[tuple[VectorIndex, Vectors | Sequence[Vectors] | None]],
     *,
     fingerprint: str,
     threshold: float,
 ) -> tuple[Candidate | None, str]:
-    """Return the unit whose picture or text matches above the threshold, if there is one.
+    """Return the unit that a new one joins, if there is one, and why.
 
     Args:
         database: The store.
-        index: Of that kind.
-        kind: "image" or "chunk".
-        vectors: Of the new pictures or chunks, float32[n, dim].
+        name: Of the new unit.
+        compared: Indexes of pictures and chunks, each with the new unit's vectors float32[n, dim].
         fingerprint: Of the encoder.
         threshold: Cosine, 0 to 1; 0 measures it.
-
-    Returns:
-        The candidate, or None with a sentence that says why.
     """
-    if not len(vectors) or not index.count:
-        return None, ""
-    limit = threshold or measure(database, index, kind, fingerprint)
-    rows, cosines = index.search(vectors, 1)
-    best = int(np.argmax(cosines[:, 0]))
-    score = float(cosines[best, 0])
-    what = {"image": "picture", "chunk": "text"}[kind]
-    units = _owners(database, kind, int(rows[best, 0]))
-    if score < limit or len(units) != 1:
-        return None, f"the nearest {what} has cosine {score:.3f}, joining needs {limit:.3f}"
-    (unit,) = units
-    return Candidate(unit, score, f"its {what} has cosine {score:.3f}, at least {limit:.3f}"), ""
+    units = database.connection.execute(
+        "SELECT unit FROM names WHERE key = ?", (name_key(name),)
+    ).fetchall()
+    if len(units) == 1:
+        why = f"it bears the name {name!r}"
+        return Candidate(units[0][0], 1.0), why
+    reasons = ["no unit bears its name"]
+    for index, vectors in compared:
+        if vectors is None or not len(vectors) or not index.count:
+            continue
+        limit = threshold or measure(database, index, index.kind, fingerprint)
+        rows, cosines = index.search(np.asarray(vectors), 1)
+        best = int(np.argmax(cosines[:, 0]))
+        score = float(cosines[best, 0])
+        what = {"image": "picture", "chunk": "text"}[index.kind]
+        owners = _owners(database, index.kind, int(rows[best, 0]))
+        if score >= limit and len(owners) == 1:
+            why = f"its {what} has cosine {score:.3f}, at least {limit:.3f}"
+            return Candidate(min(owners), score), why
+        reasons.append(f"the nearest {what} has cosine {score:.3f}, joining needs {limit:.3f}")
+    return None, "; ".join(reasons)
 
 
 def measure(database: Database, index: VectorIndex, kind: Kind, fingerprint: str) -> float:
