@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,32 @@ def ottqa() -> tuple[list[Case], dict[str, str]]:
         for link, text in passages.items()
         if text
     }
+
+
+@dataclass(frozen=True)
+class TableQuestion:
+    """A question of OTT-QA, its answer, its table and passages, and whether it asks for a cell."""
+
+    text: str
+    gold: str
+    table: str
+    passages: frozenset[str]
+    asks_cell: bool
+
+
+def table_questions(passages: Mapping[str, str]) -> list[TableQuestion]:
+    """Every question of OTT-QA; its gold passages are those that the base has."""
+    return [
+        TableQuestion(
+            plain(one["question"]),
+            plain(one["answer-text"]),
+            f"table:{one['table_id']}",
+            frozenset(title_of(n[2]) for n in one["answer-node"] if n[3] == "passage")
+            & passages.keys(),
+            any(node[3] == "table" for node in one["answer-node"]),
+        )
+        for one in json.loads((DATA / "ottqa" / "questions.json").read_text("utf-8"))
+    ]
 
 
 def title_of(link: str) -> str:

@@ -149,6 +149,7 @@ def test_a_wrong_table_is_left_out_and_reported(kb, tmp_path, table, seen):
         lambda: Unit("A", tables=GAMES),
         lambda: Unit("A", tables=[{"header": ["a"]}]),
         lambda: Cell("a", link=5),
+        lambda: Table(["a"] * 100_000, [["b"]] * 101),
     ],
 )
 def test_a_wrong_table_in_python_is_one_sentence(build):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ku_rag.arguments import regular_file
-from ku_rag.errors import BadInput, MissingExtra
+from ku_rag.errors import BadInput, MissingExtra, NotFound
 from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES, read_text
 from ku_rag.ingest.readers.hypertext import read_html
 from ku_rag.ingest.readers.outline import Outline
@@ -54,20 +54,19 @@ def read_document(path: Path) -> Outline:
 
 
 def read_picture_bytes(path: Path) -> bytes:
-    """Read a picture file, or a picture that is a member of a DOCX file.
-
-    Args:
-        path: Of the file; `report.docx/word/media/image1.png` for a member.
+    """Read a picture file, or a member of a DOCX file, `report.docx/word/media/image1.png`.
 
     Raises:
-        NotFound: It is not there.
+        NotFound, OSError: It is not there, or cannot be read.
         BadInput: It is no regular file, or too large.
-        OSError: It cannot be read.
     """
     for document in path.parents[2:3]:
         if document.suffix.lower() == ".docx" and document.is_file():
-            with zipfile.ZipFile(document) as members:
-                return members.read(path.relative_to(document).as_posix())
+            try:
+                with zipfile.ZipFile(document) as members:
+                    return members.read(path.relative_to(document).as_posix())
+            except (KeyError, zipfile.BadZipFile) as error:
+                raise NotFound(f"{path} is not there ({error}): expected a picture") from error
     return regular_file(path, "a picture file").read_bytes()
 
 
@@ -105,7 +104,7 @@ def _pdf_html(path: Path) -> str:
     for tag, group in groupby(blocks, lambda block: levels.get(block[0], "pre")):
         text = "\n".join(map(itemgetter(1), group))
         parts.append(f"<{tag}>{text}</{tag}>" if tag else text)
-    return "".join(parts)
+    return "".join(parts).replace("\0", " ").encode(errors="replace").decode()
 
 
 def _pdf_blocks(page: Any) -> Iterator[tuple[float, str]]:  # noqa: ANN401 - of pdfplumber

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.ingest.readers.decoding import clean_name, read_text
+from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.documents import DOCUMENT_SUFFIXES, read_document
 from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES, read_jsonl
 from ku_rag.ingest.readers.markdown import TEXT_SUFFIXES, read_markdown
+from ku_rag.ingest.readers.outline import Outline
 from ku_rag.ingest.readers.records import Item
 from ku_rag.ingest.readers.table import TABLE_SUFFIXES, read_table
 from ku_rag.pictures import PICTURE_SUFFIXES
@@ -92,18 +93,20 @@ def _read_file(path: Path) -> Iterator[Item]:
                 yield from read_jsonl(path)
             case "table":
                 yield from read_table(path)
-            case "text" | "document" as kind:
+            case "text" | "document":
                 try:
-                    outline = read_markdown(path) if kind == "text" else read_document(path)
+                    yield from _outline(path).units()
                 except BadInput as error:
                     yield Quarantined(path.as_posix(), str(error))
-                else:
-                    yield from outline.units()
             case _:
                 name = clean_name(path.stem)
                 yield Record(Unit(name, id=name), (Source(path.as_posix(), images=(path,)),))
     except OSError as error:
         raise BadInput(f"{path.name} cannot be read ({error.strerror}): check it") from error
+
+
+def _outline(path: Path) -> Outline:
+    return read_markdown(path) if _kind(path) == "text" else read_document(path)
 
 
 # ---- folders -----------------------------------------------------------------------------------
@@ -196,15 +199,12 @@ def _unit(identity: str, files: list[Path]) -> Iterator[Item]:
     sources = []
     for path in files:
         try:
-            match _kind(path):
-                case "picture":
-                    sources.append(Source(path.as_posix(), images=(path,)))
-                case "document":
-                    outline = read_document(path)
-                    sources.append(outline.source(path.as_posix(), 0, len(outline.text)))
-                    yield from outline.quarantined
-                case _:
-                    sources.append(Source(path.as_posix(), texts=(read_text(path),)))
+            if _kind(path) == "picture":
+                sources.append(Source(path.as_posix(), images=(path,)))
+            else:
+                outline = _outline(path)
+                sources.append(outline.source(path.as_posix(), 0, len(outline.text)))
+                yield from outline.quarantined
         except BadInput as error:
             yield Quarantined(path.as_posix(), str(error))
     if sources:

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from ku_rag.ingest.readers.decoding import clean_name, read_text
-from ku_rag.ingest.readers.hypertext import html_tables
+from ku_rag.ingest.readers.hypertext import html_tables, read_html
 from ku_rag.ingest.readers.outline import Outline
 
 TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt"})
@@ -24,9 +24,6 @@ _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\n)*?\1[ \t]*(?:\r?\n|\
 _UNDERLINED = re.compile(r"(?!\|).*\w.*")
 """An underlined heading: one line with a word. CommonMark also takes paragraphs and table rows."""
 _ANCHOR = re.compile(r"\s*\{#[^{}]*\}\s*$")
-_HTML_PICTURE = re.compile(
-    r"<img\s(?:[^>]{0,1000}?\s)?src\s*=\s*[\"']([^\"'\n]+)[\"']", re.IGNORECASE
-)
 
 
 def read_markdown(path: Path) -> Outline:
@@ -49,11 +46,10 @@ def read_markdown(path: Path) -> Outline:
             found.shown += ((starts[line], hidden + line, given) for line, given in _shown(token))
         if first < covered:  # in a table of HTML, which may hold blank lines
             continue
-        if opening.type == "heading_open" and opening.level == 0 and opening.map:
-            is_title = opening.markup[0] == "#" or _UNDERLINED.fullmatch(token.content)
-            if is_title:
-                first, end = (starts[line] for line in opening.map)
-                found.add_heading(int(opening.tag[1]), _name(token.content), first, end)
+        is_title = opening.markup[:1] == "#" or _UNDERLINED.fullmatch(token.content)
+        if opening.type == "heading_open" and opening.level == 0 and opening.map and is_title:
+            first, end = (starts[line] for line in opening.map)
+            found.add_heading(int(opening.tag[1]), _name(token.content), first, end)
         if is_plain:
             continue
         if token.type == "html_block":
@@ -92,6 +88,6 @@ def _shown(token: Token) -> Iterator[tuple[int, str]]:
         if child.type == "image":
             yield line, str(child.attrs["src"])
         elif child.type.startswith("html_"):
-            for found in _HTML_PICTURE.finditer(child.content):
-                yield line + child.content.count("\n", 0, found.start()), found[1]
+            for _, number, given in read_html(Path(), child.content).shown:
+                yield line + number - 1, given
         line += child.type in ("softbreak", "hardbreak")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from ku_rag.arguments import LONGEST_NAME
@@ -18,8 +19,7 @@ from ku_rag.pictures import locate_picture
 from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
 
 
-@dataclass(frozen=True, slots=True)
-class _Heading:
+class _Heading(NamedTuple):
     """A heading and its place in the text."""
 
     level: int
@@ -116,14 +116,11 @@ class Outline:
             name: Of its unit; a table whose title is the same has no title.
         """
         inside = [t for t in self.tables if start <= t[0] and t[1] <= end]
-        tables = tuple(
-            Table(
-                tuple(rows[0]),
-                tuple(tuple(map(Cell, row)) for row in rows[1:]),
-                "" if title == name else title,
-            )
-            for *_, title, rows in inside
-        )
+        tables = [
+            Table(tuple(header), tuple(tuple(map(Cell, row)) for row in rows), title)
+            for *_, given, (header, *rows) in inside
+            for title in ["" if given == name else given]
+        ]
         marks = [start, *(at for first, last, *_ in inside for at in (first, last)), end]
         text = "".join(self.text[a:b] for a, b in zip(marks[::2], marks[1::2], strict=True))
         found: dict[Path, None] = {}
@@ -134,7 +131,7 @@ class Outline:
             except BadInput as error:
                 kind = PartialSource
                 self._quarantine(line, f"{error}; the text goes on without it")
-        return kind(uri, (text,) if text.strip() else (), tuple(found), tables)
+        return kind(uri, (text,) if text.strip() else (), tuple(found), tuple(tables))
 
     def _between(self, start: int, end: int) -> Iterator[tuple[int, str]]:
         first, last = (bisect_right(self.shown, (at, -1)) for at in (start, end))
