@@ -21,6 +21,7 @@ from ku_rag.plugins import absolute
 from ku_rag.regions import load_segmenter
 from ku_rag.regions.base import Segmenter
 from ku_rag.retrieval.image_matching import Calibration, ImageSearch
+from ku_rag.retrieval.search import ChunkSearch
 from ku_rag.settings import Settings
 from ku_rag.store import unit_records
 from ku_rag.store.connection import explained, snapshot
@@ -255,7 +256,8 @@ class Session:
             tuned=Calibration(**tuned) if (tuned := database.meta("confidence")) else None,
             least=self.settings.confidence_threshold,
         )
-        return Retrieval(database, self.layout, image_search, encoding.chunks)
+        chunk_search = ChunkSearch(database.connection, encoding.encoder, encoding.chunks)
+        return Retrieval(database, self.layout, image_search, chunk_search)
 
     def segmenter_fingerprint(self) -> str:
         """Return the segmenter's fingerprint, from the manifest where a network would be loaded."""

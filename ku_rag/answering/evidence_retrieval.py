@@ -11,7 +11,6 @@ from ku_rag.encoders.base import Vectors
 from ku_rag.graph.answer_paths import trace
 from ku_rag.graph.model import Entity, Graph
 from ku_rag.graph.traversal import best_paths
-from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.retrieval.clues import parted
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
@@ -38,13 +37,8 @@ class Retrieval:
     database: Database
     layout: Layout
     image_search: ImageSearch
-    chunks: VectorIndex
+    chunk_search: ChunkSearch
     units: UnitFilter = field(default_factory=UnitFilter)
-
-    @property
-    def chunk_search(self) -> ChunkSearch:
-        """What chunks are searched with."""
-        return ChunkSearch(self.database.connection, self.image_search.encoder, self.chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +157,7 @@ def own_evidence(
 def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
     """The chunks of the whole base whose vectors are nearest to one, float32[1, dim]."""
     among = base.units.chunks(base.database.connection)
-    rows, cosines = base.chunks.search(vector, k, among=among)
+    rows, cosines = base.chunk_search.chunks.search(vector, k, among=among)
     hits = [
         (row, round(cosine, 4))
         for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)

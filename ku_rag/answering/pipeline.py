@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from PIL.Image import Image
@@ -31,21 +31,12 @@ _LONGEST_SIDE = 1600
 """Larger pictures are scaled down to this; regions are given in the pixels of the original."""
 
 
-class _Clock:
-    """Milliseconds by step."""
-
-    def __init__(self) -> None:
-        self.times: dict[str, float] = {}
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.times[name] = _milliseconds_since(started)
-
-
-def _milliseconds_since(started: float) -> float:
-    return round((time.perf_counter() - started) * 1000, 2)
+@contextmanager
+def _timed(times: dict[str, float], step: str) -> Iterator[None]:
+    """Note the milliseconds that a step takes."""
+    started = time.perf_counter()
+    yield
+    times[step] = round((time.perf_counter() - started) * 1000, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +45,8 @@ class _Found:
 
     matched: Matched
     evidence: Sequence[Evidence]
-    paths: evidence_retrieval.Paths
-    pictures: Mapping[str, Image]
+    paths: evidence_retrieval.Paths = field(default_factory=evidence_retrieval.Paths)
+    pictures: Mapping[str, Image] = field(default_factory=dict)
     own: Sequence[Evidence] = ()
 
     def chunks(self, reading: Reading) -> tuple[Evidence, ...]:
@@ -117,25 +108,22 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
         NotFound: the folder of prompts does not exist.
         ModelFailed, BudgetSpent: the model did not answer; nothing else answers in its place.
     """
-    clock = _Clock()
+    times: dict[str, float] = {}
     started = time.perf_counter()
-    with clock.step("picture"):
+    with _timed(times, "picture"):
         picture, scale = query_picture(question.image)
     chain = Chain(mllm, load_prompts("ku_rag.answering", question.prompts)) if mllm else None
     caption = None
-    if question.strict and picture:
-        found = _find_published(base, clock, picture, question)
-    elif question.with_units:
-        found = _find_units(base, clock, picture, question)
-    else:
-        with clock.step("caption"):
-            caption = chain.describe(picture) if chain and picture else None
-        found = _find_texts(base, clock, question, caption)
+    if chain and picture and not question.with_units:
+        with _timed(times, "caption"):
+            caption = chain.describe(picture)
+    with snapshot(base.database.connection):
+        found = _retrieve(base, times, picture, question, caption)
     pages: list[Image] = []
     if question.passage or question.report or (chain and question.with_units):
-        with clock.step("passage"):
+        with _timed(times, "passage"):
             pages = _compose(found, for_model=chain is not None)
-    with clock.step("read"):
+    with _timed(times, "read"):
         if chain:
             material = _material(question, picture, scale, found, pages, caption)
             answered = chain.correct(material) if question.kcc else chain.answer_at_once(material)
@@ -156,7 +144,7 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
             "segmenter": base.image_search.segmenter().fingerprint,
             **answered.models,
         },
-        timings_ms=clock.times | {"total": _milliseconds_since(started)},
+        timings_ms=times | {"total": round((time.perf_counter() - started) * 1000, 2)},
         correction=answered.correction,
     )
     if question.report:
@@ -203,49 +191,38 @@ def _read_picture(image: str | Path | Image) -> Image:
     return image.convert("RGB") if isinstance(image, Image) else load_picture(Path(image))
 
 
-def _find_units(
-    base: Retrieval, clock: _Clock, picture: Image | None, question: QueryInput
+def _retrieve(
+    base: Retrieval,
+    times: dict[str, float],
+    picture: Image | None,
+    question: QueryInput,
+    caption: Reply | None,
 ) -> _Found:
     """Match units, and retrieve the evidence and paths that bear on the question."""
-    with snapshot(base.database.connection):
-        with clock.step("match"):
-            matched = evidence_retrieval.matched(base, picture, question.text, question.k_units)
-        with clock.step("search"):
-            evidence, rows = evidence_retrieval.evidence(
-                base, question.text, matched, question.k_chunks
+    if question.strict and picture:
+        with _timed(times, "search"):
+            matched, evidence = evidence_retrieval.published(
+                base, picture, question.text, question.k_units, question.k_chunks
             )
-        with clock.step("paths"):
-            paths = evidence_retrieval.Paths()
-            if question.with_paths:
-                paths = evidence_retrieval.paths(
-                    base, question.text, matched, first_label=len(evidence) + 1
-                )
-        pictures = evidence_retrieval.pictures(base, matched)
+        return _Found(matched, evidence, pictures=evidence_retrieval.pictures(base, matched))
+    text, matched, paths = question.text, Matched(), evidence_retrieval.Paths()
+    if question.with_units:
+        with _timed(times, "match"):
+            matched = evidence_retrieval.matched(base, picture, text, question.k_units)
+    elif caption:
+        text = f"{text}\n{caption.text}"
+    with _timed(times, "search"):
+        evidence, rows = evidence_retrieval.evidence(base, text, matched, question.k_chunks)
+    if not question.with_units:
+        return _Found(matched, evidence)
+    with _timed(times, "paths"):
+        if question.with_paths:
+            paths = evidence_retrieval.paths(base, text, matched, first_label=len(evidence) + 1)
         first = len(evidence) + len(paths.evidence) + 1
         own = evidence_retrieval.own_evidence(
             base, matched, evidence, rows, paths.lines, first_label=first
         )
-    return _Found(matched, evidence, paths, pictures, own)
-
-
-def _find_published(base: Retrieval, clock: _Clock, picture: Image, question: QueryInput) -> _Found:
-    """Retrieve by the published method."""
-    with snapshot(base.database.connection), clock.step("search"):
-        matched, evidence = evidence_retrieval.published(
-            base, picture, question.text, question.k_units, question.k_chunks
-        )
-        pictures = evidence_retrieval.pictures(base, matched)
-    return _Found(matched, evidence, evidence_retrieval.Paths(), pictures)
-
-
-def _find_texts(
-    base: Retrieval, clock: _Clock, question: QueryInput, caption: Reply | None
-) -> _Found:
-    """Retrieve evidence by the question and a caption alone."""
-    text = f"{question.text}\n{caption.text}" if caption else question.text
-    with snapshot(base.database.connection), clock.step("search"):
-        evidence, _ = evidence_retrieval.evidence(base, text, Matched(), question.k_chunks)
-    return _Found(Matched(), evidence, evidence_retrieval.Paths(), {})
+    return _Found(matched, evidence, paths, evidence_retrieval.pictures(base, matched), own)
 
 
 def _compose(found: _Found, *, for_model: bool) -> list[Image]:

@@ -19,15 +19,15 @@ from math import isclose
 from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
 from ku_rag.graph.traversal import relation_stems
 from ku_rag.graph.unit_facts import FactReader
-from ku_rag.retrieval.names import NamedSpan
+from ku_rag.retrieval.names import NamedSpan, find_names
 from ku_rag.text.question import (
+    ASKING,
     AUXILIARIES,
     GENERIC,
     Comparison,
     Question,
     analyse,
     comparison,
-    is_asking,
     is_negated,
     meant_by_label,
 )
@@ -127,7 +127,7 @@ def trace(
     Raises:
         Corrupt: a relation fails its checksum.
     """
-    spans = graph.names_in(question) if names is None else names
+    spans = find_names(graph.connection, question).spans if names is None else names
     known = graph.with_keys([span.key for span in spans])
     mentions = [_Mention((*known[o.key],), o.at, o.words) for o in spans if o.key in known]
     mentions.sort(key=lambda one: one.at)
@@ -480,7 +480,7 @@ def _of_kind(facts: FactReader, question: str, among: Collection[str] | None) ->
     limit = next(iter(amounts(question)), None) if compared and compared.of_two else None
     if compared:
         content -= compared.words | compared.labels | (_amount_words(question) if limit else set())
-    needed = [word for word in asked.said if stem(word) in content and not is_asking(stem(word))]
+    needed = [word for word in asked.said if stem(word) in content and stem(word) not in ASKING]
     labels = compared.labels if compared else frozenset()
     fitting: list[tuple[Sequence[Step], Sequence[Step]]] = []
     for entity, steps in facts.of_kinds(chosen, needed, labels):

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.indexes.name_index import matchable
-from ku_rag.retrieval.names import NamedSpan, find_names
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import hint, texts_of
@@ -264,10 +263,6 @@ class Graph:
             (name_key(name), name),
         )
         return [Entity(*row) for row in rows.fetchall()]
-
-    def names_in(self, question: str) -> list[NamedSpan]:
-        """Return the names of units and other entities in a question."""
-        return find_names(self.connection, question).spans
 
     def with_keys(self, keys: Sequence[str]) -> dict[str, list[Entity]]:
         """Return the units and other entities that have one of some names, by the name's key."""

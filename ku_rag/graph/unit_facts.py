@@ -10,6 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ku_rag.graph.model import (
@@ -56,23 +57,21 @@ _SENTENCE = re.compile(
 _TRUTH = {"true": "yes", "false": "no"}
 
 
+@dataclass
 class FactReader:
     """Reads facts of units, for one question.
 
     Args:
         connection: To the store.
-
-    Attributes:
         note: What was not read, in a sentence; "" if everything was.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.note = ""
+    connection: Connection
+    note: str = ""
 
     def of_unit(self, entity: Entity) -> list[Step]:
         """Return the facts of a unit, in the order in which they are stated; [] for no unit."""
-        row = self._connection.execute(
+        row = self.connection.execute(
             "SELECT row, metadata FROM units WHERE id = ?", (entity.unit,)
         ).fetchone()
         if row is None:
@@ -113,7 +112,7 @@ class FactReader:
                 listed,
             )
         }
-        terms = query_terms(words_, keywords.language_of(self._connection))
+        terms = query_terms(words_, keywords.language_of(self.connection))
         parts = [" AND ".join(f'"{one}"' for one in terms), " OR ".join(f'"{o}"' for o in labels)]
         query = " AND ".join(f"({one})" for one in parts if one)
         rows = self._first(
@@ -135,7 +134,7 @@ class FactReader:
 
     def values(self, key: str) -> list[str]:
         """Return the values that units have under a key of their metadata."""
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             "SELECT DISTINCT v.value FROM units u, json_each(u.metadata) m, json_each("
             "iif(m.type = 'array', m.value, json_array(m.value))) v "
             "WHERE u.metadata != '{}' AND m.key = ? LIMIT ?",
@@ -145,7 +144,7 @@ class FactReader:
 
     def kinds(self) -> list[str]:
         """Return the kinds of the units."""
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             "WITH RECURSIVE k(kind) AS (SELECT min(kind) FROM units UNION ALL "
             "SELECT (SELECT min(u.kind) FROM units u WHERE u.kind > k.kind) FROM k "
             "WHERE k.kind IS NOT NULL) SELECT kind FROM k WHERE kind IS NOT NULL"
@@ -155,11 +154,11 @@ class FactReader:
     def count(self, kinds: Sequence[str]) -> int:
         """Return the number of units of some kinds."""
         query = "SELECT count(*) FROM units WHERE kind IN (SELECT value FROM json_each(?))"
-        return int(self._connection.execute(query, (as_json(kinds),)).fetchone()[0])
+        return int(self.connection.execute(query, (as_json(kinds),)).fetchone()[0])
 
     def _first(self, most: int, what: str, query: str, *values: object) -> list[Any]:
         """The first rows of a query; that there are more is noted."""
-        rows = list(self._connection.execute(f"{query} LIMIT ?", (*values, most + 1)))
+        rows = list(self.connection.execute(f"{query} LIMIT ?", (*values, most + 1)))
         if len(rows) > most:
             self.note = f"Only the first {most:,} {what} were read: there may be more."
         return rows[:most]

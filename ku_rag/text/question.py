@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -112,18 +111,17 @@ stand for, mean, represent, symbolise: meaning: stand mean represent symbolise:
 """Triggers: labels: extra words: type of the value. Written for this project."""
 
 
-@lru_cache(maxsize=1)
-def _asked() -> tuple[Asked, ...]:
-    rows = (line.split(":") for line in _ASKED.strip().splitlines())
-    return tuple(
-        Asked(
-            tuple(frozenset(map(stem, phrase.split())) for phrase in triggers.split(",")),
-            tuple(dict.fromkeys(map(stem, labels.split()))),
-            frozenset(map(stem, extra.split())),
-            kind.strip(),
-        )
-        for triggers, labels, extra, kind in rows
+_WAYS = tuple(
+    Asked(
+        tuple(frozenset(map(stem, phrase.split())) for phrase in triggers.split(",")),
+        tuple(dict.fromkeys(map(stem, labels.split()))),
+        frozenset(map(stem, extra.split())),
+        kind.strip(),
     )
+    for triggers, labels, extra, kind in (row.split(":") for row in _ASKED.strip().splitlines())
+)
+ASKING = frozenset().union(*(phrase for way in _WAYS for phrase in (*way.triggers, way.extra)))
+"""Stems that only tell what is asked for: "cost", "live", "make"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +212,7 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
             content[one] = None
     # "Alpha or Beta", not "seas or oceans"
     choice = re.search(r"\bor (?:the )?[A-Z]", text) is not None
-    ways = tuple(way for way in _asked() if any(one <= every for one in way.triggers))
+    ways = tuple(way for way in _WAYS if any(one <= every for one in way.triggers))
     kind = _kind(said, tuple(content), named=bool(every & own))
     return Question(
         said=said,
@@ -318,36 +316,24 @@ class Comparison:
     oldest: bool
 
 
-@lru_cache(maxsize=1)
-def _asking() -> frozenset[str]:
-    phrases = (phrase for way in _asked() for phrase in (*way.triggers, way.extra))
-    return frozenset().union(*phrases)
-
-
-def is_asking(one: str) -> bool:
-    """Return whether a stem only tells what is asked for: "cost", "live", "make"."""
-    return one in _asking()
-
-
 def comparison(asked: Question) -> Comparison | None:
     """Return what a question compares, if anything."""
     said = asked.unnamed
-    known = _asking()
     for n, word in enumerate(said):
         following = said[n + 1] if n + 1 < len(said) else ""
         # "Which weighs more?", "What costs less than 5 euros?"
         qualified = said[n - 1] if following in ("", "than", "or") else following
         sign, base, used = _DEGREES.get(word, 0), qualified, [word, qualified]
         if not sign:
-            base, used, sign = _positive(word, known), [word], 1
+            base, used, sign = _positive(word), [word], 1
             sign = -1 if base in _LOW else 1
         if base in _PLAIN and following and following not in stop_words():
             base, used = following, [word, following]
         if not base or base in stop_words():
             continue
         one = stem(base)
-        ways = [w for w in _asked() if one in w.extra or any(one in t for t in w.triggers)]
-        ways = ways[:1] if one in known else _ways_of_label(frozenset({one}))
+        ways = [w for w in _WAYS if one in w.extra or any(one in t for t in w.triggers)]
+        ways = ways[:1] if one in ASKING else _ways_of_label(frozenset({one}))
         labels = frozenset({one, *(label for way in ways for label in way.labels)})
         spoken = {one, *map(stem, used), *(extra for way in ways for extra in way.extra)}
         of_two = "than" in said or word.endswith("er") or word in ("more", "less", "fewer")
@@ -358,18 +344,18 @@ def comparison(asked: Question) -> Comparison | None:
     return None
 
 
-def _positive(word: str, known: Collection[str]) -> str:
+def _positive(word: str) -> str:
     """The adjective of a comparative or superlative: "heaviest" → "heavy"; "" for another word."""
     base = next((word.removesuffix(end) for end in ("est", "er") if word.endswith(end)), "")
     if len(base) < _SHORTEST_ADJECTIVE:
         return ""
     forms = (base, base + "e", base[:-1] + "y" * base.endswith("i"), base[:-1])
-    return next((form for form in forms if form in _PLAIN or stem(form) in known), "")
+    return next((form for form in forms if form in _PLAIN or stem(form) in ASKING), "")
 
 
 def _ways_of_label(label: frozenset[str]) -> list[Asked]:
     """The ways of asking for what a label, given as stems, names."""
-    return [way for way in _asked() if label.intersection(way.labels)]
+    return [way for way in _WAYS if label.intersection(way.labels)]
 
 
 def meant_by_label(label: frozenset[str]) -> frozenset[str]:
