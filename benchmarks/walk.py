@@ -1,4 +1,4 @@
-"""How much code a small command passes through: `python -m benchmarks.walk`.
+"""How much code a small command passes through: `python -m benchmarks.walk [-v] [--write]`.
 
 Counts the distinct functions of ku_rag that are called (code objects, by `sys.setprofile`) with the
 opening of the base, the files that they are in, and lists those of more than 60 lines.
@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 
 import ku_rag
+from benchmarks.record import write_result
 from ku_rag.demo.dataset import build
 from ku_rag.demo.flags import draw
 
@@ -67,17 +68,21 @@ def main() -> None:
             "graph question": lambda kb: kb.graph.search("Which countries does France border?"),
         }
         long: set[CodeType] = set()
+        figures = {}
         print(f"{'':<20} functions  files")
         for label, command in commands.items():
             called = walked(folder / "kb", command)
             files = {code.co_filename for code in called}
             print(f"{label:<20} {len(called):>9}  {len(files):>5}")
+            figures[label] = {"functions": len(called), "files": len(files)}
             long |= {code for code in called if lines(code) > _LONG}
             if "-v" in sys.argv:
                 for code in sorted(called, key=lambda one: (one.co_filename, one.co_firstlineno)):
                     print(f"    {code.co_filename.removeprefix(_ROOT)}: {code.co_name}")
     for code in sorted(long, key=lines):
         print(f"{lines(code)} lines: {code.co_filename.removeprefix(_ROOT)}: {code.co_name}")
+    if "--write" in sys.argv:
+        write_result("walk", figures)
 
 
 if __name__ == "__main__":

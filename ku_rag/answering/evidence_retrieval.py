@@ -11,10 +11,9 @@ from ku_rag.encoders.base import Vectors
 from ku_rag.graph.answer_paths import trace
 from ku_rag.graph.model import Entity, Graph
 from ku_rag.graph.traversal import best_paths
-from ku_rag.retrieval.clues import parted
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import UnitMatch, match
-from ku_rag.retrieval.names import NamesFound
+from ku_rag.retrieval.names import NamesFound, parted
 from ku_rag.retrieval.published import match_pictures, rank_chunks
 from ku_rag.retrieval.search import ChunkSearch, search
 from ku_rag.store import table_rows, unit_records
@@ -176,6 +175,7 @@ class Paths:
         cited: labels of the paths that lead there.
         lines: row of the chunk, start and end of the labelled lines that state it.
         why: where the answers were found.
+        note: what was not read, in a sentence, or "".
     """
 
     evidence: Sequence[PathEvidence] = ()
@@ -183,6 +183,7 @@ class Paths:
     cited: tuple[str, ...] = ()
     lines: tuple[tuple[int, int, int], ...] = ()
     why: str = ""
+    note: str = ""
 
 
 def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -> Paths:
@@ -230,8 +231,8 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
         ("by following relations in the graph", [w for w in ways if not w.steps[0].has_value]),
     )
     where = " and ".join(where for where, some in places if some) or "by counting units"
-    why = f"Found {where}. {traced.note}".strip()
-    return Paths(evidence, traced.answers, cited, tuple(filter(None, lines)), why)
+    why = f"Found {where}."
+    return Paths(evidence, traced.answers, cited, tuple(filter(None, lines)), why, traced.note)
 
 
 def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from ku_rag.graph.unit_facts import is_labelled_line
-from ku_rag.retrieval.clues import parted
+from ku_rag.retrieval.names import parted
 from ku_rag.text.question import HEDGES, PLACE_NOUNS, TURNING, Question, analyse, is_negated
 from ku_rag.text.sentences import sentences
 from ku_rag.text.stems import stem

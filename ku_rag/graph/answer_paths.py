@@ -24,6 +24,7 @@ from ku_rag.text.question import (
     ASKING,
     AUXILIARIES,
     GENERIC,
+    PLACE_NOUNS,
     Comparison,
     Question,
     analyse,
@@ -344,6 +345,15 @@ class _Tracer:
 
 def _fits(asked: Question, step: Step, end: Entity) -> bool:
     """Whether an end can be of the type that is asked for."""
+    places = PLACE_NOUNS.intersection(words(f"{step.relation} {end.kind}"))
+    if (
+        asked.type == "place"
+        and places
+        and PLACE_NOUNS & {*asked.said}
+        and places.isdisjoint(asked.said)
+    ):
+        # "Which country is it in?" does not ask for a city.
+        return False
     if asked.kind == "yes-no" or not step.has_value or asked.type in ("", "name"):
         return True
     # "Where is the owner?" asks for no owner.

@@ -7,6 +7,7 @@ less likely than the best.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from ku_rag.graph.model import Entity, Graph, Path
 from ku_rag.graph.scoring import QueryTerms, score
 from ku_rag.graph.search_types import GraphSearchResult, Query, SearchLimits, TraceEntry
 from ku_rag.graph.traversal import Offer, extend_to_new, look_ahead, traverse
-from ku_rag.text.tokens import words
+from ku_rag.retrieval.names import find_names
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,8 +33,6 @@ _SEEN = 1000
 """Greatest number of paths that are scored."""
 _LIKELY = 0.05
 """Least likelihood of a sufficient path, as a share of that of the best path."""
-_NAME_WORDS = 8
-"""Greatest number of words of a name that is searched for in a text."""
 
 
 _LIMITS = SearchLimits()
@@ -132,18 +131,11 @@ def _leading_to(graph: Graph, named: Entity | None, known: Mapping[int, Entity])
 
 def _named(graph: Graph, text: str, known: Mapping[int, Entity] | None) -> Entity | None:
     """Return the entity that a text names most often, among the known ones or (None) all."""
-    counts: dict[int, int] = {}
-    named: dict[int, Entity] = {}
-    parts, at = words(text), 0
-    while at < len(parts):
-        for length in range(min(_NAME_WORDS, len(parts) - at), 0, -1):
-            found = graph.find(" ".join(parts[at : at + length]))
-            hits = (one for one in found if known is None or one.row in known)
-            if hit := next(hits, None):
-                counts[hit.row] = counts.get(hit.row, 0) + 1
-                named[hit.row] = hit
-                break
-        else:
-            length = 1
-        at += length
-    return named[max(counts, key=counts.__getitem__)] if counts else None
+    spans = find_names(graph.connection, text).spans
+    meant = graph.with_keys([span.key for span in spans])
+    named = Counter(
+        next((one for one in meant.get(span.key, ()) if known is None or one.row in known), None)
+        for span in sorted(spans, key=lambda span: span.at)
+    )
+    del named[None]
+    return next((entity for entity, _ in named.most_common(1)), None)

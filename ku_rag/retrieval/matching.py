@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from PIL.Image import Image
 
 from ku_rag.indexes import keywords
-from ku_rag.retrieval.clues import ClueWord, parted
 from ku_rag.retrieval.image_matching import ImageSearch, match_image
-from ku_rag.retrieval.names import NamesFound, find_names
+from ku_rag.retrieval.names import ClueWord, NamesFound, find_names, parted
 from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import Region

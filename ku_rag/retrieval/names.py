@@ -1,17 +1,21 @@
-"""Names of units and entities in a question: whole names, the longest first.
+"""Names of units and entities in a question, and clues: words that only say which one is meant.
 
-The question's own spans are looked up, so the cost does not grow with the number of names. One or
-two wrong letters are accepted in words that the base does not have, if one name alone is so near.
+Whole names are found, the longest first. The question's own spans are looked up, so the cost does
+not grow with the number of names. One or two wrong letters are accepted in words that the base does
+not have, if one name alone is so near.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import NamedTuple
 
 from ku_rag.indexes.name_index import matchable
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.text.stems import query_terms
+from ku_rag.text.question import POINTED
+from ku_rag.text.stems import query_terms, stem
 from ku_rag.text.tokens import Token, is_cjk, stop_words, tokenize, words
 
 _MOST_CHARACTERS = 1000
@@ -27,6 +31,9 @@ _CANDIDATES = 2000
 _TITLES = frozenset(words("president king queen prince princess pope saint captain sir lady lord"))
 _TITLES |= frozenset(words("doctor dr professor mr mrs ms"))
 """Capitalised words before a name that are no part of another one."""
+_RELATIVE = frozenset(words("that which who whose whom where with beside behind"))
+_VERBS = frozenset(words("have lie use mean cover occupy symbolise symbolize produce make taste"))
+_PLAIN = stop_words() | POINTED | _RELATIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,12 @@ def find_names(connection: Connection, question: str, language: str = "english")
         for size in range(min(_LONGEST_NAME, len(said)), 0, -1)
         for at in range(len(said) - size + 1)
     }
-    known = _known(connection, {form for key in spans.values() for form in _forms(key)})
+    rows = connection.execute(
+        "SELECT n.key FROM json_each(?1) w CROSS JOIN names n ON n.key = w.value UNION "
+        "SELECT e.key FROM json_each(?1) w CROSS JOIN entities e ON e.key = w.value",
+        (as_json({form for key in spans.values() for form in _forms(key)}),),
+    )
+    known = {key for (key,) in rows if matchable(key)}
     found = NamesFound()
     for span, key in spans.items():
         form = next((form for form in _forms(key) if form in known), None)
@@ -96,16 +108,6 @@ def _forms(key: str) -> Iterator[str]:
     for ending, singular in (("ies", "y"), ("es", ""), ("s", "")):
         if key.endswith(ending):
             yield key.removesuffix(ending) + singular
-
-
-def _known(connection: Connection, keys: set[str]) -> set[str]:
-    """Which keys are names of units or of entities."""
-    rows = connection.execute(
-        "SELECT n.key FROM json_each(?1) w CROSS JOIN names n ON n.key = w.value UNION "
-        "SELECT e.key FROM json_each(?1) w CROSS JOIN entities e ON e.key = w.value",
-        (as_json(keys),),
-    )
-    return {key for (key,) in rows if matchable(key)}
 
 
 def _capitalised(
@@ -186,3 +188,70 @@ def _add_similar(
 
 def _digits(text: str) -> str:
     return "".join(filter(str.isdigit, text))
+
+
+# ---- clues --------------------------------------------------------------------------------------
+
+
+class ClueWord(NamedTuple):
+    """A word of a clue.
+
+    Args:
+        beginning: what its other forms begin with, folded.
+        whole: the word itself, folded, where that is to be looked for first: a name or a base form.
+            "Niger" is not Nigeria, "euro" is not Europe.
+    """
+
+    beginning: str
+    whole: str = ""
+
+
+def parted(question: str) -> tuple[str, list[ClueWord]]:
+    """Return a question without its clue, and the words of the clue.
+
+    "What is the capital of the African country that borders Spain?" → ("What is the capital of the
+    country", words that begin with "border", "spain" and "afric"). The clause ends before a verb
+    that an earlier "does" or "was" waits for.
+    """
+    tokens = tokenize(question[:_MOST_CHARACTERS])
+    start, end = _clause(question, tokens)
+    clue, main = tokens[start:end], tokens[:start] + tokens[end:]
+    found = [_clue_word(question, token) for token in clue if token.folded not in _PLAIN]
+    kept = []
+    for token, following in zip_longest(main, main[1:]):
+        capital = question[token.start].isupper() and token is not main[0]
+        if capital and following and following.folded in POINTED:
+            # "African" begins as "Africa" does.
+            root = token.folded
+            found.append(ClueWord(root[: max(4, len(root) - 2)] if root.endswith("n") else root))
+        else:
+            kept.append(question[token.start : token.end])
+    return " ".join(kept), list({word.beginning: word for word in found}.values())
+
+
+def _clause(question: str, tokens: Sequence[Token]) -> tuple[int, int]:
+    """Return where the clause of the clue starts and ends."""
+    said = [token.folded for token in tokens]
+    capital = [question[token.start].isupper() for token in tokens]
+    for at in range(1, len(said)):
+        # "the country in Asia", but not "the country in the picture"
+        placed = said[at] == "in" and any(capital[at + 1 : at + 3])
+        if said[at - 1] not in POINTED or not (placed or said[at] in _RELATIVE):
+            continue
+        end = len(said)
+        if {"do", "does", "did"}.intersection(said[:at]):
+            # "Which sea does the country that borders Spain | touch?", "| belong to?"
+            tail = end - 1 - (said[-1] in ("to", "for", "on", "with", "like"))
+            waits = said[tail] == stem(said[tail]) or said[tail] in _VERBS
+            end = tail if at + 1 < tail and waits and not capital[tail] else end
+        elif {"was", "were"}.intersection(said[:at]) and said[-1].endswith("ed"):
+            end -= 1
+        return at, end
+    return len(said), len(said)
+
+
+def _clue_word(question: str, token: Token) -> ClueWord:
+    word, root = token.folded, stem(token.folded)
+    named = question[token.start].isupper()
+    beginning = root if len(root) > 3 and word.startswith(root) else word
+    return ClueWord(beginning, word if named or word == root else "")

@@ -95,6 +95,8 @@ def museum(tmp_path):
         ("Who made the Red Amphora?", ("Exekias",)),
         ("Which city did the maker of the Red Amphora live in?", ("Athens",)),
         ("Where did the person who made the Red Amphora live?", ("Athens",)),
+        ("Which city did Exekias live in?", ("Athens",)),
+        ("Which country did Exekias live in?", None),
         ("Where does the Red Amphora stand?", ("Hall", "Cellar")),
         ("Where does the Red Amphora stand in winter?", ("Cellar",)),
         ("In how many rooms does the Red Amphora stand?", ("2",)),
@@ -283,6 +285,29 @@ def test_labelled_lines_and_relations_that_differ_are_both_shown(kb):
     assert kb.query(None, "What is the currency of Arland?").answer == "euro"
     kb.update("arland", texts=["Arland is old."])
     assert kb.query(None, "What is the currency of Arland?").answer == "euro"
+
+
+def test_the_items_of_a_list_are_stated_once(kb):
+    kb.update("arland", texts=["Currency: euro and taler"])
+    assert kb.query(None, "What is the currency of Arland?").answer == "euro, taler"
+    kb.update("arland", texts=["Currency: pound and penny"])
+    assert kb.query(None, "What is the currency of Arland?").answer == "euro, pound and penny"
+
+
+def test_what_is_not_read_is_said(kb):
+    kb.add(Unit("Vase", id="v", texts=tuple(f"Colour: tint {n}" for n in range(60))))
+    why = kb.query(None, "How many colours does the Vase have?").reading.why
+    assert why.endswith("Only the first 50 chunks of a unit were read: there may be more.")
+    assert "Only" not in kb.query(None, "What is the currency of Arland?").reading.why
+
+
+def test_only_generic_nouns_mean_units_of_any_kind(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        base.add_many(Unit(name, id=name, texts=("Color: red",)) for name in ("Vase", "Lamp"))
+        assert base.query(None, "Which things are red?").answer == "Vase, Lamp"
+        assert base.query(None, "How many products are red?").answer == "2"
+        assert base.query(None, "Which buildings are red?").answer == ""
+        assert base.query(None, "How many planets are red?").answer == ""
 
 
 def test_a_model_is_shown_the_paths(kb):

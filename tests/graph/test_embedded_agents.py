@@ -192,19 +192,19 @@ def test_topics_are_told_apart_by_kind_alone(graph):
 def places(tmp_path):
     """Places alone: what all are tells none apart."""
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        for name, word, other in (("Aa", "near", "Bb"), ("Bb", "leads to", "Cc")):
+        for name, word, other in (("Aaa", "near", "Bbb"), ("Bbb", "leads to", "Ccc")):
             kb.add(Unit(name, id=name, kind="place", relations=(Relation(word, other),)))
-        kb.add(Unit("Cc", id="Cc", kind="place"))
+        kb.add(Unit("Ccc", id="Ccc", kind="place"))
         yield Graph(kb._database.connection, kb._layout)
 
 
 def test_a_kind_that_all_are_of_crosses_nothing(places):
-    assert value(places, "Aa", "Aa —near→ Bb", "crossing") == 0
-    assert value(places, "Aa", "Aa —near→ Bb —leads to→ Cc", "onward") == 1
+    assert value(places, "Aaa", "Aaa —near→ Bbb", "crossing") == 0
+    assert value(places, "Aaa", "Aaa —near→ Bbb —leads to→ Ccc", "onward") == 1
 
 
 def test_a_relation_of_small_words_is_asked_for(places):
-    assert search(places, Query("What is near Aa?")).paths[0].text == "Aa —near→ Bb"
+    assert search(places, Query("What is near Aaa?")).paths[0].text == "Aaa —near→ Bbb"
 
 
 def test_a_topic_that_is_not_named_leads_to_what_is(graph):

@@ -10,7 +10,7 @@ from PIL import Image
 from ku_rag import BadInput, Relation, Unit
 from ku_rag.indexes import keywords
 from ku_rag.ingest import unit_resolution
-from ku_rag.retrieval.clues import ClueWord, parted
+from ku_rag.retrieval.names import ClueWord, parted
 from ku_rag.retrieval.search import rewrite
 from tests.conftest import picture
 
