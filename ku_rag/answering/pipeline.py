@@ -114,9 +114,9 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
         picture, scale = query_picture(question.image)
     chain = Chain(mllm, load_prompts("ku_rag.answering", question.prompts)) if mllm else None
     caption = None
-    if chain and picture and not question.with_units:
+    if not question.with_units:
         with _timed(times, "caption"):
-            caption = chain.describe(picture)
+            caption = chain.describe(picture) if chain and picture else None
     with snapshot(base.database.connection):
         found = _retrieve(base, times, picture, question, caption)
     pages: list[Image] = []
