@@ -313,7 +313,7 @@ class KnowledgeBase:
     # ---- changes -------------------------------------------------------------------------------
 
     def ingest(self, path: str | Path, *, progress: Progress | None = None) -> IngestReport:
-        """Ingest a folder, a JSONL, CSV or TSV file, or a Markdown or text file.
+        """Ingest a folder, or a JSONL, CSV, TSV, Markdown, text, HTML, DOCX or PDF file.
 
         Unchanged records are skipped. A changed record replaces what its source gave before.
         Another source that describes the same unit adds to it.

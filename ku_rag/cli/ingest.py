@@ -48,9 +48,9 @@ def init(encoder: str | None, segmenter: str | None, profile: str | None) -> Non
 )
 @common
 def ingest(path: Path, max_memory: int | None) -> None:
-    """Ingest a folder, JSONL, CSV, TSV, Markdown or text file.
+    """Ingest a folder, or a JSONL, CSV, TSV, Markdown, text, HTML, DOCX or PDF file.
 
-    Each sub-folder is a unit: its name, its pictures, its .txt and .md files. The knowledge base
+    Each sub-folder is a unit: its name, its pictures, texts and documents. The knowledge base
     is made if it does not exist. Ingesting the same thing twice changes nothing.
     """
     existing(path, "a folder or file to ingest")

@@ -17,13 +17,14 @@ ASSETS = Path(__file__).parents[1] / "assets"
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 CUPS = """<!doctype html><title>Site</title><script>alert("<h1>No</h1>")</script>
 <style>p { color: red }</style>
-<h1>Lamps</h1><p>The <b>Aurora</b> lamp was presented in 1964.<br>Country: Peru</p>
+<h1><img src="green.png"> Lamps</h1>
+<p>The <b>Aurora</b> lamp was presented in 1964.<br>Country: Peru</p>
 <img src="red.png"><img src="https://example.org/a.png">
 <h1>Cups &amp; balls</h1><p>Cups are won.</p>
 <table><caption>Finals</caption>
 <tr><th rowspan=2>Year<th colspan="2">Result</tr><tr><th>Winner<th>Goals</tr>
 <tr><td rowspan="2">1990<td>Ajax | Brann<td>3 <table><tr><td>after</td><td>time</td></table></tr>
-<tr><td>Celtic<td>5</tr><tr><td>1991</table>
+<tr><td>Cel<b>tic</b><i> town</i><td>5</tr><tr><td>1991</table>
 <p>After the table.</p>
 """
 
@@ -101,20 +102,21 @@ def cells(table):
 
 
 def test_html_has_units_tables_and_local_pictures(tmp_path):
-    (tmp_path / "red.png").write_bytes(red())
+    for name in ("red.png", "green.png"):
+        (tmp_path / name).write_bytes(red())
     (tmp_path / "site.html").write_text(CUPS)
     lamps, cups, picture = read(tmp_path / "site.html")
     assert [lamps.unit.name, cups.unit.name] == ["Lamps", "Cups & balls"]
     lines = ["The Aurora lamp was presented in 1964.", "Country: Peru"]
     assert lamps.sources[0].texts[0].strip().split("\n") == lines
-    assert lamps.sources[0].images == (tmp_path / "red.png",)
+    assert lamps.sources[0].images == (tmp_path / "green.png", tmp_path / "red.png")
     assert picture.reason.startswith("'https://example.org/a.png' is an address")
-    assert picture.item.endswith("site.html:4")
+    assert picture.item.endswith("site.html:5")
     (table,) = cups.sources[0].tables
     assert (table.name, table.header) == ("Finals", ("Year", "Result Winner", "Result Goals"))
     assert cells(table) == [
         ["1990", "Ajax | Brann", "3 after time"],
-        ["1990", "Celtic", "5"],
+        ["1990", "Celtic town", "5"],
         ["1991", "", ""],
     ]
     assert " ".join(cups.sources[0].texts[0].split()) == "Cups are won. After the table."
@@ -125,6 +127,16 @@ def test_tables_of_names_and_values_become_labelled_lines(tmp_path):
     (tmp_path / "lamp.html").write_text(page)
     (lamp,) = read(tmp_path / "lamp.html")
     assert lamp.sources[0].texts[0].split("\n")[1:] == ["Country: Peru", "Price: 49 euros"]
+
+
+def test_a_long_merged_cell_is_repeated_in_all_its_rows(tmp_path):
+    rows = "".join(f"<tr><td>winner {n}" for n in range(600))
+    page = f"<tr><td>Country<td>Winner<tr><td rowspan=601>Peru<td>first{rows}"
+    (tmp_path / "cups.html").write_text(f"<table>{page}</table>")
+    (cups,) = read(tmp_path / "cups.html")
+    (table,) = cups.sources[0].tables
+    assert {row[0].text for row in table.rows} == {"Peru"}
+    assert len(table.rows) == 601
 
 
 def test_html_tables_in_markdown(tmp_path):

@@ -95,13 +95,12 @@ class _Parser(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Add text to the document, or to a cell or the caption of a table."""
-        if self._depth:
-            self._inside += [] if self._left_out else [data]
-        elif not self._left_out:
-            if not self._preformatted:
-                data = re.sub(r"\s+", " ", data)
-                data = data.lstrip() if self._gap or not self._length else data
-            self._write(data)
+        if self._left_out:
+            return
+        if not (self._depth or self._preformatted):
+            data = re.sub(r"\s+", " ", data)
+            data = data.lstrip() if self._gap or not self._length else data
+        self._write(data)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin an element."""
@@ -113,7 +112,7 @@ class _Parser(HTMLParser):
             self._left_out = tag
         elif tag == "img" and (address := given.get("src")):
             self.outline.shown.append((self._length, self.getpos()[0], address))
-            self._write("" if self._depth else " ")
+            self._write(" ")
         elif tag == "pre":
             self._preformatted += 1
         elif tag == "table":
@@ -152,13 +151,15 @@ class _Parser(HTMLParser):
 
     def _break(self, tag: str) -> None:
         """Begin a line at elements that stand on lines of their own."""
-        if not _INLINE.fullmatch(tag):
-            self._inside.append(" ")
-            if not self._depth:
-                self._gap = self._gap or "\n" if tag in _LINES else "\n\n"
+        if self._depth:
+            self._inside.append("" if _INLINE.fullmatch(tag) else " ")
+        elif not _INLINE.fullmatch(tag):
+            self._gap = self._gap or "\n" if tag in _LINES else "\n\n"
 
     def _write(self, text: str) -> None:
-        if text:
+        if self._depth:
+            self._inside.append(text)
+        elif text:
             text, self._gap = (self._gap + text if self._length else text), ""
             self._parts.append(text)
             self._length += len(text)
@@ -208,13 +209,12 @@ def _grid(rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
             else:
                 parts, columns, left, _ = cells.popleft()
                 text = clean_name("".join(parts))
-            if added + columns * left > _MOST_REPEATED:
-                columns = left = 1
+                added += columns * left - 1
+                columns, left = (columns, left) if added < _MOST_REPEATED else (1, 1)
             short = text if len(text) <= _LONGEST_REPEATED else ""
             if left > 1:
                 below |= dict.fromkeys(range(len(texts), len(texts) + columns), (short, left - 1))
             texts += [text, *[short] * (columns - 1)]
-            added += columns * left - 1
         grid.append(texts)
         above = below
     return grid

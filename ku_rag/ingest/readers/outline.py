@@ -103,29 +103,29 @@ class Outline:
                 first = number == 1
                 fragment = slug if first else next(one for one in fragments if one not in taken)
                 taken.add(fragment)
-                sources.append(self.source(f"{uri}#{fragment}", heading.end, end, name))
+                sources.append(self.source(f"{uri}#{fragment}", heading.end, end, heading))
             yield Record(Unit(name, id=name), tuple(sources))
 
-    def source(self, uri: str, start: int, end: int, name: str = "") -> Source:
+    def source(self, uri: str, start: int, end: int, heading: _Heading | None = None) -> Source:
         """Return a part of the document as a source, with its tables and its pictures, each once.
 
         Args:
             uri: Of the source.
             start: Of the part.
             end: Likewise.
-            name: Of its unit; a table whose title is the same has no title.
+            heading: Of the part. Its pictures count; a table of the same title has no title.
         """
         inside = [t for t in self.tables if start <= t[0] and t[1] <= end]
         tables = [
             Table(tuple(header), tuple(tuple(map(Cell, row)) for row in rows), title)
             for *_, given, (header, *rows) in inside
-            for title in ["" if given == name else given]
+            for title in ["" if heading and given == heading.name else given]
         ]
         marks = [start, *(at for first, last, *_ in inside for at in (first, last)), end]
         text = "".join(self.text[a:b] for a, b in zip(marks[::2], marks[1::2], strict=True))
         found: dict[Path, None] = {}
         kind = Source
-        for line, given in self._between(start, end):
+        for line, given in self._between(heading.start if heading else start, end):
             try:
                 found[self._locate(given)] = None
             except BadInput as error:
