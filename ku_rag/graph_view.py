@@ -20,6 +20,8 @@ from ku_rag.types import Deleted, IngestReport, Relation, Unit
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
     from ku_rag.graph.entity_view import EntityView, RelationSchema
+    from ku_rag.graph.evidence.construction import EvidenceSearch
+    from ku_rag.graph.evidence.construction_settings import EvidenceSettings
     from ku_rag.graph.search_settings import GraphAnswer
     from ku_rag.graph.search_types import Query, SearchLimits
     from ku_rag.ingest.graph_changes import EntityAdded, RelationAdded
@@ -304,6 +306,45 @@ class GraphView:
         if not query.question.strip():
             raise BadInput('the question is empty: ask something, such as "What follows?"')
         return self._search(query, limits, topic, setting)
+
+    def evidence(
+        self,
+        question: str,
+        *,
+        image: str | Path | Image | None = None,
+        settings: EvidenceSettings | None = None,
+    ) -> EvidenceSearch:
+        """Build the evidence graph of a question from texts, tables and pictures of the base.
+
+        No graph has to exist beforehand (Query-Driven Multimodal GraphRAG). The base's model
+        names what the graph must contain, takes it from retrieved texts, reads tables and
+        pictures that bear on the question, and judges when the graph is enough.
+
+        Args:
+            question: a sentence.
+            image: a picture that it is about, a file or RGB.
+            settings: how the graph is built; see `EvidenceSettings`.
+
+        Raises:
+            NotFound: the picture does not exist, or the base has no model.
+            BadInput: the question is empty, or the picture cannot be read.
+            ModelFailed, BudgetSpent: the model did not reply with a pattern.
+        """
+        from ku_rag.answering import graph_evidence
+
+        session, asked = self._session, arguments.text(question, "the question")
+        if not asked.strip():
+            raise BadInput('the question is empty: ask something, such as "Who sang it?"')
+        shown = None if image is None else _picture(image)
+        with session.use():
+            if shown is not None:
+                session.encoding.images.refresh()
+            base = session.retrieval()
+            with session.read():
+                matched = evidence_retrieval.matched(base, shown, asked, session.settings.k_units)
+            return graph_evidence.build_graph(
+                base, asked, matched, session.mllm(), session.prompts, settings
+            )
 
     def _search(
         self, query: Query, limits: SearchLimits, topic: str | None, setting: str | None

@@ -1,0 +1,273 @@
+"""The three stages of an evidence graph (Query-Driven Multimodal GraphRAG, section 3).
+
+Stage I asks a model for a pattern. Stage II extracts the retrieval graph G2 from retrieved texts,
+anchors pictures and tables, and selects the clue graph G3. Stage III (algorithm 1) judges, asks
+pictures, reads tables, and expands along G2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from ku_rag.graph.evidence import clue_selection
+from ku_rag.graph.evidence.construction_settings import EvidenceSettings
+from ku_rag.graph.evidence.evidence_agents import EvidenceAgents, PatternGraph
+from ku_rag.graph.evidence.evidence_graph import EvidenceEdge, EvidenceGraph, EvidenceNode
+from ku_rag.graph.evidence.extraction import checked_facts, is_named, text_id
+from ku_rag.graph.evidence.media import (
+    PictureFile,
+    StoredTable,
+    cells_of,
+    pictures_of,
+    tables_of,
+)
+from ku_rag.graph.model import Graph
+from ku_rag.graph.search_types import TraceEntry, usage
+from ku_rag.mllm.base import MLLM
+from ku_rag.mllm.prompts import Prompt
+from ku_rag.retrieval.image_matching import ImageSearch
+from ku_rag.store.connection import Connection
+from ku_rag.store.layout import Layout
+from ku_rag.text.tokens import name_key
+from ku_rag.types import Evidence, TableRow
+
+_MOST_MINED = 20
+"""Rows of one table that become nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What an evidence graph is built of.
+
+    Args:
+        connection: To the store.
+        layout: Where pictures are.
+        images: The encoder and the index of pictures.
+        evidence: Retrieved chunks and table rows, best first.
+        shown: Id → name of the units that the question's picture shows.
+    """
+
+    connection: Connection
+    layout: Layout
+    images: ImageSearch
+    evidence: Sequence[Evidence]
+    shown: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSearch:
+    """An evidence graph and how it was built.
+
+    Args:
+        graph: The evidence graph G4.
+        pattern: The pattern graph G1.
+        sizes: Nodes and edges of the stages "retrieval" (G2), "clue" (G3) and "evidence" (G4).
+        enough: Whether the model judged a graph sufficient.
+        stopped: Why the construction ended.
+        trace: Questions to the model and its answers, in order.
+    """
+
+    graph: EvidenceGraph
+    pattern: PatternGraph
+    sizes: Mapping[str, Mapping[str, int]]
+    enough: bool
+    stopped: str
+    trace: tuple[TraceEntry, ...]
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """The number of "calls" and their tokens; see `search_types.usage`."""
+        return usage(self.trace)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object of the search."""
+        return {
+            **self.graph.to_dict(),
+            "pattern": self.pattern.to_dict(),
+            "sizes": {stage: dict(size) for stage, size in self.sizes.items()},
+            "enough": self.enough,
+            "stopped": self.stopped,
+            "trace": [entry.to_dict() for entry in self.trace],
+            "usage": self.usage,
+        }
+
+
+def build(
+    question: str,
+    candidates: Candidates,
+    mllm: MLLM,
+    prompts: Mapping[str, Prompt],
+    settings: EvidenceSettings,
+) -> EvidenceSearch:
+    """Build the evidence graph of a question.
+
+    Args:
+        question: The question.
+        candidates: What was retrieved for it.
+        mllm: The model.
+        prompts: Those of `ku_rag.graph`, by name.
+        settings: How it is built.
+
+    Returns:
+        The graph at the end of the construction, which may be the end of the model's budget.
+
+    Raises:
+        ModelFailed, BudgetSpent: The model did not reply with a pattern.
+    """
+    agents = EvidenceAgents(mllm, prompts, question)
+    pattern = agents.pattern([*candidates.shown.values()])
+    construction = _Construction(question, candidates, agents, settings, pattern)
+    construction.extract()
+    sizes = {"retrieval": construction.around.sizes}
+    construction.select_clues()
+    sizes["clue"] = construction.graph.sizes
+    stopped = construction.refine()
+    sizes["evidence"] = construction.graph.sizes
+    enough = construction.enough
+    return EvidenceSearch(construction.graph, pattern, sizes, enough, stopped, tuple(agents.trace))
+
+
+@dataclass(slots=True)
+class _Construction:
+    """The state of one construction; `around` is G2, `graph` is G3 and then G4."""
+
+    question: str
+    candidates: Candidates
+    agents: EvidenceAgents
+    settings: EvidenceSettings
+    pattern: PatternGraph
+    around: EvidenceGraph = field(default_factory=EvidenceGraph)
+    graph: EvidenceGraph = field(default_factory=EvidenceGraph)
+    enough: bool = False
+    tables: dict[str, StoredTable] = field(default_factory=dict)
+    pictures: dict[str, PictureFile] = field(default_factory=dict)
+    mined: set[str] = field(default_factory=set)
+
+    # ---- stage II --------------------------------------------------------------------------
+
+    def extract(self) -> None:
+        """Extract the retrieval graph G2, and anchor pictures and tables (definition 4)."""
+        evidence, connection = self.candidates.evidence, self.candidates.connection
+        passages = [one for one in evidence if not one.table][: self.settings.passages]
+        tables = tables_of(connection, evidence, self.settings.tables)
+        self.tables = {table.id: table for table in tables}
+        texts = [_with_owner(one) for one in passages]
+        replies = self.agents.extract(self.pattern, texts) if self.pattern.types else []
+        for reply, one, text in zip(replies, passages, texts, strict=False):
+            facts = checked_facts(reply, self.pattern, text, one.chunk)
+            self.around = self.around.joined(facts.nodes.values(), facts.edges)
+        units = dict.fromkeys(unit for one in evidence for unit in one.owners or one.unit_ids)
+        self._anchor([*self.candidates.shown, *units], self.around.of("text"))
+
+    def _anchor(self, units: Sequence[str], nodes: Sequence[EvidenceNode]) -> None:
+        """Add the pictures and tables whose titles name some nodes to G2.
+
+        Pictures are those of some units, and of all units that have the name of a node.
+        """
+        names = [node.name for node in nodes]
+        candidates = self.candidates
+        pictures = pictures_of(candidates.connection, candidates.layout, units, names)
+        self.pictures |= {picture.node.id: picture for picture in pictures}
+        media: list[PictureFile | StoredTable] = [*pictures, *self.tables.values()]
+        for medium in media:
+            is_table = isinstance(medium, StoredTable)
+            least = self.settings.table_distance if is_table else self.settings.image_distance
+            edges = [*clue_selection.anchors(medium.node.id, medium.titles, nodes, least)]
+            self.around = self.around.joined([medium.node] if edges else (), edges)
+
+    def select_clues(self) -> None:
+        """Select the clue graph G3 by names, descriptions and pictures (definition 5)."""
+        nodes, k = [*self.around.nodes.values()], self.settings.k
+        encoder = self.candidates.images.encoder
+        ids = clue_selection.select_by_name(nodes, self.pattern.keywords, k)
+        ids += clue_selection.select_by_description(nodes, self.question, encoder, k)
+        chosen = self._match_images() if self.settings.image_matching else []
+        self.around = self.around.joined(chosen)
+        self.graph = self.around.part([*ids, *(node.id for node in chosen)])
+
+    def _match_images(self) -> list[EvidenceNode]:
+        """Return the pictures that fit descriptions in the question, with these."""
+        pictures = [self.pictures[node.id] for node in self.around.of("image")]
+        chosen = []
+        for description in self.agents.descriptions() if pictures else ():
+            near = clue_selection.nearest_pictures(description, pictures, self.candidates.images)
+            if picture := self.agents.choose(description, near):
+                chosen.append(picture.node.told(f"It shows {description}."))
+        return chosen
+
+    # ---- stage III -------------------------------------------------------------------------
+
+    def refine(self) -> str:
+        """Judge, augment and expand the graph (algorithm 1); return why this ended."""
+        if not self.graph.nodes:
+            return self.agents.spent or "no entity, picture or table was found"
+        for number in range(1, self.settings.t_max + 1):
+            self.agents.round = number
+            self.enough = self.agents.is_sufficient(self.graph)
+            if self.enough:
+                return "the graph is enough"
+            before = self.graph
+            self._ask_pictures()
+            self._mine_tables()
+            self.graph = self.graph.expanded(self.around)
+            if self.agents.spent:
+                return self.agents.spent
+            if self.graph == before:
+                return "nothing was left to add, and the graph was not enough"
+        return f"the graph was not enough in {self.settings.t_max} judgements"
+
+    def _ask_pictures(self) -> None:
+        """Put questions to picture nodes, and add the answers to their descriptions (eq. 6)."""
+        if not (self.settings.visual_evidence and self.graph.of("image")):
+            return
+        asked = self.agents.picture_questions(self.graph)
+        files = {id: picture.file for id, picture in self.pictures.items()}
+        answers = self.agents.picture_answers(asked, files)
+        for (node, _), answer in zip(asked, answers, strict=True):
+            self.graph = self.graph.joined([self.graph.nodes[node.id].told(answer)])
+
+    def _mine_tables(self) -> None:
+        """Add rows and entities that the question needs from table nodes, once each (eq. 7)."""
+        tables = [self.tables[node.id] for node in self.graph.of("table")]
+        tables = [table for table in tables if table.id not in self.mined]
+        if not (self.settings.table_mining and tables):
+            return
+        self.mined |= {table.id for table in tables}
+        for table, named in zip(tables, self.agents.table_entities(tables), strict=True):
+            rows = (
+                (chunk, row)
+                for chunk, row in table.rows
+                if any(is_named(name, text) for name in named for text in cells_of(row).values())
+            )
+            for chunk, row in islice(rows, _MOST_MINED):
+                self._add_row(table, chunk, row, named)
+
+    def _add_row(self, table: StoredTable, chunk: int, row: TableRow, named: Iterable[str]) -> None:
+        """Add a row of a table, and entities of its cells, to the graph and to G2.
+
+        The entities are the cells that are named, link to a unit, or name a unit or an entity of
+        G2.
+        """
+        node, base = table.row_node(chunk, row), self.candidates
+        keys = [name_key(cell.text) for _, cell in row.cells]
+        wanted = {name_key(name) for name in named}
+        wanted |= Graph(base.connection, base.layout).with_keys(keys).keys()
+        nodes, edges = [], [EvidenceEdge(table.id, "has row", node.id, chunk=chunk)]
+        for (column, cell), key in zip(row.cells, keys, strict=True):
+            id = text_id(cell.text)
+            if key and (key in wanted or cell.link or id in self.around.nodes):
+                nodes.append(EvidenceNode(id, cell.text.strip(), column, "text", "", (chunk,)))
+                edges.append(EvidenceEdge(node.id, column, id, chunk=chunk))
+        self.graph = self.graph.joined([node, *nodes], edges)
+        self.around = self.around.joined([self.graph.nodes[table.id], node, *nodes], edges)
+        links = [cell.link for _, cell in row.cells if cell.link]
+        self._anchor(links, nodes)
+
+
+def _with_owner(one: Evidence) -> str:
+    """Return a text after the names of the units that it is of, which it need not repeat."""
+    owners = [name for name in one.owner_names if not is_named(name, one.text)]
+    return "\n".join([*owners, one.text])

@@ -1,0 +1,210 @@
+"""The eight roles of a model in the construction of an evidence graph, a prompt for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path as File
+from typing import Any
+
+from ku_rag.graph.evidence.evidence_graph import EvidenceGraph, EvidenceNode
+from ku_rag.graph.evidence.media import PictureFile, StoredTable
+from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
+from ku_rag.graph.search_types import TraceEntry
+from ku_rag.graph.summary import shortened
+from ku_rag.mllm.base import MLLM
+from ku_rag.mllm.prompts import Prompt, fenced
+from ku_rag.mllm.structured_output import object_schema
+from ku_rag.text.tokens import content_words, name_key
+from ku_rag.types import Serializable
+
+_WORKERS = 16
+_LONGEST_SAID = 300
+
+_TEXT: Mapping[str, Any] = {"type": "string"}
+_TEXTS: Mapping[str, Any] = {"type": "array", "items": _TEXT}
+
+
+def _list_of(**fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"type": "array", "items": object_schema(**fields)}
+
+
+_RELATION = {"source": _TEXT, "relation": _TEXT, "target": _TEXT}
+_PATTERN = object_schema(
+    "entity_types", entity_types=_TEXTS, relations=_list_of(**_RELATION), keywords=_TEXTS
+)
+_FACTS = object_schema(
+    entities=_list_of(name=_TEXT, type=_TEXT, description=_TEXT),
+    relations=_list_of(**_RELATION, description=_TEXT),
+)
+_DESCRIPTIONS = object_schema("descriptions", descriptions=_TEXTS)
+_CHOICE = object_schema("picture", reason=_TEXT, picture={"type": "integer"})
+_ENOUGH = object_schema("enough", reason=_TEXT, enough={"type": "boolean"})
+_QUESTIONS = object_schema("questions", questions=_list_of(picture=_TEXT, question=_TEXT))
+_ENTITIES = object_schema("entities", entities=_TEXTS)
+
+
+@dataclass(frozen=True, slots=True)
+class PatternGraph(Serializable):
+    """What a question asks for (the paper's pattern graph G1).
+
+    Args:
+        types: Types of entities.
+        relations: (type, relation, type).
+        keywords: Words of the question.
+    """
+
+    types: tuple[str, ...]
+    relations: tuple[tuple[str, str, str], ...]
+    keywords: tuple[str, ...]
+
+
+class EvidenceAgents:
+    """A model in the roles of stage I to III. An object serves one question.
+
+    A reply that is missing or invalid selects nothing, and is noted in the trace.
+
+    Args:
+        mllm: The model.
+        prompts: By name.
+        question: The question.
+
+    Attributes:
+        trace: Questions to the model and its answers, in order.
+        round: Number of the present judgement; 0 before the first one.
+        spent: Why the model cannot be called again, or "".
+    """
+
+    def __init__(self, mllm: MLLM, prompts: Mapping[str, Prompt], question: str) -> None:
+        self.trace: list[TraceEntry] = []
+        self.round = 0
+        self.spent = ""
+        self._mllm, self._prompts, self._question = mllm, prompts, question
+
+    def pattern(self, shown: Sequence[str]) -> PatternGraph:
+        """Return the pattern graph G1 of the question.
+
+        Args:
+            shown: Names of what the question's picture shows.
+
+        Raises:
+            ModelFailed, BudgetSpent: There is no reply.
+        """
+        known = [{"shown": name} for name in shown]
+        (outcome,) = self._ask("pattern", [self._fill("pattern", known)], [""], schema=_PATTERN)
+        if outcome.failure:
+            raise outcome.failure
+        fields = outcome.fields
+        relations = (
+            tuple(" ".join(str(one.get(name, "")).split()) for name in _RELATION)
+            for one in fields.get("relations", ())
+        )
+        found = _distinct([*fields.get("keywords", ()), *shown])
+        return PatternGraph(
+            _distinct(fields["entity_types"]),
+            tuple((source, word, target) for source, word, target in relations if word),
+            found or tuple(content_words(self._question)),
+        )
+
+    def extract(self, pattern: PatternGraph, texts: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Return the reply for each text, unchecked: "entities" and "relations" (eq. 4).
+
+        The question is not part of the request, so the reply cache serves each text once for a
+        pattern, a model and a version of the prompt.
+        """
+        words = dict.fromkeys(word for _, word, _ in pattern.relations)
+        shape = [{"entity_types": [*pattern.types]}, {"relations": [*words]}]
+        filled = [self._fill("extraction", [*shape, {"text": text}]) for text in texts]
+        outcomes = self._ask("extraction", filled, texts, schema=_FACTS)
+        return [outcome.fields for outcome in outcomes]
+
+    def descriptions(self) -> tuple[str, ...]:
+        """Return descriptions of pictures in the question."""
+        filled = self._fill("descriptions", [])
+        (outcome,) = self._ask("descriptions", [filled], [""], schema=_DESCRIPTIONS)
+        return _distinct(outcome.fields.get("descriptions", ()))
+
+    def choose(self, description: str, pictures: Sequence[PictureFile]) -> PictureFile | None:
+        """Return the picture that fits a description best; None for none of them."""
+        titles = [{"picture": n, "title": one.name} for n, one in enumerate(pictures, 1)]
+        filled = self._fill("choice", [{"description": description}, *titles])
+        files = [[one.file for one in pictures]]
+        (outcome,) = self._ask("choice", [filled], [description], files, schema=_CHOICE)
+        number = outcome.fields.get("picture", 0)
+        # Numbers of pictures mean nothing if one of them could not be shown.
+        is_valid = 1 <= number <= len(pictures) and not outcome.left_out
+        return pictures[number - 1] if is_valid else None
+
+    def is_sufficient(self, graph: EvidenceGraph) -> bool:
+        """Return whether the question can be answered from a graph."""
+        filled = self._fill("sufficiency", [*graph.lines()])
+        (outcome,) = self._ask("sufficiency", [filled], [""], schema=_ENOUGH)
+        return bool(outcome.fields.get("enough", False))
+
+    def picture_questions(self, graph: EvidenceGraph) -> list[tuple[EvidenceNode, str]]:
+        """Return picture nodes of a graph, and what to ask each of them."""
+        filled = self._fill("picture_questions", [*graph.lines()])
+        (outcome,) = self._ask("picture questions", [filled], [""], schema=_QUESTIONS)
+        named: dict[str, list[EvidenceNode]] = {}
+        for node in graph.of("image"):
+            named.setdefault(name_key(node.name), []).append(node)
+        asked = (
+            (node, str(one.get("question", "")).strip())
+            for one in outcome.fields.get("questions", ())
+            for node in named.get(name_key(str(one.get("picture", ""))), ())
+        )
+        return [(node, question) for node, question in asked if question]
+
+    def picture_answers(
+        self, asked: Sequence[tuple[EvidenceNode, str]], files: Mapping[str, File]
+    ) -> list[str]:
+        """Return the answer of each picture node to its question; "" without one (eq. 6)."""
+        filled = [
+            self._fill("picture_answer", [{"title": node.name, "question": question}])
+            for node, question in asked
+        ]
+        shown = [[files[node.id]] for node, _ in asked]
+        about = [f"{node.name}: {question}" for node, question in asked]
+        outcomes = self._ask("picture answer", filled, about, shown)
+        return [" ".join(outcome.text.split()) for outcome in outcomes]
+
+    def table_entities(self, tables: Sequence[StoredTable]) -> list[tuple[str, ...]]:
+        """Return the texts of cells that the question needs, for each table (eq. 7)."""
+        filled = [
+            self._fill("table_entities", [{"table": table.title}, *table.lines()])
+            for table in tables
+        ]
+        titles = [table.title for table in tables]
+        outcomes = self._ask("table entities", filled, titles, schema=_ENTITIES)
+        return [_distinct(outcome.fields.get("entities", ())) for outcome in outcomes]
+
+    def _fill(self, name: str, data: Sequence[Mapping[str, Any]]) -> str:
+        return self._prompts[f"evidence_{name}"].fill(
+            question=self._question, data=fenced(data) if data else ""
+        )
+
+    def _ask(
+        self,
+        agent: str,
+        filled: Sequence[str],
+        about: Sequence[str],
+        files: Sequence[Sequence[File]] = (),
+        *,
+        schema: Mapping[str, Any] | None = None,
+    ) -> list[Outcome]:
+        """Ask questions concurrently, and add them to the trace."""
+        questions = [
+            AgentQuestion(text, files[n] if files else (), schema, needs_pictures=bool(files))
+            for n, text in enumerate(filled)
+        ]
+        outcomes = ask_all(self._mllm, questions, workers=_WORKERS)
+        for outcome, subject in zip(outcomes, about, strict=True):
+            note = outcome.note(shortened(outcome.text, _LONGEST_SAID))
+            subject = shortened(subject or self._question, _LONGEST_SAID)
+            self.trace.append(replace(note, round=self.round, agent=agent, about=subject))
+            self.spent = self.spent or note.spent
+        return outcomes
+
+
+def _distinct(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (" ".join(text.split()) for text in texts))))

@@ -1,0 +1,163 @@
+"""Nodes, edges and graphs of evidence, and their GraphML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+from ku_rag.mllm.base import remove_control_characters
+from ku_rag.types import Serializable
+
+Modality = Literal["text", "image", "table", "row"]
+
+RELATED = "related_to"
+"""Relation from a picture or table to the entity that its title names."""
+
+_NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
+_ENDS = ("id", "source", "target")
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceNode(Serializable):
+    """An entity, picture, table or row.
+
+    Args:
+        id: Unique in the graph: "text:KEY", "image:ROW", "table:SOURCE.PLACE", "row:…".
+        name: The name of an entity; the title of a picture or table.
+        type: A type of the pattern, or the modality.
+        modality: What it is.
+        description: What the texts, the picture or the row tell.
+        chunks: Rows of the chunks that it comes from.
+        image: Row of the picture in the store.
+    """
+
+    id: str
+    name: str
+    type: str
+    modality: Modality
+    description: str = ""
+    chunks: tuple[int, ...] = ()
+    image: int | None = None
+
+    def told(self, text: str) -> EvidenceNode:
+        """Return the node with a text added to its description, unless one holds the other."""
+        if text in self.description:
+            return self
+        known = "" if self.description in text else self.description
+        return replace(self, description=f"{known} {text}".strip())
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceEdge(Serializable):
+    """A directed relation between two nodes.
+
+    Args:
+        source: Id of the node where it starts.
+        relation: Its word.
+        target: Id of the node where it ends.
+        description: What the text says of it.
+        chunk: Row of the chunk that states it; None for the anchor of a picture or table.
+    """
+
+    source: str
+    relation: str
+    target: str
+    description: str = ""
+    chunk: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceGraph:
+    """A graph of evidence. Every edge has both ends.
+
+    Args:
+        nodes: Node of each id.
+        edges: The edges.
+    """
+
+    nodes: Mapping[str, EvidenceNode] = field(default_factory=dict)
+    edges: tuple[EvidenceEdge, ...] = ()
+
+    def joined(
+        self, nodes: Iterable[EvidenceNode] = (), edges: Iterable[EvidenceEdge] = ()
+    ) -> EvidenceGraph:
+        """Return the graph with more nodes and edges; edges that lack an end are left out.
+
+        A node that is there already adds its description and its chunks.
+        """
+        every = dict(self.nodes)
+        for node in nodes:
+            known = every.get(node.id, node).told(node.description)
+            chunks = tuple(dict.fromkeys((*known.chunks, *node.chunks)))
+            every[node.id] = replace(known, chunks=chunks)
+        distinct = dict.fromkeys((*self.edges, *edges))
+        kept = (edge for edge in distinct if edge.source in every and edge.target in every)
+        return EvidenceGraph(every, tuple(kept))
+
+    def part(self, ids: Iterable[str]) -> EvidenceGraph:
+        """Return the nodes with some ids, and the edges between them."""
+        return EvidenceGraph().joined(
+            [self.nodes[id] for id in dict.fromkeys(ids) if id in self.nodes], self.edges
+        )
+
+    def expanded(self, around: EvidenceGraph) -> EvidenceGraph:
+        """Return the graph with all edges of another at its nodes, and their ends (eq. 8)."""
+        at = [e for e in around.edges if e.source in self.nodes or e.target in self.nodes]
+        ends = dict.fromkeys(end for edge in at for end in (edge.source, edge.target))
+        return self.joined([around.nodes[end] for end in ends], at)
+
+    def of(self, *modalities: Modality) -> list[EvidenceNode]:
+        """Return the nodes of some modalities."""
+        return [node for node in self.nodes.values() if node.modality in modalities]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of "nodes" and "edges"."""
+        return {"nodes": len(self.nodes), "edges": len(self.edges)}
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Return an object for each node and edge, as prompts show them: names, no ids."""
+        for node in self.nodes.values():
+            fields = {"node": node.name, "type": node.type, "description": node.description}
+            yield {name: value for name, value in fields.items() if value}
+        for edge in self.edges:
+            ends = [self.nodes[edge.source].name, edge.relation, self.nodes[edge.target].name]
+            yield {"edge": ends} | ({"description": edge.description} if edge.description else {})
+
+    def edge_text(self, edge: EvidenceEdge) -> str:
+        """Return an edge in one line: `Colton Dixon —sings→ Piano Man (in 2012)`."""
+        source, target = self.nodes[edge.source].name, self.nodes[edge.target].name
+        told = f" ({edge.description})" if edge.description else ""
+        return f"{source} —{edge.relation}→ {target}{told}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object of the graph: "nodes" and "edges"."""
+        return {
+            "nodes": [node.to_dict() for node in self.nodes.values()],
+            "edges": [edge.to_dict() for edge in self.edges],
+        }
+
+    def graphml(self) -> str:
+        """Return the graph as a GraphML document."""
+        root = ElementTree.Element("graphml", xmlns=_NAMESPACE)
+        graph = ElementTree.Element("graph", edgedefault="directed")
+        keys = dict[str, None]()
+        items = [("node", node.to_dict()) for node in self.nodes.values()]
+        items += [("edge", edge.to_dict()) for edge in self.edges]
+        for kind, fields in items:
+            ends = {name: fields.pop(name) for name in _ENDS if name in fields}
+            element = ElementTree.SubElement(graph, kind, ends)
+            for name, value in fields.items():
+                keys[f"{kind}_{name}"] = None
+                text = value if isinstance(value, str) else json.dumps(value)
+                data = ElementTree.SubElement(element, "data", key=f"{kind}_{name}")
+                data.text = remove_control_characters(text)
+        for key in keys:
+            kind, name = key.split("_")
+            declared = {"id": key, "for": kind, "attr.name": name, "attr.type": "string"}
+            ElementTree.SubElement(root, "key", declared)
+        root.append(graph)
+        return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)

@@ -1,0 +1,138 @@
+"""Tables and pictures of the store, as the nodes of an evidence graph need them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Any
+
+from ku_rag.graph.evidence.evidence_graph import EvidenceNode
+from ku_rag.graph.model import Graph
+from ku_rag.store import table_rows
+from ku_rag.store.connection import Connection, as_json
+from ku_rag.store.layout import Layout
+from ku_rag.text.tokens import name_key
+from ku_rag.types import Evidence, TableRow
+
+_MOST_ROWS = 100
+"""Rows of a table that a model is shown."""
+_MOST_PICTURES = 3
+"""Pictures of one unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table with the rows that a model may be shown.
+
+    Args:
+        id: Of its node.
+        title: Its name, or the name of its unit.
+        titles: Names under which it is anchored: its own and those of its units.
+        rows: Row of the chunk, and row of the table.
+    """
+
+    id: str
+    title: str
+    titles: tuple[str, ...]
+    rows: tuple[tuple[int, TableRow], ...]
+
+    @property
+    def node(self) -> EvidenceNode:
+        """The node of the table."""
+        columns = ", ".join(self.rows[0][1].columns)
+        description = f"A table with the columns {columns}."
+        return EvidenceNode(self.id, self.title, "table", "table", description)
+
+    def row_node(self, chunk: int, row: TableRow) -> EvidenceNode:
+        """Return the node of one of its rows."""
+        described = "; ".join(f"{column}: {text}" for column, text in cells_of(row).items())
+        id, name = f"row:{self.id}.{row.row}", f"{self.title}, row {row.row + 1}"
+        return EvidenceNode(id, name, "row", "row", described, (chunk,))
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Return an object for each row, as a prompt shows it."""
+        return ({"row": cells_of(row)} for _, row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class PictureFile:
+    """A picture of a unit.
+
+    Args:
+        row: Its row in the store.
+        name: Name of the unit.
+        titles: Names under which it is anchored: that of the unit, and the one that was looked up.
+        file: Where it is.
+    """
+
+    row: int
+    name: str
+    titles: tuple[str, ...]
+    file: File
+
+    @property
+    def node(self) -> EvidenceNode:
+        """The node of the picture."""
+        return EvidenceNode(f"image:{self.row}", self.name, "image", "image", image=self.row)
+
+
+def cells_of(row: TableRow) -> dict[str, str]:
+    """Return column → text of the cells of a row that are not empty."""
+    return {column: cell.text.strip() for column, cell in row.cells if cell.text.strip()}
+
+
+def tables_of(connection: Connection, evidence: Sequence[Evidence], most: int) -> list[StoredTable]:
+    """Return the first tables whose rows are among some evidence; found rows come first."""
+    names: dict[int, tuple[str, ...]] = {
+        one.chunk: one.owner_names for one in evidence if one.table
+    }
+    places: dict[tuple[int, int], list[int]] = {}
+    for chunk, source, place in connection.execute(
+        "SELECT c.row, t.source, t.place FROM json_each(?) w CROSS JOIN chunks c "
+        "ON c.row = w.value JOIN table_rows t ON t.source = c.source AND t.document = c.document",
+        (as_json(names),),
+    ):
+        places.setdefault((source, place), []).append(chunk)
+    found = []
+    for (source, place), hits in list(places.items())[:most]:
+        others = connection.execute(
+            "SELECT c.row FROM table_rows t JOIN chunks c "
+            "ON c.source = t.source AND c.document = t.document "
+            "WHERE t.source = ? AND t.place = ? ORDER BY t.number LIMIT ?",
+            (source, place, _MOST_ROWS),
+        )
+        chunks = list(dict.fromkeys([*hits, *(row for (row,) in others)]))[:_MOST_ROWS]
+        rows = table_rows.of_chunks(connection, chunks)
+        # A long row is several chunks.
+        first = {row.row: (chunk, row) for chunk, row in reversed(rows.items())}
+        own = rows[hits[0]].name
+        titles = tuple(filter(None, dict.fromkeys((own, *names[hits[0]]))))
+        title = titles[0] if titles else "table"
+        numbered = tuple(first[number] for number in sorted(first))
+        found.append(StoredTable(f"table:{source}.{place}", title, titles, numbered))
+    return found
+
+
+def pictures_of(
+    connection: Connection, layout: Layout, units: Sequence[str], names: Sequence[str]
+) -> list[PictureFile]:
+    """Return pictures of units with some ids, and of units that have one of some names."""
+    titles: dict[str, list[str]] = {unit: [] for unit in units}
+    for key, entities in Graph(connection, layout).with_keys([*map(name_key, names)]).items():
+        for entity in entities:
+            if entity.unit is not None:
+                titles.setdefault(entity.unit, []).append(key)
+    found: dict[int, PictureFile] = {}
+    count: dict[str, int] = {}
+    for unit, name, row, file in connection.execute(
+        "SELECT u.id, u.name, i.row, i.file FROM json_each(?) w CROSS JOIN units u "
+        "ON u.id = w.value JOIN unit_images l ON l.unit = u.row JOIN images i ON i.row = l.image "
+        "ORDER BY w.key, l.source, l.position",
+        (as_json(titles),),
+    ):
+        if row not in found and count.get(unit, 0) < _MOST_PICTURES:
+            count[unit] = count.get(unit, 0) + 1
+            shown = (name, *titles[unit])
+            found[row] = PictureFile(row, name, shown, layout.image(file))
+    return list(found.values())
