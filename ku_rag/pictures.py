@@ -11,7 +11,7 @@ import io
 import math
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -22,6 +22,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput, Corrupt
+from ku_rag.types import Box
 
 PICTURE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".avif"}
@@ -204,6 +205,16 @@ def locate_picture(folder: Path, given: str) -> Path:
     if not there:
         raise BadInput(f"{_short(given)} is not there: expected a picture file in {folder}")
     return real
+
+
+def clipped(box: Sequence[float] | NDArray[np.float32], size: tuple[int, int]) -> Box:
+    """Round a box to whole pixels inside a picture of `size`, at least one pixel wide and high."""
+    width, height = size
+    x0 = min(max(round(float(box[0])), 0), width - 1)
+    y0 = min(max(round(float(box[1])), 0), height - 1)
+    x1 = min(max(round(float(box[2])), x0 + 1), width)
+    y1 = min(max(round(float(box[3])), y0 + 1), height)
+    return x0, y0, x1, y1
 
 
 # ---- headers -----------------------------------------------------------------------------------

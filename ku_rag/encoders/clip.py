@@ -11,6 +11,7 @@ from PIL.Image import Image, new
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.bytepairs import BytePairs
 from ku_rag.encoders.torch_runtime import IMAGE_COSTS, TEXT_COSTS, Batches, check_length, place
+from ku_rag.pictures import clipped
 from ku_rag.plugins import extra
 from ku_rag.types import Box
 
@@ -177,15 +178,9 @@ class ClipEncoder:
 
     def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
         """Encode parts of one RGB picture, float32[len(boxes), dim]; boxes are clipped to it."""
-        return self.encode_images([image.crop(_clipped(box, image.size)) for box in boxes])
+        return self.encode_images([image.crop(clipped(box, image.size)) for box in boxes])
 
     def _normalised(self, features: Tensor) -> Vectors:
         unit = self._torch.nn.functional.normalize(features.float(), dim=-1)
         vectors: Vectors = unit.cpu().numpy()
         return vectors
-
-
-def _clipped(box: Box, size: tuple[int, int]) -> Box:
-    x0, y0 = (max(0, min(low, most - 1)) for low, most in zip(box[:2], size, strict=True))
-    x1 = min(max(box[2], x0 + 1), size[0])
-    return x0, y0, x1, min(max(box[3], y0 + 1), size[1])

@@ -21,10 +21,15 @@ from ku_rag.arguments import regular_file
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.graph.keyframes import write_keyframes
 from ku_rag.ingest import deletion
-from ku_rag.ingest.graph_names import ResolvedEntity, find_units, resolve
+from ku_rag.ingest.graph_names import find_units, resolve
 from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.readers.decoding import PartialSource
-from ku_rag.ingest.readers.graph_records import GraphPart, Progress, read_graph_jsonl
+from ku_rag.ingest.readers.graph_records import (
+    EntityRecord,
+    GraphPart,
+    Progress,
+    read_graph_jsonl,
+)
 from ku_rag.ingest.readers.graphml import read_graphml
 from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES
 from ku_rag.ingest.readers.workbook import NODES, RELATIONS, read_workbooks
@@ -107,7 +112,7 @@ def import_graph(
     return GraphReport(**done, only_named=_count_only_named(connection, own))
 
 
-def _is_known(connection: Connection, entity: ResolvedEntity) -> bool:
+def _is_known(connection: Connection, entity: EntityRecord) -> bool:
     """Whether a source is new, and others already give its unit all that it says.
 
     So it is with the export of a knowledge base that is imported into the same one.
@@ -220,7 +225,7 @@ def _stale_sources(
     connection: Connection,
     path: Path,
     own: Sequence[tuple[str, str]],
-    entities: Iterable[ResolvedEntity],
+    entities: Iterable[EntityRecord],
 ) -> list[int]:
     """Return the rows of stored sources of a graph that it no longer contains."""
     kept = {one.source.uri for one in entities}
@@ -236,7 +241,7 @@ def _stale_sources(
     ]
 
 
-def _records(entity: ResolvedEntity, frames: Path) -> Iterator[Record | Quarantined]:
+def _records(entity: EntityRecord, frames: Path) -> Iterator[Record | Quarantined]:
     """Yield the record of an entity, with frames of its videos if it has no pictures."""
     source = entity.source
     if entity.videos and not source.images:

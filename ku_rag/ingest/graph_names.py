@@ -14,7 +14,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
 
 from ku_rag.ingest.readers.graph_records import EntityRecord, GraphPart, RelationRecord
 from ku_rag.ingest.readers.workbook import is_shared, qualified_name
@@ -33,20 +32,6 @@ _Names = dict[str, str | None]
 
 _Search = Callable[[str], str | None]
 """Returns the id of the unit that a name means, a new id, or None if it means several."""
-
-
-class ResolvedEntity(NamedTuple):
-    """What one file says about one unit.
-
-    Args:
-        unit: The unit, with relations whose targets are unit ids or new names.
-        source: Its source.
-        videos: Paths of videos, see `EntityRecord`.
-    """
-
-    unit: Unit
-    source: Source
-    videos: tuple[str, ...] = ()
 
 
 def find_units(
@@ -88,7 +73,7 @@ def _declared_names(declared: str) -> set[str]:
 
 def resolve(
     parts: Sequence[GraphPart], lookup: Lookup
-) -> tuple[list[ResolvedEntity], list[Quarantined]]:
+) -> tuple[list[EntityRecord], list[Quarantined]]:
     """Resolve the names in the parts of a graph.
 
     Args:
@@ -96,7 +81,8 @@ def resolve(
         lookup: Finds units of the knowledge base.
 
     Returns:
-        What the files say, one item for each file and unit; and what was left out.
+        What the files say, one item for each file and unit, with ids of units, and relations whose
+        targets are unit ids or new names; and what was left out.
     """
     return _Resolver(parts, lookup).resolve()
 
@@ -107,40 +93,35 @@ class _Resolver:
     def __init__(self, parts: Sequence[GraphPart], lookup: Lookup) -> None:
         self._parts = parts
         self._problems = [problem for part in parts for problem in part.problems]
-        every = [(part, one) for part in parts for one in part.entities.values()]
-        ids = [_id(one) for _, one in every]
+        every = [one for part in parts for one in part.entities.values()]
+        self._ids: _Names = {one.id: one.id for one in every}
         ends = {end for part in parts for one in part.relations for end in (one.head, one.tail)}
-        asked = [one.same_as or _id(one) for _, one in every]
-        self._stored = lookup([*asked, *sorted(ends.difference(ids))])
-        self._units = dict(zip(ids, ids, strict=True))
-        for _, entity in every:
-            if entity.same_as:
-                self._join(entity, entity.same_as)
+        asked = [one.same_as or one.id for one in every]
+        self._stored = lookup([*asked, *sorted(ends - self._ids.keys())])
+        self._units = {one.id: one.id for one in every}
+        self._units |= {one.id: self._unit(one, one.same_as) for one in every if one.same_as}
         self._names = {unit: name for one in self._stored.values() for unit, name in one.items()}
-        for _, entity in every:
-            self._names.setdefault(self._units[_id(entity)], entity.unit.name)
-        self._ids: _Names = dict(zip(ids, ids, strict=True))
+        for entity in every:
+            self._names.setdefault(self._units[entity.id], entity.unit.name)
         self._shared = [
             one
-            for part, one in every
-            if one.topic or is_shared(_id(one)) or one.unit.name == part.scope
+            for part in parts
+            for one in part.entities.values()
+            if one.topic or is_shared(one.id) or one.unit.name == part.scope
         ]
 
-    def _join(self, entity: EntityRecord, unit: str) -> None:
-        """Resolve the entity to the unit that the file says it is."""
-        found = _only(self._stored.get(unit, {}), unit)
-        if found:
-            self._units[_id(entity)] = found
-            return
-        self._problems.append(
-            Quarantined(
-                entity.source.uri,
-                f"there is no unit {unit!r}, or several have the name: use an id; the "
-                "entity is kept as a unit of its own",
-            )
+    def _unit(self, entity: EntityRecord, same_as: str) -> str:
+        """Return the id of the unit that the file says the entity is, or else its own."""
+        if found := _only(self._stored.get(same_as, {}), same_as):
+            return found
+        reason = (
+            f"there is no unit {same_as!r}, or several have the name: use an id; the "
+            "entity is kept as a unit of its own"
         )
+        self._problems.append(Quarantined(entity.source.uri, reason))
+        return entity.id
 
-    def resolve(self) -> tuple[list[ResolvedEntity], list[Quarantined]]:
+    def resolve(self) -> tuple[list[EntityRecord], list[Quarantined]]:
         """Resolve all parts."""
         entities = []
         for part in self._parts:
@@ -152,22 +133,21 @@ class _Resolver:
                 else:
                     stated.setdefault(head, []).append(one)
             for entity in part.entities.values():
-                unit = self._units[_id(entity)]
+                unit = self._units[entity.id]
                 relations = self._relations(part, search, stated.pop(unit, ()))
                 match = entity.match
                 if match is None:
-                    match = entity.topic or unit in self._stored.get(
-                        entity.same_as or _id(entity), ()
-                    )
+                    asked = entity.same_as or entity.id
+                    match = entity.topic or unit in self._stored.get(asked, ())
                 described = replace(entity.unit, id=unit, match=match, relations=relations)
-                entities.append(ResolvedEntity(described, entity.source, entity.videos))
+                entities.append(replace(entity, unit=described))
             for head, statements in stated.items():
                 # Whether its names are searched for is up to the source that describes it.
                 match, name = head in self._names, self._names.get(head, statements[0].head)
                 relations = self._relations(part, search, statements)
                 described = Unit(name, id=head, match=match, relations=relations)
                 source = Source(f"{part.relations_path.as_posix()}#{head}")
-                entities.append(ResolvedEntity(described, source))
+                entities.append(EntityRecord(described, source))
         return entities, self._problems
 
     def _relations(
@@ -220,7 +200,7 @@ def _tables(entities: Iterable[EntityRecord]) -> tuple[_Names, _Names]:
 def _table(named: Iterable[tuple[str, EntityRecord]]) -> _Names:
     table: _Names = {}
     for name, entity in named:
-        if name and table.setdefault(name, _id(entity)) != _id(entity):
+        if name and table.setdefault(name, entity.id) != entity.id:
             table[name] = None
     return table
 
@@ -231,10 +211,6 @@ def _only(stored: Mapping[str, str], name: str) -> str | None:
         return name
     exact = [unit for unit, called in stored.items() if called == name] or list(stored)
     return exact[0] if len(exact) == 1 else None
-
-
-def _id(entity: EntityRecord) -> str:
-    return entity.unit.id or entity.unit.name
 
 
 def _ambiguous(part: GraphPart, name: str, one: RelationRecord) -> Quarantined:

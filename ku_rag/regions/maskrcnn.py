@@ -11,8 +11,9 @@ from PIL import Image
 
 from ku_rag.devices import torch_device
 from ku_rag.errors import BadInput
+from ku_rag.pictures import clipped
 from ku_rag.plugins import extra
-from ku_rag.regions.things import OVERLAP, Detector, Thing, clipped
+from ku_rag.regions.things import OVERLAP, Detector, Thing
 from ku_rag.weights.files import content_hash, weights_file
 from ku_rag.weights.tensors import read_tensors
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -86,13 +85,3 @@ class Detector(ABC):
                 why = f"{thing.name}, confidence {thing.confidence:.2f}"
                 proposed.append(Region(thing.box, self.name, why=why, mask=thing.mask))
         return proposed
-
-
-def clipped(box: Sequence[float] | NDArray[np.float32], size: tuple[int, int]) -> Box:
-    """Round a box to whole pixels inside a picture of `size`, at least one pixel wide and high."""
-    width, height = size
-    x0 = min(max(round(float(box[0])), 0), width - 1)
-    y0 = min(max(round(float(box[1])), 0), height - 1)
-    x1 = min(max(round(float(box[2])), x0 + 1), width)
-    y1 = min(max(round(float(box[3])), y0 + 1), height)
-    return x0, y0, x1, y1

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ku_rag.devices import torch_device
+from ku_rag.pictures import clipped
 from ku_rag.plugins import extra
 from ku_rag.regions.checkpoint import read
-from ku_rag.regions.things import OVERLAP, Detector, Thing, clipped
+from ku_rag.regions.things import OVERLAP, Detector, Thing
 from ku_rag.types import Box
 from ku_rag.weights.files import content_hash, weights_file
 

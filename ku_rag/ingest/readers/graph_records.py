@@ -64,7 +64,7 @@ class EntityRecord:
     """An entity as a file describes it.
 
     Args:
-        unit: Its declaration, without relations.
+        unit: Its declaration; without relations before names are resolved.
         source: Its texts and pictures.
         same_as: Id or name of the unit of the knowledge base that the entity is, or None.
         topic: Whether a question may be about it as a whole.
@@ -78,6 +78,11 @@ class EntityRecord:
     topic: bool = False
     match: bool | None = None
     videos: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The id that the file gives it, by default its name."""
+        return self.unit.id or self.unit.name
 
 
 @dataclass(slots=True)
@@ -123,17 +128,16 @@ class GraphPart:
         except BadInput as error:
             self.leave_out(where, str(error), unread=True)
             return None
-        entity_id = entity.unit.id or entity.unit.name
-        if entity_id in self.entities:
+        if entity.id in self.entities:
             self.leave_out(
                 where,
-                f"entity {entity_id!r} is described more than once: the first description is "
+                f"entity {entity.id!r} is described more than once: the first description is "
                 "kept; give every entity an id of its own",
             )
             return None
-        self.entities[entity_id] = entity
+        self.entities[entity.id] = entity
         self.problems += problems
-        return entity_id
+        return entity.id
 
     def add_relation(self, data: Mapping[str, Any], where: str) -> None:
         """Add a relation, or report why it is left out."""
