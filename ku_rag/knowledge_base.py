@@ -330,10 +330,9 @@ class KnowledgeBase:
 
         source = arguments.path(path, "the source").resolve()
         with self._session.write(progress) as writer:
-            return writer.run(
-                folder.read(source),
-                progress=progress,
-            )
+            report = writer.run(folder.read(source), progress=progress)
+        self._session.update_indexes()
+        return report
 
     def sync(
         self,
@@ -363,7 +362,7 @@ class KnowledgeBase:
         arguments.check(yes, "yes", bool)
         arguments.check(dry_run, "dry_run", bool)
         with self._session.write(progress) as writer:
-            return changes.sync(
+            report = changes.sync(
                 writer,
                 self._session.database,
                 folder,
@@ -371,6 +370,8 @@ class KnowledgeBase:
                 dry_run=dry_run,
                 progress=progress,
             )
+        self._session.update_indexes()
+        return report
 
     def add(self, unit: Unit, *, vectors: Mapping[str, Vectors] | None = None) -> Added:
         """Add a unit; without an id it joins the unit that it matches, if there is one.
@@ -626,7 +627,9 @@ class KnowledgeBase:
 
         export = Export(arguments.path(folder, "the folder of the export"))
         with self._session.write(progress) as writer:
-            return import_export(export, writer, progress)
+            report = import_export(export, writer, progress)
+        self._session.update_indexes()
+        return report
 
     def snapshot(self, folder: str | Path, *, link: bool = False) -> Snapshot:
         """Copy the whole base as it is at one moment, while others read and write.

@@ -236,6 +236,12 @@ class Session:
         with self.database.lock.at_once() as held:
             yield held
 
+    def update_indexes(self) -> None:
+        """Write the vector indexes of a large base, so that processes that only read have them."""
+        with self.use():
+            self.encoding.chunks.refresh()
+            self.encoding.images.refresh()
+
     def retrieval(self) -> Retrieval:
         """Return what a question is asked of: the store, the indexes and the models.
 

@@ -7,6 +7,7 @@ import logging
 import numpy as np
 import pytest
 
+from ku_rag import KnowledgeBase
 from ku_rag.indexes import vector_index as index_module
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store import vectors as stored
@@ -197,3 +198,13 @@ def test_changes_that_were_pruned_make_an_index_start_again(index, database):
         connection.execute("DELETE FROM changes")
         database.set_meta("changes_pruned", 40)
     check(index, vectors, range(1, 41))
+
+
+def test_an_ingest_writes_the_index_for_processes_that_only_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_module, "BASE_MIN", 8)
+    (tmp_path / "rows.csv").write_text("Year,Winner\n" + "".join(f"{n},w{n}\n" for n in range(20)))
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.ingest(tmp_path / "rows.csv")
+    assert list((tmp_path / "kb" / "indexes").glob("chunk-*.faiss"))
+    with KnowledgeBase.open(tmp_path / "kb", read_only=True) as kb:
+        assert kb.query(None, "Which winner is of the year 7?").answer == "w7"
