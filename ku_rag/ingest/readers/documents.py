@@ -34,8 +34,7 @@ def read_document(path: Path) -> Outline:
         BadInput: The file is encrypted, damaged, too large, or holds no text; or the library for
             that kind of file is not installed.
     """
-    kind = path.suffix.lower()
-    convert = {".docx": _docx_html, ".pdf": _pdf_html}.get(kind, read_text)
+    convert = {".docx": _docx_html, ".pdf": _pdf_html}.get(path.suffix.lower(), read_text)
     try:
         html = convert(regular_file(path, "a document", most=MAX_TEXT_BYTES))
     except MissingExtra as error:
@@ -47,7 +46,7 @@ def read_document(path: Path) -> Outline:
         raise BadInput(
             f"the document is damaged or encrypted ({reason}): save it again, without a password"
         ) from error
-    outline = read_html(path, html, holds_pictures=kind == ".docx")
+    outline = read_html(path, html)
     if not (outline.text.strip() or outline.shown or outline.tables):
         raise BadInput("the document holds no text: if it is a scan, recognise its text first")
     return outline

@@ -27,15 +27,9 @@ _LONGEST_REPEATED = 1_000
 """Characters of the longest text that a merged cell repeats."""
 
 
-def read_html(path: Path, html: str, *, holds_pictures: bool = False) -> Outline:
-    """Return the outline of an HTML document; what is broken is read as far as it goes.
-
-    Args:
-        path: Of the document.
-        html: Its text.
-        holds_pictures: The pictures are members of the file.
-    """
-    parser = _Parser(Outline(path, holds_pictures=holds_pictures))
+def read_html(path: Path, html: str) -> Outline:
+    """Return the outline of the HTML of a document; what is broken is read as far as it goes."""
+    parser = _Parser(Outline(path))
     parser.feed(html)
     parser.close()
     return parser.outline

@@ -35,7 +35,6 @@ class Outline:
     Args:
         path: Of the document, resolved.
         text: The whole text.
-        holds_pictures: Pictures are members of the file, as in DOCX, not files beside it.
         headings: In order.
         shown: Place in the text, number of the line or 0, and address of each picture, in order.
         tables: Start and end in the text, title, and rows of each table, the header first.
@@ -44,7 +43,6 @@ class Outline:
 
     path: Path
     text: str = ""
-    holds_pictures: bool = False
     headings: list[_Heading] = field(default_factory=list)
     shown: list[tuple[int, int, str]] = field(default_factory=list)
     tables: list[tuple[int, int, str, list[list[str]]]] = field(default_factory=list)
@@ -138,7 +136,7 @@ class Outline:
         yield from ((line, given) for _, line, given in self.shown[first:last])
 
     def _locate(self, given: str) -> Path:
-        if self.holds_pictures:
+        if self.path.suffix.lower() == ".docx":  # the picture is a member of the file
             return self.path / given
         try:
             return locate_picture(self.path.parent, given)
