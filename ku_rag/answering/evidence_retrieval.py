@@ -206,7 +206,7 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     shown = found.units and found.units[0].image
     asking = parted(question)[0] if shown else question
     names = None if shown else found.names.spans
-    among = base.units.ids(base.database.connection)
+    among = base.units.rows(base.database.connection)
     traced = trace(graph, first[0] if first else None, asking, names=names, among=among)
     every_way = traced.paths if traced else ()
     lines = dict.fromkeys(step.line for way in every_way for step in way.steps if step.line)

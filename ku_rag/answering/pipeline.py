@@ -49,11 +49,6 @@ class _Found:
     pictures: Mapping[str, Image] = field(default_factory=dict)
     own: Sequence[Evidence] = ()
 
-    def chunks(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Return the evidence, and what a reading cites beside it."""
-        cited = {*reading.citations, reading.closest.evidence if reading.closest else ""}
-        return (*self.evidence, *(one for one in self.own if one.label in cited))
-
 
 @dataclass(frozen=True, slots=True)
 class QueryInput:
@@ -129,16 +124,17 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
             answered = chain.correct(material) if question.kcc else chain.answer_at_once(material)
         else:
             answered = _read(base, question, found, with_picture=picture is not None)
-    region = found.matched.region
+    region, reading = found.matched.region, answered.reading
+    cited = {*reading.citations, reading.closest.evidence if reading.closest else ""}
     answer = Answer(
         question=question.text,
         image=str(question.image) if isinstance(question.image, str | Path) else None,
         region=region and _scaled(region, scale),
         units=tuple(found.matched.units),
-        chunks=found.chunks(answered.reading),
+        chunks=(*found.evidence, *(one for one in found.own if one.label in cited)),
         paths=tuple(found.paths.evidence),
         passage=_write_passage(pages, question.passage) if question.passage else (),
-        reading=answered.reading,
+        reading=reading,
         models={
             "encoder": base.image_search.encoder.fingerprint,
             "segmenter": base.image_search.segmenter().fingerprint,

@@ -17,7 +17,7 @@ from itertools import chain, pairwise
 from math import isclose
 
 from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
-from ku_rag.graph.traversal import relation_stems
+from ku_rag.graph.traversal import relation_stems, step_stems
 from ku_rag.graph.unit_facts import FactReader
 from ku_rag.retrieval.names import NamedSpan, find_names
 from ku_rag.text.question import (
@@ -114,7 +114,7 @@ def trace(
     question: str,
     *,
     names: Sequence[NamedSpan] | None = None,
-    among: Collection[str] | None = None,
+    among: Collection[int] | None = None,
 ) -> Traced | None:
     """Return what a question asks for, or None if relations and facts do not answer it.
 
@@ -123,7 +123,7 @@ def trace(
         start: what the picture of the question shows, or the best match; None if there is none.
         question: a sentence.
         names: those in the question, if they are known.
-        among: ids of the units that count in a question about units of a kind; None for all.
+        among: rows of the units that count in a question about units of a kind; None for all.
 
     Raises:
         Corrupt: a relation fails its checksum.
@@ -220,7 +220,9 @@ class _Tracer:
         further: list[Path] = []
         for link in links:
             step, start = link.step, link.start
-            if link.said and link.left <= _tail_stems(step, link.end):
+            if link.said and link.left <= stems(
+                f"{link.end.name} {step.information} {step.condition}"
+            ):
                 chosen.append((link.rank, Path(start, (step,))))
                 continue
             for onward in self.graph.hop(link.end, _STEPS) if link.said else ():
@@ -382,16 +384,9 @@ def _asks_for_tail(
     return not out if verb and own[-1] == "by" and "by" not in said else out
 
 
-def _tail_stems(step: Step, end: Entity) -> frozenset[str]:
-    return stems(f"{end.name} {step.information} {step.condition}")
-
-
 def _covered(step: Step) -> frozenset[str]:
     """The words that a relation answers for: its ends', its own, and those of its label."""
-    relation = stems(step.relation)
-    return (
-        relation | _tail_stems(step, step.tail) | stems(step.tail.kind) | meant_by_label(relation)
-    )
+    return step_stems(step) | stems(step.tail.kind) | meant_by_label(stems(step.relation))
 
 
 def _common(links: Sequence[Sequence[_Link]]) -> list[Path]:
@@ -469,7 +464,7 @@ def _extreme(
 # ---- units of a kind ----------------------------------------------------------------------------
 
 
-def _of_kind(facts: FactReader, question: str, among: Collection[str] | None) -> Traced | None:
+def _of_kind(facts: FactReader, question: str, among: Collection[int] | None) -> Traced | None:
     """The units of a kind that have the facts of a question, how many, or that with most."""
     asked, kinds = analyse(question), facts.kinds()
     chosen = names = tuple(
@@ -493,10 +488,9 @@ def _of_kind(facts: FactReader, question: str, among: Collection[str] | None) ->
     needed = [word for word in asked.said if stem(word) in content and stem(word) not in ASKING]
     labels = compared.labels if compared else frozenset()
     fitting: list[tuple[Sequence[Step], Sequence[Step]]] = []
-    for entity, steps in facts.of_kinds(chosen, needed, labels):
+    for steps in facts.of_kinds(chosen, needed, labels, among):
         covers = {step: covered for step in steps if (covered := _fact_covers(step, content))}
-        counts = among is None or entity.unit in among
-        if counts and content <= frozenset().union(*covers.values()):
+        if content <= frozenset().union(*covers.values()):
             fitting.append((steps, [*covers]))
     if compared:
         found = [one for steps, _ in fitting if (one := _measured(compared, steps))]

@@ -186,6 +186,7 @@ class Attributes:
     videos: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
 class Graph:
     """Read access to the graph of a knowledge base.
 
@@ -194,9 +195,8 @@ class Graph:
         layout: Where pictures are.
     """
 
-    def __init__(self, connection: Connection, layout: Layout) -> None:
-        self.connection = connection
-        self._layout = layout
+    connection: Connection
+    layout: Layout
 
     def of_units(self, units: Sequence[int]) -> list[Entity]:
         """Return the entities of units, by row, in that order; without units in no relation."""
@@ -375,6 +375,6 @@ class Graph:
             caption=str(caption or ""),
             captions={k.removeprefix(MACHINE_CAPTION): str(t) for k, t in by_models.items()},
             text="\n\n".join(texts_of(self.connection, row)),
-            images=tuple(self._layout.image(file) for (file,) in files),
+            images=tuple(self.layout.image(file) for (file,) in files),
             videos=tuple(videos),
         )

@@ -137,7 +137,7 @@ def look_ahead(
             passed = {entity.row for entity in path.entities}
             for step in graph.hop(path.end, _STEPS):
                 if step.tail.row not in passed:
-                    longer.append((count + len(wanted & _step_stems(step)), path.then(step)))
+                    longer.append((count + len(wanted & step_stems(step)), path.then(step)))
         longer.sort(key=lambda one: -one[0])
         found += [path for _, path in longer[: most - len(found)]]
         opened = longer[:_OPENED] if len(found) < most else []
@@ -172,8 +172,8 @@ def best_paths(
         wanted = asked - stems(start.name) - stems(start.kind)
         most = max(_EVIDENCE // len(distinct), 2)
         for path in look_ahead(graph, start, wanted, longest=longest, most=most)[1:]:
-            if wanted & _step_stems(path.steps[-1]):
-                passed = frozenset[str]().union(*map(_step_stems, path.steps))
+            if wanted & step_stems(path.steps[-1]):
+                passed = frozenset[str]().union(*map(step_stems, path.steps))
                 share = len(wanted & passed) / len(wanted | passed)
                 name = stems(path.end.name)
                 is_named = bool(name) and name <= wanted
@@ -187,6 +187,7 @@ def relation_stems(relation: str) -> frozenset[str]:
     return stems(relation) or frozenset(map(stem, words(relation)))
 
 
-def _step_stems(step: Step) -> frozenset[str]:
+def step_stems(step: Step) -> frozenset[str]:
+    """Return stems of a relation, of its notes, and of the entity where it ends."""
     notes = stems(step.information) | stems(step.condition)
     return stems(step.tail.name) | notes | relation_stems(step.relation)

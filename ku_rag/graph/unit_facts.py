@@ -91,18 +91,23 @@ class FactReader:
         return [*unique.values()][::-1]
 
     def of_kinds(
-        self, kinds: Sequence[str], words_: Sequence[str], labels: Collection[str]
-    ) -> list[tuple[Entity, list[Step]]]:
-        """Return the units of some kinds with their metadata and labelled lines.
+        self,
+        kinds: Sequence[str],
+        words_: Sequence[str],
+        labels: Collection[str],
+        among: Collection[int] | None,
+    ) -> list[list[Step]]:
+        """Return the metadata and labelled lines of the units of some kinds, unit by unit.
 
         Args:
             kinds: Their kinds.
             words_: Folded words, all of which a chunk has whose lines are read.
             labels: Stems, one of which it has; none for any chunk.
+            among: Rows of the units that count; None for all.
         """
         listed = as_json(kinds)
         found = {
-            row: (entity := Entity(*fields), _of_metadata(entity, metadata))
+            row: _of_metadata(Entity(*fields), metadata)
             for row, metadata, *fields in self._first(
                 _MOST_UNITS,
                 "units",
@@ -128,9 +133,8 @@ class FactReader:
             listed,
         )
         for row, chunk, text, *fields in rows:
-            entity, steps = found.setdefault(row, (Entity(*fields), []))
-            steps += _of_text(entity, chunk, text)
-        return [found[row] for row in sorted(found)]
+            found.setdefault(row, []).extend(_of_text(Entity(*fields), chunk, text))
+        return [found[row] for row in sorted(found) if among is None or row in among]
 
     def values(self, key: str) -> list[str]:
         """Return the values that units have under a key of their metadata."""

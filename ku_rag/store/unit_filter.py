@@ -86,21 +86,14 @@ class UnitFilter:
 
     def rows(self, connection: Connection) -> list[int] | None:
         """Return the rows of the units that pass, in the order of their ids; None for all."""
-        return None if self.passes_all else [row for row, _ in self._passing(connection)]
-
-    def ids(self, connection: Connection) -> list[str] | None:
-        """Return the ids of the units that pass; None for all."""
-        return None if self.passes_all else [unit for _, unit in self._passing(connection)]
-
-    def _passing(self, connection: Connection) -> Iterator[tuple[int, str]]:
+        if self.passes_all:
+            return None
         found = connection.execute(
-            "SELECT row, id, metadata FROM units WHERE ?1 IS NULL OR kind = ?1 ORDER BY id",
+            "SELECT row, metadata FROM units WHERE ?1 IS NULL OR kind = ?1 ORDER BY id",
             (self.kind,),
         )
-        for row, unit, stored in found:
-            metadata = orjson.loads(stored) if self.conditions else {}
-            if all(one.is_met(metadata) for one in self.conditions):
-                yield row, unit
+        read = ((row, orjson.loads(stored) if self.conditions else {}) for row, stored in found)
+        return [row for row, known in read if all(one.is_met(known) for one in self.conditions)]
 
     def chunks(self, connection: Connection) -> NDArray[np.int64] | None:
         """Return the rows of the own chunks of the units that pass; None for all."""

@@ -194,7 +194,10 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
     said = tuple(token.folded for token in tokens)
     own = frozenset(stem(word) for name in names for word in words(name))
     inside = _inside_names(said, [tuple(words(name)) for name in names])
-    at = _question_word(said)
+    asking = [n for n, word in enumerate(said) if word in _WH]
+    # Not a word that begins a relative clause.
+    leading = [n for n in asking if n == 0 or (n == 1 and said[0] in stop_words())]
+    at = next(iter([*leading, *reversed(asking)]), None)
     every = frozenset(stem(word) for n, word in enumerate(said) if word not in _WH or n == at)
     weights: dict[str, float] = {}
     content: dict[str, None] = {}
@@ -242,13 +245,6 @@ def _inside_names(said: tuple[str, ...], names: Sequence[tuple[str, ...]]) -> se
         inside.update(place for n in found for place in range(n, n + size))
         inside.update(n for n, word in enumerate(said) if stem(word) in part)
     return inside
-
-
-def _question_word(said: Sequence[str]) -> int | None:
-    """The place of the word that asks, not of one that begins a relative clause."""
-    found = [n for n, word in enumerate(said) if word in _WH]
-    leading = [n for n in found if n == 0 or (n == 1 and said[0] in stop_words())]
-    return next(iter([*leading, *reversed(found)]), None)
 
 
 def _type(said: Sequence[str], at: int | None, ways: Sequence[Asked]) -> str:
