@@ -53,8 +53,9 @@ class KnowledgeBase:
     knowledge base while one writes to it. One object may be used by many threads: each read sees
     one state of the base, and writes wait for each other.
 
-    Every method raises `Closed` after `close`, `Corrupt` where a row fails its checksum, and
-    `BadInput` where an argument is not what its description says. Every method that writes raises
+    Every method raises `Closed` after `close`, `Corrupt` where a row fails its checksum,
+    `NotFound` where a file that is named does not exist, and `BadInput` where an argument is not
+    what its description says or a picture cannot be read. Every method that writes raises
     `ReadOnly` where the base cannot be written to, `Locked` while another process writes, and
     `Mismatch` if another process has changed the encoder.
 
@@ -181,13 +182,10 @@ class KnowledgeBase:
                 picture ("w/o KU").
             graph: False leaves out the graph's paths from the matched units.
             strict: "kurag" answers by the published method alone; see docs/reproduction.md.
-            kind: only units of this kind count.
-            where: only units with such metadata count, as in `list`.
+            kind, where: only such units count, as in `list`.
 
         Raises:
-            NotFound: the picture does not exist.
-            BadInput: the picture cannot be read, the question is empty, a page cannot be written,
-                or a condition has another form.
+            BadInput: the question is empty, or a page cannot be written.
             ModelFailed, BudgetSpent: the multimodal model did not answer.
         """
         session, shown = self._session, pictures.given(image)
@@ -230,13 +228,10 @@ class KnowledgeBase:
             text: words to look for.
             vector: float32[dim] of length 1: finds the nearest chunks, without picture and text.
             k: most units, and most chunks, 1 to 100,000.
-            kind: only units of this kind count.
-            where: only units with such metadata count, as in `list`.
+            kind, where: only such units count, as in `list`.
 
         Raises:
-            NotFound: the picture does not exist.
-            BadInput: none was given, the picture or the vector cannot be read, or a condition has
-                another form.
+            BadInput: none was given.
         """
         session, picture = self._session, pictures.given(image)
         chosen = UnitFilter.parse(kind, where)
@@ -273,9 +268,6 @@ class KnowledgeBase:
             where: only units that pass these conditions on metadata, such as "calories<100"; see
                 `ku_rag.store.unit_filter.UnitFilter.parse`.
             limit: most units, from 0 on; None for all.
-
-        Raises:
-            BadInput: a condition has another form.
         """
         chosen = UnitFilter.parse(kind, where)
         if limit is not None:
@@ -323,7 +315,6 @@ class KnowledgeBase:
             progress: called with the number of records read so far.
 
         Raises:
-            NotFound: the path does not exist.
             BadInput: no reader knows this kind of file.
         """
         from ku_rag.ingest.readers import folder
@@ -382,8 +373,7 @@ class KnowledgeBase:
                 text is then one chunk) and/or "images" float32[number of images, dim].
 
         Raises:
-            NotFound: a picture does not exist.
-            BadInput: the unit has no name, a picture is broken, or vectors do not fit.
+            BadInput: the unit has no name, or vectors do not fit.
         """
         from ku_rag.ingest import changes, preparation
 
@@ -417,8 +407,7 @@ class KnowledgeBase:
             progress: called with the number of units read so far.
 
         Raises:
-            NotFound: a picture does not exist.
-            BadInput: a unit has no name or no id, a picture is broken, or vectors do not fit.
+            BadInput: a unit has no name or no id, or vectors do not fit.
         """
         from ku_rag.ingest import changes, preparation
 
@@ -442,8 +431,8 @@ class KnowledgeBase:
         """Replace the given fields of a unit; None leaves a field as it is.
 
         Raises:
-            NotFound: there is no such unit, or a picture does not exist.
-            BadInput: the name is empty, or a picture is broken.
+            NotFound: there is no such unit.
+            BadInput: the name is empty.
         """
         from ku_rag.ingest import changes
 
@@ -533,8 +522,7 @@ class KnowledgeBase:
                 base does not have.
 
         Raises:
-            NotFound: the file does not exist.
-            BadInput: a record or a picture cannot be read, or no match is right.
+            BadInput: a record cannot be read, or no match is right.
         """
         from ku_rag.answering.calibration import tune_confidence
         from ku_rag.ingest.readers.jsonl import read_objects
