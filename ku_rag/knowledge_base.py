@@ -182,7 +182,8 @@ class KnowledgeBase:
                 picture ("w/o KU").
             graph: False leaves out the graph's paths from the matched units.
             strict: "kurag" answers by the published method alone; see docs/reproduction.md.
-            kind, where: only such units count, as in `list`.
+            kind: only units of this kind count.
+            where: only units with such metadata count, as in `list`.
 
         Raises:
             BadInput: the question is empty, or a page cannot be written.
@@ -228,7 +229,8 @@ class KnowledgeBase:
             text: words to look for.
             vector: float32[dim] of length 1: finds the nearest chunks, without picture and text.
             k: most units, and most chunks, 1 to 100,000.
-            kind, where: only such units count, as in `list`.
+            kind: only units of this kind count.
+            where: only units with such metadata count, as in `list`.
 
         Raises:
             BadInput: none was given.
