@@ -31,7 +31,7 @@ from ku_rag.store import relations, table_rows
 from ku_rag.store.vectors import KINDS, Kind
 from ku_rag.transfer.parquet_reader import Export, Vector
 from ku_rag.transfer.tables import CHUNKS, IMAGES, RELATIONS, SHOWINGS, SOURCES, TABLE_ROWS, UNITS
-from ku_rag.types import IngestReport, Quarantined, Relation, Table, Unit
+from ku_rag.types import IngestReport, Quarantined, Relation, Unit
 
 _ORIGINS = ("ingest", "add", "join", "update")
 _COMPUTED = "import-"
@@ -85,15 +85,6 @@ class _Source:
         for document, text in self.chunks:
             texts[document] = texts.get(document, "") + text
         return [texts[document] for document in sorted(texts)]
-
-    def tables(self) -> list[Table]:
-        """Return the tables.
-
-        Raises:
-            BadInput, ValueError, TypeError: The cells of a row are something else.
-        """
-        rows = (self.rows[document] for document in sorted(self.rows))
-        return table_rows.tables(rows)
 
 
 class _Records:
@@ -227,7 +218,7 @@ class _Records:
             raise BadInput(f"the origin is {origin!r}: expected one of {', '.join(_ORIGINS)}")
         texts = source.documents()
         try:
-            tables = source.tables()
+            tables = table_rows.tables(source.rows[number] for number in sorted(source.rows))
         except (ValueError, TypeError) as error:
             raise BadInput(f"a row of a table cannot be read ({error})") from error
         pictures = [one for one in map(self._picture, source.images) if one is not None]

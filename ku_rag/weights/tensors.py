@@ -36,7 +36,9 @@ def read_tensors(path: Path, expected: str) -> dict[str, Tensor]:
         BadInput: it is damaged, contains code, or holds no named tensors.
     """
     torch = extra("longclip", "torch")
-    loaded = _safetensors(path, expected) if _is_safetensors(path) else _pickled(path, expected)
+    with path.open("rb") as file:
+        is_safetensors = path.suffix == ".safetensors" or file.read(9)[8:] == b"{"
+    loaded = (_safetensors if is_safetensors else _pickled)(path, expected)
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
         loaded = loaded["state_dict"]
     if not isinstance(loaded, Mapping):
@@ -48,12 +50,6 @@ def read_tensors(path: Path, expected: str) -> dict[str, Tensor]:
     if all(key.startswith("module.") for key in tensors):
         tensors = {key.removeprefix("module."): value for key, value in tensors.items()}
     return tensors
-
-
-def _is_safetensors(path: Path) -> bool:
-    with path.open("rb") as file:
-        head = file.read(9)
-    return path.suffix == ".safetensors" or head[8:] == b"{"
 
 
 def _safetensors(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the file holds

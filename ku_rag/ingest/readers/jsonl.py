@@ -73,23 +73,14 @@ def read_objects(
         for number, line in enumerate(bounded_lines(file.readline, b"\n"), 1):
             if line is None or line.strip():
                 try:
-                    found: Mapping[str, Any] | BadInput = parse_object(line, expected)
+                    found: Mapping[str, Any] | BadInput = _parsed(line, expected)
                 except BadInput as error:
                     found = error
                 yield f"{name}:{number}", found
 
 
-def parse_object(line: bytes | None, expected: str = _EXPECTED) -> Mapping[str, Any]:
-    """Parse one line as a JSON object whose texts can be stored.
-
-    Args:
-        line: The line; None for one that was too long to be read.
-        expected: What the message says that a line should hold, "expected …".
-
-    Raises:
-        BadInput: The line is too long, holds no JSON object, a NUL character or half a surrogate
-            pair, or one key twice.
-    """
+def _parsed(line: bytes | None, expected: str) -> Mapping[str, Any]:
+    """Return the object on a line, whose texts can be stored; None is a line that is too long."""
     if line is None:
         raise BadInput(
             f"the line is longer than {decoding.MAX_LINE >> 20} MiB: expected one record a line; "
