@@ -108,7 +108,7 @@ def test_html_has_units_tables_and_local_pictures(tmp_path):
     lamps, cups, picture = read(tmp_path / "site.html")
     assert [lamps.unit.name, cups.unit.name] == ["Lamps", "Cups & balls"]
     lines = ["The Aurora lamp was presented in 1964.", "Country: Peru"]
-    assert lamps.sources[0].texts[0].strip().split("\n") == lines
+    assert lamps.sources[0].texts[0].rstrip().split("\n") == lines
     assert lamps.sources[0].images == (tmp_path / "green.png", tmp_path / "red.png")
     assert picture.reason.startswith("'https://example.org/a.png' is an address")
     assert picture.item.endswith("site.html:5")

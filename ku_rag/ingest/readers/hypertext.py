@@ -93,7 +93,7 @@ class _Parser(HTMLParser):
             return
         if not (self._depth or self._preformatted):
             data = re.sub(r"\s+", " ", data)
-            data = data.lstrip() if self._gap or not self._length else data
+            data = data.lstrip() if self._gap or self._is_at_start() else data
         self._write(data)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -150,11 +150,14 @@ class _Parser(HTMLParser):
         elif not _INLINE.fullmatch(tag):
             self._gap = self._gap or "\n" if tag in _LINES else "\n\n"
 
+    def _is_at_start(self) -> bool:
+        return self._parts[-1:] in ([], ["\n\n"])
+
     def _write(self, text: str) -> None:
         if self._depth:
             self._inside.append(text)
         elif text:
-            text, self._gap = (self._gap + text if self._length else text), ""
+            text, self._gap = (text if self._is_at_start() else self._gap + text), ""
             self._parts.append(text)
             self._length += len(text)
 
@@ -162,6 +165,8 @@ class _Parser(HTMLParser):
         if self._heading:
             level, start, part = self._heading
             name = clean_name("".join(self._parts[part:]))
+            self._parts.append("\n\n")
+            self._length += 2
             self.outline.add_heading(level, name, start, self._length)
             self._heading = None
 
