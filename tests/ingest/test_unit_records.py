@@ -15,6 +15,7 @@ from ku_rag.errors import BadInput
 from ku_rag.ingest.readers import decoding as reader
 from ku_rag.ingest.readers.folder import read
 from ku_rag.types import Quarantined, Record, Relation, Source, Unit
+from tests.conftest import write_records
 
 
 @pytest.fixture
@@ -337,3 +338,10 @@ def test_rows_come_back_as_they_were_written(tmp_path_factory, rows):
     path.write_bytes(file.getvalue().encode())
     read_back = [item.sources[0].texts for item in read(path) if isinstance(item, Record)]
     assert read_back == [((text,) if text.strip() else ()) for name, text in rows if name.strip()]
+
+
+def test_control_characters_in_names_become_spaces(kb, tmp_path):
+    line = {"name": "Desk\u001b[31m\u2028Lamp", "id": "l\u0085m", "aliases": ["A\u0007B"]}
+    assert kb.ingest(write_records(tmp_path / "u.jsonl", [line])).quarantined == []
+    (unit,) = kb.list()
+    assert (unit.id, unit.name, unit.aliases) == ("l m", "Desk [31m Lamp", ("A B",))
