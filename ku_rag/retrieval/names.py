@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
 
+from ku_rag.indexes.keywords import language_of
 from ku_rag.indexes.name_index import matchable
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.question import POINTED
@@ -63,7 +64,7 @@ class NamesFound:
     similar: dict[str, str] = field(default_factory=dict)
 
 
-def find_names(connection: Connection, question: str, language: str = "english") -> NamesFound:
+def find_names(connection: Connection, question: str) -> NamesFound:
     """Find names of units and entities in a question, in the plural too.
 
     A name inside a longer one does not count, nor one beside a capitalised word that no name of its
@@ -87,6 +88,7 @@ def find_names(connection: Connection, question: str, language: str = "english")
         form = next((form for form in _forms(key) if form in known), None)
         if form and not any(one.overlaps(*span) for one in found.spans):
             found.spans.append(NamedSpan(span[0], tuple(said[slice(*span)]), form))
+    language = language_of(connection)
     for place, word in enumerate(said):
         if len(word) >= _SHORTEST_MISSPELT and _is_unknown(connection, word, language, found):
             _add_similar(connection, question, tokens, place, found)

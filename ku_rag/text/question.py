@@ -202,7 +202,10 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
     weights: dict[str, float] = {}
     content: dict[str, None] = {}
     for n, (word, begin, _) in enumerate(tokens):
-        if word in stop_words() or _is_pointed(said, n):
+        before = said[max(0, n - 2) : n]
+        # "This lamp", or "the country", only points.
+        is_pointed = word in POINTED and not {"the", "this", "that"}.isdisjoint(before)
+        if word in stop_words() or is_pointed or before[-1:] in (("this",), ("these",)):
             continue
         weight = _NAME_WEIGHT if n and text[begin].isupper() else 1.0
         near = at is not None and abs(n - at) <= _NEAR
@@ -268,14 +271,6 @@ def is_negated(said: Sequence[str]) -> bool:
     """Whether folded words hold a negation: "not", "never", "isn't"."""
     return bool(_NEGATIONS.intersection(said)) or any(
         word == "t" and before.endswith("n") for before, word in pairwise(said)
-    )
-
-
-def _is_pointed(said: tuple[str, ...], at: int) -> bool:
-    """Whether a noun only points: the one after "this", or "country" after "the"."""
-    before = said[max(0, at - 2) : at]
-    return before[-1:] in (("this",), ("these",)) or (
-        said[at] in POINTED and bool({"the", "this", "that"}.intersection(before))
     )
 
 
