@@ -44,6 +44,8 @@ _PLACE = re.compile(rf"(?:{_NAME.pattern})(?: ?, {_NAME.pattern})*")
 _BEFORE_PLACE = re.compile(
     r"\b(?:in|at|near|from|to|of|on|into|is|are|was|were|outside|inside|around)(?: the| an?)? $"
 )
+_WITHIN = re.compile(r"\b(?:in|at|near|from|into|outside|inside|around) (?:the )?$")
+"""Before a name, it is that of no person."""
 _CALENDAR = re.compile(
     rf"{_MONTH}|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|I|It|He|She|They|The|In|At"
 )
@@ -96,7 +98,10 @@ def find_values(text: str, kind: str) -> list[Value]:
         found = (m for m in _PLACE.finditer(text) if _BEFORE_PLACE.search(text[: m.start()]))
         return [value for match in found if (value := _name(match))]
     if kind in ("person", "name"):
-        return [value for match in _NAME.finditer(text) if (value := _name(match))]
+        found = _NAME.finditer(text)
+        if kind == "person":
+            found = (m for m in found if not _WITHIN.search(text[: m.start()]))
+        return [value for match in found if (value := _name(match))]
     matches = [m for one in kind.split() for m in _AMOUNTS[one].finditer(text)]
     return [Value(*match.span()) for match in sorted(matches, key=lambda match: match.start())]
 
