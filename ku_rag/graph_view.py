@@ -312,7 +312,7 @@ class GraphView:
         question: str,
         *,
         image: str | Path | Image | None = None,
-        settings: EvidenceSettings | None = None,
+        construction: EvidenceSettings | None = None,
     ) -> EvidenceSearch:
         """Build the evidence graph of a question from texts, tables and pictures of the base.
 
@@ -323,7 +323,7 @@ class GraphView:
         Args:
             question: a sentence.
             image: a picture that it is about, a file or RGB.
-            settings: how the graph is built; see `EvidenceSettings`.
+            construction: how the graph is built; see `EvidenceSettings`.
 
         Raises:
             NotFound: the picture does not exist, or the base has no model.
@@ -343,7 +343,7 @@ class GraphView:
             with session.read():
                 matched = evidence_retrieval.matched(base, shown, asked, session.settings.k_units)
             return graph_evidence.build_graph(
-                base, asked, matched, session.mllm(), session.prompts, settings
+                base, asked, matched, session.mllm(), session.prompts, construction
             )
 
     def _search(

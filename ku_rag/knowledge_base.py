@@ -34,6 +34,7 @@ from ku_rag.types import Added, Answer, Compacted, Deleted, IngestReport, Search
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
     from ku_rag.answering.calibration import ConfidenceTuning
+    from ku_rag.graph.evidence.construction_settings import EvidenceSettings
     from ku_rag.graph_view import GraphView
     from ku_rag.indexes.tuning import Tuning
     from ku_rag.ingest.pipeline import Progress
@@ -165,6 +166,8 @@ class KnowledgeBase:
         units: bool = True,
         graph: bool = True,
         strict: str = "",
+        method: str = "",
+        construction: EvidenceSettings | None = None,
         kind: str | None = None,
         where: str | Sequence[str] = (),
     ) -> Answer:
@@ -176,12 +179,12 @@ class KnowledgeBase:
             k: most chunks of evidence, 1 to 100,000.
             passage: PNG file to write the multimodal passage to; further pages get a number.
             report: HTML file that shows how the question was answered.
-            kcc: False asks a multimodal model once, question and evidence together, instead of
-                correcting its draft (KU-RAG, section 4.5, "w/o KCC").
-            units: False searches texts alone, by the question and the model's caption of the
-                picture ("w/o KU").
+            kcc: False asks a model once, with the evidence (KU-RAG, section 4.5, "w/o KCC").
+            units: False searches texts alone, by question and caption of the picture ("w/o KU").
             graph: False leaves out the graph's paths from the matched units.
             strict: "kurag" answers by the published method alone; see docs/reproduction.md.
+            method: "evidence" adds nodes and edges of `GraphView.evidence`, which needs a model.
+            construction: how that graph is built.
             kind: only units of this kind count.
             where: only units with such metadata count, as in `list`.
 
@@ -190,14 +193,12 @@ class KnowledgeBase:
             ModelFailed, BudgetSpent: the multimodal model did not answer.
         """
         session, shown = self._session, pictures.given(image)
-        settings, chosen = session.settings, UnitFilter.parse(kind, where)
+        k = session.settings.k_chunks if k is None else k
         asked = pipeline.QueryInput(
             arguments.text(question, "the question"),
             image=shown,
-            k_units=settings.k_units,
-            k_chunks=arguments.count(
-                settings.k_chunks if k is None else k, "k", least=1, most=_MOST_FOUND
-            ),
+            k_units=session.settings.k_units,
+            k_chunks=arguments.count(k, "k", least=1, most=_MOST_FOUND),
             passage=_output(passage, "the passage", shown),
             report=_output(report, "the report", shown),
             kcc=kcc,
@@ -205,12 +206,14 @@ class KnowledgeBase:
             with_paths=graph,
             prompts=session.prompts,
             strict=arguments.text(strict, "strict"),
+            method=arguments.text(method, "the method"),
+            construction=construction,
         )
+        chosen = UnitFilter.parse(kind, where)
         with session.use():
             if shown is not None:
                 session.encoding.images.refresh()
-            base = replace(session.retrieval(), units=chosen)
-            return pipeline.ask(base, asked, session.mllm())
+            return pipeline.ask(replace(session.retrieval(), units=chosen), asked, session.mllm())
 
     def search(
         self,

@@ -469,7 +469,8 @@ class Correction:
 class Answer:
     """The answer to a question, with everything that led to it.
 
-    `correction` is None where no multimodal model had a part in it.
+    `correction` is None where no multimodal model had a part in it. `evidence_graph` is the
+    `EvidenceSearch` of the method "evidence".
     """
 
     question: str
@@ -483,6 +484,7 @@ class Answer:
     models: Mapping[str, str]
     timings_ms: Mapping[str, float]
     correction: Correction | None = None
+    evidence_graph: Serializable | None = None
 
     @property
     def answer(self) -> str:
@@ -505,8 +507,8 @@ class Answer:
         return self.correction is not None and self.correction.changed
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku query --json` prints."""
-        correction = self.correction or Correction()
+        """The shape that `ku query --json` prints; "evidence_graph" only where one was built."""
+        correction, graph = self.correction or Correction(), self.evidence_graph
         return {
             "question": self.question,
             "image": self.image,
@@ -528,7 +530,7 @@ class Answer:
             "usage": dict(correction.usage),
             "models": dict(self.models),
             "timings_ms": dict(self.timings_ms),
-        }
+        } | ({"evidence_graph": graph.to_dict()} if graph else {})
 
 
 @dataclass(slots=True)

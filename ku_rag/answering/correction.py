@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from PIL.Image import Image
@@ -60,6 +60,7 @@ class Material:
         pages: the pages of the passage.
         pages_only: whether evidence is shown in pages alone, as published.
         caption: the model's caption of the picture, if it was used for the search.
+        usage: calls and tokens spent on an evidence graph; see `graph.search_types.usage`.
     """
 
     question: str
@@ -73,6 +74,7 @@ class Material:
     pages: Sequence[Image] = ()
     pages_only: bool = False
     caption: Reply | None = None
+    usage: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def bearing_paths(self) -> list[PathEvidence]:
@@ -163,7 +165,10 @@ class Chain:
             "prompts": ", ".join(self.prompts[name].label for name in every),
         }
         told = caption.text if caption else None
-        correction = replace(correction, caption=told, usage=usage(list(every.values())))
+        used, spent = usage(list(every.values())), material.usage
+        used |= {name: used[name] + count for name, count in spent.items() if name in used}
+        used["replies"] += spent.get("calls", 0)
+        correction = replace(correction, caption=told, usage=used)
         return Answered(reading, models, correction)
 
 

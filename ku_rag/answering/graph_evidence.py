@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from ku_rag import arguments
 from ku_rag.answering import evidence_retrieval
 from ku_rag.answering.evidence_retrieval import Matched, Retrieval
 from ku_rag.errors import NotFound
 from ku_rag.graph.evidence.construction import Candidates, EvidenceSearch, build
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
+from ku_rag.graph.evidence.evidence_graph import EvidenceGraph
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.prompts import load_prompts
 from ku_rag.store.connection import snapshot
+from ku_rag.types import PathEvidence
 
 _POOL = 60
 """Chunks, among them rows of tables, that the candidates are taken from."""
@@ -23,7 +27,7 @@ def build_graph(
     matched: Matched,
     mllm: MLLM | None,
     prompts: Path | None,
-    settings: EvidenceSettings | None = None,
+    construction: EvidenceSettings | None = None,
 ) -> EvidenceSearch:
     """Build the evidence graph of a question from what the ordinary retrieval finds.
 
@@ -33,15 +37,18 @@ def build_graph(
         matched: the units that the question and its picture point to.
         mllm: the model that builds it.
         prompts: the folder whose prompts replace those of the package.
-        settings: how it is built; by default `EvidenceSettings()`.
+        construction: how it is built; by default `EvidenceSettings()`.
 
     Raises:
         NotFound: there is no model.
+        BadInput: `construction` is something else.
         ModelFailed, BudgetSpent: the model did not reply with a pattern.
     """
     if mllm is None:
         raise NotFound("an evidence graph is built by a model for now: name one with --mllm")
-    settings = settings or EvidenceSettings()
+    settings = EvidenceSettings() if construction is None else construction
+    if not isinstance(settings, EvidenceSettings):
+        raise arguments.wrong(construction, "construction", "EvidenceSettings")
     with snapshot(base.database.connection):
         best, rows = evidence_retrieval.evidence(base, question, matched, _POOL)
     shown = {
@@ -53,3 +60,18 @@ def build_graph(
         base.database.connection, base.layout, base.image_search, [*best, *rows], shown
     )
     return build(question, candidates, mllm, load_prompts("ku_rag.graph", prompts), settings)
+
+
+def statements(graph: EvidenceGraph, *, first_label: int) -> list[PathEvidence]:
+    """Return described nodes and all edges of a graph as evidence that may be cited.
+
+    Args:
+        graph: the graph.
+        first_label: number of the first label.
+    """
+    told = [(node.name, node.text) for node in graph.nodes.values() if node.description]
+    stated = [PathEvidence("", (name,), (), text) for name, text in told]
+    for edge in graph.edges:
+        ends = graph.nodes[edge.source].name, graph.nodes[edge.target].name
+        stated.append(PathEvidence("", ends, (edge.relation,), graph.edge_text(edge)))
+    return [replace(one, label=f"E{n}") for n, one in enumerate(stated, first_label)]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PIL.Image import Image
 
@@ -26,6 +27,10 @@ from ku_rag.pictures import load_picture
 from ku_rag.store.connection import snapshot
 from ku_rag.types import Answer, Evidence, Match, Reading, Region, SearchResult
 
+if TYPE_CHECKING:
+    from ku_rag.graph.evidence.construction import EvidenceSearch
+    from ku_rag.graph.evidence.construction_settings import EvidenceSettings
+
 _LONGEST_QUESTION = 100_000
 _LONGEST_SIDE = 1600
 """Larger pictures are scaled down to this; regions are given in the pixels of the original."""
@@ -41,13 +46,14 @@ def _timed(times: dict[str, float], step: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was read from the store, with the pictures of units; the store is not read after it."""
+    """What was read from the store, with the pictures of units, and the evidence graph, if any."""
 
     matched: Matched
     evidence: Sequence[Evidence]
     paths: evidence_retrieval.Paths = field(default_factory=evidence_retrieval.Paths)
     pictures: Mapping[str, Image] = field(default_factory=dict)
     own: Sequence[Evidence] = ()
+    search: EvidenceSearch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,8 @@ class QueryInput:
     with_paths: bool = True
     prompts: Path | None = None
     strict: str = ""
+    method: str = ""
+    construction: EvidenceSettings | None = None
 
     def __post_init__(self) -> None:
         """Check the text and the switches."""
@@ -84,6 +92,10 @@ class QueryInput:
             )
         if self.strict not in ("", "kurag"):
             raise BadInput(f'the method is {self.strict!r}: expected "kurag" or ""')
+        if self.method not in ("", "evidence") or (self.method and self.strict):
+            raise BadInput(f'the method is {self.method!r}: expected "evidence", or "" with strict')
+        if self.construction is not None and not self.method:
+            raise BadInput('construction is for method="evidence": give this as well, or neither')
         if self.strict and (self.image is None or not self.with_units):
             raise BadInput("the published method matches a picture with units: give a picture")
 
@@ -91,7 +103,7 @@ class QueryInput:
 def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answer:
     """Answer a question about a picture.
 
-    The store is read in one transaction, which is over before a model is shown what was found.
+    No transaction is open while a model is asked; a model that builds a graph reads several times.
 
     Args:
         base: what is asked.
@@ -114,6 +126,7 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
             caption = chain.describe(picture) if chain and picture else None
     with snapshot(base.database.connection):
         found = _retrieve(base, times, picture, question, caption)
+    found = _with_graph(base, times, question, found, mllm)
     pages: list[Image] = []
     if question.passage or question.report or (chain and question.with_units):
         with _timed(times, "passage"):
@@ -142,6 +155,7 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
         },
         timings_ms=times | {"total": round((time.perf_counter() - started) * 1000, 2)},
         correction=answered.correction,
+        evidence_graph=found.search,
     )
     if question.report:
         _write_report(replace(answer, region=region), question.report, picture, found, pages)
@@ -221,6 +235,29 @@ def _retrieve(
     return _Found(matched, evidence, paths, evidence_retrieval.pictures(base, matched), own)
 
 
+def _with_graph(
+    base: Retrieval,
+    times: dict[str, float],
+    question: QueryInput,
+    found: _Found,
+    mllm: MLLM | None,
+) -> _Found:
+    """Build an evidence graph if the method says so, and add its nodes and edges to the paths."""
+    if not question.method:
+        return found
+    from ku_rag.answering.graph_evidence import build_graph, statements
+
+    with _timed(times, "evidence graph"):
+        search = build_graph(
+            base, question.text, found.matched, mllm, question.prompts, question.construction
+        )
+    first = len(found.evidence) + len(found.paths.evidence) + len(found.own) + 1
+    stated = statements(search.graph, first_label=first)
+    cited = (*found.paths.cited, *(one.label for one in stated))
+    paths = replace(found.paths, evidence=[*found.paths.evidence, *stated], cited=cited)
+    return replace(found, paths=paths, search=search)
+
+
 def _compose(found: _Found, *, for_model: bool) -> list[Image]:
     """The pages of the multimodal passage."""
     from ku_rag.answering.passage import PAGE_HEIGHT, cards, compose
@@ -255,6 +292,7 @@ def _material(
         pages=pages if question.with_units else (),
         pages_only=bool(question.strict),
         caption=caption,
+        usage=found.search.usage if found.search else {},
     )
 
 

@@ -23,6 +23,7 @@ from ku_rag.cli.output import (
     remark,
     remark_usage,
 )
+from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 
 
 @click.command()
@@ -35,6 +36,10 @@ from ku_rag.cli.output import (
 @click.option("--no-kcc", is_flag=True, help="Ask it once, with the evidence; no correction.")
 @click.option("--no-units", is_flag=True, help="Search texts alone, by its caption of the picture.")
 @click.option("--strict", type=click.Choice(["kurag"]), help="Use the published method alone.")
+@click.option("--method", type=click.Choice(["evidence"]), help="Build an evidence graph first.")
+@click.option("--no-image-matching", is_flag=True, help="Select no pictures by descriptions.")
+@click.option("--no-visual-evidence", is_flag=True, help="Ask no pictures.")
+@click.option("--no-table-mining", is_flag=True, help="Read no tables.")
 @click.option("--no-graph", is_flag=True, help="Leave out paths of the graph.")
 @filter_options
 @common
@@ -46,9 +51,24 @@ def query(
     no_units: bool,
     no_graph: bool,
     strict: str | None,
+    method: str | None,
+    no_image_matching: bool,
+    no_visual_evidence: bool,
+    no_table_mining: bool,
     **options: Any,  # noqa: ANN401 - passed on as they are named there
 ) -> None:
-    """Answer QUESTION about the picture IMAGE ("-" asks without a picture)."""
+    """Answer QUESTION about the picture IMAGE ("-" asks without a picture).
+
+    With --method evidence the model first builds a graph for the question from texts, tables and
+    pictures; three options leave out a step of it.
+    """
+    left_out = no_image_matching, no_visual_evidence, no_table_mining
+    if any(left_out) and not method:
+        raise click.UsageError("an option leaves out a step of --method evidence: give this, too")
+    matching, visual, mining = (not one for one in left_out)
+    settings = EvidenceSettings(
+        image_matching=matching, visual_evidence=visual, table_mining=mining
+    )
     with open_base(read_only=True) as base, progress(base.settings.mllm, items=""):
         answer = base.query(
             None if image == "-" else image,
@@ -58,6 +78,8 @@ def query(
             units=not no_units,
             graph=not no_graph,
             strict=strict or "",
+            method=method or "",
+            construction=settings if method else None,
             **options,
         )
     print_answer(answer)

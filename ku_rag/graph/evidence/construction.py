@@ -32,7 +32,7 @@ from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.store.connection import Connection
 from ku_rag.store.layout import Layout
 from ku_rag.text.tokens import name_key
-from ku_rag.types import Evidence, TableRow
+from ku_rag.types import Evidence, Serializable, TableRow
 
 _MOST_MINED = 20
 """Rows of one table that become nodes."""
@@ -58,7 +58,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceSearch:
+class EvidenceSearch(Serializable):
     """An evidence graph and how it was built.
 
     Args:

@@ -49,6 +49,11 @@ class EvidenceNode(Serializable):
         known = "" if self.description in text else self.description
         return replace(self, description=f"{known} {text}".strip())
 
+    @property
+    def text(self) -> str:
+        """Name, type and description in one line."""
+        return f"{self.name} ({self.type}): {self.description}"
+
 
 @dataclass(frozen=True, slots=True)
 class EvidenceEdge(Serializable):

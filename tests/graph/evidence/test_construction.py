@@ -28,6 +28,7 @@ PIAZZA = (
 )
 FACE = "half of a woman's face on the poster"
 MARKS = {
+    "answer": "correction",
     "entity_types": "pattern",
     "relations": "extraction",
     "descriptions": "descriptions",
@@ -38,10 +39,15 @@ MARKS = {
 }
 
 
-def role(request):
-    """Which of the eight roles a request is for."""
-    wanted = (request.schema or {}).get("properties", {})
-    return next((MARKS[name] for name in MARKS if name in wanted), "picture answer")
+def role(schema, pictures):
+    """Which role a request is for, by the schema of its reply and its pictures."""
+    if schema is None:
+        return "picture answer" if pictures else "draft"
+    return next(MARKS[name] for name in MARKS if name in schema["properties"])
+
+
+def role_of(request):
+    return role(request.schema, request.messages[-1].pictures)
 
 
 class Cast:
@@ -53,11 +59,11 @@ class Cast:
 
     def reply(self, request):
         text = request.messages[-1].text
-        given = self.replies.get(role(request), {})
+        given = self.replies.get(role_of(request), {})
         return given(data(text)) if callable(given) else given
 
     def asked(self):
-        return [role(request) for request in self.model.requests]
+        return [role_of(request) for request in self.model.requests]
 
 
 def base(folder, units):
@@ -131,7 +137,7 @@ def dixon_cast(**other):
 
 def build(folder, cast, question=DIXON, **settings):
     with KnowledgeBase.open(folder, read_only=True, mllm=cast.model) as kb:
-        return kb.graph.evidence(question, settings=EvidenceSettings(**settings))
+        return kb.graph.evidence(question, construction=EvidenceSettings(**settings))
 
 
 def names(graph, modality):
@@ -216,7 +222,7 @@ def test_a_description_in_the_question_chooses_a_picture(tmp_path):
     assert (poster.name, poster.description) == ("Tell Me", f"It shows {FACE}.")
     # A film without the actor's name beside it states no relation; the pictures are anchored.
     assert found.sizes["retrieval"] == {"nodes": 7, "edges": 6}
-    (chosen,) = (r for r in cast.model.requests if role(r) == "choice")
+    (chosen,) = (r for r in cast.model.requests if role_of(r) == "choice")
     assert len(chosen.messages[-1].pictures) == 3
     without = build(folder, cast, PIAZZA, k=2, image_matching=False, t_max=1)
     assert not without.enough
@@ -320,3 +326,63 @@ def test_graphml_holds_nodes_and_edges(songs):
     assert edges == [(edge.source, edge.target) for edge in found.graph.edges]
     assert "Billy Joel is smiling." in [one.text for one in root.iter(f"{space}data")]
     assert json.loads(json.dumps(found.to_dict()))["sizes"] == found.sizes
+
+
+def answers(lines):
+    """The verdict of the correction chain, which cites what says that he smiles."""
+    (label,) = (line["evidence"] for line in lines if "smiling" in line.get("text", ""))
+    return {"reason": "The picture shows it.", "citations": [label], "answer": "smiling"}
+
+
+def test_a_query_is_answered_from_the_graph(songs):
+    cast = dixon_cast(draft="He waves.", correction=answers)
+    with KnowledgeBase.open(songs, read_only=True, mllm=cast.model) as kb:
+        found = kb.query(None, DIXON, method="evidence")
+    shown = found.to_dict()
+    (cited,) = (path for path in found.paths if path.label in found.citations)
+    assert (found.answer, cited.text) == (
+        "smiling",
+        "Billy Joel (image): Billy Joel is smiling.",
+    )
+    labels = [one.label for one in (*found.chunks, *found.paths)]
+    assert len(labels) == len(set(labels))
+    assert shown["evidence_graph"]["sizes"]["evidence"] == {"nodes": 6, "edges": 5}
+    assert shown["evidence_graph"]["enough"] is True
+    # The draft and its correction come on top of the calls for the graph.
+    assert shown["usage"]["replies"] == shown["evidence_graph"]["usage"]["calls"] + 2
+    assert "evidence graph" in shown["timings_ms"]
+    with KnowledgeBase.open(songs, read_only=True) as kb:
+        assert "evidence_graph" not in kb.query(None, DIXON).to_dict()
+        with pytest.raises(NotFound, match="name one with --mllm"):
+            kb.query(None, DIXON, method="evidence")
+        for wrong in (
+            {"method": "paths"},
+            {"method": "evidence", "strict": "kurag"},
+            {"construction": EvidenceSettings()},
+        ):
+            with pytest.raises(BadInput, match="method"):
+                kb.query(None, DIXON, **wrong)
+
+
+def test_the_command_builds_the_graph_and_leaves_out_steps(songs, ku):
+    cast = dixon_cast(draft="He waves.", correction={"answer": "He waves."})
+
+    def say(body):
+        parts = body["messages"][-1]["content"]
+        texts = [parts] if isinstance(parts, str) else [p.get("text", "") for p in parts]
+        shown = [] if isinstance(parts, str) else [p for p in parts if p["type"] == "image_url"]
+        schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
+        given = cast.replies[role(schema, shown)]
+        reply = given(data("\n".join(texts))) if callable(given) else given
+        return says(reply if isinstance(reply, str) else json.dumps(reply))
+
+    with serving(by=say) as endpoint:
+        model = ("--mllm", "m", "--mllm-url", endpoint.url, "--no-cache", "--json")
+        asked = ("query", "-", DIXON, "--kb", songs, "--method", "evidence", *model)
+        whole = ku(*asked).json["evidence_graph"]
+        part = ku(*asked, "--no-table-mining").json["evidence_graph"]
+    assert [whole["enough"], part["enough"]] == [True, False]
+    done = ku("query", "-", DIXON, "--kb", songs, "--no-table-mining")
+    assert (done.code, "--method evidence" in done.err) == (2, True)
+    done = ku("query", "-", DIXON, "--kb", songs, "--method", "evidence")
+    assert (done.code, "name one with --mllm" in done.err) == (1, True)
