@@ -196,8 +196,8 @@ def test_questions_are_texts(kb):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("folder.png", "a folder"),
-        ("pipe.png", "a pipe"),
+        ("folder.png", "is not a file"),
+        ("pipe.png", "is not a file"),
         ("p.jpg", "ending in .png"),
         ("", "empty"),
     ],
