@@ -59,12 +59,12 @@ def fill(page: str, results: Path = RESULTS) -> str:
 
 
 def _bulk(result: Mapping[str, Any]) -> str:
-    lines = ["| set | system | seconds (median) | ku-rag ÷ system |", "| --- | --- | ---: | ---: |"]
+    lines = ["| set | ratio | processor time | wall time |", "| --- | --- | ---: | ---: |"]
     for name, found in result["sets"].items():
-        ratios = {"ku-rag": 1.0, **found["ratios"]}
+        wall = found["wall"]["ratios"]
         lines += [
-            f"| {name} | {system} | {found['medians'][system]:.2f} | {ratio:.2f} |"
-            for system, ratio in ratios.items()
+            f"| {name} | {pair.replace('/', '÷')} | {ratio:.2f} | {wall[pair]:.2f} |"
+            for pair, ratio in found["processor"]["ratios"].items()
         ]
     return "\n".join(lines)
 
