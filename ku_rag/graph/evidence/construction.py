@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from ku_rag.arguments import LONGEST_NAME
 from ku_rag.graph.evidence import clue_selection
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 from ku_rag.graph.evidence.evidence_agents import EvidenceAgents, PatternGraph
@@ -83,16 +84,9 @@ class EvidenceSearch(Serializable):
         return usage(self.trace)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of the search."""
-        return {
-            **self.graph.to_dict(),
-            "pattern": self.pattern.to_dict(),
-            "sizes": {stage: dict(size) for stage, size in self.sizes.items()},
-            "enough": self.enough,
-            "stopped": self.stopped,
-            "trace": [entry.to_dict() for entry in self.trace],
-            "usage": self.usage,
-        }
+        """Return the JSON object of the search, with "nodes" and "edges" of its graph."""
+        shown = Serializable.to_dict(self)
+        return {**shown.pop("graph"), **shown, "usage": self.usage}
 
 
 def build(
@@ -125,9 +119,9 @@ def build(
     construction.select_clues()
     sizes["clue"] = construction.graph.sizes
     stopped = construction.refine()
-    sizes["evidence"] = construction.graph.sizes
-    enough = construction.enough
-    return EvidenceSearch(construction.graph, pattern, sizes, enough, stopped, tuple(agents.trace))
+    graph, trace = construction.graph, tuple(agents.trace)
+    sizes["evidence"] = graph.sizes
+    return EvidenceSearch(graph, pattern, sizes, construction.enough, stopped, trace)
 
 
 @dataclass(slots=True)
@@ -159,17 +153,17 @@ class _Construction:
         for reply, one, text in zip(replies, passages, texts, strict=False):
             facts = checked_facts(reply, self.pattern, text, one.chunk)
             self.around = self.around.joined(facts.nodes.values(), facts.edges)
-        units = dict.fromkeys(unit for one in evidence for unit in one.owners or one.unit_ids)
-        self._anchor([*self.candidates.shown, *units], self.around.of("text"))
+        units = {unit: "" for one in evidence for unit in one.owners or one.unit_ids}
+        self._anchor(units | dict(self.candidates.shown), self.around.of("text"))
 
-    def _anchor(self, units: Sequence[str], nodes: Sequence[EvidenceNode]) -> None:
+    def _anchor(self, units: Mapping[str, str], nodes: Sequence[EvidenceNode]) -> None:
         """Add the pictures and tables whose titles name some nodes to G2.
 
-        Pictures are those of some units, and of all units that have the name of a node.
+        Pictures are those of some units, id → a further title or "", and of all units that have
+        the name of a node.
         """
-        names = [node.name for node in nodes]
-        candidates = self.candidates
-        pictures = pictures_of(candidates.connection, candidates.layout, units, names)
+        names, base = [node.name for node in nodes], self.candidates
+        pictures = pictures_of(base.connection, base.layout, units, names)
         self.pictures |= {picture.node.id: picture for picture in pictures}
         media: list[PictureFile | StoredTable] = [*pictures, *self.tables.values()]
         for medium in media:
@@ -258,13 +252,13 @@ class _Construction:
         nodes, edges = [], [EvidenceEdge(table.id, "has row", node.id, chunk=chunk)]
         for (column, cell), key in zip(row.cells, keys, strict=True):
             id = text_id(cell.text)
-            if key and (key in wanted or cell.link or id in self.around.nodes):
+            is_wanted = key in wanted or cell.link or id in self.around.nodes
+            if is_wanted and 0 < len(key) <= LONGEST_NAME:
                 nodes.append(EvidenceNode(id, cell.text.strip(), column, "text", "", (chunk,)))
                 edges.append(EvidenceEdge(node.id, column, id, chunk=chunk))
         self.graph = self.graph.joined([node, *nodes], edges)
         self.around = self.around.joined([self.graph.nodes[table.id], node, *nodes], edges)
-        links = [cell.link for _, cell in row.cells if cell.link]
-        self._anchor(links, nodes)
+        self._anchor({cell.link: cell.text for _, cell in row.cells if cell.link}, nodes)
 
 
 def _with_owner(one: Evidence) -> str:

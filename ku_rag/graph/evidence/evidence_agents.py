@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path as File
 from typing import Any
 
 from ku_rag.graph.evidence.evidence_graph import EvidenceGraph, EvidenceNode
-from ku_rag.graph.evidence.media import PictureFile, StoredTable
+from ku_rag.graph.evidence.media import PictureFile, StoredTable, cells_of
 from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
 from ku_rag.graph.search_types import TraceEntry
 from ku_rag.graph.summary import shortened
@@ -59,6 +59,7 @@ class PatternGraph(Serializable):
     keywords: tuple[str, ...]
 
 
+@dataclass(slots=True)
 class EvidenceAgents:
     """A model in the roles of stage I to III. An object serves one question.
 
@@ -68,18 +69,17 @@ class EvidenceAgents:
         mllm: The model.
         prompts: By name.
         question: The question.
-
-    Attributes:
         trace: Questions to the model and its answers, in order.
         round: Number of the present judgement; 0 before the first one.
         spent: Why the model cannot be called again, or "".
     """
 
-    def __init__(self, mllm: MLLM, prompts: Mapping[str, Prompt], question: str) -> None:
-        self.trace: list[TraceEntry] = []
-        self.round = 0
-        self.spent = ""
-        self._mllm, self._prompts, self._question = mllm, prompts, question
+    mllm: MLLM
+    prompts: Mapping[str, Prompt]
+    question: str
+    trace: list[TraceEntry] = field(default_factory=list)
+    round: int = 0
+    spent: str = ""
 
     def pattern(self, shown: Sequence[str]) -> PatternGraph:
         """Return the pattern graph G1 of the question.
@@ -94,16 +94,13 @@ class EvidenceAgents:
         (outcome,) = self._ask("pattern", [self._fill("pattern", known)], [""], schema=_PATTERN)
         if outcome.failure:
             raise outcome.failure
-        fields = outcome.fields
-        relations = (
-            tuple(" ".join(str(one.get(name, "")).split()) for name in _RELATION)
-            for one in fields.get("relations", ())
-        )
-        found = _distinct([*fields.get("keywords", ()), *shown])
+        said = outcome.fields
+        relations = [{**dict.fromkeys(_RELATION, ""), **one} for one in said.get("relations", ())]
+        keywords = _distinct([*said.get("keywords", ()), *shown])
         return PatternGraph(
-            _distinct(fields["entity_types"]),
-            tuple((source, word, target) for source, word, target in relations if word),
-            found or tuple(content_words(self._question)),
+            _distinct(said["entity_types"]),
+            tuple((one["source"], one["relation"], one["target"]) for one in relations),
+            keywords or tuple(content_words(self.question)),
         )
 
     def extract(self, pattern: PatternGraph, texts: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -163,24 +160,23 @@ class EvidenceAgents:
             self._fill("picture_answer", [{"title": node.name, "question": question}])
             for node, question in asked
         ]
-        shown = [[files[node.id]] for node, _ in asked]
         about = [f"{node.name}: {question}" for node, question in asked]
+        shown = [[files[node.id]] for node, _ in asked]
         outcomes = self._ask("picture answer", filled, about, shown)
         return [" ".join(outcome.text.split()) for outcome in outcomes]
 
     def table_entities(self, tables: Sequence[StoredTable]) -> list[tuple[str, ...]]:
         """Return the texts of cells that the question needs, for each table (eq. 7)."""
-        filled = [
-            self._fill("table_entities", [{"table": table.title}, *table.lines()])
-            for table in tables
-        ]
-        titles = [table.title for table in tables]
+        filled, titles = [], [table.title for table in tables]
+        for table in tables:
+            rows = ({"row": cells_of(row)} for _, row in table.rows)
+            filled.append(self._fill("table_entities", [{"table": table.title}, *rows]))
         outcomes = self._ask("table entities", filled, titles, schema=_ENTITIES)
         return [_distinct(outcome.fields.get("entities", ())) for outcome in outcomes]
 
     def _fill(self, name: str, data: Sequence[Mapping[str, Any]]) -> str:
-        return self._prompts[f"evidence_{name}"].fill(
-            question=self._question, data=fenced(data) if data else ""
+        return self.prompts[f"evidence_{name}"].fill(
+            question=self.question, data=fenced(data) if data else ""
         )
 
     def _ask(
@@ -197,10 +193,10 @@ class EvidenceAgents:
             AgentQuestion(text, files[n] if files else (), schema, needs_pictures=bool(files))
             for n, text in enumerate(filled)
         ]
-        outcomes = ask_all(self._mllm, questions, workers=_WORKERS)
+        outcomes = ask_all(self.mllm, questions, workers=_WORKERS)
         for outcome, subject in zip(outcomes, about, strict=True):
             note = outcome.note(shortened(outcome.text, _LONGEST_SAID))
-            subject = shortened(subject or self._question, _LONGEST_SAID)
+            subject = shortened(subject or self.question, _LONGEST_SAID)
             self.trace.append(replace(note, round=self.round, agent=agent, about=subject))
             self.spent = self.spent or note.spent
         return outcomes

@@ -75,7 +75,7 @@ class EvidenceEdge(Serializable):
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceGraph:
+class EvidenceGraph(Serializable):
     """A graph of evidence. Every edge has both ends.
 
     Args:
@@ -114,9 +114,9 @@ class EvidenceGraph:
         ends = dict.fromkeys(end for edge in at for end in (edge.source, edge.target))
         return self.joined([around.nodes[end] for end in ends], at)
 
-    def of(self, *modalities: Modality) -> list[EvidenceNode]:
-        """Return the nodes of some modalities."""
-        return [node for node in self.nodes.values() if node.modality in modalities]
+    def of(self, modality: Modality) -> list[EvidenceNode]:
+        """Return the nodes of a modality."""
+        return [node for node in self.nodes.values() if node.modality == modality]
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -139,20 +139,17 @@ class EvidenceGraph:
         return f"{source} —{edge.relation}→ {target}{told}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of the graph: "nodes" and "edges"."""
-        return {
-            "nodes": [node.to_dict() for node in self.nodes.values()],
-            "edges": [edge.to_dict() for edge in self.edges],
-        }
+        """Return the JSON object of the graph: lists of "nodes" and "edges"."""
+        shown = Serializable.to_dict(self)
+        return {"nodes": [*shown["nodes"].values()], "edges": shown["edges"]}
 
     def graphml(self) -> str:
         """Return the graph as a GraphML document."""
         root = ElementTree.Element("graphml", xmlns=_NAMESPACE)
         graph = ElementTree.Element("graph", edgedefault="directed")
         keys = dict[str, None]()
-        items = [("node", node.to_dict()) for node in self.nodes.values()]
-        items += [("edge", edge.to_dict()) for edge in self.edges]
-        for kind, fields in items:
+        items = [(kind, one) for kind, of in self.to_dict().items() for one in of]
+        for kind, fields in ((kind.removesuffix("s"), one) for kind, one in items):
             ends = {name: fields.pop(name) for name in _ENDS if name in fields}
             element = ElementTree.SubElement(graph, kind, ends)
             for name, value in fields.items():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as File
-from typing import Any
 
 from ku_rag.graph.evidence.evidence_graph import EvidenceNode
 from ku_rag.graph.model import Graph
+from ku_rag.graph.summary import shortened
 from ku_rag.store import table_rows
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.store.layout import Layout
@@ -19,6 +19,8 @@ _MOST_ROWS = 100
 """Rows of a table that a model is shown."""
 _MOST_PICTURES = 3
 """Pictures of one unit."""
+_LONGEST = 300
+"""Characters of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,6 @@ class StoredTable:
         id, name = f"row:{self.id}.{row.row}", f"{self.title}, row {row.row + 1}"
         return EvidenceNode(id, name, "row", "row", described, (chunk,))
 
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """Return an object for each row, as a prompt shows it."""
-        return ({"row": cells_of(row)} for _, row in self.rows)
-
 
 @dataclass(frozen=True, slots=True)
 class PictureFile:
@@ -62,7 +60,7 @@ class PictureFile:
     Args:
         row: Its row in the store.
         name: Name of the unit.
-        titles: Names under which it is anchored: that of the unit, and the one that was looked up.
+        titles: Names under which it is anchored: that of the unit, and those that led to it.
         file: Where it is.
     """
 
@@ -78,8 +76,9 @@ class PictureFile:
 
 
 def cells_of(row: TableRow) -> dict[str, str]:
-    """Return column → text of the cells of a row that are not empty."""
-    return {column: cell.text.strip() for column, cell in row.cells if cell.text.strip()}
+    """Return column → text, or its beginning, of the cells of a row that are not empty."""
+    cells = ((column, shortened(cell.text.strip(), _LONGEST)) for column, cell in row.cells)
+    return {column: text for column, text in cells if text}
 
 
 def tables_of(connection: Connection, evidence: Sequence[Evidence], most: int) -> list[StoredTable]:
@@ -97,9 +96,9 @@ def tables_of(connection: Connection, evidence: Sequence[Evidence], most: int) -
     found = []
     for (source, place), hits in list(places.items())[:most]:
         others = connection.execute(
-            "SELECT c.row FROM table_rows t JOIN chunks c "
-            "ON c.source = t.source AND c.document = t.document "
-            "WHERE t.source = ? AND t.place = ? ORDER BY t.number LIMIT ?",
+            "SELECT c.row FROM chunks c CROSS JOIN table_rows t "
+            "ON t.source = c.source AND t.document = c.document "
+            "WHERE c.source = ? AND t.place = ? ORDER BY c.position LIMIT ?",
             (source, place, _MOST_ROWS),
         )
         chunks = list(dict.fromkeys([*hits, *(row for (row,) in others)]))[:_MOST_ROWS]
@@ -115,14 +114,13 @@ def tables_of(connection: Connection, evidence: Sequence[Evidence], most: int) -
 
 
 def pictures_of(
-    connection: Connection, layout: Layout, units: Sequence[str], names: Sequence[str]
+    connection: Connection, layout: Layout, units: Mapping[str, str], names: Sequence[str]
 ) -> list[PictureFile]:
-    """Return pictures of units with some ids, and of units that have one of some names."""
-    titles: dict[str, list[str]] = {unit: [] for unit in units}
+    """Return pictures of units, id → a further title or "", and of units with some names."""
+    titles = {unit: [title] for unit, title in units.items()}
     for key, entities in Graph(connection, layout).with_keys([*map(name_key, names)]).items():
-        for entity in entities:
-            if entity.unit is not None:
-                titles.setdefault(entity.unit, []).append(key)
+        for unit in (entity.unit for entity in entities if entity.unit):
+            titles.setdefault(unit, []).append(key)
     found: dict[int, PictureFile] = {}
     count: dict[str, int] = {}
     for unit, name, row, file in connection.execute(
@@ -133,6 +131,5 @@ def pictures_of(
     ):
         if row not in found and count.get(unit, 0) < _MOST_PICTURES:
             count[unit] = count.get(unit, 0) + 1
-            shown = (name, *titles[unit])
-            found[row] = PictureFile(row, name, shown, layout.image(file))
+            found[row] = PictureFile(row, name, (name, *titles[unit]), layout.image(file))
     return list(found.values())

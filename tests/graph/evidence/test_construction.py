@@ -13,7 +13,7 @@ from ku_rag.errors import BadInput, ModelFailed, NotFound
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.scripted import ScriptedMLLM
-from ku_rag.types import Table
+from ku_rag.types import Cell, Table
 from tests.conftest import picture
 from tests.endpoint import model_at, says, serving
 from tests.graph.test_mllm_agents import data
@@ -233,6 +233,24 @@ def test_without_table_mining_the_picture_is_not_reached(songs):
     found = build(songs, dixon_cast(), table_mining=False)
     assert (found.enough, names(found.graph, "image")) == (False, [])
     assert found.stopped == "nothing was left to add, and the graph was not enough"
+
+
+def test_a_cell_that_links_to_a_unit_leads_to_its_picture(tmp_path):
+    row = ("Top 10", Cell("The man at the keys", "Billy Joel"), "Piano Man", "x" * 1_000_000)
+    table = Table(("Week", "Theme", "Song", "Notes"), (row, *[("", "", "")] * 200), "Songs")
+    texts = ("Colton Dixon is a singer.",)
+    folder = base(
+        tmp_path / "kb",
+        [
+            Unit("Colton Dixon", texts=texts, tables=(table,)),
+            Unit("Billy Joel", images=(picture(tmp_path / "joel.png", 1),)),
+        ],
+    )
+    cast = dixon_cast(table_entities={"entities": ["Piano Man", "", "-"]})
+    found = build(folder, cast)
+    assert found.enough
+    assert names(found.graph, "text") == ["Colton Dixon", "The man at the keys", "Piano Man"]
+    assert max(len(request.messages[-1].text) for request in cast.model.requests) < 10_000
 
 
 def test_without_visual_evidence_no_picture_is_asked(songs):
