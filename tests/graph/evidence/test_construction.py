@@ -135,8 +135,8 @@ def dixon_cast(**other):
     return Cast(**roles | other)
 
 
-def build(folder, cast, question=DIXON, **settings):
-    with KnowledgeBase.open(folder, read_only=True, mllm=cast.model) as kb:
+def build(folder, cast, question=DIXON, encoder=None, **settings):
+    with KnowledgeBase.open(folder, read_only=True, mllm=cast.model, encoder=encoder) as kb:
         return kb.graph.evidence(question, construction=EvidenceSettings(**settings))
 
 
