@@ -50,6 +50,7 @@ def build_graph(
     if not isinstance(settings, EvidenceSettings):
         raise arguments.wrong(construction, "construction", "EvidenceSettings")
     with snapshot(base.database.connection):
+        units = base.units.rows(base.database.connection)
         best, rows = evidence_retrieval.evidence(base, question, matched, _POOL)
     shown = {
         unit.id: unit.name
@@ -57,7 +58,12 @@ def build_graph(
         if unit.image is not None and unit.id in matched.about
     }
     candidates = Candidates(
-        base.database.connection, base.layout, base.image_search, [*best, *rows], shown
+        base.database.connection,
+        base.layout,
+        base.image_search,
+        [*best, *rows],
+        shown,
+        None if units is None else frozenset(units),
     )
     return build(question, candidates, mllm, load_prompts("ku_rag.graph", prompts), settings)
 

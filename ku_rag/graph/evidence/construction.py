@@ -7,7 +7,7 @@ pictures, reads tables, and expands along G2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -49,6 +49,7 @@ class Candidates:
         images: The encoder and the index of pictures.
         evidence: Retrieved chunks and table rows, best first.
         shown: Id → name of the units that the question's picture shows.
+        units: Rows of the units that count; None for all.
     """
 
     connection: Connection
@@ -56,6 +57,7 @@ class Candidates:
     images: ImageSearch
     evidence: Sequence[Evidence]
     shown: Mapping[str, str]
+    units: Collection[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ class _Construction:
         the name of a node.
         """
         names, base = [node.name for node in nodes], self.candidates
-        pictures = pictures_of(base.connection, base.layout, units, names)
+        pictures = pictures_of(base.connection, base.layout, units, names, base.units)
         self.pictures |= {picture.node.id: picture for picture in pictures}
         media: list[PictureFile | StoredTable] = [*pictures, *self.tables.values()]
         for medium in media:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as File
 
@@ -114,21 +114,30 @@ def tables_of(connection: Connection, evidence: Sequence[Evidence], most: int) -
 
 
 def pictures_of(
-    connection: Connection, layout: Layout, units: Mapping[str, str], names: Sequence[str]
+    connection: Connection,
+    layout: Layout,
+    units: Mapping[str, str],
+    names: Sequence[str],
+    among: Collection[int] | None,
 ) -> list[PictureFile]:
-    """Return pictures of units, id → a further title or "", and of units with some names."""
+    """Return pictures of units, id → a further title or "", and of units with some names.
+
+    Only units whose rows are in `among` count, if it is given.
+    """
     titles = {unit: [title] for unit, title in units.items()}
     for key, entities in Graph(connection, layout).with_keys([*map(name_key, names)]).items():
         for unit in (entity.unit for entity in entities if entity.unit):
             titles.setdefault(unit, []).append(key)
     found: dict[int, PictureFile] = {}
     count: dict[str, int] = {}
-    for unit, name, row, file in connection.execute(
-        "SELECT u.id, u.name, i.row, i.file FROM json_each(?) w CROSS JOIN units u "
+    for number, unit, name, row, file in connection.execute(
+        "SELECT u.row, u.id, u.name, i.row, i.file FROM json_each(?) w CROSS JOIN units u "
         "ON u.id = w.value JOIN unit_images l ON l.unit = u.row JOIN images i ON i.row = l.image "
         "ORDER BY w.key, l.source, l.position",
         (as_json(titles),),
     ):
+        if among is not None and number not in among:
+            continue
         if row not in found and count.get(unit, 0) < _MOST_PICTURES:
             count[unit] = count.get(unit, 0) + 1
             found[row] = PictureFile(row, name, (name, *titles[unit]), layout.image(file))

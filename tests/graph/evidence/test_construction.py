@@ -382,6 +382,17 @@ def test_a_query_is_answered_from_the_graph(songs):
                 kb.query(None, DIXON, **wrong)
 
 
+def test_units_of_another_kind_bring_no_pictures(songs):
+    with KnowledgeBase.open(songs) as kb:
+        kb.update("Billy Joel", kind="composer")
+        kb.update("Colton Dixon", kind="singer")
+    for kind, pictures in (("singer", []), (None, ["Billy Joel"])):
+        cast = dixon_cast(draft="He waves.", correction={"answer": "He waves."})
+        with KnowledgeBase.open(songs, read_only=True, mllm=cast.model) as kb:
+            found = kb.query(None, DIXON, method="evidence", kind=kind)
+        assert names(found.evidence_graph.graph, "image") == pictures
+
+
 def test_the_command_builds_the_graph_and_leaves_out_steps(songs, ku):
     cast = dixon_cast(draft="He waves.", correction={"answer": "He waves."})
 
