@@ -309,7 +309,7 @@ def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture:
     found_rows = [e for e in (*found.evidence, *found.own) if e.table and e.score]
     if with_picture:
         found_rows = [row for row in found_rows if about & {*row.unit_ids}]
-    if stated := table_reader.read(question.text, found_rows):
+    if stated := table_reader.read(question.text, found_rows, (*found.evidence, *found.own)):
         return Answered(stated, models={"reader": reader.NAME})
     pieces = [piece for piece in pieces if not piece.table]
     reading = reader.read(question.text, pieces, units)

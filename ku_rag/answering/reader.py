@@ -42,6 +42,10 @@ _BOUND = re.compile(
     re.I,
 )
 """Words before a value that belong to the answer."""
+_OTHERS = re.compile(r"\W*(?:his|her|its|their)\s", re.IGNORECASE)
+"""Begins a sentence about something else that belongs to the unit: "Her father died in 1940." """
+_NEXT = 60
+"""Characters in which the words after a number stand."""
 _FRESH = 0.1
 """What a value of the type asked for adds to a sentence's share of the question."""
 
@@ -196,9 +200,7 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     best: dict[str, tuple[float, _Sentence]] = {}
     most = 0.0
     for one in said:
-        if one.is_line or is_negated(one.words) or HEDGES.intersection(one.words):
-            continue
-        for value in _fresh(asked, one):
+        for value in _fresh(asked, one) if _may_state(asked, one) else ():
             near = rarity.near(one, value)
             most = max(near, most)
             bound = _BOUND.search(one.text[: value.start])
@@ -218,16 +220,32 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     return ranked[0], (where,), round(min(0.9, 0.5 + clear), 3)
 
 
+def _may_state(asked: Question, one: _Sentence) -> bool:
+    """Whether a value in a sentence may answer: it is about the unit, and about what is asked."""
+    vague = is_negated(one.words) or HEDGES.intersection(one.words)
+    return not (one.is_line or vague or _OTHERS.match(one.text)) and bool(one.stems & asked.told)
+
+
 def _fresh(asked: Question, sentence: _Sentence) -> list[Value]:
     """Values of the type asked for that neither the question nor the name of its unit holds."""
     passive = "by" in sentence.words and "by" not in asked.said and asked.type == "person"
+    # "Who hated Ann?": the name stands before the verb.
+    verb = stem(asked.said[1]) if asked.said[:1] == ("who",) and not passive else ""
+    last = max((start for one, start, _ in sentence.tokens if one == verb), default=None)
     return [
         value
         for value in find_values(sentence.text, asked.type or "name")
         if not passive or re.search(r"\bby (?:the )?$", sentence.text[: value.start])
+        if last is None or value.start < last
+        if not asked.counted or _follows(asked.counted, sentence.text[value.end :])
         if not frozenset(map(stem, words(sentence.text[slice(*value)])))
         <= asked.every | asked.names
     ]
+
+
+def _follows(counted: str, text: str) -> bool:
+    """Whether what is counted is one of the next words: "40 passengers", "40 small boats"."""
+    return counted in map(stem, words(text[:_NEXT])[:2])
 
 
 class _Rarity:

@@ -8,7 +8,7 @@ column is the one whose header names what is asked for: "Which stadium …?", "W
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from ku_rag.text.stems import stem
 from ku_rag.text.tokens import content_words, words
@@ -31,12 +31,13 @@ _CHOOSES = re.compile(
 """Several rows have to be compared."""
 
 
-def read(question: str, rows: Sequence[Evidence]) -> Reading | None:
+def read(question: str, rows: Sequence[Evidence], evidence: Sequence[Evidence]) -> Reading | None:
     """State the cell that answers a question; None to abstain.
 
     Args:
         question: a sentence.
         rows: of tables, best first.
+        evidence: everything that was found; its texts may tell what a row is about.
     """
     asked = _asked(question)
     if not rows or not asked or _CHOOSES.search(question):
@@ -48,6 +49,8 @@ def read(question: str, rows: Sequence[Evidence]) -> Reading | None:
     if found is None:
         return None
     column, value = found
+    if not _is_about(best, question, {*asked, *_stems(column)}, evidence):
+        return None
     others = [one.score for one in rows[1:] if _value(one, column) != value]
     if best.score - max(others, default=0.0) < _LEAD:
         return None
@@ -61,10 +64,24 @@ def read(question: str, rows: Sequence[Evidence]) -> Reading | None:
     )
 
 
+def _is_about(row: Evidence, question: str, asked: Set[str], evidence: Sequence[Evidence]) -> bool:
+    """Whether a row and the texts of its units hold what the question says besides what it asks.
+
+    They must hold its names and numbers, and one other word.
+    """
+    texts = [one.text for one in evidence if {*one.unit_ids} & {*row.unit_ids}]
+    known = _stems(" ".join([row.text, *row.owner_names, *texts]))
+    exact = [w for w in question.split()[1:] if w[:1].isupper() or any(map(str.isdigit, w))]
+    others = frozenset(map(stem, content_words(question))) - asked
+    return _stems(" ".join(exact)) - asked <= known and (not others or bool(others & known))
+
+
 def _asked(question: str) -> list[str]:
-    """The stems of the phrase after "which" or "what": "stadium", "full name"."""
+    """The stems of the phrase after "which", "what" or "who is": "stadium", "full name"."""
     said = words(question)
     at = next((n + 1 for n, word in enumerate(said) if word in ("which", "what")), len(said))
+    if said[:1] == ["who"] and said[1:2] in (["is"], ["was"]):
+        at = 1
     while at < len(said):
         while said[at : at + 1] and said[at] in _SKIPPED:
             at += 1

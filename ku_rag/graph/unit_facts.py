@@ -196,6 +196,8 @@ def _of_text(entity: Entity, chunk: int, text: str) -> Iterator[Step]:
         label, value = match["label"], match["value"]
         if match.re is _AMOUNT_LINE and AUXILIARIES.intersection(words(label)):
             continue
+        if is_negated(words(label)):  # "Not allowed: dogs"
+            continue
         if match.re is _SENTENCE:
             said, owner = words(match[0]), name_key(match["owner"] or "").removeprefix("the ")
             of_it = owner in ("", name_key(entity.name).removeprefix("the "))

@@ -155,6 +155,18 @@ class Question:
     negated: bool
     compares: bool
 
+    @property
+    def told(self) -> frozenset[str]:
+        """Stems of which prose that answers has one: of content words, or of the way of asking."""
+        ways = (label for way in self.ways[:1] for label in (*way.labels, *way.extra))
+        return frozenset((*self.content, *ways))
+
+    @property
+    def counted(self) -> str:
+        """The stem of what is counted: "how many passengers"; or ""."""
+        many = next((n for n, word in enumerate(self.said[:-1]) if word == "many"), None)
+        return "" if many is None else stem(self.said[many + 1])
+
     def remaining(
         self, label: frozenset[str], *, agents: bool
     ) -> tuple[int, frozenset[str]] | None:
@@ -310,6 +322,8 @@ class Comparison:
 def comparison(asked: Question) -> Comparison | None:
     """Return what a question compares, if anything."""
     said = asked.unnamed
+    if said[:2] == ("how", "much"):  # "How much taller is it?"
+        return None
     for n, word in enumerate(said):
         following = said[n + 1] if n + 1 < len(said) else ""
         # "Which weighs more?", "What costs less than 5 euros?"

@@ -221,3 +221,33 @@ def test_a_bound_belongs_to_the_answer(ask):
 def test_where_something_comes_from_is_stated(ask):
     text = "Dragon fruit comes from Vietnam."
     assert ask("Which country does it come from?", text, "Dragon fruit").answer == "Vietnam"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "question", "answer"),
+    [
+        ("Otter", "It has 40 seats and won two races.", "How many races did the Otter win?", ""),
+        ("Tindle", "Tindle delivered 300 letters.", "How many batteries does Tindle have?", ""),
+        ("Iron Crow", "Not allowed: dogs", "Are dogs allowed in the Iron Crow?", ""),
+        (
+            "Blue Kettle",
+            "The inn was bought by Karl Orr in 1925.",
+            "When was the Blue Kettle built?",
+            "",
+        ),
+        (
+            "Blue Kettle",
+            "The inn was bought by Karl Orr in 1925.",
+            "When was the Blue Kettle bought?",
+            "1925",
+        ),
+        ("Bea Lund", "Her father died in Osmund in 1940.", "When did Bea Lund die?", ""),
+        ("Bea Lund", "Bea Lund hated Otto Gram.", "Who hated Bea Lund?", ""),
+        ("Tarn Regatta", "It was started by Lord Ashby.", "Who won the Tarn Regatta?", ""),
+        ("Petra", "Petra Osgood won the Silver Cog.", "Who won the Silver Cog?", "Petra Osgood"),
+    ],
+)
+def test_prose_states_only_what_it_says_of_the_unit(tmp_path, name, text, question, answer):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add(Unit(name, id="a", texts=(text,)))
+        assert kb.query(None, question).answer == answer

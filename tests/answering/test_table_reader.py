@@ -41,6 +41,7 @@ def kb(tmp_path_factory):
         ("Which stadium does Valley Rovers play in?", "Green Lane"),
         ("Which city is Harbour United from?", "Port Vale"),
         ("Which club plays at Pier Park?", "Harbour United"),
+        ("Who is the coach of Red Star?", "Bob Stone"),
         ("What is the weight of the lamp?", "3 kg"),
     ],
 )
@@ -63,6 +64,9 @@ def test_a_cell_and_a_text_answer_together(kb):
         "Which club from Oakton has the most seats?",  # rows would have to be compared
         "Which club is from Oakton?",  # there are two
         "What is the mascot of Red Star?",  # no such column
+        "What is the stadium of Red Moon?",  # no such club
+        "What was the stadium of Red Star in 1950?",
+        "Which clubs use the euro?",
         "Which stadium has a roof?",
     ],
 )

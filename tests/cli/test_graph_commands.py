@@ -463,10 +463,10 @@ def test_arrays_of_texts_are_taken(kb, tmp_path):
     ],
 )
 def test_a_search_refuses_what_is_of_another_kind(kb, given, said):
-    kb.graph.add_relation("A", "to", "B")
+    kb.graph.add_relation("Alpha", "to", "Beta")
     with pytest.raises(BadInput, match=said):
-        kb.graph.search("What follows on A?", **given)
-    assert kb.graph.search("What follows on A?", images=[Image.new("RGB", (32, 32))]).paths
+        kb.graph.search("What follows on Alpha?", **given)
+    assert kb.graph.search("What follows on Alpha?", images=[Image.new("RGB", (32, 32))]).paths
 
 
 def test_names_are_cleaned_as_in_files(kb):
