@@ -88,7 +88,7 @@ def evidence(
     """The chunks that bear on a question, those of the matched units before others.
 
     Returns:
-        The k best, and the rows of tables that follow.
+        The k best, and those that follow, where the base has tables.
     """
     most = max(k, _MOST_ROWS) if table_rows.are_stored(base.database.connection) else k
     hits = search(
@@ -100,7 +100,7 @@ def evidence(
         among=base.units.chunks(base.database.connection),
     )
     every = _evidence(base, hits, [unit.id for unit in found.units])
-    return every[:k], [one for one in every[k:] if one.table]
+    return every[:k], every[k:]
 
 
 def published(

@@ -51,7 +51,8 @@ def build_graph(
         raise arguments.wrong(construction, "construction", "EvidenceSettings")
     with snapshot(base.database.connection):
         units = base.units.rows(base.database.connection)
-        best, rows = evidence_retrieval.evidence(base, question, matched, _POOL)
+        best, rest = evidence_retrieval.evidence(base, question, matched, _POOL)
+        rows = [one for one in rest if one.table]
     shown = {
         unit.id: unit.name
         for unit in matched.units

@@ -53,6 +53,7 @@ class _Found:
     paths: evidence_retrieval.Paths = field(default_factory=evidence_retrieval.Paths)
     pictures: Mapping[str, Image] = field(default_factory=dict)
     own: Sequence[Evidence] = ()
+    rest: Sequence[Evidence] = ()
     search: EvidenceSearch | None = None
 
 
@@ -222,7 +223,8 @@ def _retrieve(
     elif caption:
         text = f"{text}\n{caption.text}"
     with _timed(times, "search"):
-        evidence, rows = evidence_retrieval.evidence(base, text, matched, question.k_chunks)
+        evidence, rest = evidence_retrieval.evidence(base, text, matched, question.k_chunks)
+        rows = [one for one in rest if one.table]
     if not question.with_units:
         return _Found(matched, evidence)
     with _timed(times, "paths"):
@@ -232,7 +234,8 @@ def _retrieve(
         own = evidence_retrieval.own_evidence(
             base, matched, evidence, rows, paths.lines, first_label=first
         )
-    return _Found(matched, evidence, paths, evidence_retrieval.pictures(base, matched), own)
+    pictures = evidence_retrieval.pictures(base, matched)
+    return _Found(matched, evidence, paths, pictures, own, rest)
 
 
 def _with_graph(
@@ -309,7 +312,7 @@ def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture:
     found_rows = [e for e in (*found.evidence, *found.own) if e.table and e.score]
     if with_picture:
         found_rows = [row for row in found_rows if about & {*row.unit_ids}]
-    if stated := table_reader.read(question.text, found_rows, (*found.evidence, *found.own)):
+    if stated := table_reader.read(question.text, found_rows, (*found.evidence, *found.rest)):
         return Answered(stated, models={"reader": reader.NAME})
     pieces = [piece for piece in pieces if not piece.table]
     reading = reader.read(question.text, pieces, units)

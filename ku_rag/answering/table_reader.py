@@ -65,11 +65,11 @@ def read(question: str, rows: Sequence[Evidence], evidence: Sequence[Evidence]) 
 
 
 def _is_about(row: Evidence, question: str, asked: Set[str], evidence: Sequence[Evidence]) -> bool:
-    """Whether a row and the texts of its units hold what the question says besides what it asks.
+    """Whether a row and the evidence hold what the question says besides what it asks.
 
     They must hold its names and numbers, and one other word.
     """
-    texts = [one.text for one in evidence if {*one.unit_ids} & {*row.unit_ids}]
+    texts = [one.text for one in evidence]
     known = _stems(" ".join([row.text, *row.owner_names, *texts]))
     exact = [w for w in question.split()[1:] if w[:1].isupper() or any(map(str.isdigit, w))]
     others = frozenset(map(stem, content_words(question))) - asked
