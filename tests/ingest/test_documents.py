@@ -244,3 +244,19 @@ def test_hostile_html_is_read_quickly(tmp_path, page):
     found = list(read(tmp_path / "a.html"))
     assert all(isinstance(one, Record | Quarantined) for one in found)
     assert "deep" in str(found)
+
+
+def test_a_word_file_without_one_of_its_pictures_keeps_its_text(tmp_path):
+    word_file(tmp_path / "whole.docx", REPORT, red())
+    with (
+        zipfile.ZipFile(tmp_path / "whole.docx") as whole,
+        zipfile.ZipFile(tmp_path / "report.docx", "w") as part,
+    ):
+        for name in whole.namelist():
+            if not name.startswith("word/media/"):
+                part.writestr(name, whole.read(name))
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        report = kb.ingest(tmp_path / "report.docx")
+        assert report.chunks_added
+        assert [one.item.rpartition("/")[2] for one in report.quarantined] == ["missing"]
+        assert kb.verify().ok

@@ -23,6 +23,8 @@ DOCUMENT_SUFFIXES = frozenset({".html", ".htm", ".xhtml", ".docx", ".pdf"})
 """Suffixes, in lower case, of the files that are read as HTML or converted to it."""
 
 _MAX_UNPACKED = 1 << 30
+_NOT_STORED = "word/media/missing"
+"""Stands for a picture that a DOCX file names but does not hold; it is reported."""
 _LARGER = 1.1
 """A line of a PDF is a heading if its letters are larger than most letters by this factor."""
 
@@ -79,8 +81,11 @@ def _docx_html(path: Path) -> str:
         names = {members.read(name): name for name in media}
 
     def source(picture: Any) -> dict[str, str]:  # noqa: ANN401 - of mammoth, which has no types
-        with picture.open() as content:
-            return {"src": names.get(content.read(), "")}
+        try:
+            with picture.open() as content:
+                return {"src": names.get(content.read(), _NOT_STORED)}
+        except (KeyError, OSError, ValueError):
+            return {"src": _NOT_STORED}
 
     with path.open("rb") as file:
         made = mammoth.convert_to_html(file, convert_image=mammoth.images.img_element(source))
