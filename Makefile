@@ -3,13 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 # The systems that ku-rag is measured beside stay out of the environment that it is made in.
 BENCH := .venv-bench/bin
+# So do the frameworks that ku_rag/integrations is for: their tests bring plugins of pytest.
+FRAMEWORKS := .venv-integrations/bin
 BENCH_EXTRAS := bench-sentences,bench-lancedb,bench-chroma,bench-milvus
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 # One thread for each test process: pytest-xdist runs one process a core.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-torch test-long test-rest test-all lint check peers scale docs format clean
+.PHONY: demo test test-torch test-long test-rest test-integrations test-all lint check peers scale docs format clean
 .DEFAULT_GOAL := test
 
 .venv/base: setup.cfg pyproject.toml
@@ -45,7 +47,19 @@ test-long: .venv/test-all
 test-rest: .venv/test-all
 	$(PYTEST) --long -m "torch or slow or long"
 
-test-all: test test-rest
+.venv-integrations/installed: setup.cfg pyproject.toml
+	test -x $(FRAMEWORKS)/python || $(PYTHON) -m venv .venv-integrations
+	$(FRAMEWORKS)/python -m pip install --quiet --disable-pip-version-check --editable \
+		'.[test-integrations]'
+	touch $@
+
+# The tests that LangChain and Haystack have for integrations, and ours.
+test-integrations: .venv-integrations/installed
+	$(FRAMEWORKS)/mypy --follow-imports=silent ku_rag/integrations
+	OMP_NUM_THREADS=1 HAYSTACK_TELEMETRY_ENABLED=False $(FRAMEWORKS)/python -m pytest \
+		-o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function tests/integrations
+
+test-all: test test-rest test-integrations
 
 lint: .venv/test-all
 	$(BIN)/ruff format --check .
@@ -66,12 +80,18 @@ peers: .venv-bench/peers
 scale: .venv-bench/peers
 	$(BENCH)/python -m benchmarks.scale --write
 
-docs: .venv/base
+.venv/docs: .venv/base
+	$(PIP) '.[docs]'
+	touch $@
+
+# The generated pages, then the site: build/site/index.html.
+docs: .venv/docs
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/sphinx-build -q -W --keep-going -c docs -d build/doctrees . build/site
 
 format: .venv/test-all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .venv-bench benchmarks/.cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-bench .venv-integrations benchmarks/.cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache

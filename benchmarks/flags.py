@@ -2,7 +2,7 @@
 
     python -m benchmarks.flags [--scenes 600] [--write]
 
-Scenes and questions of the seeds 0 to 599 follow the rules of `ku_rag.demo.scenes` and
+Scenes and questions of the seeds 0 to 599 follow the rules of `benchmarks.demo_data.scenes` and
 `benchmarks.flag_questions`; nothing was tuned on them. `--first 10000` runs on tuning seeds.
 The reader is measured on the questions of the first 300 scenes.
 """
@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import ku_rag
+from benchmarks.demo_data.facts import countries
+from benchmarks.demo_data.flags import twins
+from benchmarks.demo_data.scenes import TUNING_SEEDS, Scene, benchmark_scene
 from benchmarks.flag_questions import (
     Question,
     benchmark_question,
@@ -30,9 +33,6 @@ from benchmarks.flag_questions import (
 )
 from benchmarks.record import write_result
 from ku_rag.demo.dataset import build
-from ku_rag.demo.facts import countries
-from ku_rag.demo.flags import twins
-from ku_rag.demo.scenes import TUNING_SEEDS, Scene, benchmark_scene
 from ku_rag.types import Answer
 
 QUESTIONS = 300

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.mh_graph import SEED, SIBLINGS
 from benchmarks.mh_questions import Route, frozen_graph, is_held_out, opened, query, questions
 from benchmarks.record import mean, write_result
-from ku_rag.evaluation.measures.consistency import consistency
+from ku_rag.evaluation.measures.official import consistency
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.graph import model
 from ku_rag.graph.embedded_agents import search_without_model, select_topic

@@ -28,6 +28,7 @@ def fill(page: str, results: Path = RESULTS) -> str:
     """The page with every table made anew."""
     peers, grown = _read(results / "peers.json"), _read(results / "scale.json")
     some, bulk = _read(results / "peers_some.json"), _read(results / "bulk.json")
+    served = _read(results / "serve.json")
     parts: dict[str, tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]] = {
         "machine": (peers, _machine),
         "kept": (peers, _kept),
@@ -39,6 +40,8 @@ def fill(page: str, results: Path = RESULTS) -> str:
         "some-peer-targets": (some, _targets),
         "scale": (grown, partial(_by_set, scale.table)),
         "scale-targets": (grown, _targets),
+        "server": (served, _server),
+        "server-targets": (served, _targets),
     }
     for name, (result, part) in parts.items():
         text = part(result) if result else _NOT_YET
@@ -56,6 +59,16 @@ def _bulk(result: Mapping[str, Any]) -> str:
         for pair, ratio in found["processor"]["ratios"].items():
             rows.append([name, pair.replace("/", "÷"), f"{ratio:.2f}", f"{wall[pair]:.2f}"])
     return markdown(rows, 2)
+
+
+def _server(result: Mapping[str, Any]) -> str:
+    rows = [["search", "through HTTP ÷ by the method", "added, ms"]]
+    times = result["search_ms"]
+    for name, prefix in (("ku-rag", ""), ("txtai", "txtai_")):
+        if f"{prefix}http" in times:
+            method, http = times[f"{prefix}method"], times[f"{prefix}http"]
+            rows.append([name, f"{http / method:.2f}", f"{http - method:.1f}"])
+    return markdown(rows)
 
 
 def _read(file: Path) -> dict[str, Any]:

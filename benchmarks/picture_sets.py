@@ -15,11 +15,11 @@ from PIL import Image
 from PIL.Image import Resampling
 
 import ku_rag
+from benchmarks.demo_data.flags import COUNTRIES, draw, twins
+from benchmarks.demo_data.scenes import benchmark_scene
+from benchmarks.demo_data.scenes.backdrops import BACKDROPS, HEIGHT, WIDTH, make_backdrop
+from benchmarks.demo_data.scenes.camera import draw_shot, photograph
 from benchmarks.record import DATA
-from ku_rag.demo.flags import COUNTRIES, draw, twins
-from ku_rag.demo.scenes import benchmark_scene
-from ku_rag.demo.scenes.backdrops import BACKDROPS, HEIGHT, WIDTH, make_backdrop
-from ku_rag.demo.scenes.camera import draw_shot, photograph
 from ku_rag.encoders.descriptor import describe_images
 from ku_rag.retrieval.image_matching import match_image
 from ku_rag.store import unit_records

@@ -95,7 +95,7 @@ def told(targets: Sequence[Mapping[str, Any]]) -> str:
     """Targets as Markdown."""
     rows = [["set", "what", "measured", "bound", "state"]]
     for one in targets:
-        bound = f"≤ {one['most']}" if "most" in one else f"≥ {one['least']}"
+        bound = f"≤ {round(one['most'], 3)}" if "most" in one else f"≥ {round(one['least'], 3)}"
         state = "reached" if one["ok"] else "**not reached**"
         rows.append([one["set"], one["what"], str(one["value"]), bound, state])
     return markdown(rows, 2)

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
+from benchmarks.demo_data.scenes import TUNING_SEEDS, benchmark_scene
 from benchmarks.fact_questions import LINES, labelled_lines
 from benchmarks.flag_questions import benchmark_question
 from benchmarks.flags import holds
@@ -26,7 +27,6 @@ from benchmarks.record import mean, write_result
 from benchmarks.retrieval import fill
 from ku_rag import KnowledgeBase
 from ku_rag.demo.dataset import build
-from ku_rag.demo.scenes import TUNING_SEEDS, benchmark_scene
 from ku_rag.evaluation.statistics import paired_p_value
 
 _SCENES = 200

@@ -13,6 +13,7 @@ import math
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -215,8 +216,7 @@ def no_constant(constant: str) -> NoReturn:
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {twice[:80]!r} stands more than once in an object")
     return made
 
@@ -309,8 +309,13 @@ def file_hash(file: Path) -> str:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
 
-OUTPUTS = {"the passage": (".png",), "the report": (".html", ".htm"), "the svg": (".svg",)}
-"""What can be written of an answer or a graph, and how the names of such files end."""
+OUTPUTS = {
+    "the passage": (".png",),
+    "the report": (".html", ".htm"),
+    "the svg": (".svg",),
+    "the records": (".json",),
+}
+"""What can be written of an answer, a graph or plans, and how the names of such files end."""
 
 
 def output_file(value: object, what: str, *, spare: object = None) -> Path:

@@ -30,6 +30,9 @@ _EXTRAS = {
     "graph": "openpyxl",
     "documents": "pdfplumber",
     "eval": "ir-measures",
+    "langchain": "langchain-core",
+    "llamaindex": "llama-index-core",
+    "haystack": "haystack-ai",
 }
 _SCRIPTS = {"Latin": "Aé", "Greek": "Ω", "Cyrillic": "Ж", "Han": "中", "Arabic": "ع", "Hindi": "अ"}
 

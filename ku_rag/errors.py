@@ -9,6 +9,7 @@
     ├── MissingExtra          an optional dependency is not installed           (exit 1)
     ├── ModelFailed           a multimodal model gave no reply that can be used (exit 1)
     ├── BudgetSpent           a model has used the calls or tokens it may use   (exit 1)
+    ├── IndexUnavailable      a remote index cannot be used                     (exit 1)
     ├── Corrupt               stored data fails its checksum                    (exit 1)
     ├── Mismatch              base and encoder or schema do not fit             (exit 4)
     └── Locked                another process holds the writer lock             (exit 5)
@@ -53,6 +54,10 @@ class ModelFailed(KuError):
 
 class BudgetSpent(KuError):
     """The calls or tokens that a multimodal model may use are used up."""
+
+
+class IndexUnavailable(KuError):
+    """A remote index cannot be reached, or does not fit the knowledge base."""
 
 
 class Corrupt(KuError):

@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING
 from PIL.Image import Image
 
 from ku_rag import arguments, pictures
-from ku_rag.answering import evidence_retrieval
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.graph.model import CAPTION, TOPIC, Entity, Graph
 from ku_rag.graph.model import Path as GraphPath
+from ku_rag.retrieval.matching import match
 from ku_rag.session import Session
 from ku_rag.store.connection import Connection
-from ku_rag.types import Deleted, IngestReport, Relation, Unit
+from ku_rag.types import Deleted, IngestReport, Progress, Relation, Unit
 
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
+    from ku_rag.graph.drawing import Link
     from ku_rag.graph.entity_view import EntityView, RelationSchema
     from ku_rag.graph.evidence.construction import EvidenceSearch
     from ku_rag.graph.evidence.construction_settings import EvidenceSettings
+    from ku_rag.graph.neighbourhood import Neighbourhood
     from ku_rag.graph.search_settings import GraphAnswer
     from ku_rag.graph.search_types import Query, SearchLimits
     from ku_rag.ingest.graph_changes import EntityAdded, RelationAdded
     from ku_rag.ingest.graph_import import GraphReport
-    from ku_rag.ingest.pipeline import Progress
     from ku_rag.transfer.graph_export import GraphExport
 
 Statement = tuple[str, str, str]
@@ -253,6 +254,21 @@ class GraphView:
                 longest=longest,
             )
 
+    def neighbourhood(self, name: str, *, hops: int = 1, most: int = 60) -> Neighbourhood:
+        """The entities around an entity, and the relations between them.
+
+        Args:
+            name: the entity.
+            hops: relations, in either direction, from it to the farthest entity: 1 or 2.
+            most: entities, up to 200.
+        """
+        from ku_rag.graph.neighbourhood import neighbourhood
+
+        given = arguments.text(name, "the name")
+        with self._session.read():
+            graph, _ = self._graph()
+            return neighbourhood(graph, graph.one(given), hops=hops, most=most)
+
     def search(
         self,
         question: str,
@@ -347,7 +363,7 @@ class GraphView:
                 session.encoding.images.refresh()
             base = session.retrieval()
             with session.read():
-                matched = evidence_retrieval.matched(base, shown, asked, session.settings.k_units)
+                matched = match(base, shown, asked, session.settings.k_units)
             return graph_evidence.build_graph(
                 base, asked, matched, session.mllm(), session.prompts, construction
             )
@@ -399,7 +415,7 @@ class GraphView:
     # ---- files ---------------------------------------------------------------------------------
 
     def import_file(self, path: str | Path, *, progress: Progress | None = None) -> GraphReport:
-        """Take in a graph: JSON lines, GraphML, or a folder of workbooks; see docs/graph.md.
+        """Import a graph: JSON lines, GraphML, or a folder of workbooks; see docs/graph.md.
 
         What the same file said before is replaced. A file that could not be read completely
         deletes nothing. Of a video that is named without keyframes, ten frames are taken.
@@ -456,15 +472,27 @@ class GraphView:
         Raises:
             BadInput: the file cannot be written.
         """
-        from ku_rag.graph.drawing import draw
-
-        file, given = arguments.output_file(svg, "the svg"), arguments.text(name, "the name")
-        with self._session.read():
-            graph, _ = self._graph()
-            drawn = draw(graph, graph.one(given), hops=hops, most=most)
+        file = arguments.output_file(svg, "the svg")
+        drawn = self.drawing(name, hops=hops, most=most)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(drawn, encoding="utf-8")
         return file
+
+    def drawing(self, name: str, *, hops: int = 1, most: int = 60, link: Link | None = None) -> str:
+        """The SVG document of `draw`.
+
+        Args:
+            name: see `draw`.
+            hops: see `draw`.
+            most: see `draw`.
+            link: gives the address that an entity links to; None for no links.
+        """
+        from ku_rag.graph.drawing import draw
+
+        given = arguments.text(name, "the name")
+        with self._session.read():
+            graph, _ = self._graph()
+            return draw(graph, graph.one(given), hops=hops, most=most, link=link)
 
     # ---- inside --------------------------------------------------------------------------------
 
@@ -475,8 +503,9 @@ class GraphView:
     def _seen(self, images: Sequence[Image]) -> list[Entity]:
         """The entities among the units that pictures match, best first."""
         base, (graph, _) = self._session.retrieval(), self._graph()
-        found = [evidence_retrieval.matched(base, image, "", _SEEN) for image in images]
-        return graph.of_units([one.unit for matched in found for one in matched.rows])
+        found = [match(base, image, "", _SEEN) for image in images]
+        entities = graph.of_units([one.row for matched in found for one in matched.units])
+        return [one for one in entities if one.has_relations]
 
 
 def _picture(image: str | Path | Image) -> Image:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +16,33 @@ from PIL.Image import Image
 
 from ku_rag import arguments, pictures
 from ku_rag.answering import pipeline
+from ku_rag.answering.pipeline import QueryEvent
 from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder, Vectors
-from ku_rag.errors import BadInput
+from ku_rag.errors import BadInput, Refused
 from ku_rag.mllm.base import MLLM
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
 from ku_rag.session import Session
 from ku_rag.settings import Settings
-from ku_rag.store import compaction, unit_records
+from ku_rag.store import compaction, table_rows, unit_records
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.schema import SCHEMA
-from ku_rag.store.unit_filter import UnitFilter
+from ku_rag.store.unit_filter import UnitFilter, Where
 from ku_rag.store.unit_records import UnitRecord, UnitSummary
-from ku_rag.types import Added, Answer, Compacted, Deleted, IngestReport, SearchResult, Stats, Unit
+from ku_rag.types import (
+    Added,
+    Answer,
+    Compacted,
+    Deleted,
+    IngestReport,
+    Progress,
+    SearchResult,
+    Stats,
+    Table,
+    Unit,
+)
 
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
@@ -42,14 +55,54 @@ if TYPE_CHECKING:
     from ku_rag.graph.evidence.construction_settings import EvidenceSettings
     from ku_rag.graph_view import GraphView
     from ku_rag.indexes.tuning import Tuning
-    from ku_rag.ingest.pipeline import Progress
+    from ku_rag.ingest.pipeline import Item
     from ku_rag.ingest.reindexing import Reindexed
     from ku_rag.ingest.verification import IntegrityReport
+    from ku_rag.planning.plan import Plan, PlanSettings
+    from ku_rag.planning.rounds import PlanRun
+    from ku_rag.planning.searchers import Searchers
+    from ku_rag.scale.milvus_index import IndexSync, MilvusIndex
+    from ku_rag.transfer.increment import Applied
     from ku_rag.transfer.parquet_export import Exported
     from ku_rag.transfer.snapshot import Snapshot
 
 _MOST_ROWS = 2**63 - 1
 _MOST_FOUND = 100_000
+
+
+class QueryOptions(TypedDict, total=False):
+    """Options of `KnowledgeBase.query`.
+
+    Attributes:
+        k: most chunks of evidence, 1 to 100,000.
+        passage: PNG file to write the multimodal passage to; further pages get a number.
+        report: HTML file that shows how the question was answered.
+        kcc: False asks a model once, with the evidence (KU-RAG, section 4.5, "w/o KCC").
+        units: False searches texts alone, by question and caption of the picture ("w/o KU").
+        graph: False leaves out the graph's paths from the matched units.
+        strict: "kurag" answers by the published method alone; see docs/reproduction.md.
+        method: "evidence", see `GraphView.evidence`; "model-only", without evidence; or "".
+        construction: how that graph is built.
+        plan: "parallel" or "sequential", or more settings: searches in rounds, see
+            `KnowledgeBase.plan`; or a plan whose decisions are carried out.
+        searchers: names of installed searchers, or searchers by name, that a plan may ask.
+        kind: only units of this kind count.
+        where: only units with such metadata count, as in `KnowledgeBase.list`.
+    """
+
+    k: int | None
+    passage: str | Path | None
+    report: str | Path | None
+    kcc: bool
+    units: bool
+    graph: bool
+    strict: str
+    method: str
+    construction: EvidenceSettings | None
+    plan: str | PlanSettings | Plan | None
+    searchers: Searchers
+    kind: str | None
+    where: Where
 
 
 class KnowledgeBase:
@@ -167,62 +220,122 @@ class KnowledgeBase:
         self,
         image: str | Path | Image | None,
         question: str,
-        *,
-        k: int | None = None,
-        passage: str | Path | None = None,
-        report: str | Path | None = None,
-        kcc: bool = True,
-        units: bool = True,
-        graph: bool = True,
-        strict: str = "",
-        method: str = "",
-        construction: EvidenceSettings | None = None,
-        kind: str | None = None,
-        where: str | Sequence[str] = (),
+        **options: Unpack[QueryOptions],
     ) -> Answer:
         """Answer a question about a picture.
 
         Args:
             image: a picture file or an RGB picture; None asks without one.
             question: a sentence.
-            k: most chunks of evidence, 1 to 100,000.
-            passage: PNG file to write the multimodal passage to; further pages get a number.
-            report: HTML file that shows how the question was answered.
-            kcc: False asks a model once, with the evidence (KU-RAG, section 4.5, "w/o KCC").
-            units: False searches texts alone, by question and caption of the picture ("w/o KU").
-            graph: False leaves out the graph's paths from the matched units.
-            strict: "kurag" answers by the published method alone; see docs/reproduction.md.
-            method: "evidence", see `GraphView.evidence`; "model-only", without evidence; or "".
-            construction: how that graph is built.
-            kind: only units of this kind count.
-            where: only units with such metadata count, as in `list`.
+            **options: see `QueryOptions`.
 
         Raises:
             BadInput: the question is empty, or a page cannot be written.
             ModelFailed, BudgetSpent: the multimodal model did not answer.
         """
+        *_, last = self.query_events(image, question, **options)
+        return cast(Answer, last.answer)
+
+    def query_events(
+        self,
+        image: str | Path | Image | None,
+        question: str,
+        **options: Unpack[QueryOptions],
+    ) -> Iterator[QueryEvent]:
+        """Answer a question, and yield each step when it has ended; the last one has the answer.
+
+        Arguments and errors are those of `query`.
+        """
+        if unknown := options.keys() - QueryOptions.__annotations__.keys():
+            raise TypeError(f"query() got an unexpected keyword argument {min(unknown)!r}")
         session, shown = self._session, pictures.given(image)
-        k = session.settings.k_chunks if k is None else k
+        k, plan = options.get("k"), options.get("plan")
         asked = pipeline.QueryInput(
             arguments.text(question, "the question"),
             image=shown,
             k_units=session.settings.k_units,
-            k_chunks=arguments.count(k, "k", least=1, most=_MOST_FOUND),
-            passage=_output(passage, "the passage", shown),
-            report=_output(report, "the report", shown),
-            kcc=kcc,
-            with_units=units,
-            with_paths=graph,
+            k_chunks=self._k_chunks(k),
+            passage=_output(options.get("passage"), "the passage", shown),
+            report=_output(options.get("report"), "the report", shown),
+            kcc=options.get("kcc", True),
+            with_units=options.get("units", True),
+            with_paths=options.get("graph", True),
             prompts=session.prompts,
-            strict=arguments.text(strict, "strict"),
-            method=arguments.text(method, "the method"),
-            construction=construction,
+            strict=arguments.text(options.get("strict", ""), "strict"),
+            method=arguments.text(options.get("method", ""), "the method"),
+            construction=options.get("construction"),
         )
-        chosen = UnitFilter.parse(kind, where)
+        if plan and (asked.strict or asked.method or not asked.with_units):
+            raise BadInput(
+                "plan cannot be combined with strict, method or units=False: leave out one of them"
+            )
+        chosen = UnitFilter.parse(options.get("kind"), options.get("where", ()))
         with session.use():
             if shown is not None:
                 session.encoding.images.refresh()
-            return pipeline.ask(session.retrieval(chosen), asked, session.mllm())
+            run = None
+            if plan:
+                run = self._plan_run(asked, plan, options.get("searchers", ()), chosen)
+                for one in run.rounds():
+                    yield pipeline.QueryEvent("round", one.to_dict())
+            base, planned = session.retrieval(chosen), run.planned(k) if run else None
+            yield from pipeline.ask(base, asked, session.mllm(), planned)
+
+    def plan(
+        self,
+        image: str | Path | Image | None,
+        question: str,
+        plan: str | PlanSettings | Plan = "sequential",
+        *,
+        searchers: Searchers = (),
+        kind: str | None = None,
+        where: Where = (),
+    ) -> Plan:
+        """Plan a question: reformulate it and search in rounds, without answering it (CogPlanner).
+
+        In each round, the base's model reformulates the query or decomposes it, and takes one
+        action; see `ku_rag.planning.plan.ACTIONS`. Without a model, the embedded planner does so.
+
+        Args:
+            image: see `query`.
+            question: see `query`.
+            plan: "parallel" or "sequential", or more settings; or a plan, such as one that was
+                edited, whose decisions are carried out.
+            searchers: names of installed searchers, or searchers by name, that may be asked.
+            kind: see `query`.
+            where: see `query`.
+
+        Raises:
+            BadInput: the question is empty.
+        """
+        asked = pipeline.QueryInput(
+            arguments.text(question, "the question"),
+            image=pictures.given(image),
+            prompts=self._session.prompts,
+        )
+        with self._session.use():
+            if asked.image is not None:
+                self._session.encoding.images.refresh()
+            run = self._plan_run(asked, plan, searchers, UnitFilter.parse(kind, where))
+            for _ in run.rounds():
+                pass
+            return run.plan()
+
+    def _plan_run(
+        self,
+        asked: pipeline.QueryInput,
+        plan: str | PlanSettings | Plan,
+        searchers: Searchers,
+        units: UnitFilter,
+    ) -> PlanRun:
+        from ku_rag.planning.rounds import start
+
+        session = self._session
+        return start(lambda: session.retrieval(units), asked, plan, searchers, session.mllm())
+
+    def _k_chunks(self, k: int | None) -> int:
+        k = self._session.settings.k_chunks if k is None else k
+        return arguments.count(k, "k", least=1, most=_MOST_FOUND)
 
     def query_batch(
         self,
@@ -231,7 +344,7 @@ class KnowledgeBase:
         *,
         resume: bool = False,
         progress: RunProgress | None = None,
-        **options: Any,  # noqa: ANN401 - passed on
+        **options: Unpack[QueryOptions],
     ) -> Batch:
         """Answer the questions of a file, and write the answers to another one.
 
@@ -241,7 +354,7 @@ class KnowledgeBase:
                 `Answer.to_dict`.
             resume: keep the answers in `out`; questions that failed are asked again.
             progress: called with the number of questions done, and no scores.
-            **options: see `query`.
+            **options: see `QueryOptions`.
 
         Raises:
             Refused: `out` exists, and `resume` was not given.
@@ -251,7 +364,7 @@ class KnowledgeBase:
 
         return harness.answer_batch(
             lambda one: self.query(one.image, one.question, **options),
-            arguments.path(questions, "the file of questions"),
+            questions,
             arguments.path(out, "the file of answers"),
             resume=resume,
             progress=progress,
@@ -265,7 +378,7 @@ class KnowledgeBase:
         vector: NDArray[np.float32] | None = None,
         k: int = 10,
         kind: str | None = None,
-        where: str | Sequence[str] = (),
+        where: Where = (),
     ) -> SearchResult:
         """Find units and chunks for a picture, a text, or both; or chunks for a vector.
 
@@ -335,16 +448,12 @@ class KnowledgeBase:
             MissingExtra: a measure needs a package that is not installed.
         """
         from ku_rag.evaluation import harness
-        from ku_rag.evaluation.methods import MethodOptions
-        from ku_rag.evaluation.questions import Dataset
 
-        if not isinstance(questions, Dataset):
-            questions = harness.load_questions(arguments.path(questions, "the file of questions"))
         return harness.evaluate(
             self,
             questions,
-            method=arguments.text(method, "the method"),
-            options=options or MethodOptions(),
+            method=method,
+            options=options,
             measures=arguments.texts(measures, "measures"),
             every=arguments.count(every, "every", least=1, most=_MOST_ROWS),
             limit=limit and arguments.count(limit, "limit", least=1, most=_MOST_ROWS),
@@ -382,16 +491,15 @@ class KnowledgeBase:
             ModelFailed, BudgetSpent: the model did not answer.
         """
         from ku_rag.evaluation import harness
-        from ku_rag.evaluation.methods import MethodOptions
 
         return harness.compare_methods(
             self,
             None if image is None else arguments.path(image, "the picture"),
             arguments.text(question, "the question"),
             arguments.texts(methods, "methods"),
-            options or MethodOptions(),
+            options,
             _output(report, "the report", image),
-            mllm=self._session.mllm(),
+            self._session.mllm(),
         )
 
     # ---- contents ------------------------------------------------------------------------------
@@ -400,8 +508,9 @@ class KnowledgeBase:
         self,
         *,
         kind: str | None = None,
-        where: str | Sequence[str] = (),
+        where: Where = (),
         limit: int | None = None,
+        offset: int = 0,
     ) -> builtins.list[UnitSummary]:
         """Units with counts, ordered by id.
 
@@ -410,12 +519,14 @@ class KnowledgeBase:
             where: only units that pass these conditions on metadata, such as "calories<100"; see
                 `ku_rag.store.unit_filter.UnitFilter.parse`.
             limit: most units, from 0 on; None for all.
+            offset: units that are left out before the first.
         """
         chosen = UnitFilter.parse(kind, where)
         if limit is not None:
             arguments.count(limit, "limit", least=0, most=_MOST_ROWS)
+        arguments.count(offset, "offset", least=0, most=_MOST_ROWS)
         with self._session.read() as database:
-            return unit_records.list_units(database.connection, chosen, limit=limit)
+            return unit_records.list_units(database.connection, chosen, limit=limit, offset=offset)
 
     def show(self, unit_id: str) -> UnitRecord:
         """One unit with its pictures, texts, relations and sources.
@@ -431,6 +542,40 @@ class KnowledgeBase:
         with self._session.read() as database:
             return unit_records.read_unit(database.connection, self._session.layout, given)
 
+    def tables(self, unit_id: str) -> builtins.list[Table]:
+        """The tables of a unit's own sources.
+
+        Raises:
+            NotFound: there is no such unit.
+        """
+        given = arguments.text(unit_id, "the id")
+        with self._session.read() as database:
+            row = unit_records.known_row(database.connection, given)
+            return table_rows.of_unit(database.connection, row)
+
+    def picture(self, digest: str) -> Path:
+        """The file of a stored picture.
+
+        Args:
+            digest: SHA-256 of the file, 64 hexadecimal digits.
+
+        Raises:
+            NotFound: no source shows such a picture.
+        """
+        given = arguments.text(digest, "the hash")
+        with self._session.read() as database:
+            return unit_records.picture_file(database.connection, self._session.layout, given)
+
+    def picture_hash(self, file: str | Path) -> str:
+        """The SHA-256 of a stored picture, by the path that results name it by.
+
+        Raises:
+            NotFound: the file is none of the base's pictures.
+        """
+        given = arguments.path(file, "the picture")
+        with self._session.read() as database:
+            return unit_records.picture_hash(database.connection, self._session.layout, given)
+
     def stats(self) -> Stats:
         """The size of the base, and the models that it was made with."""
         session = self._session
@@ -445,6 +590,15 @@ class KnowledgeBase:
             )
 
     # ---- changes -------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make one change of several: all is committed at the end, or nothing after an error.
+
+        What is read inside stays as it is until the end.
+        """
+        with self._session.write() as writer, writer.writer.change():
+            yield
 
     def ingest(self, path: str | Path, *, progress: Progress | None = None) -> IngestReport:
         """Ingest a folder, or a JSONL, CSV, TSV, Markdown, text, HTML, DOCX or PDF file.
@@ -541,6 +695,7 @@ class KnowledgeBase:
         units: Iterable[Unit],
         *,
         vectors: Mapping[str, Vectors] | None = None,
+        replace: bool = False,
         progress: Progress | None = None,
     ) -> IngestReport:
         """Add units that have ids, many in one commit; the fastest way to add units from a program.
@@ -548,6 +703,8 @@ class KnowledgeBase:
         Args:
             units: what to add; all are held in memory, so pass some ten thousands at a time.
             vectors: ready-made vectors as in `add`, of all texts and/or all images, unit by unit.
+            replace: delete units that have one of the ids, in one transaction with the rest;
+                otherwise they are added to.
             progress: called with the number of units read so far.
 
         Raises:
@@ -558,9 +715,11 @@ class KnowledgeBase:
         session = self._session
         chosen = _units(arguments.several(units, "units"))
         given = preparation.split_vectors(chosen, vectors, session.encoding.encoder)
+        arguments.check(replace, "replace", bool)
         arguments.callback(progress, "progress")
         with session.write() as writer:
-            return changes.add_many(writer, zip(chosen, given, strict=True), progress=progress)
+            records = zip(chosen, given, strict=True)
+            return changes.add_many(writer, records, replace=replace, progress=progress)
 
     def update(
         self,
@@ -634,6 +793,31 @@ class KnowledgeBase:
                 index.compact()
             compaction.compact(session.database, session.layout)
             return Compacted(before, session.layout.bytes())
+
+    def sync_index(
+        self, *, rebuild: bool = False, progress: Progress | None = None
+    ) -> tuple[IndexSync, ...]:
+        """Bring the collections on the Milvus server up to date; see docs/scale.md.
+
+        If a call is interrupted, the next one continues.
+
+        Args:
+            rebuild: create the collections anew.
+            progress: called with the number of rows of one collection sent so far.
+
+        Raises:
+            Refused: the setting `index_engine` is not "milvus".
+            IndexUnavailable: the server cannot be reached, or reports an error.
+        """
+        session = self._session
+        if session.settings.index_engine == "local":
+            raise Refused(
+                'index_engine is "local", which needs no sync: to search with Milvus, set '
+                'index_engine = "milvus" and index_uri in ku.toml'
+            )
+        with session.use():
+            indexes = cast("tuple[MilvusIndex, ...]", session.encoding.indexes)
+            return tuple(index.sync(rebuild=rebuild, progress=progress) for index in indexes)
 
     def tune(self, *, recall: float = 0.99, kind: str | None = None) -> Tuning:
         """Choose the index of pictures and of texts by measuring them on the base's own vectors.
@@ -739,48 +923,93 @@ class KnowledgeBase:
                 database, self._session.layout, target, max_tokens=self.settings.max_tokens
             )
 
-    def import_(self, folder: str | Path, *, progress: Progress | None = None) -> IngestReport:
-        """Import an export, or Parquet files written by others; see docs/transfer.md.
+    def import_(
+        self,
+        folder: str | Path,
+        *,
+        partial: bool = False,
+        progress: Progress | None = None,
+    ) -> IngestReport:
+        """Import an export, shards, or Parquet files written by others; see docs/transfer.md.
 
         Unchanged units are skipped. Vectors of this base's encoder are kept; others are computed
         again.
 
         Args:
-            folder: of the export.
+            folder: of the export, or of the shards of `ku encode`.
+            partial: import the sound shards although others are missing, damaged or doubled.
             progress: called with the number of units read so far.
 
         Raises:
             NotFound: there is no export.
-            BadInput: a table cannot be read, or has vectors of another length.
-            Mismatch: it has a later format.
+            BadInput: a table cannot be read, or has vectors of another length; a shard is not
+                sound, and `partial` is not given.
+            Mismatch: it has a later format, or shards are of another encoder.
             MissingExtra: pyarrow is not installed.
         """
         from ku_rag.transfer.parquet_import import ExportRecords
         from ku_rag.transfer.parquet_reader import Export
+        from ku_rag.transfer.shard_set import ShardSet, is_shard_set
 
-        export = Export(arguments.path(folder, "the folder of the export"))
+        path = arguments.path(folder, "the folder of the export")
+        arguments.check(partial, "partial", bool)
         arguments.callback(progress, "progress")
         with self._session.write() as writer:
-            report = writer.run(ExportRecords(export, writer), progress=progress)
+            items: Iterable[Item] = (
+                ShardSet(path, writer, partial=partial)
+                if is_shard_set(path)
+                else ExportRecords(Export(path), writer)
+            )
+            report = writer.run(items, progress=progress)
         self._session.update_indexes()
         return report
 
-    def snapshot(self, folder: str | Path, *, link: bool = False) -> Snapshot:
+    def snapshot(
+        self, folder: str | Path, *, link: bool = False, since: str | Path | None = None
+    ) -> Snapshot:
         """Copy the whole base as it is at one moment, while others read and write.
 
         Args:
             folder: new or empty; it appears when everything is copied, and opens as a base.
             link: link the pictures instead of copying them.
+            since: an earlier snapshot; only what has changed since then is written, for
+                `apply_increments`. The folder is not made if nothing has changed.
 
         Raises:
             Refused: the folder holds something.
             ReadOnly: it cannot be written.
+            NotFound: there is no base in `since`.
+            Mismatch: `since` is no copy of this base, or has changes of its own.
         """
-        from ku_rag.transfer import snapshot
+        from ku_rag.transfer import increment, snapshot
 
         target = arguments.path(folder, "the folder of the snapshot")
+        layout = self._session.layout
         with self._session.use() as database:
-            return snapshot.take(database, self._session.layout, target, link=link)
+            if since is None:
+                return snapshot.take(database, layout, target, link=link)
+            earlier = arguments.path(since, "the earlier snapshot")
+            return increment.write(database, layout, target, earlier, link=link)
+
+    def apply_increments(self, folder: str | Path) -> Applied:
+        """Apply increments of `snapshot(since=...)` to this copy, while others read it.
+
+        Each increment is one transaction. Nothing else may change the copy.
+
+        Args:
+            folder: an increment, or a folder of increments that follow each other.
+
+        Raises:
+            NotFound: there is no increment.
+            BadInput: one is incomplete or damaged; those before it were applied.
+            Mismatch: one is missing, they are of another base, or the copy has changes of its own;
+                those that follow the copy's commit were applied.
+        """
+        from ku_rag.transfer import increment
+
+        path, indexes = arguments.path(folder, "the increments"), self._session.encoding.indexes
+        with self._session.use() as database:
+            return increment.apply(database, self._session.layout, indexes, path)
 
     @staticmethod
     def salvage(path: str | Path, folder: str | Path) -> Exported:

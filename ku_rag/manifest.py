@@ -171,16 +171,18 @@ def set_encoder(database: Database, spec: str | None, encoder: Encoder, max_toke
 
     `spec` is the encoder's name; None for an object.
     """
-    made = {kind: side(encoder, kind) for kind in KINDS}
-    database.set_meta(
-        "encoder",
-        {
-            "spec": spec,
-            "fingerprint": encoder.fingerprint,
-            "sides": {kind: [one.fingerprint, one.dim] for kind, one in made.items()},
-        },
-    )
+    database.set_meta("encoder", describe_encoder(spec, encoder))
     database.set_meta("max_tokens", max_tokens)
+
+
+def describe_encoder(spec: str | None, encoder: Encoder) -> dict[str, Any]:
+    """Return what manifests say of an encoder; `spec` is its name, None for an object."""
+    made = {kind: side(encoder, kind) for kind in KINDS}
+    return {
+        "spec": spec,
+        "fingerprint": encoder.fingerprint,
+        "sides": {kind: [one.fingerprint, one.dim] for kind, one in made.items()},
+    }
 
 
 def check(

@@ -179,13 +179,12 @@ def probe(data: bytes) -> tuple[int, int, str]:
     return width, height, "JPEG" if kind == "MPO" else kind
 
 
-def locate_picture(folder: Path, given: str, *, must_exist: bool = True) -> Path:
+def locate_picture(folder: Path, given: str) -> Path:
     """Resolve the path of a picture in a record, which must be in the record's folder.
 
     Args:
         folder: resolved folder of the record's file.
         given: the path in the record.
-        must_exist: whether a missing file is an error.
 
     Raises:
         BadInput: it is an address, absolute, outside the folder (links followed), or missing.
@@ -204,7 +203,7 @@ def locate_picture(folder: Path, given: str, *, must_exist: bool = True) -> Path
         raise BadInput(f"{_short(given)} is not the path of a file ({reason(error)})") from error
     if not inside:
         raise BadInput(f"{_short(given)} leads out of the record's folder: put the picture into it")
-    if must_exist and not there:
+    if not there:
         raise BadInput(f"{_short(given)} is not there: expected a picture file in {folder}")
     return Path(real)
 
@@ -246,11 +245,7 @@ def _open(data: bytes) -> Image.Image:
 
 @contextmanager
 def _decoding(message: str) -> Iterator[None]:
-    """Turn errors of decoders, which raise many kinds, into BadInput.
-
-    Args:
-        message: with one place for the reason.
-    """
+    """Turn the errors of decoders, which are of many kinds, into BadInput with this message."""
     try:
         yield
     except (BadInput, MemoryError):

@@ -1,4 +1,4 @@
-"""Finding an implementation of a seam by name: those of the project, then installed ones."""
+"""Load implementations of an interface by name: the project's own, then installed plug-ins."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def load(seam: str, own: Mapping[str, str], spec: str, **options: object) -> Any
         **options: given to those that take an argument of that name, such as `device`.
 
     Raises:
-        NotFound: nobody offers that name.
-        BadInput: it cannot be called so.
+        NotFound: there is no implementation of that name.
+        BadInput: it cannot be created with this argument.
     """
     name, _, argument = spec.partition(":")
     known = own if name in own else offered(seam, own)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from ku_rag import arguments, manifest
-from ku_rag.answering.evidence_retrieval import Retrieval
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import Mismatch, NotFound
@@ -22,6 +22,7 @@ from ku_rag.regions import load_segmenter
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers import load_reranker
 from ku_rag.rerankers.base import Reranker
+from ku_rag.retrieval.base import Retrieval
 from ku_rag.retrieval.image_matching import Calibration, ImageSearch
 from ku_rag.retrieval.search import ChunkSearch
 from ku_rag.settings import Settings
@@ -235,9 +236,16 @@ class Session:
         if lacking := {one.fingerprint for one in made.values()} - known.keys():
             raise Mismatch(f"{database.path.parent} has no vectors of the encoder {min(lacking)}")
         rows = {kind: known[one.fingerprint] for kind, one in made.items()}
-        files, spare = self.layout.indexes, self._spare_lock
+        index = self._index_class()
         chunks, images = (
-            VectorIndex(database, files, kind, rows[kind], made[kind].dim, spare=spare)
+            index(
+                database,
+                self.layout.indexes,
+                kind,
+                rows[kind],
+                made[kind].dim,
+                spare=self._spare_lock,
+            )
             for kind in KINDS
         )
         with self._loading:
@@ -246,6 +254,18 @@ class Session:
             self._encoder = encoder
         self.encoding = Encoding(encoder, rows, images, chunks)
         self._pipeline = None
+
+    def _index_class(self) -> Callable[..., VectorIndex]:
+        """Return the class of the indexes, with the options that the settings give."""
+        settings = self.settings
+        if settings.index_engine == "local":
+            return VectorIndex
+        from ku_rag.scale.milvus_index import MilvusIndex
+
+        uri = settings.index_uri
+        if uri.endswith(".db") and "://" not in uri:  # Milvus Lite
+            uri = str(self.layout.root.absolute() / uri)
+        return partial(MilvusIndex, uri=uri, strict=settings.index_unreachable == "fail")
 
     @contextmanager
     def _spare_lock(self) -> Iterator[bool]:

@@ -68,7 +68,12 @@ class Settings:
         region_threshold: cosine to the question, -1 to 1, from which on a region counts as meant,
             where texts and pictures are comparable (KU-RAG, eq. 6).
         region_min_side: least width and height of a region in pixels, 1 to 100,000.
-        region_background: "keep" or "mask" what lies in a region's box and not in its mask.
+        region_background: "keep" or "mask" the part of a region's box outside its mask.
+        index_engine: "local" searches vectors in this process, "milvus" on a Milvus server, which
+            `ku index sync` fills; see docs/scale.md.
+        index_uri: the address of the Milvus server; its token is KU_MILVUS_TOKEN or MILVUS_TOKEN.
+        index_unreachable: "local" searches in this process while Milvus cannot be used, and logs a
+            warning; "fail" raises `IndexUnavailable`.
         mllm: the multimodal model that answers and is corrected, as its endpoint calls it; "" has
             the extractive reader answer.
         mllm_url: its endpoint; "" takes OPENAI_BASE_URL, or OpenAI's own.
@@ -107,6 +112,9 @@ class Settings:
     region_threshold: float = _number(0.19, -1, 1)
     region_min_side: int = _number(50, 1, 100_000)
     region_background: str = _one_of("mask", "keep")
+    index_engine: str = _one_of("local", "milvus")
+    index_uri: str = ""
+    index_unreachable: str = _one_of("local", "fail")
     mllm: str = ""
     mllm_url: str = ""
     mllm_image_side: int = _number(1024, 64, 8_192)

@@ -1,4 +1,4 @@
-"""The nouns of ku-rag, as frozen dataclasses: what is ingested, what is found, what is answered."""
+"""Data types as frozen dataclasses: records to ingest, search results, and answers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Box = tuple[int, int, int, int]
 """A rectangle in pixels, (x0, y0, x1, y1); x1 and y1 are exclusive."""
+Progress = Callable[[int], None]
+"""Called from time to time with the number of items done so far."""
 
 
 INTERNAL = {"internal": True}
@@ -44,7 +46,7 @@ def _json_value(value: object) -> object:
     return value
 
 
-# ---- what goes in ------------------------------------------------------------------------------
+# ---- records -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,7 @@ class Quarantined(Serializable):
     reason: str
 
 
-# ---- what is found -----------------------------------------------------------------------------
+# ---- search results ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +309,10 @@ class Match(Serializable):
         image: path of the picture in the store that matched best, if one did.
         why: what matched: the picture with its cosine, or the name as found.
         named: the name or alias that the question holds, folded; "" if it holds none.
+        row: row of the unit in the store.
+        image_row: row of the picture that matched.
+        evidence: log odds that this picture is right, up to a constant.
+        sure: whether a fact may be stated of the unit.
     """
 
     id: str
@@ -316,6 +322,10 @@ class Match(Serializable):
     image: str | None = None
     why: str = ""
     named: str = field(default="", metadata=INTERNAL)
+    row: int = field(default=0, metadata=INTERNAL)
+    image_row: int | None = field(default=None, metadata=INTERNAL)
+    evidence: float = field(default=0.0, metadata=INTERNAL)
+    sure: bool = field(default=True, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +413,7 @@ class PathEvidence(Serializable):
     text: str
 
 
-# ---- what is answered --------------------------------------------------------------------------
+# ---- answers -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +431,7 @@ class ClosestSentence(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reader made of the evidence.
+    """The answer of a reader, with its citations.
 
     Args:
         answer: the words that answer the question; "" when the reader abstains.
@@ -448,11 +458,11 @@ class Correction:
     """How a multimodal model came to its answer (KU-RAG, section 3.3.3, eq. 12 and 13).
 
     Args:
-        draft: what it said before it saw evidence; None where it was asked in one turn.
-        changed: whether its answer says something else than its draft; a refusal does.
-        reason: what it gives as the reason.
-        believed: what it says that it believed where they differ: "draft", "passage" or "path";
-            "all" where they agree; None where no path was at hand.
+        draft: its answer before it saw evidence; None where it was asked in one turn.
+        changed: whether its answer differs from its draft; a refusal does.
+        reason: the reason that it gives.
+        believed: the source that it relied on where they differ: "draft", "passage" or "path";
+            "all" where they agree; None where there was no path.
         dropped_citations: evidence that it cited and was not shown.
         caption: how it described the picture, where texts alone were searched.
         usage: see `ku_rag.mllm.base.usage`.
@@ -472,7 +482,7 @@ class Answer:
     """The answer to a question, with everything that led to it.
 
     `correction` is None where no multimodal model had a part in it. `evidence_graph` is the
-    `EvidenceSearch` of the method "evidence".
+    `EvidenceSearch` of the method "evidence", `plan` the `Plan` of a planned query.
     """
 
     question: str
@@ -487,6 +497,7 @@ class Answer:
     timings_ms: Mapping[str, float]
     correction: Correction | None = None
     evidence_graph: Serializable | None = None
+    plan: Serializable | None = None
 
     @property
     def answer(self) -> str:
@@ -509,8 +520,9 @@ class Answer:
         return self.correction is not None and self.correction.changed
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku query --json` prints; "evidence_graph" only where one was built."""
-        correction, graph = self.correction or Correction(), self.evidence_graph
+        """The shape that `ku query --json` prints; "evidence_graph", "plan" only if made."""
+        correction = self.correction or Correction()
+        parts = {"evidence_graph": self.evidence_graph, "plan": self.plan}
         return {
             "question": self.question,
             "image": self.image,
@@ -532,7 +544,7 @@ class Answer:
             "usage": dict(correction.usage),
             "models": dict(self.models),
             "timings_ms": dict(self.timings_ms),
-        } | ({"evidence_graph": graph.to_dict()} if graph else {})
+        } | {name: part.to_dict() for name, part in parts.items() if part}
 
 
 @dataclass(slots=True)

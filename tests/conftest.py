@@ -41,17 +41,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _TorchModule(pytest.Module):
-    """A test module that is skipped because torch is not installed."""
+    """A test module that needs torch and is skipped; it is not imported."""
 
     def collect(self) -> list[pytest.Item]:
-        pytest.skip(WITHOUT_TORCH, allow_module_level=True)
+        reason = 'left out by -m "not torch"' if HAS_TORCH else WITHOUT_TORCH
+        pytest.skip(reason, allow_module_level=True)
 
 
 def pytest_pycollect_makemodule(
     module_path: Path, parent: pytest.Collector
 ) -> pytest.Module | None:
-    """Skip modules with `pytestmark = pytest.mark.torch` where torch is not installed."""
-    if HAS_TORCH or "\npytestmark = pytest.mark.torch\n" not in module_path.read_text("utf-8"):
+    """Skip modules with `pytestmark = pytest.mark.torch` without torch and with -m "not torch"."""
+    is_run = HAS_TORCH and parent.config.getoption("markexpr") != "not torch"
+    if is_run or "\npytestmark = pytest.mark.torch\n" not in module_path.read_text("utf-8"):
         return None
     return _TorchModule.from_parent(parent, path=module_path)
 

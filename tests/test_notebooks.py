@@ -12,6 +12,7 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 ANSWERS = {
     "01_first_knowledge_base": ["'Stockholm'"],
     "02_graph_and_evidence": ["'Austria, Denmark, Poland'", "'Pier Park'", "'8,500'", "'blue'"],
+    "03_planning_and_evaluation": ["'Stockholm'", "'no'", "6"],
 }
 
 

@@ -16,6 +16,7 @@ ANSWERS = {
     "Is it waterproof?": "no",
     "When was it presented?": "1964",
     "Is it made of brass?": "yes",
+    "What is it made of?": "brass",
     "What does the Aurora lamp stand in?": "North Hall",
     "What is the Aurora lamp?": "The Aurora lamp was presented in 1964.",
 }
@@ -33,5 +34,6 @@ def test_every_example_is_answered(tmp_path):
         for question in asked:
             named = re.sub(r"\bit\b", "the Aurora lamp", question)
             assert kb.query(None, named).answer == ANSWERS[question], question
-        left = kb.query(None, "What is the Aurora lamp made of?")
-        assert (left.answer, left.reading.closest.text) == ("", "It is made of brass.")
+        left = kb.query(None, "What did the Aurora lamp replace when it was presented?")
+        assert left.answer == ""
+        assert left.reading.closest.text == "The Aurora lamp was presented in 1964."

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag import arguments
-from ku_rag.answering.evidence_retrieval import Retrieval
 from ku_rag.answering.pipeline import query_picture
 from ku_rag.errors import BadInput
 from ku_rag.pictures import locate_picture
-from ku_rag.retrieval.image_matching import INTERCEPT, Calibration, evidence
+from ku_rag.retrieval.base import Retrieval
+from ku_rag.retrieval.image_matching import INTERCEPT, Calibration
 from ku_rag.retrieval.matching import match
 from ku_rag.store import unit_records
 from ku_rag.store.connection import snapshot
@@ -83,11 +83,11 @@ def tune_confidence(
         with snapshot(connection):
             for unit in arguments.texts(units, f"{where}: units"):
                 unit_records.known_row(connection, unit)
-            matches, *_ = match(connection, image=picture, question=question, search=search, k=1)
-            best = next((one for one in matches if one.region_match and not one.name), None)
-            if best and best.region_match:
-                found.append(evidence(best.region_match))
-                right.append(unit_records.fields_of(connection, best.unit)[0] in units)
+            matches = match(base, picture, question, 1).units
+            best = next((m for m in matches if m.image_row is not None and not m.named), None)
+            if best:
+                found.append(best.evidence)
+                right.append(best.id in units)
     if len(found) < _FEWEST or not 0 < sum(right) < len(right):
         raise BadInput(
             f"{len(found)} pictures match something, {sum(right)} of them their unit: expected at "

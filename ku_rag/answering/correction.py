@@ -17,7 +17,7 @@ from PIL.Image import Image
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import Message, MeteredMLLM, Part, Picture, Reply, Request, usage
 from ku_rag.mllm.prompts import Prompt, fenced
-from ku_rag.mllm.structured_output import object_schema
+from ku_rag.mllm.structured_output import BOOLEAN, TEXT, TEXTS, object_schema
 from ku_rag.text.stems import stems
 from ku_rag.types import Box, Correction, Evidence, Match, PathEvidence, Reading
 
@@ -35,11 +35,10 @@ _LONGEST_LABEL = 40
 _LABEL = re.compile(r"E\d+")
 _WORDS = re.compile(r"\w+")
 
-_TEXT: Mapping[str, Any] = {"type": "string"}
-_ANSWERED = {"reason": _TEXT, "citations": {"type": "array", "items": _TEXT}, "answer": _TEXT}
-_CORRECTED = {**_ANSWERED, "changed": {"type": "boolean"}}
+_ANSWERED = {"reason": TEXT, "citations": TEXTS, "answer": TEXT}
+_CORRECTED = {**_ANSWERED, "changed": BOOLEAN}
 _PAGES = {name: one for name, one in _CORRECTED.items() if name != "citations"}
-_WEIGHED = {**_CORRECTED, "believed": {**_TEXT, "enum": ["all", "draft", "passage", "path"]}}
+_WEIGHED = {**_CORRECTED, "believed": {**TEXT, "enum": ["all", "draft", "passage", "path"]}}
 """With graph paths, which may contradict the texts."""
 
 
@@ -60,6 +59,7 @@ class Material:
         pages: the pages of the passage.
         pages_only: whether evidence is shown in pages alone, as published.
         caption: the model's caption of the picture, if it was used for the search.
+        queries: what a plan made of the question (CogPlanner, eq. 6); empty without a plan.
     """
 
     question: str
@@ -73,6 +73,13 @@ class Material:
     pages: Sequence[Image] = ()
     pages_only: bool = False
     caption: Reply | None = None
+    queries: Sequence[str] = ()
+
+    @property
+    def question_and_queries(self) -> str:
+        """The question, and the queries that it was reformulated to."""
+        queries = "; ".join(query for query in self.queries if query != self.question)
+        return f"{self.question} (That is: {queries})" if queries else self.question
 
     @property
     def bearing_paths(self) -> list[PathEvidence]:
@@ -107,35 +114,39 @@ class Chain:
         """Return a caption of a picture, for a search in texts alone."""
         return self._chat(Message("user", (Picture(picture), self.prompts["caption"].fill())))
 
-    def correct(self, material: Material) -> Answered:
-        """Answer in two turns of one conversation: a draft, then its correction.
+    def draft(self, material: Material) -> Reply:
+        """Return the model's answer to the question alone, the first turn (eq. 12)."""
+        return self._chat(self._asked(material))
 
-        Without evidence, the draft is the answer.
+    def answer(self, material: Material, draft: Reply | None) -> Answered:
+        """Answer with the evidence.
+
+        With a draft, this is the second turn of its conversation, in which the model corrects it
+        (eq. 13); without evidence, the draft is the answer. Without a draft, the model is asked
+        once: the ablation without the chain.
         """
-        words = self.prompts["draft"].fill(question=material.question)
-        asked = Message("user", (*_shown(material), words))
-        first = self._chat(asked)
-        draft = first.text
+        if draft is None:
+            message = _evidence(material, self.prompts["single"], *_shown(material))
+            reply = self._chat(message, properties=_ANSWERED)
+            return self._answered(*_parse_verdict(reply, material), material, {"single": reply})
         paths = material.bearing_paths
         if not (material.units or material.evidence or paths):
             why = "Nothing was found to check the model's draft with, so it stands."
-            found = Reading(draft, why=why), Correction(draft)
-            return self._answered(*found, material, {"draft": first})
+            found = Reading(draft.text, why=why), Correction(draft.text)
+            return self._answered(*found, material, {"draft": draft})
         name = "pages" if material.pages_only else "correction"
         second = self._chat(
-            asked,
-            Message("assistant", (draft,)),
+            self._asked(material),
+            Message("assistant", (draft.text,)),
             _evidence(material, self.prompts[name]),
             properties=_PAGES if material.pages_only else _WEIGHED if paths else _CORRECTED,
         )
-        replies = {"draft": first, name: second}
-        return self._answered(*_parse_verdict(second, material, draft), material, replies)
+        verdict = _parse_verdict(second, material, draft.text)
+        return self._answered(*verdict, material, {"draft": draft, name: second})
 
-    def answer_at_once(self, material: Material) -> Answered:
-        """Answer in one turn with the evidence: the ablation without the chain."""
-        message = _evidence(material, self.prompts["single"], *_shown(material))
-        reply = self._chat(message, properties=_ANSWERED)
-        return self._answered(*_parse_verdict(reply, material), material, {"single": reply})
+    def _asked(self, material: Material) -> Message:
+        words = self.prompts["draft"].fill(question=material.question)
+        return Message("user", (*_shown(material), words))
 
     def _chat(
         self, *messages: Message, properties: Mapping[str, Mapping[str, Any]] | None = None
@@ -181,7 +192,7 @@ def _evidence(material: Material, prompt: Prompt, *before: Part) -> Message:
     pages = [Picture(page, sharp=True) for page in material.pages[:_MOST_PAGES]]
     paths = material.bearing_paths
     text = prompt.fill(
-        question=material.question,
+        question=material.question_and_queries,
         evidence=fenced(_lines(material)),
         pages=_pages(len(pages)),
         region=_where(material, "second" if before else "first"),

@@ -2,97 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.graph.answer_paths import trace
-from ku_rag.graph.model import Entity, Graph
+from ku_rag.graph.model import Graph
 from ku_rag.graph.traversal import best_paths
-from ku_rag.rerankers.base import Reranker
-from ku_rag.retrieval.image_matching import ImageSearch
-from ku_rag.retrieval.matching import UnitMatch, match
-from ku_rag.retrieval.names import NamesFound, parted
+from ku_rag.retrieval.base import Matched, Retrieval
+from ku_rag.retrieval.names import parted
 from ku_rag.retrieval.published import match_pictures, rank_chunks
-from ku_rag.retrieval.search import ChunkSearch, search
+from ku_rag.retrieval.search import search
 from ku_rag.store import table_rows, unit_records
 from ku_rag.store.connection import as_json
-from ku_rag.store.database import Database
-from ku_rag.store.layout import Layout
-from ku_rag.store.unit_filter import UnitFilter
-from ku_rag.types import Evidence, Match, PathEvidence, Region
+from ku_rag.types import Evidence, PathEvidence
 
 _MOST_PATHS = 5
 _MOST_OWN = 20
 _MOST_ROWS = 60
 """Chunks among which rows of tables are compared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retrieval:
-    """What a question is asked of.
-
-    Args:
-        database: the store.
-        layout: paths of the files.
-        image_search: what pictures are matched with.
-        chunk_search: what chunks are searched with.
-        units: selects the units that count.
-        reranker: makes the reranker at its first call; returns None for none.
-        pool: how many of the best chunks it scores.
-    """
-
-    database: Database
-    layout: Layout
-    image_search: ImageSearch
-    chunk_search: ChunkSearch
-    units: UnitFilter
-    reranker: Callable[[], Reranker | None]
-    pool: int
-
-
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """Units that a picture and a question point to, as rows and as their readers see them.
-
-    Args:
-        rows: best first.
-        units: the same ones.
-        region: the part of the picture that the question is about; None without a picture.
-        names: the names in the question.
-    """
-
-    rows: Sequence[UnitMatch] = ()
-    units: Sequence[Match] = ()
-    region: Region | None = None
-    names: NamesFound = field(default_factory=NamesFound)
-
-    @property
-    def about(self) -> frozenset[str]:
-        """Units that the question can be about: the best match if it is sure, and those it names.
-
-        The second best match of a picture is another thing, and what holds for it answers nothing.
-        """
-        return frozenset(
-            unit.id
-            for n, (found, unit) in enumerate(zip(self.rows, self.units, strict=True))
-            if (n == 0 and found.sure) or found.name
-        )
-
-
-def matched(base: Retrieval, picture: Image | None, question: str, k: int) -> Matched:
-    """Find units; see `match`."""
-    rows, region, names = match(
-        base.database.connection,
-        image=picture,
-        question=question,
-        search=base.image_search,
-        k=k,
-        among=base.units.rows(base.database.connection),
-    )
-    return Matched(rows, [_unit(base, row) for row in rows], region, names)
 
 
 def evidence(
@@ -115,7 +45,7 @@ def evidence(
     hits = search(
         base.chunk_search,
         question,
-        [(m.unit, unit.name) for m, unit in zip(found.rows, found.units, strict=True)],
+        [(unit.row, unit.name) for unit in found.units],
         most,
         units_first=found.region is not None,
         among=base.units.chunks(base.database.connection),
@@ -128,13 +58,8 @@ def published(
     base: Retrieval, picture: Image, question: str, k_units: int, k_chunks: int
 ) -> tuple[Matched, list[Evidence]]:
     """Match units and rank their chunks by the published method; see `retrieval.published`."""
-    connection, images = base.database.connection, base.image_search
-    rows, region = match_pictures(
-        connection, image=picture, question=question, search=images, k=k_units
-    )
-    found = Matched(rows, [_unit(base, row) for row in rows], region)
-    units = [(row.unit, unit.name) for row, unit in zip(rows, found.units, strict=True)]
-    hits = rank_chunks(base.chunk_search, question, units, k_chunks)
+    found = match_pictures(base, picture, question, k_units)
+    hits = rank_chunks(base.chunk_search, question, found.units, k_chunks)
     return found, _evidence(base, hits, [unit.id for unit in found.units])
 
 
@@ -157,11 +82,7 @@ def own_evidence(
         lines: row of the chunk, start and end of lines that answer.
         first_label: number of the first chunk's label.
     """
-    units = [
-        row.unit
-        for row, unit in zip(found.rows, found.units, strict=True)
-        if unit.id in found.about
-    ]
+    units = [unit.row for unit in found.units if unit.id in found.about]
     shown = [one.chunk for one in (*known, *rows)]
     chunks = [chunk for chunk, *_ in lines if chunk not in shown]
     own = base.database.connection.execute(
@@ -213,22 +134,17 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     Path texts are compared by the embedded encoder whatever the base's own is: there are hundreds
     of them for each question, all short.
     """
-    if not (base.units.passes_all or found.rows):
+    if not (base.units.passes_all or found.units):
         return Paths()
     graph = Graph(base.database.connection, base.layout)
-    units = [m.unit for m in found.rows]
-    starts = graph.of_units(units)
-    # A unit without relations is not in the graph, but may have metadata.
-    first = [
-        Entity(-row, one.name, "", one.id) for row, one in zip(units, found.units[:1], strict=False)
-    ]
-    first = graph.of_units(units[:1]) or first
+    entities = graph.of_units([unit.row for unit in found.units])
+    starts = [one for one in entities if one.has_relations]
     # A name in the clue tells which of the things in a picture is meant, and is not asked about.
     shown = found.units and found.units[0].image
     asking = parted(question)[0] if shown else question
     names = None if shown else found.names.spans
     among = base.units.rows(base.database.connection)
-    traced = trace(graph, first[0] if first else None, asking, names=names, among=among)
+    traced = trace(graph, next(iter(entities), None), asking, names=names, among=among)
     every_way = traced.paths if traced else ()
     lines = dict.fromkeys(step.line for way in every_way for step in way.steps if step.line)
     ways = tuple(way for way in every_way if not any(step.line for step in way.steps))
@@ -255,25 +171,10 @@ def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:
         Corrupt: one is not what was stored.
     """
     return {
-        unit.id: unit_records.picture(
-            base.database.connection, base.layout, row.region_match.image_row
-        )
-        for row, unit in zip(found.rows, found.units, strict=True)
-        if row.region_match and unit.image
+        unit.id: unit_records.picture(base.database.connection, base.layout, unit.image_row)
+        for unit in found.units
+        if unit.image_row is not None
     }
-
-
-def _unit(base: Retrieval, found: UnitMatch) -> Match:
-    connection = base.database.connection
-    unit_id, name, *_ = unit_records.fields_of(connection, found.unit)
-    file = (
-        found.region_match
-        and connection.execute(
-            "SELECT file FROM images WHERE row = ?", (found.region_match.image_row,)
-        ).fetchone()
-    )
-    image = str(base.layout.image(file[0])) if file else None
-    return Match(unit_id, name, found.score, found.confidence, image, found.why, found.name or "")
 
 
 def _evidence(

@@ -72,11 +72,6 @@ def extent(text: str, size: int, bold: bool = False) -> tuple[int, int]:
     return max((up for up, _ in metrics), default=0), max((down for _, down in metrics), default=0)
 
 
-def is_attached(char: str) -> bool:
-    """Return whether `char` belongs to the character before it, as marks and joiners do."""
-    return bool(unicodedata.combining(char)) or _is_invisible(char)
-
-
 @lru_cache(maxsize=1 << 14)
 def _face_for(char: str, bold: bool) -> Path | None:
     if ord(char) in characters(_open_sans(bold)):

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ku_rag import arguments
 from ku_rag.answering import evidence_retrieval, reader, table_reader
-from ku_rag.answering.evidence_retrieval import Matched, Retrieval
-from ku_rag.graph.evidence.construction import Candidates, EvidenceSearch, build
+from ku_rag.graph.evidence.construction import EvidenceSearch, build
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 from ku_rag.graph.evidence.embedded_roles import EmbeddedEvidenceAgents
 from ku_rag.graph.evidence.evidence_agents import EvidenceAgents
@@ -17,6 +16,7 @@ from ku_rag.graph.evidence.evidence_graph import EvidenceGraph
 from ku_rag.graph.model import Graph
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.prompts import load_prompts
+from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.store.connection import snapshot
 from ku_rag.text.question import analyse, comparison
 from ku_rag.text.stems import stems
@@ -52,27 +52,19 @@ def build_graph(
     if not isinstance(settings, EvidenceSettings):
         raise arguments.wrong(construction, "construction", "EvidenceSettings")
     with snapshot(base.database.connection):
-        units = base.units.rows(base.database.connection)
         found, _ = evidence_retrieval.evidence(base, question, matched, _POOL)
     shown = {
         unit.id: unit.name
         for unit in matched.units
         if unit.image is not None and unit.id in matched.about
     }
-    candidates = Candidates(
-        base.database.connection,
-        base.layout,
-        base.image_search,
-        found,
-        shown,
-        None if units is None else frozenset(units),
-    )
     if mllm is not None:
         by_model = EvidenceAgents(mllm, load_prompts("ku_rag.graph", prompts), question)
-        return build(candidates, by_model, settings)
+        return build(base, found, shown, by_model, settings)
     names = [span.key for span in matched.names.spans]
     graph = Graph(base.database.connection, base.layout)
-    return build(candidates, EmbeddedEvidenceAgents(graph, question, found, names), settings)
+    embedded = EmbeddedEvidenceAgents(graph, question, found, names)
+    return build(base, found, shown, embedded, settings)
 
 
 def ranked(search: EvidenceSearch, evidence: Sequence[Evidence]) -> list[Evidence]:

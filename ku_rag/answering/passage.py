@@ -11,11 +11,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from apsw.unicode import grapheme_iter, line_break_iter
 from PIL import Image, ImageDraw
 
 from ku_rag.answering import fonts
 from ku_rag.pictures import to_rgb
-from ku_rag.text.tokens import is_cjk
 from ku_rag.types import Evidence, Match
 
 PICTURE_WIDTH = 224
@@ -32,7 +32,6 @@ _PARAGRAPH_GAP = 8
 _LONG_WORD = 1000
 _INK, _RULE, _PAPER = "#111111", "#c8c8c8", "#ffffff"
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-_NO_LINE_START = re.compile(r"[、。，．・：；？！）〉》」』】〕〗〙〛ー々…‥\u3099\u309a]")
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Card:
         name: its name, set in bold.
         image: the picture that matched, of any size and mode; None leaves its place empty.
         texts: the chunks, each a paragraph; line ends in them are kept.
-        labels: what stands before each text, such as "E1"; empty for none.
+        labels: printed before each text, such as "E1"; empty for none.
     """
 
     name: str
@@ -136,8 +135,8 @@ def wrap(
 ) -> list[str]:
     """Break one paragraph into lines no wider than `column` pixels.
 
-    Lines break at spaces and between CJK characters, and inside a word only when the word alone
-    is wider than the column.
+    Lines break where Unicode allows it (UAX 14), and inside a word only when the word alone is
+    wider than the column.
 
     Args:
         text: one paragraph; runs of white space count as one space.
@@ -151,48 +150,26 @@ def wrap(
     """
     lines: list[str] = []
     line, used, room = "", 0.0, column - indent
-    words = list(_words(text))[::-1]
-    while words:
-        word = words.pop()
-        width = fonts.width(word[:_LONG_WORD], size, bold)
-        if word == " " or used + width <= room:
-            if line or word != " ":
-                line, used = line + word, used + width
+    parts = list(line_break_iter(" ".join(text.split())))[::-1]
+    while parts:
+        part = parts.pop()
+        if used + fonts.width(part.rstrip()[:_LONG_WORD], size, bold) <= room:
+            line, used = line + part, used + fonts.width(part, size, bold)
             continue
         if line or room < column:
-            words.append(word)
+            parts.append(part)
         else:
             # The word is wider than the column.
-            end = _fitting(word, size, bold, room)
-            line = word[:end]
-            words += [word[end:]] if word[end:] else []
+            letters = list(grapheme_iter(part[:_LONG_WORD]))
+            ends = range(1, len(letters) + 1)
+            end = bisect_right(
+                ends, room, key=lambda n: fonts.width("".join(letters[:n]), size, bold)
+            )
+            line = "".join(letters[: max(1, end)])
+            parts += [part[len(line) :]] if part[len(line) :] else []
         lines.append(line.strip())
         line, used, room = "", 0.0, column
     return [*lines, line.strip()] if line.strip() else lines
-
-
-def _fitting(word: str, size: int, bold: bool, room: float) -> int:
-    """Return how many characters of `word` fit into `room` pixels, at least one, with marks."""
-    lengths = range(1, min(len(word), _LONG_WORD) + 1)
-    most = end = max(
-        1, bisect_right(lengths, room, key=lambda n: fonts.width(word[:n], size, bold))
-    )
-    while end > 1 and end < len(word) and fonts.is_attached(word[end]):
-        end -= 1
-    return end if end > 1 or not fonts.is_attached(word[1:2]) else most
-
-
-def _words(text: str) -> Iterator[str]:
-    """Yield words, single spaces and CJK characters; closing marks stay with what they close."""
-    pending = ""
-    for char in " ".join(text.split()):
-        breaks = char == " " or pending == " " or is_cjk(char) or is_cjk(pending[:1])
-        if pending and breaks and not (_NO_LINE_START.match(char) and pending != " "):
-            yield pending
-            pending = ""
-        pending += char
-    if pending:
-        yield pending
 
 
 def _card_lines(card: Card) -> Iterator[_Line]:

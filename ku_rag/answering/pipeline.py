@@ -17,16 +17,29 @@ from PIL.Image import Image
 from ku_rag import arguments
 from ku_rag.answering import correction, evidence_retrieval, reader, table_reader
 from ku_rag.answering.correction import Answered, Chain, Material
-from ku_rag.answering.evidence_retrieval import Matched
-from ku_rag.answering.evidence_retrieval import Retrieval as Retrieval
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.base import MLLM, MeteredMLLM, Reply
 from ku_rag.mllm.prompts import load_prompts
 from ku_rag.pictures import load_picture
 from ku_rag.rerankers.base import RerankerQuery, rank
+from ku_rag.retrieval.base import Matched, Retrieval
+from ku_rag.retrieval.matching import match
 from ku_rag.store.connection import snapshot
-from ku_rag.types import Answer, ClosestSentence, Evidence, Match, Reading, Region, SearchResult
+from ku_rag.text.question import analyse
+from ku_rag.text.stems import stems
+from ku_rag.types import (
+    Answer,
+    Box,
+    ClosestSentence,
+    Evidence,
+    Match,
+    PathEvidence,
+    Reading,
+    Region,
+    SearchResult,
+    Serializable,
+)
 
 if TYPE_CHECKING:
     from ku_rag.graph.evidence.construction import EvidenceSearch
@@ -51,6 +64,7 @@ class _Found:
 
     Args:
         models: the reranker, if there is one.
+        is_empty_plan: whether a plan found nothing.
     """
 
     matched: Matched
@@ -61,6 +75,7 @@ class _Found:
     rest: Sequence[Evidence] = ()
     search: EvidenceSearch | None = None
     models: Mapping[str, str] = field(default_factory=dict)
+    is_empty_plan: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +125,55 @@ class QueryInput:
             raise BadInput("the published method matches a picture with units: give a picture")
 
 
-def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answer:
-    """Answer a question about a picture.
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Evidence that a plan collected, in place of one search.
+
+    Args:
+        matched: the units that its searches matched.
+        evidence: chunks and texts of searchers, best first.
+        paths: graph paths and parts of evidence graphs.
+        queries: the last queries, which are answered beside the question.
+        plan: the plan.
+        milliseconds: time of the plan.
+        replies: of the model that planned, which count in the usage.
+    """
+
+    matched: Matched
+    evidence: Sequence[Evidence]
+    paths: Sequence[PathEvidence]
+    queries: Sequence[str]
+    plan: Serializable
+    milliseconds: float = 0.0
+    replies: Sequence[Reply] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEvent:
+    """A step of a query that has ended.
+
+    Args:
+        kind: "round", a round of a plan; then "region", "units", "evidence", "draft" and "answer".
+        data: the keys of `Answer.to_dict` that are known now; for "round", those of a round.
+        answer: the answer, with the last event.
+    """
+
+    kind: str
+    data: Mapping[str, object]
+    answer: Answer | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """The kind and the data."""
+        return {"kind": self.kind, **self.data}
+
+
+def ask(
+    base: Retrieval,
+    question: QueryInput,
+    mllm: MLLM | None = None,
+    planned: Planned | None = None,
+) -> Iterator[QueryEvent]:
+    """Answer a question about a picture, step by step; the last event has the answer.
 
     No transaction is open while a model is asked, so the store may be read several times.
 
@@ -119,23 +181,22 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
         base: what is asked.
         question: with the picture.
         mllm: answers, and is corrected by what was found; None has the reader answer.
+        planned: evidence to answer from, where a plan collected it.
 
     Raises:
         BadInput: the picture cannot be read, a prompt is none, or the reranker cannot score.
         NotFound: the folder of prompts does not exist, or there is no model to ask.
         ModelFailed, BudgetSpent: the model did not answer; nothing else answers in its place.
     """
-    times: dict[str, float] = {}
-    started = time.perf_counter()
+    times = {"plan": planned.milliseconds} if planned else {}
+    started = time.perf_counter() - sum(times.values()) / 1000
     with _timed(times, "picture"):
         picture, scale = query_picture(question.image)
-    chain = _chain(question, mllm)
-    caption = None
-    if not question.with_units:
-        with _timed(times, "caption"):
-            caption = chain.describe(picture) if chain and picture else None
-    found = _gather(base, times, picture, question, caption, chain)
-    found = _with_graph(base, times, question, found, chain)
+    chain = _chain(question, mllm, planned)
+    found, caption = _find(base, times, question, picture, chain, planned)
+    region = found.matched.region
+    region = region and replace(region, box=scaled(region.box, scale))
+    yield from _found_events(found, region)
     pages: list[Image] = []
     if question.passage or question.report or (chain and question.with_units):
         with _timed(times, "passage"):
@@ -143,15 +204,70 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
     with _timed(times, "read"):
         if chain:
             material = _material(question, picture, scale, found, pages, caption)
-            answered = chain.correct(material) if question.kcc else chain.answer_at_once(material)
+            if planned:
+                material = replace(material, queries=planned.queries)
+            draft = chain.draft(material) if question.kcc else None
+            if draft:
+                yield QueryEvent("draft", {"draft": draft.text})
+            answered = chain.answer(material, draft)
         else:
-            answered = _read(base, question, found, with_picture=picture is not None)
-    region, reading = found.matched.region, answered.reading
+            reading = _read(base, question, found, with_picture=picture is not None)
+            if planned and not reading.answer:
+                found, reading = _read_last_query(base, question, found, reading, planned)
+            answered = Answered(reading, {"reader": reader.NAME})
+    answer = _assemble(base, question, found, answered, pages)
+    times["total"] = round((time.perf_counter() - started) * 1000, 2)
+    plan = planned.plan if planned else None
+    answer = replace(answer, region=region, timings_ms=times, plan=plan)
+    if question.report:
+        shown = replace(answer, region=found.matched.region)
+        _write_report(shown, question.report, picture, found, pages)
+    yield QueryEvent("answer", answer.to_dict(), answer)
+
+
+def _find(
+    base: Retrieval,
+    times: dict[str, float],
+    question: QueryInput,
+    picture: Image | None,
+    chain: Chain | None,
+    planned: Planned | None,
+) -> tuple[_Found, Reply | None]:
+    """Return what the question is answered from, and the caption that was searched with, if any."""
+    caption = None
+    if not question.with_units:
+        with _timed(times, "caption"):
+            caption = chain.describe(picture) if chain and picture else None
+    if planned:
+        found = _from_plan(base, times, question, planned)
+    else:
+        found = _gather(base, times, picture, question, caption, chain)
+    return _with_graph(base, times, question, found, chain), caption
+
+
+def _found_events(found: _Found, region: Region | None) -> Iterator[QueryEvent]:
+    if region:
+        yield QueryEvent("region", {"region": region.to_dict()})
+    yield QueryEvent("units", {"units": [one.to_dict() for one in found.matched.units]})
+    chunks = [{"evidence": one.label, **one.to_dict()} for one in found.evidence]
+    paths = [{"evidence": one.label, **one.to_dict()} for one in found.paths.evidence]
+    yield QueryEvent("evidence", {"chunks": chunks, "paths": paths})
+
+
+def _assemble(
+    base: Retrieval,
+    question: QueryInput,
+    found: _Found,
+    answered: Answered,
+    pages: Sequence[Image],
+) -> Answer:
+    """Return the answer with the evidence; the passage is written."""
+    reading = answered.reading
     cited = {*reading.citations, reading.closest.evidence if reading.closest else ""}
-    answer = Answer(
+    return Answer(
         question=question.text,
         image=str(question.image) if isinstance(question.image, str | Path) else None,
-        region=region and _scaled(region, scale),
+        region=found.matched.region,
         units=tuple(found.matched.units),
         chunks=(*found.evidence, *(one for one in found.own if one.label in cited)),
         paths=tuple(found.paths.evidence),
@@ -163,18 +279,62 @@ def ask(base: Retrieval, question: QueryInput, mllm: MLLM | None = None) -> Answ
             **found.models,
             **answered.models,
         },
-        timings_ms=times | {"total": round((time.perf_counter() - started) * 1000, 2)},
+        timings_ms={},
         correction=answered.correction,
         evidence_graph=found.search,
     )
-    if question.report:
-        _write_report(replace(answer, region=region), question.report, picture, found, pages)
-    return answer
 
 
-def _chain(question: QueryInput, mllm: MLLM | None) -> Chain | None:
+def _from_plan(
+    base: Retrieval, times: dict[str, float], question: QueryInput, planned: Planned
+) -> _Found:
+    """Take the evidence that a plan collected, and add what the graph says of the question."""
+    if not (planned.evidence or planned.paths or planned.matched.units):
+        return _Found(planned.matched, (), is_empty_plan=True)
+    with snapshot(base.database.connection):
+        evidence = [replace(one, label=f"E{n}") for n, one in enumerate(planned.evidence, 1)]
+        pictures = evidence_retrieval.pictures(base, planned.matched)
+        found = _Found(planned.matched, evidence, pictures=pictures)
+        found = _with_paths(base, times, question, found)
+    known = {path.text for path in found.paths.evidence}
+    more = [path for path in planned.paths if path.text not in known]
+    first = len(found.evidence) + len(found.paths.evidence) + len(found.own) + 1
+    more = [replace(one, label=f"E{n}") for n, one in enumerate(more, first)]
+    paths = replace(found.paths, evidence=[*found.paths.evidence, *more])
+    return replace(found, paths=paths)
+
+
+def _read_last_query(
+    base: Retrieval, question: QueryInput, found: _Found, reading: Reading, planned: Planned
+) -> tuple[_Found, Reading]:
+    """Read an answer to the last query, if it asks for the same as the question.
+
+    Returns:
+        The evidence and the reading; the given ones if it has no answer.
+    """
+    weights = analyse(question.text).weights
+    asked = {one for one, weight in weights.items() if weight == max(weights.values())}
+    queries = planned.queries
+    if len(queries) != 1 or queries[0] == question.text or not asked <= stems(queries[0]):
+        return found, reading
+    last = replace(question, text=queries[0])
+    with snapshot(base.database.connection):
+        matched = match(base, None, last.text, question.k_units)
+        tried = replace(found, matched=matched, is_empty_plan=False)
+        tried = _with_paths(base, {}, last, tried)
+        read = _read(base, last, tried, with_picture=False)
+    if not read.answer:
+        return found, reading
+    why = f"{read.why} The plan reformulated the question: {last.text}"
+    # The answer is still of the picture's units.
+    found = replace(tried, matched=found.matched)
+    return found, replace(read, why=why)
+
+
+def _chain(question: QueryInput, mllm: MLLM | None, planned: Planned | None) -> Chain | None:
     if mllm is not None:
-        return Chain(MeteredMLLM(mllm), load_prompts("ku_rag.answering", question.prompts))
+        metered = MeteredMLLM(mllm, list(planned.replies) if planned else [])
+        return Chain(metered, load_prompts("ku_rag.answering", question.prompts))
     if question.method == "model-only":
         raise NotFound('method "model-only" asks a model, and there is none: name one with --mllm')
     return None
@@ -198,7 +358,7 @@ def find(
     if image is None and not text.strip():
         raise BadInput("nothing to search for: give a picture, a text, or both")
     picture, _ = query_picture(image)
-    found = evidence_retrieval.matched(base, picture, text, k)
+    found = match(base, picture, text, k)
     evidence, _ = evidence_retrieval.evidence(base, text, found, k)
     return SearchResult(tuple(found.units), tuple(evidence))
 
@@ -213,6 +373,12 @@ def query_picture(image: str | Path | Image | None) -> tuple[Image | None, float
         width, height = picture.size
         picture = picture.resize((max(1, round(width / scale)), max(1, round(height / scale))))
     return picture, scale
+
+
+def scaled(box: Box, scale: float) -> Box:
+    """Return a box with its edges multiplied by `scale`, in whole pixels."""
+    x0, y0, x1, y1 = (round(edge * scale) for edge in box)
+    return x0, y0, x1, y1
 
 
 def _read_picture(image: str | Path | Image) -> Image:
@@ -269,7 +435,7 @@ def _retrieve(
     text, matched = question.text, Matched()
     if question.with_units:
         with _timed(times, "match"):
-            matched = evidence_retrieval.matched(base, picture, text, question.k_units)
+            matched = match(base, picture, text, question.k_units)
     elif caption:
         text = f"{text}\n{caption.text}"
     with _timed(times, "search"):
@@ -352,7 +518,7 @@ def _material(
     region, crop = found.matched.region, None
     is_part = region and picture and region.box != (0, 0, *picture.size)
     if region and is_part and question.image and not question.strict:
-        crop = _read_picture(question.image).crop(_scaled(region, scale).box)
+        crop = _read_picture(question.image).crop(scaled(region.box, scale))
     return Material(
         question.text,
         picture,
@@ -368,22 +534,24 @@ def _material(
     )
 
 
-def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture: bool) -> Answered:
+def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture: bool) -> Reading:
     """Have the extractive reader read the evidence of the units that the question can be about."""
     units, about = found.matched.units, found.matched.about
     if not units and (none := base.units.why_none(base.database.connection)):
-        return Answered(Reading("", why=none), models={"reader": reader.NAME})
+        return Reading("", why=none)
+    if found.is_empty_plan:
+        return Reading("", why="The plan found nothing.")
     if with_picture and question.with_units and not about:
-        return Answered(Reading("", why=_decline(units)), models={"reader": reader.NAME})
+        return Reading("", why=_decline(units))
     if found.paths.answers:
-        return Answered(_from_paths(found), models={"reader": reader.NAME})
+        return _from_paths(found)
     every = (*found.evidence, *found.own)
     shown = about if with_picture else frozenset()
     rows = [one for one in every if one.table and one.score and shown <= {*one.unit_ids}]
     rows.sort(key=lambda row: -row.score)  # a reranker may have ordered them otherwise
     texts = [one for one in (*found.evidence, *found.rest) if shown <= {*one.unit_ids}]
     if stated := table_reader.read(question.text, rows, texts):
-        return Answered(stated, models={"reader": reader.NAME})
+        return stated
     pieces = [e for e in every if not e.table and (not units or about & {*e.unit_ids})]
     reading = reader.read(question.text, pieces, units)
     if not reading.answer and found.search and not with_picture:
@@ -397,7 +565,7 @@ def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture:
         for words, name in found.matched.names.similar.items():
             why = f"{reading.why} {words!r} is no name that is known: did you mean {name!r}?"
             reading = replace(reading, why=why)
-    return Answered(reading, models={"reader": reader.NAME})
+    return reading
 
 
 def _decline(units: Sequence[Match]) -> str:
@@ -425,11 +593,6 @@ def _from_paths(found: _Found) -> Reading:
         why=f"{f'{lines[0]} states it.' if alone else paths.why} {paths.note}".strip(),
         items=paths.answers,
     )
-
-
-def _scaled(region: Region, scale: float) -> Region:
-    x0, y0, x1, y1 = (round(edge * scale) for edge in region.box)
-    return replace(region, box=(x0, y0, x1, y1))
 
 
 def _write_passage(pages: Sequence[Image], file: Path) -> tuple[str, ...]:

@@ -17,11 +17,19 @@ from itertools import pairwise
 
 from ku_rag.graph.unit_facts import is_labelled_line
 from ku_rag.retrieval.names import parted
-from ku_rag.text.question import HEDGES, PLACE_NOUNS, TURNING, Question, analyse, is_negated
+from ku_rag.text.question import (
+    GENERIC,
+    HEDGES,
+    PLACE_NOUNS,
+    TURNING,
+    Question,
+    analyse,
+    is_negated,
+)
 from ku_rag.text.sentences import sentences
-from ku_rag.text.stems import stem
-from ku_rag.text.tokens import name_key, stop_words, tokenize, words
-from ku_rag.text.values import Value, find_values
+from ku_rag.text.stems import root, stem
+from ku_rag.text.tokens import is_named, stop_words, tokenize, words
+from ku_rag.text.values import Value, find_kind, find_values
 from ku_rag.types import ClosestSentence, Evidence, Match, Reading
 
 NAME = "extractive"
@@ -44,14 +52,56 @@ _BOUND = re.compile(
 """Words before a value that belong to the answer."""
 _OTHERS = re.compile(r"\W*(?:his|her|its|their|an?) (\w+)", re.IGNORECASE)
 """Begins a clause about something else: "her father died in 1940", "a loaf costs 3 euros"."""
+_LIFE = re.compile(
+    r"\((?:[^()]*?[;,] )??(?P<born>[^();,]*?(?:[A-Z]\w+ \d+, )?\d{4}) ?[-–—] ?"
+    r"(?P<died>[^()]*\d{4})\)"
+)
+"""The dates of somebody's birth and death: "(1720–1790)"."""
+_MAY = re.compile(r"(?<=.)\b(?:May|Will)\b")
+"""A month or a name, and no auxiliary verb."""
+_PAST = re.compile(r"(?<!is )(?<!are )\bused to\b")
+"""What follows is no longer so; "is used to lift" is."""
+_BESIDE = re.compile(
+    r"\b(?:on|beside|near|above|behind|below|under|in|at|from) (?:an?|the) [\w-]+ $"
+)
+"""Before an amount, it is that of something else: "on a hill 200 m high"."""
+_OTHER_SUBJECT = re.compile(
+    r"\W*(?:The|An?) ([\w-]+)(?:['’]s?\b| (?:[\w-]+ ){0,2}?(?:beside|near|behind|above|below|"
+    r"opposite|next|on|in|at|of|that|which)\b)"
+)
+"""Begins a clause about something else: "the bridge beside it", "the keeper's house"."""
+_SUBJECT = re.compile(r"\W*(?:it|he|she|they|this|the)\b", re.IGNORECASE)
+"""Begins a clause about the unit of the text."""
+_LINKED = re.compile(r"\b(?:who|whose|which|that)\W*$")
+"""Before a relative clause."""
+_COPULA = re.compile(r"\b(?:is|was|are|were) (?:an?|the)\b")
+"""Tells what the subject is: a relative clause after "it is a villa" is about it."""
+_AGENT = re.compile(r"\bby (?:(?:the|an?) (?:(?!of\b)[\w-]+ ){0,3})?$")
+"""Before the name of who did it: "by the British writer Terence Rattigan"."""
+_IS_THERE = re.compile(
+    r"(?:It|They|(?:The )?(?P<what>.{1,60}?)) (?:is|are) (?:an?|the|in|at|near) "
+)
+"""Begins a clause that tells where its subject is: "it is a house in Devon"."""
 _CLAUSE = re.compile(
     r"(?s)(?:\A(?:In|On|At|By|Since|Until|Around|About) [^,]{1,40},)?.+?(?:\Z|[;:–—]|"
-    r"(?:,|\b(?:and|but|or|nor)\b)(?=,? [a-z])|\b(?:who|whose|which|that|where|when|while|"
+    r"(?:,|(?<!ed )\b(?:and|or)\b|\b(?:but|nor)\b)(?=,? [a-z])|"
+    r"\b(?:who|whose|which|that|where|when|while|"
     r"because|although|after|before|until|since)\b(?= [a-z]))"
 )
 """Up to where another verb may follow. A name or a number after "and" goes on with a list."""
 _ALONE = ("date", "number", "person", "place")
 """Types of which no value is stated where a clause has two."""
+_RELATIVE = re.compile(r"\b(?:who|whose|which|that|where|when|while|because|although)\b")
+"""Begins a clause that may be about something else."""
+_BEST = re.compile(r"\bthe (?:\w{2,}est|most|first|last|only) \w+")
+"""A superlative with its noun; a sentence that answers has both."""
+_FEWEST = 2
+"""Content words of a question for a unit, of which a sentence has all."""
+_PHRASE = re.compile(
+    r" (?:(?:an?|the) )?(?P<what>[^,.;:()]+?)(?=[,.;:()]|\Z| (?:in|on|at|by|since|until|with|for|"
+    r"to|when|where|which|that|who|as|because|from|but|and (?:is|was|has|it|the))\b)"
+)
+"""What a preposition belongs to: "carved from [bone] in 1806"."""
 _FRESH = 0.1
 """What a value of the type asked for adds to a sentence's share of the question."""
 
@@ -83,12 +133,30 @@ class _Sentence:
         return is_labelled_line(self.text)
 
     @cached_property
+    def life(self) -> list[str]:
+        """Of "Ana Reyes (1720–1790) was …": "born 1720" and "died 1790"."""
+        dates = _LIFE.search(self.text)
+        is_own = dates and not self.about.isdisjoint(map(stem, self.words[:1]))
+        return [f"born {dates['born']}", f"died {dates['died']}"] if dates and is_own else []
+
+    @property
+    def is_hedged(self) -> bool:
+        """Whether it leaves something open; the month of May and names of its units do not."""
+        hedges = HEDGES.intersection(words(_MAY.sub("", self.text)))
+        return any(stem(word) not in self.about for word in hedges)
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether it denies something, leaves it open, or tells what is no longer so."""
+        return self.is_hedged or is_negated(self.words) or bool(_PAST.search(self.text))
+
+    @cached_property
     def tokens(self) -> list[tuple[str, int, int]]:
         return [(stem(word), start, end) for word, start, end in tokenize(self.text)]
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        return frozenset(map(stem, self.words))
+        return frozenset(map(stem, self.words + words(" ".join(self.life))))
 
 
 def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) -> Reading:
@@ -104,8 +172,7 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
         The answer with the evidence that holds it; or "" with a reason and the closest sentence.
     """
     main, clue = parted(question)
-    key = f" {name_key(main)} "
-    named = [unit for unit in units if unit.named or f" {name_key(unit.name)} " in key]
+    named = [unit for unit in units if unit.named or is_named(unit.name, main)]
     subject = None if len(named) > 1 else next(iter([*named, *units]), None)
     if clue and subject and not subject.image:
         # "The country that borders Spain" is not Spain; only a picture identifies it.
@@ -120,14 +187,17 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
         stated = _description(evidence, subject, said)
     elif asked.content or asked.ways:
         stated = _from_prose(asked, said)
+    if not stated and not named and not any(unit.image for unit in units):
+        stated = _unit_that(asked, said, evidence)
     if stated:
         answer, where, score = stated
         label = tuple(evidence[one.piece].label for one in where)
         why = f"{label[0]} states it." if label else "It is the name of the best match."
         return Reading(answer, label, tuple((o.start, o.end) for o in where), score, why)
     about = f" about {subject.name}" if subject else ""
-    why = f"No line or sentence{about} states it." if evidence else "No evidence was found."
-    return Reading("", why=why, closest=_closest(asked, said, evidence))
+    closest = _closest(asked, said, evidence)
+    why = f"No answer was read{about}" + ("; the closest sentence may hold it." if closest else ".")
+    return Reading("", why=why if evidence else "No evidence was found.", closest=closest)
 
 
 _Stated = tuple[str, tuple[_Sentence, ...], float]
@@ -151,9 +221,9 @@ def _sentences(
             said = text[start:end].strip()
             if said:
                 start = text.index(said, start)
-                named = subject and f" {name_key(subject.name)} " in f" {name_key(said)} "
                 about = frozenset(map(stem, words(heading)))
-                yield _Sentence(number, start, start + len(said), said, about, own or bool(named))
+                about_it = own or (subject is not None and is_named(subject.name, said))
+                yield _Sentence(number, start, start + len(said), said, about, about_it)
 
 
 # ---- names and descriptions ---------------------------------------------------------------------
@@ -188,7 +258,8 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
         return None
     if asked.kind == "yes-no":
         return next((stated for one in said if (stated := _confirmed(asked, one))), None)
-    if asked.negated or asked.type in ("", "name"):
+    is_open = asked.type in ("", "name") and not asked.which and not asked.complement
+    if asked.negated or is_open:
         return None
     if not asked.names and len({one.about for one in said}) > 1:
         # The best value often belongs to another unit than the one in question.
@@ -203,16 +274,14 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     best: dict[str, tuple[float, _Sentence]] = {}
     most = 0.0
     for one in said:
-        vague = one.is_line or is_negated(one.words) or HEDGES.intersection(one.words)
-        for part in () if vague else _CLAUSE.findall(one.text):
-            clause = replace(one, text=part)
-            values = _fresh(asked, clause) if _may_state(asked, clause) else []
+        for clause in _clauses(asked, one):
+            values = [one for one in _fresh(asked, clause) if _may_state(asked, clause, one)]
             # Of amounts, the nearest counts: "120 m long and 8 m wide".
             for value in values if len(values) == 1 or asked.type not in _ALONE else ():
                 near = rarity.near(clause, value)
                 most = max(near, most)
-                bound = _BOUND.search(part[: value.start])
-                text = part[bound.start() if bound else value.start : value.end]
+                bound = _BOUND.search(clause.text[: value.start])
+                text = clause.text[bound.start() if bound else value.start : value.end]
                 if one.own and near > best.get(text, (0.0,))[0]:
                     best[text] = near, one
     ranked = sorted(best, key=lambda text: -best[text][0])
@@ -223,20 +292,85 @@ def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
     known = where.about.union(*(one.stems for one in said if one.piece == where.piece))
     least = _COVERED_NAMED if asked.names else _COVERED
     # Where a text of another unit says more, the question may go on from the unit that it names.
-    if clear < _CLEAR or near < most - _CLEAR or rarity.share(known) < least:
+    share = rarity.share(asked.implied(known))
+    if clear < _CLEAR or near < most - _CLEAR or share < least:
         return None
     return ranked[0], (where,), round(min(0.9, 0.5 + clear), 3)
 
 
-def _may_state(asked: Question, clause: _Sentence) -> bool:
+def _unit_that(
+    asked: Question, said: Sequence[_Sentence], evidence: Sequence[Evidence]
+) -> _Stated | None:
+    """The only unit of which a sentence says all that "Which clock was built in Graz?" asks."""
+    is_agent = not {"did", "does", "do", "by"}.isdisjoint(asked.said)
+    is_passive = not {"is", "are", "was", "were"}.isdisjoint(asked.said)
+    noun, first = asked.which, asked.said[:1]
+    if first not in (("which",), ("what",)) or asked.negated or asked.compares or asked.counted:
+        return None
+    has_noun = noun or is_agent or asked.said[1:2] in (("is",), ("was",))
+    if noun.endswith("s") or not has_noun or len(asked.content) < _FEWEST:
+        return None
+    best = _BEST.search(" ".join(asked.said))
+    found: dict[str, _Sentence] = {}
+    for one in said:
+        main = replace(one, text=_RELATIVE.split(one.text)[0])
+        known = main.about.union(*(o.stems for o in said if o.piece == one.piece))
+        is_kind = not noun or noun in GENERIC or stem(noun) in known
+        is_subject = main.words[:1] and (
+            _SUBJECT.match(main.text) or not main.about.isdisjoint(map(stem, main.words[:2]))
+        )
+        # "Which clock did Reiter build?" asks for what "was built by Reiter".
+        is_role = ("by" in main.words) == is_agent or (is_passive and not is_agent)
+        has_all = main.stems | {stem(noun)} >= set(asked.content)
+        is_best = best and re.search(rf"\b(?:is|was|are|were) {best[0]}\b", main.text.lower())
+        if best and (not is_best or not {"after", "except"}.isdisjoint(main.words)):
+            continue
+        piece = evidence[one.piece]
+        is_owned = len(piece.owner_names) == 1 and not piece.table
+        if is_owned and is_kind and is_subject and is_role and has_all and not main.is_vague:
+            found.setdefault(piece.owner_names[0], one)
+    if len(found) != 1:
+        return None
+    ((name, where),) = found.items()
+    return (name, (where,), 0.6) if not set(map(stem, words(name))) <= asked.every else None
+
+
+def _clauses(asked: Question, sentence: _Sentence) -> Iterator[_Sentence]:
+    """The clauses of a sentence that are about the unit, as sentences."""
+    if sentence.is_line or sentence.is_vague:
+        return
+    before, begins_other = "", False
+    # "Carved from bone and horn" is one phrase.
+    parts = [sentence.text] if asked.complement else _CLAUSE.findall(sentence.text)
+    for part in parts:
+        subject = _OTHERS.match(part) or _OTHER_SUBJECT.match(part)
+        if subject:
+            is_other = stem(subject[1]) not in asked.every | asked.names | asked.answer_stems
+        else:
+            own = _SUBJECT.match(part) or not asked.names.isdisjoint(map(stem, words(part)[:1]))
+            is_other = begins_other and not own
+        begins_other = is_other and (begins_other or not before)
+        # "Queen Mira, who", "it is a villa that", but not "it is near a hill that"
+        said = set(words(before)) - stop_words()
+        linked = _LINKED.search(before) and not _COPULA.search(before)
+        if not is_other and (not linked or asked.names.issuperset(map(stem, said))):
+            yield replace(sentence, text=part)
+        before += part
+    yield from (replace(sentence, text=one) for one in sentence.life)
+
+
+def _may_state(asked: Question, clause: _Sentence, value: Value) -> bool:
     """Whether a value in a clause may answer: it is about the unit, and about all that is asked."""
-    other = _OTHERS.match(clause.text)
-    if other and stem(other[1]) not in asked.every and clause.stems.isdisjoint(asked.names):
-        return False
     # "How heavy?" is answered by "it weighs".
-    met = (way for way in asked.ways if clause.stems.intersection((*way.labels, *way.extra)))
-    said = clause.stems.union(*(phrase for way in met for phrase in way.triggers))
+    rest = clause.text[: value.start] + clause.text[value.end :]
+    said = clause.stems | asked.implied(frozenset(map(stem, words(rest))))
     needed = asked.weights.keys() & (asked.content if asked.names else {asked.verb})
+    if asked.type == "person":  # "by the writer" answers "Who wrote it?"
+        said |= {one for one in needed if root(one) in map(root, said)}
+    # "Where is it?" is answered by "it is a house in Devon".
+    is_there = asked.type == "place" and not asked.content and _IS_THERE.match(clause.text)
+    if is_there:
+        return asked.names.issuperset(map(stem, words(is_there["what"] or "")))
     return said.issuperset(needed) and not clause.stems.isdisjoint(asked.answer_stems)
 
 
@@ -248,15 +382,31 @@ def _fresh(asked: Question, sentence: _Sentence) -> list[Value]:
     last = max((start for one, start, _ in sentence.tokens if one == verb), default=None)
     return [
         value
-        for value in find_values(sentence.text, asked.type or "name")
-        if not passive or re.search(r"\bby (?:the )?$", sentence.text[: value.start])
+        for value in _values(asked, sentence.text)
+        if not passive or _AGENT.search(sentence.text[: value.start])
         if not passive or not re.match(r",? (?:and |& )?[A-Z]", sentence.text[value.end :])
         if last is None or value.start < last
+        if not _BESIDE.search(sentence.text[: value.start])
+        if asked.type != "person" or not sentence.text[: value.end].endswith(("'s", "’s"))
         # "40 passengers", "40 small boats"
         if not asked.counted or asked.counted in map(stem, words(sentence.text[value.end :])[:2])
         if not frozenset(map(stem, words(sentence.text[slice(*value)])))
         <= asked.every | asked.names
     ]
+
+
+def _values(asked: Question, text: str) -> list[Value]:
+    if asked.complement:
+        verb, preposition = asked.complement
+        said = [(stem(one.folded), one.folded, one.end) for one in tokenize(text)]
+        return [
+            Value(phrase.start("what"), phrase.end())
+            for (one, _, _), (_, after, end) in pairwise(said)
+            if (one, after) == (verb, preposition) and (phrase := _PHRASE.match(text, end))
+        ]
+    if asked.type in ("", "name") and asked.which:
+        return find_kind(text, asked.which)
+    return find_values(text, asked.type or "name")
 
 
 class _Rarity:
@@ -297,7 +447,7 @@ class _Rarity:
 
 def _confirmed(asked: Question, sentence: _Sentence) -> _Stated | None:
     """Yes or no to "Is it waterproof?", where a sentence says that it is, or that it is not."""
-    if not sentence.own or sentence.is_line or HEDGES.intersection(sentence.words):
+    if not sentence.own or sentence.is_line or sentence.is_hedged:
         return None
     subject = sentence.words[:1] in (["it"], ["this"], ["they"], ["he"], ["she"]) or (
         frozenset(map(stem, sentence.words[:3])) & (asked.names | sentence.about)

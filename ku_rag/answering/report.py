@@ -16,6 +16,7 @@ from string import Template
 
 from PIL import Image
 
+from ku_rag.answering.plan_timeline import draw_timeline
 from ku_rag.graph.evidence.construction import EvidenceSearch
 from ku_rag.graph.evidence.layered_drawing import draw_layers
 from ku_rag.pictures import to_rgb
@@ -97,6 +98,7 @@ def _section(section: Section, anchor: str) -> str:
         f"<h2>{_text(answer.question)}</h2>",
         f'<p class="quiet">{_text(section.note)}</p>' if section.note else "",
         f"{top}{_correction(answer)}</div></div>",
+        draw_timeline(answer.plan.to_dict()) if answer.plan else "",
         _units(answer.units, section.unit_pictures),
         _evidence(answer, anchor),
         _graph(answer.evidence_graph) if isinstance(answer.evidence_graph, EvidenceSearch) else "",
@@ -182,13 +184,10 @@ def _units(units: Sequence[Match], pictures: Mapping[str, Image.Image]) -> str:
 
 def _evidence(answer: Answer, anchor: str) -> str:
     """Show all evidence; what is not cited is folded if something is."""
-    spans: dict[str, list[tuple[int, int]]] = {}
     reading = answer.reading
-    for at, label in enumerate(reading.citations):
-        spans.setdefault(label, []).extend(reading.spans[at : at + 1])
     pieces: list[Evidence | PathEvidence] = [*answer.chunks, *answer.paths]
-    cited = [_piece(p, spans[p.label], anchor) for p in pieces if p.label in spans]
-    other = "".join(_piece(p, _closest(p, reading), anchor) for p in pieces if p.label not in spans)
+    cited = [_piece(p, reading, anchor) for p in pieces if p.label in reading.citations]
+    other = "".join(_piece(p, reading, anchor) for p in pieces if p.label not in reading.citations)
     if cited and other:
         count = len(pieces) - len(cited)
         more = f"{count} further {'piece' if count == 1 else 'pieces'} of evidence"
@@ -196,15 +195,17 @@ def _evidence(answer: Answer, anchor: str) -> str:
     return f"<h3>Evidence</h3>{''.join(cited)}{other}" + _none("Nothing was found.") * (not pieces)
 
 
-def _closest(piece: Evidence | PathEvidence, reading: Reading) -> list[tuple[int, int]]:
-    """Return the place of the closest sentence in a piece of evidence."""
-    if reading.closest is None or reading.closest.evidence != piece.label:
-        return []
-    start = piece.text.find(reading.closest.text)
-    return [(start, start + len(reading.closest.text))] if start >= 0 else []
+def mark_piece(piece: Evidence | PathEvidence, reading: Reading) -> str:
+    """Return the text of a piece of evidence as HTML, with its cited or closest words marked."""
+    cited = zip(reading.citations, reading.spans, strict=False)
+    spans = [span for label, span in cited if label == piece.label]
+    if reading.closest and reading.closest.evidence == piece.label:
+        start = piece.text.find(reading.closest.text)
+        spans += [(start, start + len(reading.closest.text))] if start >= 0 else []
+    return _marked(piece.text, spans)
 
 
-def _piece(piece: Evidence | PathEvidence, spans: Sequence[tuple[int, int]], anchor: str) -> str:
+def _piece(piece: Evidence | PathEvidence, reading: Reading, anchor: str) -> str:
     about = "graph path"
     if isinstance(piece, Evidence):
         file = piece.source.rpartition("/")[2]
@@ -213,7 +214,7 @@ def _piece(piece: Evidence | PathEvidence, spans: Sequence[tuple[int, int]], anc
     return (
         f'<article class="evidence" id="{anchor}-{label}"><header><span class="tag">{label}</span>'
         f'<span class="quiet">{_text(about)}</span></header>'
-        f"<blockquote>{_marked(piece.text, spans)}</blockquote></article>"
+        f"<blockquote>{mark_piece(piece, reading)}</blockquote></article>"
     )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence, Set
 from itertools import pairwise
 
 from ku_rag.text.question import analyse, comparison, names_and_numbers
-from ku_rag.text.stems import stem
-from ku_rag.text.tokens import content_words, stop_words, tokenize, words
+from ku_rag.text.stems import every_stem, label_stems, stem
+from ku_rag.text.tokens import content_words, is_named, stop_words, tokenize, words
 from ku_rag.types import Evidence, Reading
 
 _LEAD = 0.04
@@ -43,7 +43,7 @@ def read(question: str, rows: Sequence[Evidence], evidence: Sequence[Evidence]) 
     if not rows or not asked or taken.negated or taken.compares or comparison(taken):
         return None
     best = rows[0]
-    said = frozenset(map(stem, words(question)))
+    said = every_stem(question)
     # The last word may be a verb: "Which club plays …?"
     ways = [way for way in (asked, asked[:-1]) if way and way != ["when"]]
     found = next((cell for way in ways if (cell := _column(best, way, said))), None)
@@ -54,12 +54,12 @@ def read(question: str, rows: Sequence[Evidence], evidence: Sequence[Evidence]) 
     if found is None or (counts and not any(map(str.isdigit, found[1]))):
         return None
     column, value = found
-    if not is_about(best, question, {*asked, *_stems(column)}, evidence):
+    if not is_about(best, question, {*asked, *label_stems(column)}, evidence):
         return None
     others = [one for one in rows[1:] if (column, value) not in _cells(one)]
     # "Which train uses this engine?": each row that holds as much of it fits as well.
-    held = _stems(best.text) & said if {"this", "it"}.intersection(taken.said) else {""}
-    if any(best.score - one.score < _LEAD or held <= _stems(one.text) for one in others):
+    held = label_stems(best.text) & said if {"this", "it"}.intersection(taken.said) else {""}
+    if any(best.score - one.score < _LEAD or held <= label_stems(one.text) for one in others):
         return None
     return Reading(
         value,
@@ -78,9 +78,9 @@ def cell_span(row: Evidence, column: str, value: str) -> tuple[int, int]:
 
 
 def is_about(row: Evidence, question: str, asked: Set[str], evidence: Sequence[Evidence]) -> bool:
-    """Return whether a row and the evidence hold what the question says besides what it asks.
+    """Return whether a row and the texts of what it names hold what the question says.
 
-    They must hold its names and numbers, and one other word.
+    Besides what it asks, they must hold its names and numbers, and one other word.
 
     Args:
         row: of a table.
@@ -88,11 +88,19 @@ def is_about(row: Evidence, question: str, asked: Set[str], evidence: Sequence[E
         asked: stems of what it asks.
         evidence: texts that may tell what the row is about.
     """
-    texts = [one.text for one in evidence]
-    known = _stems(" ".join([row.text, *row.owner_names, *texts]))
+    texts = [one.text for one in evidence if _is_named(one, row)]
+    known = label_stems(" ".join([row.text, *row.owner_names, *texts]))
     exact = names_and_numbers(question)
     others = frozenset(map(stem, content_words(question))) - asked
-    return _stems(" ".join(exact)) - asked <= known and (not others or bool(others & known))
+    return label_stems(" ".join(exact)) - asked <= known and (not others or bool(others & known))
+
+
+def _is_named(text: Evidence, row: Evidence) -> bool:
+    """Return whether a row links to a unit that a text is of, or has its name."""
+    links = {cell.link for _, cell in row.table.cells} if row.table else set()
+    return not links.isdisjoint(text.owners or ()) or any(
+        is_named(name, row.text) for name in text.owner_names
+    )
 
 
 def _asked(question: str) -> list[str]:
@@ -123,12 +131,12 @@ def _column(row: Evidence, asked: Sequence[str], said: frozenset[str]) -> tuple[
         said: stems of the question; a cell that says nothing else is no answer.
     """
     cells = _cells(row)
-    if len(cells) == 2 and frozenset(asked) == _stems(cells[0][1]):
+    if len(cells) == 2 and frozenset(asked) == label_stems(cells[0][1]):
         return cells[1] if cells[1][1] else None
     ranked = []
     for place, (column, text) in enumerate(cells):
-        header = _stems(column)
-        if text and asked[-1] in header and not _stems(text) <= said:
+        header = label_stems(column)
+        if text and asked[-1] in header and not label_stems(text) <= said:
             shared = len(header.intersection(asked))
             ranked.append((shared / len(header), shared, -place))
     return cells[-max(ranked)[2]] if ranked else None
@@ -140,7 +148,9 @@ def _time_column(row: Evidence, question: str, said: frozenset[str]) -> tuple[st
     If no header does, "when" asks for a column of times, and the row must hold all content words of
     the question. Of several columns, the one whose header shares most with the question is taken.
     """
-    cells = [(column, text) for column, text in _cells(row) if text and not _stems(text) <= said]
+    cells = [
+        (column, text) for column, text in _cells(row) if text and not label_stems(text) <= said
+    ]
     # "When is the lecture?" does not ask for the lecturer.
     form = str if {"is", "are", "was", "were"} & said else stem
     # A verb follows a noun, and is the last word that does: "When is the shop open on Sunday?"
@@ -152,16 +162,12 @@ def _time_column(row: Evidence, question: str, said: frozenset[str]) -> tuple[st
     ][-1:]
     heads = [[form(w) for w in content_words(c) if stem(w) not in _TIMES] for c, _ in cells]
     fitting = [cell for cell, head in zip(cells, heads, strict=True) if verb and head[:1] == verb]
-    if not fitting and "when" in said and _stems(question) <= _stems(row.text):
-        fitting = [cell for cell in cells if _TIMES & _stems(cell[0])]
-    shared = [len(said & _stems(column)) for column, _ in fitting]
+    if not fitting and "when" in said and label_stems(question) <= label_stems(row.text):
+        fitting = [cell for cell in cells if _TIMES & label_stems(cell[0])]
+    shared = [len(said & label_stems(column)) for column, _ in fitting]
     best = [cell for cell, n in zip(fitting, shared, strict=True) if n == max(shared)]
     return best[0] if len(best) == 1 else None
 
 
 def _cells(row: Evidence) -> list[tuple[str, str]]:
     return [(column, cell.text.strip()) for column, cell in row.table.cells] if row.table else []
-
-
-def _stems(text: str) -> frozenset[str]:
-    return frozenset(map(stem, content_words(text) or words(text)))

@@ -20,8 +20,8 @@ def main() -> None:
         code = run()
         sys.stdout.flush()
     except KeyboardInterrupt:
-        message = "stopped: what was committed is kept, and the same command goes on from there\n"
-        sys.stderr.write(message)
+        sys.stderr.write("stopped: what was committed is kept; the same command continues it, ")
+        sys.stderr.write("a run of `ku eval` with --resume\n")
         code = _INTERRUPTED
     except BrokenPipeError:
         # Nobody reads the output any more; a second write at exit would report that again.

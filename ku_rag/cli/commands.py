@@ -10,7 +10,7 @@ import click
 
 import ku_rag
 from ku_rag import arguments
-from ku_rag.cli import evaluation, graph, ingest, inspect, maintenance, models, query
+from ku_rag.cli import encode, evaluation, graph, ingest, inspect, maintenance, models, query, serve
 from ku_rag.cli.output import say
 from ku_rag.errors import KuError
 
@@ -21,8 +21,10 @@ _COMMANDS = (
     ingest.add,
     ingest.update,
     ingest.delete,
+    encode.encode,
     query.query,
     query.search,
+    query.plan_group,
     evaluation.compare_methods,
     evaluation.evaluate,
     inspect.list_units,
@@ -34,15 +36,19 @@ _COMMANDS = (
     maintenance.verify,
     maintenance.compact,
     maintenance.tune,
+    maintenance.index_group,
     maintenance.reindex,
     maintenance.export,
     maintenance.import_,
     maintenance.snapshot,
     graph.graph,
+    serve.serve,
+    serve.mcp,
 )
 
 
 @click.group(
+    commands=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     # A backspace alone on its line keeps click from filling the lines below it.
     help="Answer questions about pictures from a private knowledge base.\n\n"
@@ -53,10 +59,6 @@ _COMMANDS = (
 @click.version_option(ku_rag.__version__, prog_name="ku")
 def cli() -> None:
     """Run a command; see `ku --help`."""
-
-
-for _command in _COMMANDS:
-    cli.add_command(_command)
 
 
 def run() -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,41 +25,37 @@ from ku_rag.cli.options import (
 )
 from ku_rag.cli.output import one_line, print_left_out, print_result, progress, remark, remark_usage
 from ku_rag.evaluation.methods import METHODS, MethodOptions
-from ku_rag.types import Answer
+from ku_rag.planning.plan import MODELLINGS
 
 _METHOD = click.Choice(METHODS)
-_TEXTS = frozenset({"hotpotqa", "ottqa", "multimodalqa", "webqa"})
-"""Datasets whose questions are read without pictures."""
+_STEPS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "kcc": ("Ask the model once, with the evidence; no correction.", {}),
+    "units": ("Search texts alone, by a caption of the picture.", {}),
+    "graph": ("Leave out paths of the graph.", {}),
+    "expand": ("Follow no links between chunks.", {"expand": False}),
+    "rerank": ("Keep the order of the search.", {"reranker": ""}),
+    "region": ("Match the whole picture.", {"segmenter": "whole"}),
+}
+"""Steps that --no-STEP leaves out: help, and the settings of a base without it."""
 
 
 def _method_options(command: Command) -> Command:
     """The options that change how methods answer; see `MethodOptions`."""
-    flags: dict[str, str] = {
-        "kcc": "Ask the model once, with the evidence; no correction.",
-        "units": "Search texts alone, by a caption of the picture.",
-        "graph": "Leave out paths of the graph.",
-    }
     order = click.Choice(["breadth", "depth"])
+    settings = click.Choice([*GRAPH_SETTINGS, "knowledgeable"])
+    modelling = click.Choice(MODELLINGS)
     options: list[Callable[[Command], Command]] = [
         click.option("--order", type=order, default="breadth", help="Order of the graph search."),
         number_option("--paths", "Paths that end the graph search.", 5, 1, 100),
         number_option("--frames", "Most frames of a film for the graph search.", 8, 1, 100),
-        click.option(
-            "--setting",
-            type=click.Choice([*GRAPH_SETTINGS, "knowledgeable"]),
-            help="Setting of the graph search.",
-        ),
+        click.option("--setting", type=settings, help="Setting of the graph search."),
         evidence_options,
+        click.option("--plan", type=modelling, default="sequential", help="Order of decisions."),
         click.option("--strict", type=click.Choice(["kurag"]), help="The published method alone."),
         *(
-            click.option(
-                f"--no-{name}", name, is_flag=True, default=True, flag_value=False, help=help
-            )
-            for name, help in flags.items()
+            click.option(f"--no-{step}", step, flag_value=False, default=True, help=help)
+            for step, (help, _) in _STEPS.items()
         ),
-        click.option("--no-expand", is_flag=True, help="Follow no links between chunks."),
-        click.option("--no-rerank", is_flag=True, help="Keep the order of the search."),
-        click.option("--no-region", is_flag=True, help="Match the whole picture."),
         click.option("-k", type=click.IntRange(1, 1000), help="Most pieces of evidence."),
     ]
     for option in options:
@@ -68,30 +64,26 @@ def _method_options(command: Command) -> Command:
 
 
 def _chosen(given: dict[str, Any]) -> tuple[MethodOptions, dict[str, Any]]:
-    """Return the options of the methods, and those that the base is opened with."""
+    """Take the options of the methods, and return them and those that the base is opened with."""
     opened: dict[str, Any] = {"read_only": True}
-    if given.pop("no_region"):
-        opened["segmenter"] = "whole"
-    if given.pop("no_expand"):
-        opened["expand"] = False
-    if given.pop("no_rerank"):
-        opened["reranker"] = ""
+    for step, (_, without) in _STEPS.items():
+        if without and not given.pop(step):
+            opened |= without
     given["depth_first"] = given.pop("order") == "depth"
     given["construction"] = evidence_settings(given)
-    known = {one.name: given.pop(one.name) for one in fields(MethodOptions)}
-    return MethodOptions(**known | {n: known[n] or "" for n in ("strict", "setting")}), opened
+    values = {one.name: given.pop(one.name) for one in fields(MethodOptions)}
+    return MethodOptions(**{k: v for k, v in values.items() if v is not None}), opened
 
 
 class _WithDefault(click.Group):
-    """A group that calls `run` if the first argument is no command."""
+    """A group that calls `run` if the first argument is not a command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the arguments name, or `run` with all of them."""
-        if args and args[0] not in self.commands:
-            args = ["run", *args]
-        return super().resolve_command(ctx, args)
+        named = not args or args[0] in self.commands
+        return super().resolve_command(ctx, args if named else ["run", *args])
 
 
 @click.group("eval", cls=_WithDefault, context_settings={"ignore_unknown_options": True})
@@ -117,18 +109,7 @@ def evaluate() -> None:
 @judge_option
 @mllm_option("answers; '' for none")
 @common
-def run(
-    dataset: str,
-    path: Path | None,
-    images: Path | None,
-    method: str,
-    measures: tuple[str, ...],
-    every: int,
-    limit: int | None,
-    out: Path | None,
-    resume: bool,
-    **given: Any,  # noqa: ANN401 - options of methods
-) -> None:
+def run(dataset: str, path: Path | None, images: Path | None, **given: Any) -> None:  # noqa: ANN401
     """Answer the questions of DATASET by a method, and measure the answers.
 
     DATASET is a file of questions, one JSON object a line: {"question", "image"?, "answers"?,
@@ -136,33 +117,27 @@ def run(
     """
     from ku_rag.evaluation.datasets import load
 
-    if resume and not out:
-        raise click.UsageError("--resume continues a run: name its folder with --out")
     options, opened = _chosen(given)
+    if given["resume"] and not given["out"]:
+        raise click.UsageError("--resume continues a run: name its folder with --out")
     questions = load(dataset, path, images=images) if path else dataset
-    if path and not images and dataset not in _TEXTS:
-        remark("the questions are asked without their pictures: --images names the folder")
-    with open_base(**opened) as base, progress(f"{method} on {dataset}", "questions") as bar:
-        found = base.evaluate(
-            questions,
-            method=method,
-            options=options,
-            measures=measures,
-            every=every,
-            limit=limit,
-            out=out,
-            resume=resume,
-            progress=bar and (lambda count, means: bar(count, _means(means))),
-        )
+    if path and not images:
+        remark("questions are asked without pictures: name their folder with --images")
+    shown = f"{given['method']} on {dataset}"
+    with open_base(**opened) as base, progress(shown, "questions") as bar:
+        moved = bar and (lambda count, scores: bar(count, _means(scores)))
+        found = base.evaluate(questions, options=options, progress=moved, **given)
         print_result(found, _lines(found.to_dict()))
         remark_usage(found.usage, base.settings)
-    if out:
-        remark(f"wrote {out / 'report.html'}")
+        judge = replace(base.settings, mllm="judge", mllm_prompt_price=0, mllm_reply_price=0)
+        remark_usage(found.judge_usage, judge)
+    if given["out"]:
+        remark(f"wrote {given['out'] / 'report.html'}")
     print_left_out(found.left_out)
 
 
-def _means(scores: Mapping[str, Sequence[float]]) -> str:
-    return ", ".join(f"{name} {fmean(every):.3f}" for name, every in scores.items())
+def _means(scores: Mapping[str, list[float]]) -> str:
+    return ", ".join(f"{name} {fmean(every):.3f}" for name, every in scores.items() if every)
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -172,8 +147,9 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         f"{found['seconds']['median']:.3f} s a question"
     )
     for name, figure in found["figures"].items():
-        low, high = figure["interval"] or (figure["value"],) * 2
-        yield f"  {name:18} {figure['value']:.3f}  [{low:.3f}, {high:.3f}]  {figure['questions']:,}"
+        between = ", ".join(f"{end:.3f}" for end in figure["interval"] or ())
+        shown = f"[{between}]" if between else ""
+        yield f"  {name:18} {figure['value']:.3f}  {shown:14}  {figure['questions']:,}"
         yield from (f"    {group:16} {value:.3f}" for group, value in figure["groups"].items())
     unscored = (one for one in found["settings"]["measures"] if one not in found["figures"])
     yield from (f"  {name:18} no question has a score" for name in unscored)
@@ -206,15 +182,15 @@ def demo(folder: Path) -> None:
     from ku_rag.evaluation.methods import WITH_MODEL
     from ku_rag.knowledge_base import KnowledgeBase
 
-    questions, methods = write_questions(folder), [m for m in METHODS if m not in WITH_MODEL]
+    questions, runs = write_questions(folder), folder / "runs"
     with KnowledgeBase.open(folder / "kb", read_only=True) as base:
         found = {
-            name: base.evaluate(questions, method=name, out=folder / "runs" / name, resume=True)
-            for name in methods
+            name: base.evaluate(questions, method=name, out=runs / name, resume=True).to_dict()
+            for name in METHODS
+            if name not in WITH_MODEL
         }
-    lines = [line for name, one in found.items() for line in (name, *_lines(one.to_dict()))]
-    print_result({name: one.to_dict() for name, one in found.items()}, lines)
-    remark(f"wrote {folder / 'runs' / '*' / 'report.html'}")
+    print_result(found, [line for name, one in found.items() for line in (name, *_lines(one))])
+    remark(f"wrote {runs / '*' / 'report.html'}")
 
 
 @click.command("compare")
@@ -225,29 +201,17 @@ def demo(folder: Path) -> None:
 @_method_options
 @mllm_option("answers; '' for none")
 @common
-def compare_methods(
-    image: str,
-    question: str,
-    methods: tuple[str, ...],
-    report: Path | None,
-    **given: Any,  # noqa: ANN401 - options of methods
-) -> None:
+def compare_methods(image: str, question: str, report: Path | None, **given: Any) -> None:  # noqa: ANN401
     """Answer QUESTION about IMAGE by several methods ("-" asks without a picture)."""
     options, opened = _chosen(given)
+    shown = None if image == "-" else image
     with open_base(**opened) as base, progress(base.settings.mllm, items=""):
-        found = base.compare(
-            None if image == "-" else image,
-            question,
-            methods=methods,
-            options=options,
-            report=report,
-        )
+        found = base.compare(shown, question, options=options, report=report, **given)
     width = max(map(len, found))
-    lines = [f"{name:{width}}  {_shown(one)}" for name, one in found.items()]
+    lines = (
+        f"{name:{width}}  {one_line(one.answer or f'— ({one.reading.why})')}"
+        for name, one in found.items()
+    )
     print_result({name: one.to_dict() for name, one in found.items()}, lines)
     if report:
         remark(f"wrote {report}")
-
-
-def _shown(answer: Answer) -> str:
-    return one_line(answer.answer) if answer.answer else f"— ({one_line(answer.reading.why)})"

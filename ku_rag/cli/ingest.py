@@ -48,7 +48,7 @@ def init(encoder: str | None, segmenter: str | None, profile: str | None) -> Non
 )
 @common
 def ingest(paths: tuple[Path, ...], max_memory: int | None) -> None:
-    """Ingest folders, and JSONL, CSV, TSV, Markdown, text, HTML, DOCX or PDF files.
+    """Ingest folders, and JSONL, Parquet, tar, CSV, TSV, Markdown, text, HTML, DOCX or PDF files.
 
     Each sub-folder is a unit: its name, its pictures, texts and documents. The knowledge base
     is made if it does not exist. Ingesting the same thing twice changes nothing.

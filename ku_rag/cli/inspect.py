@@ -49,6 +49,7 @@ def stats() -> None:
     lines += [
         f"{one['name']} index: {one['kind']}, recall {one['recall']:g}, {one['count']:,} vectors "
         f"({one['tail']:,} not in a file, {one['tombstones']:,} deleted)"
+        + (f"; {one['problem']}" if one.get("problem") else "")
         for one in found.indexes
     ]
     print_result(found, lines)
@@ -62,9 +63,7 @@ def doctor() -> None:
 
     findings = list(examine(base_path()))
     lines = [f"{'ok ' if one.ok else 'NO '} {one.what}: {one.seen}" for one in findings]
-    print_result(findings, lines)
-    if not all(one.ok for one in findings):
-        raise click.exceptions.Exit(1)
+    print_result(findings, lines, ok=all(one.ok for one in findings))
 
 
 @click.command()

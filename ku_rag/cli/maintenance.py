@@ -21,9 +21,7 @@ def verify() -> None:
     """Check every row, picture, list and index file; exit 1 when something is wrong."""
     with open_base(read_only=True) as base:
         found = base.verify()
-    print_result(found, found.problems or "ok")
-    if not found.ok:
-        raise click.exceptions.Exit(1)
+    print_result(found, found.problems or "ok", ok=found.ok)
 
 
 @click.command()
@@ -80,6 +78,30 @@ def tune(recall: float, kind: str | None, confidence: str | None) -> None:
     print_result(found, lines)
 
 
+@click.group("index", short_help="Fill the vector index on a Milvus server.")
+def index_group() -> None:
+    """Fill the vector index on a Milvus server."""
+
+
+@index_group.command("sync")
+@click.option("--rebuild", is_flag=True, help="Drop the collections and create them again.")
+@common
+def sync_index(rebuild: bool) -> None:
+    """Bring the collections on the Milvus server up to date.
+
+    The settings `index_engine` and `index_uri` name the server; see docs/scale.md. If a run is
+    interrupted, the next one continues. Searches use the collections meanwhile.
+    """
+    with open_base(as_made=True) as base, progress("sending", "vectors") as moved:
+        done = base.sync_index(rebuild=rebuild, progress=moved)
+    lines = [
+        f"{one.name}s: {one.upserted:,} sent, {one.deleted:,} deleted; {one.seconds:.1f} s"
+        + (" (created)" if one.created else "")
+        for one in done
+    ]
+    print_result(done, lines)
+
+
 @click.command()
 @click.option("--encoder", required=True, help="The new encoder.")
 @common
@@ -128,38 +150,63 @@ def export(folder: Path, salvage: bool) -> None:
 @click.command("import")
 @click.argument("folder", type=PATH, metavar="DIR")
 @click.option("--encoder", help="The encoder of a new base.  [default: as exported]")
+@click.option("--partial", is_flag=True, help="Import the sound shards although others are not.")
 @common
-def import_(folder: Path, encoder: str | None) -> None:
-    """Import DIR, an export or Parquet files that others wrote (docs/transfer.md).
+def import_(folder: Path, encoder: str | None, partial: bool) -> None:
+    """Import DIR: an export, shards of `ku encode`, or Parquet files that others wrote.
 
     The knowledge base is made with the exported settings if it does not exist. Vectors of its
-    encoder are kept; others are computed again. Importing the same thing twice changes nothing.
+    encoder are kept; others are computed again, except those of shards, which have to fit.
+    Importing the same thing twice changes nothing.
     """
-    from ku_rag.transfer.parquet_reader import Export
+    from ku_rag.transfer.parquet_reader import settings_of
+    from ku_rag.transfer.shard_set import check_shards, is_inside_shard_set, is_shard_set
 
     if not folder.is_dir():
         raise NotFound(f"{folder} is not a folder: name one that `ku export` made")
+    if is_inside_shard_set(folder):
+        raise NotFound(f"{folder} holds single shards: name its parent folder")
     options: dict[str, Any] = {}
     if not base_exists():
-        options = {"create": True, **Export(folder).made_with(encoder)}
+        if is_shard_set(folder):
+            check_shards(folder, partial=partial)
+        options = {"create": True, **settings_of(folder, encoder)}
     elif encoder is not None:
         options = {"encoder": encoder}
     with open_base(**options) as base, progress("importing", "units") as moved:
-        report = base.import_(folder, progress=moved)
+        report = base.import_(folder, partial=partial, progress=moved)
     print_report(report)
 
 
 @click.command()
 @click.argument("folder", type=PATH, metavar="DIR")
 @click.option("--link", is_flag=True, help="Link the pictures instead of copying them.")
+@click.option("--since", type=PATH, metavar="COPY", help="Write only what changed since COPY.")
+@click.option("--apply", "applies", is_flag=True, help="Apply DIR to the copy that --kb names.")
 @common
-def snapshot(folder: Path, link: bool) -> None:
+def snapshot(folder: Path, link: bool, since: Path | None, applies: bool) -> None:
     """Copy the whole knowledge base to DIR, a new or empty folder, while others use it.
 
-    The copy opens as a knowledge base: `ku list --kb DIR`.
+    The copy opens as a knowledge base: `ku list --kb DIR`. With --since, DIR becomes an increment:
+    what has changed since an earlier snapshot. --apply brings a copy up to date while others read
+    it; DIR is then an increment, or a folder of increments. See docs/scale.md.
     """
+    if applies:
+        if link or since:
+            raise click.UsageError("--apply takes neither --link nor --since")
+        with open_base(as_made=True) as base:
+            applied = base.apply_increments(folder)
+        lines = [f"applied: {applied.increments:,} increments; now at commit {applied.commit}"]
+        if not applied.erased:
+            lines.append(
+                "deleted content is not erased yet, because others read an older state: apply again"
+            )
+        print_result(applied, lines)
+        return
     with open_base(read_only=True, as_made=True) as base:
-        done = base.snapshot(folder, link=link)
+        done = base.snapshot(folder, link=link, since=since)
     text = f"copied: {done.pictures:,} pictures, {done.bytes:,} bytes; {done.seconds:.1f} s"
+    if done.since == done.commit:
+        text = f"nothing has changed since commit {done.commit}: {folder} was not created"
     print_result(done, text)
     print_left_out(done.left_out)

@@ -89,9 +89,7 @@ def verify(names: tuple[str, ...]) -> None:
     ]
     sound = not any(one.problem for one in found)
     data = {"ok": sound, "models": [one.to_dict() for one in found]}
-    print_result(data, lines or "no known model is here")
-    if not sound:
-        raise click.exceptions.Exit(1)
+    print_result(data, lines or "no known model is here", ok=sound)
 
 
 @models.command()
@@ -129,6 +127,5 @@ def ping() -> None:
         ]
     else:
         lines.append("no model was tried: name one with --mllm MODEL")
-    print_result(found, lines + [f"  {problem}" for problem in found.problems])
-    if found.model and not found.replies:
-        raise click.exceptions.Exit(1)
+    lines += [f"  {problem}" for problem in found.problems]
+    print_result(found, lines, ok=found.replies or not found.model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from ku_rag import arguments
 from ku_rag.cli.output import AS_JSON, QUIET, remark
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
+from ku_rag.planning.plan import MODELLINGS, Plan, PlanSettings
 
 if TYPE_CHECKING:
     from ku_rag.knowledge_base import KnowledgeBase
@@ -20,7 +22,20 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 
-PATH = click.Path(path_type=Path)
+
+class _NamedPath(click.Path):
+    """A path that is not empty."""
+
+    def convert(
+        self, value: str | PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | PathLike[str]:
+        """Return the path; fails for an empty text, which is the current folder for `Path`."""
+        if value == "":
+            self.fail("the path is empty: name a file or folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _NamedPath(path_type=Path)
 GRAPH_SETTINGS = (
     "embedded", "vanilla", "vanilla+", "perceptive", "unaided-offline", "unaided-online",
 )  # fmt: skip
@@ -42,9 +57,14 @@ def _kept(key: str, *names: str, **settings: Any) -> Callable[[Command], Command
 
 
 def common(command: Command) -> Command:
-    """The options that every command has."""
+    """The options that every command for one knowledge base has."""
     kb: dict[str, Any] = {"default": "kb", "envvar": "KU_KB", "metavar": "DIR", "type": PATH}
     kb |= {"show_default": True, "show_envvar": True, "help": "The knowledge base."}
+    return _kept(_KB, "--kb", **kb)(general(command))
+
+
+def general(command: Command) -> Command:
+    """The options that every command has."""
     device = click.Choice(["auto", "cpu", "cuda", "mps"])
     which = "Device that models run on: auto, cpu, cuda or mps.  [default: auto]"
     items = "Items that a model encodes at once.  [default: measured]"
@@ -54,7 +74,6 @@ def common(command: Command) -> Command:
         _kept(_MODELS, "--device", type=device, metavar="NAME", help=which),
         _kept(QUIET, "--quiet", "-q", is_flag=True, help="Print no progress and no remarks."),
         _kept(AS_JSON, "--json", is_flag=True, help="Print JSON on stdout."),
-        _kept(_KB, "--kb", **kb),
     ):
         command = option(command)
     return command
@@ -113,7 +132,7 @@ def evidence_options(command: Command) -> Command:
 
 
 def evidence_settings(given: dict[str, Any]) -> EvidenceSettings:
-    """Take the values of `evidence_options` out of those given, and return the settings."""
+    """Remove the values of `evidence_options`, and return the settings."""
     steps = ("image_matching", "visual_evidence", "table_mining")
     return EvidenceSettings(**{step: given.pop(step) for step in steps})
 
@@ -200,6 +219,51 @@ def _read_texts(_: click.Context, __: click.Parameter, files: tuple[Path, ...]) 
     return texts
 
 
+def plan_options(command: Command) -> Command:
+    """The options that make a plan; see `plan_from`."""
+    for option in (
+        _several("--searcher", "searchers", "An installed searcher that a plan may ask"),
+        click.option(
+            "--plan-limit",
+            "plan_limits",
+            multiple=True,
+            metavar="NAME=N",
+            help="Most rounds [default: 3], calls, tokens or seconds of a plan; may be repeated.",
+        ),
+        click.option("--plan-file", type=PATH, help="Carry out the plan in a file, as edited."),
+        click.option(
+            "--plan",
+            type=click.Choice(MODELLINGS),
+            help="Search in rounds: reformulate and choose together, or one after the other.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def plan_from(options: dict[str, Any]) -> PlanSettings | Plan | None:
+    """Remove the options of `plan_options`, except the searchers, and return their plan."""
+    modelling, file = options.pop("plan"), options.pop("plan_file")
+    limits: dict[str, Any] = {}
+    for given in options.pop("plan_limits"):
+        name, _, number = given.partition("=")
+        if name not in ("rounds", "calls", "tokens", "seconds") or not number.isdecimal():
+            raise click.UsageError(
+                f"--plan-limit is {given!r}: expected rounds=N, calls=N, tokens=N or seconds=N, "
+                "with a whole number"
+            )
+        limits[f"max_{name}"] = int(number)
+    if (limits or options["searchers"]) and not (modelling or file):
+        raise click.UsageError("--plan-limit and --searcher need --plan or --plan-file")
+    if file:
+        if modelling or limits:
+            raise click.UsageError(
+                "--plan-file sets modelling and limits: give no --plan or --plan-limit"
+            )
+        return Plan.read(file)
+    return PlanSettings(modelling, **limits) if modelling else None
+
+
 def output_option(name: str, file: str, help: str) -> Callable[[Command], Command]:
     """An option that names a file to write; the ending must be right."""
 
@@ -234,13 +298,19 @@ def base_exists() -> bool:
 
 
 @contextmanager
-def open_base(**options: Any) -> Iterator[KnowledgeBase]:  # noqa: ANN401 - passed on
-    """Open the base of a command, with the options for models that the command was given."""
+def open_base(path: Path | None = None, /, **options: Any) -> Iterator[KnowledgeBase]:  # noqa: ANN401
+    """Open a base with the options for models that a command was given.
+
+    Args:
+        path: its folder; that of --kb if None.
+        **options: see `KnowledgeBase.open`.
+    """
     from ku_rag.knowledge_base import KnowledgeBase
 
-    existed = base_exists()
+    folder = path or base_path()
+    existed = (folder / "ku.sqlite").exists()
     models = click.get_current_context().meta.get(_MODELS, {})
-    with KnowledgeBase.open(base_path(), **options, **models) as base:
+    with KnowledgeBase.open(folder, **options, **models) as base:
         for option, model in (("--mllm", "mllm"), ("--judge", "mllm_judge")):
             if models.get(f"{model}_url") and not getattr(base.settings, model):
                 raise click.UsageError(f"{option}-url needs a model: add {option} MODEL")

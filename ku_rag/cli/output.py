@@ -55,30 +55,36 @@ def remark(text: str) -> None:
 
 
 def print_result(
-    data: Result | Mapping[str, Any] | Sequence[Result], text: str | Iterable[str]
+    data: Result | Mapping[str, Any] | Sequence[Result],
+    text: str | Iterable[str],
+    *,
+    ok: bool = True,
 ) -> None:
     """Print data as strict JSON if --json was given, or the text.
 
     Args:
         data: the data; results are converted by `to_dict`.
         text: lines, or one text.
+        ok: whether the command succeeded; if not, exit with 1.
 
     Raises:
         Corrupt: the data holds what JSON cannot.
     """
-    if not _is_set(AS_JSON):
+    if _is_set(AS_JSON):
+        try:
+            line = json.dumps(
+                data, ensure_ascii=False, allow_nan=False, default=lambda one: one.to_dict()
+            )
+        except ValueError as error:
+            raise Corrupt(
+                f"what is stored holds what JSON cannot ({error}): replace it with "
+                "`ku update ID --metadata …`"
+            ) from error
+        click.echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line))
+    else:
         click.echo(clean(text if isinstance(text, str) else "\n".join(text)))
-        return
-    try:
-        line = json.dumps(
-            data, ensure_ascii=False, allow_nan=False, default=lambda one: one.to_dict()
-        )
-    except ValueError as error:
-        raise Corrupt(
-            f"what is stored holds what JSON cannot ({error}): replace it with "
-            "`ku update ID --metadata …`"
-        ) from error
-    click.echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line))
+    if not ok:
+        raise click.exceptions.Exit(1)
 
 
 def _is_set(key: str) -> bool:
@@ -108,7 +114,7 @@ def print_report(report: IngestReport, would: str = "") -> None:
 
 
 def print_left_out(items: Sequence[Quarantined]) -> None:
-    """Print what was left out, unless it stood in JSON; exit 3 when something was."""
+    """Print what was left out, unless JSON lists it; exit 3 when something was."""
     if not items:
         return
     if not _is_set(AS_JSON):
@@ -167,7 +173,7 @@ def print_answer(answer: Answer) -> None:
 
 
 def unit_lines(shown: Mapping[str, Any]) -> Iterator[str]:
-    """Lay out for a person what `ku show` or `ku graph show` prints as JSON."""
+    """Yield the JSON of `ku show` or `ku graph show` as lines of text."""
     name, topic = shown["name"], "; topic" * shown.get("topic", False)
     identity = "" if shown["id"] in (None, name) else f"  [{shown['id']}]"
     yield f"{name}{identity}  ({shown['kind']}{topic})"
@@ -231,10 +237,10 @@ def remark_usage(usage: Mapping[str, int], settings: Settings) -> None:
     remark(text)
 
 
-def one_line(text: str, most: int = 160) -> str:
-    """A text as one line of at most `most` characters."""
+def one_line(text: str) -> str:
+    """Return a text as one line of at most 160 characters."""
     line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return line if len(line) <= 160 else line[:159] + "…"
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from ku_rag.cli.options import (
     number_option,
     open_base,
     output_option,
+    plan_from,
+    plan_options,
 )
 from ku_rag.cli.output import (
     one_line,
@@ -49,6 +53,8 @@ _METHOD = click.Choice(["evidence", "model-only"])
     "--method", type=_METHOD, help="Build an evidence graph first, or ask the model alone."
 )
 @evidence_options
+@plan_options
+@click.option("--plan-only", is_flag=True, help="Print the plan without answering.")
 @click.option("--no-graph", is_flag=True, help="Leave out paths of the graph.")
 @filter_options
 @common
@@ -65,16 +71,18 @@ def query(
     no_graph: bool,
     strict: str | None,
     method: str | None,
+    plan_only: bool,
     **options: Any,  # noqa: ANN401 - passed on as they are named there
 ) -> None:
     """Answer QUESTION about the picture IMAGE ("-" asks without a picture).
 
     With --method evidence a graph is first built for the question from texts, tables and pictures,
-    by the model or by embedded agents; three options leave out a step of it.
+    by the model or by embedded agents; three options leave out a step of it. With --plan the model
+    or an embedded planner reformulates the question and searches in rounds.
     """
-    settings = evidence_settings(options)
+    settings, plan = evidence_settings(options), plan_from(options)
     if settings != EvidenceSettings() and method != "evidence":
-        raise click.UsageError("an option leaves out a step of --method evidence: give this, too")
+        raise click.UsageError("options that leave out a step need --method evidence: add it")
     options |= {
         "kcc": not no_kcc,
         "units": not no_units,
@@ -82,25 +90,56 @@ def query(
         "strict": strict or "",
         "method": method or "",
         "construction": settings if method == "evidence" else None,
+        "plan": plan,
     }
     if batch:
-        if image or passage or report or not out:
-            raise click.UsageError("--batch FILE takes its questions from there: give --out alone")
+        if image or passage or report or not out or not out.name:
+            raise click.UsageError("--batch FILE needs --out, and no IMAGE, --passage or --report")
         _answer_batch(batch, out, resume, options)
         return
     if image is None or question is None:
         raise click.UsageError('give IMAGE and QUESTION ("-" asks without a picture), or --batch')
+    shown = None if image == "-" else image
+    if plan_only and (passage or report):
+        raise click.UsageError("--plan-only answers nothing: leave out --passage and --report")
+    if plan_only:
+        _print_plan(shown, question, options)
+        return
     with open_base(read_only=True) as base, progress(base.settings.mllm, items=""):
-        shown = None if image == "-" else image
         answer = base.query(shown, question, passage=passage, report=report, **options)
     print_answer(answer)
     if found := answer.evidence_graph and answer.evidence_graph.to_dict():
         size = f"{len(found['nodes'])} nodes and {len(found['edges'])} edges"
         remark(f"evidence graph of {size} by {found['agents']} agents: {found['stopped']}")
+    for line in _plan_lines(answer.to_dict().get("plan")):
+        remark(line)
     if answer.correction:
         remark_usage(answer.correction.usage, base.settings)
     for written in (*answer.passage, *([report] if report else [])):
         remark(f"wrote {written}")
+
+
+def _print_plan(image: str | None, question: str, options: dict[str, Any]) -> None:
+    """Plan a question without answering it, and print the plan."""
+    if not options["plan"]:
+        raise click.UsageError("--plan-only needs --plan or --plan-file")
+    given = {name: options[name] for name in ("plan", "searchers", "kind", "where")}
+    with open_base(read_only=True) as base, progress(base.settings.mllm, items=""):
+        plan = base.plan(image, question, **given)
+    print_result(plan, _plan_lines(plan.to_dict()))
+
+
+def _plan_lines(plan: Mapping[str, Any] | None) -> Iterator[str]:
+    """Describe the rounds of a plan."""
+    for number, one in enumerate(plan["rounds"] if plan else (), 1):
+        found = list(dict.fromkeys(hit["title"] for s in one["searches"] for hit in s["hits"]))
+        problems = [*one["notes"], *(s["error"] for s in one["searches"] if s["error"])]
+        why = f" ({one['why'][1]})" if one["why"][1] else ""
+        yield f"round {number}, {one['action']}{why}: {'; '.join(one['queries'])}"
+        titles = [", ".join(found) or "nothing found"] if one["searches"] else []
+        yield from (f"  {line}" for line in [*titles, *problems])
+    if plan:
+        yield f"the plan ended: {plan['stopped']}"
 
 
 def _answer_batch(questions: Path, out: Path, resume: bool, options: dict[str, Any]) -> None:
@@ -128,3 +167,34 @@ def search(image: str | None, text: str, **options: Any) -> None:  # noqa: ANN40
     lines = [f"{unit.score:.3f}  {unit.name}  ({unit.id})" for unit in found.units]
     lines += [f"{one.score:.3f}  {one.origin}: {one_line(one.text)}" for one in found.chunks]
     print_result(found, lines or "nothing found")
+
+
+@click.group("plan")
+def plan_group() -> None:
+    """Plans of questions, which `ku query --plan` makes."""
+
+
+@plan_group.command("export")
+@click.argument("plans", nargs=-1, required=True, type=PATH)
+@click.option("--out", type=PATH, required=True, metavar="FILE.json", help="The file of records.")
+@click.option("--least", multiple=True, metavar="MEASURE=VALUE", help="Least score in a run.")
+@common
+def export_plans(plans: tuple[Path, ...], out: Path, least: tuple[str, ...]) -> None:
+    """Write the decisions of accepted PLANS as records to fine-tune a planner.
+
+    PLANS are files of `ku query --plan --json` with "accepted": true; or, with --least, runs of
+    the method plan of `ku eval`.
+    """
+    from ku_rag.planning import export
+
+    try:
+        scores = {name: float(value) for name, value in (one.split("=") for one in least)}
+        if not all(map(math.isfinite, scores.values())):
+            raise ValueError
+    except ValueError:
+        raise click.UsageError(
+            f"--least is {' '.join(least)}: expected MEASURE=VALUE, such as f1=0.5"
+        ) from None
+    done = export.export_plans(plans, out, scores)
+    print_result(done, f"{done.records} records of {done.plans} plans")
+    print_left_out(done.left_out)

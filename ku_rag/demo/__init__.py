@@ -1,1 +1,1 @@
-"""The flags knowledge base, drawn and written from facts on demand."""
+"""The demo: a knowledge base of flags, and a tour of questions about pictures."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import numpy as np
 from PIL import Image
 
 from ku_rag.answering.report import Section, render
-from ku_rag.demo.dataset import build
-from ku_rag.demo.facts import countries
-from ku_rag.demo.scenes import make_scene
-from ku_rag.demo.scenes.camera import Shot
-from ku_rag.demo.scenes.cloth import Wave
+from ku_rag.demo.dataset import RECORDS, SCENES, build
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.pictures import load_picture
 from ku_rag.types import Answer
@@ -24,61 +19,44 @@ from ku_rag.types import Answer
 ORIGIN = "demo data: flags drawn, texts written and scenes made by code, from facts"
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(NamedTuple):
     """One picture of the tour and the question about it.
 
     Args:
         title: what the picture shows.
-        seed: of its scene.
+        country: id of the country whose flag it shows.
         question: the question about it.
         answers: right answers; none where the base has none.
-        scene: arguments of `make_scene`.
     """
 
     title: str
-    seed: int
+    country: str
     question: str
     answers: tuple[str, ...] = ()
-    scene: Mapping[str, Any] = field(default_factory=dict)
 
-
-_BAD = Shot(exposure=-0.9, red=1.12, blue=0.88, blur=1.2, noise=9, vignette=0.35, quality=22)
-_STORM = Wave(height=0.085, count=1.9, phase=0.2, slant=0.1, shading=0.32)
 
 # fmt: off
-STOPS: tuple[Stop, ...] = (
-    Stop("a flag on a pole", 1, "What is the capital of this country?",
-         ("Stockholm",),
-         {"country": "sweden", "share": 0.16, "backdrop": "sky"}),
-    Stop("a flag in the wind", 2, "Which neighbours of this country use the euro?",
-         ("Austria, Belgium, France, Luxembourg, Netherlands",),
-         {"country": "germany", "share": 0.2, "backdrop": "landscape", "wave": _STORM}),
-    Stop("a tilted flag", 3, "Which countries does this country border?",
-         ("Botswana, Eswatini, Lesotho, Mozambique, Namibia, Zimbabwe",),
-         {"country": "south-africa", "share": 0.18, "backdrop": "street", "tilt": -19.0}),
-    Stop("a flag partly hidden", 16, "What are the official languages of this country?",
-         ("English and French", "English, French"),
-         {"country": "canada", "share": 0.2, "backdrop": "landscape", "hidden": 0.25}),
-    Stop("a small flag in a landscape", 5, "What does black stand for in the flag of this country?",
-         ("strength and creativity of the people",),
-         {"country": "jamaica", "share": 0.022, "backdrop": "landscape"}),
-    Stop("a bad photograph", 6, "On which sea or ocean does the coast of this country lie?",
-         ("Persian Gulf",),
-         {"country": "kuwait", "share": 0.15, "backdrop": "street", "shot": _BAD}),
-    Stop("two flags, told apart by a neighbour", 7,
-         "What is the currency of the country that borders Myanmar?",
-         ("taka",),
-         {"country": "bangladesh", "distractor": "greece", "share": 0.12, "backdrop": "sky"}),
-    Stop("one of two similar flags", 8, "How large is this country?",
-         ("2,586 square kilometres",),
-         {"country": "luxembourg", "share": 0.16, "backdrop": "facade"}),
-    Stop("two flags, told apart by a continent", 9,
-         "When was the flag of the African country adopted?",
-         ("1957",),
-         {"country": "ghana", "distractor": "japan", "share": 0.1, "backdrop": "room"}),
-    Stop("a question that the base cannot answer", 10, "How many people live in this country?", (),
-         {"country": "iceland", "share": 0.15, "backdrop": "sky"}),
+STOPS = (
+    Stop("a flag on a pole", "sweden", "What is the capital of this country?", ("Stockholm",)),
+    Stop("a flag in the wind", "germany", "Which neighbours of this country use the euro?",
+         ("Austria, Belgium, France, Luxembourg, Netherlands",)),
+    Stop("a tilted flag", "south-africa", "Which countries does this country border?",
+         ("Botswana, Eswatini, Lesotho, Mozambique, Namibia, Zimbabwe",)),
+    Stop("a flag partly hidden", "canada", "What are the official languages of this country?",
+         ("English and French", "English, French")),
+    Stop("a small flag in a landscape", "jamaica",
+         "What does black stand for in the flag of this country?",
+         ("strength and creativity of the people",)),
+    Stop("a bad photograph", "kuwait", "On which sea or ocean does the coast of this country lie?",
+         ("Persian Gulf",)),
+    Stop("two flags, told apart by a neighbour", "bangladesh",
+         "What is the currency of the country that borders Myanmar?", ("taka",)),
+    Stop("one of two similar flags", "luxembourg", "How large is this country?",
+         ("2,586 square kilometres",)),
+    Stop("two flags, told apart by a continent", "ghana",
+         "When was the flag of the African country adopted?", ("1957",)),
+    Stop("a question that the base cannot answer", "iceland",
+         "How many people live in this country?"),
 )
 # fmt: on
 """The ten pictures, in order."""
@@ -98,7 +76,7 @@ def run(folder: Path, *, write_line: Callable[[str], None]) -> Path:
         KuError: the knowledge base in `folder` cannot be written to.
     """
     data = build(folder / "data")
-    write_line(f"{len(countries())} countries in {data} ({ORIGIN})")
+    write_line(f"{len(_names())} countries in {data} ({ORIGIN})")
     with KnowledgeBase.open(folder / "kb", create=True) as kb:
         report = kb.ingest(data / "countries.jsonl")
         counts = f"{report.units_added} units added, {report.units_unchanged} unchanged"
@@ -128,9 +106,9 @@ def write_questions(folder: Path) -> Path:
         {
             "id": f"{number:02d}",
             "question": stop.question,
-            "image": str(_make_scene(folder, number, stop)[0].relative_to(folder)),
+            "image": str(_write_scene(folder, number)[0].relative_to(folder)),
             "answers": stop.answers,
-            "units": [stop.scene["country"]],
+            "units": [stop.country],
         }
         for number, stop in enumerate(STOPS, 1)
     ]
@@ -139,11 +117,11 @@ def write_questions(folder: Path) -> Path:
     return file
 
 
-def _make_scene(folder: Path, number: int, stop: Stop) -> tuple[Path, Image.Image]:
-    """Make one picture of the tour, and return its file and the picture."""
+def _write_scene(folder: Path, number: int) -> tuple[Path, Image.Image]:
+    """Write one picture of the tour, and return its file and the picture."""
     file = folder / "scenes" / f"{number:02d}.png"
     file.parent.mkdir(exist_ok=True)
-    picture = make_scene(np.random.default_rng(stop.seed), **stop.scene).image
+    picture = load_picture(SCENES / f"{number:02d}.jpg")
     picture.save(file)
     return file, picture
 
@@ -151,8 +129,8 @@ def _make_scene(folder: Path, number: int, stop: Stop) -> tuple[Path, Image.Imag
 def _visit(
     kb: KnowledgeBase, folder: Path, number: int, stop: Stop, write_line: Callable[[str], None]
 ) -> Section:
-    """Make one picture, ask about it and print the answer."""
-    file, picture = _make_scene(folder, number, stop)
+    """Write one picture, ask about it and print the answer."""
+    file, picture = _write_scene(folder, number)
     answer = kb.query(file, stop.question, passage=folder / "passages" / file.name)
     for line in describe(number, stop, answer):
         write_line(line)
@@ -186,11 +164,18 @@ def _cited(answer: Answer) -> list[tuple[str, str]]:
 
 
 def _is_recognised(stop: Stop, answer: Answer) -> bool:
-    return bool(answer.units) and answer.units[0].id == stop.scene["country"]
+    return bool(answer.units) and answer.units[0].id == stop.country
 
 
 def _remark(stop: Stop, answer: Answer) -> str:
     """Return the title, the country, and whether it was recognised."""
-    shown = countries()[stop.scene["country"]].name
+    shown = _names()[stop.country]
     wrong = "" if _is_recognised(stop, answer) else ", which was not recognised"
     return f"{stop.title} ({shown}){wrong}"
+
+
+@cache
+def _names() -> dict[str, str]:
+    """Return the names of the countries by id."""
+    records = map(json.loads, RECORDS.read_text(encoding="utf-8").splitlines())
+    return {record["id"]: record["name"] for record in records}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -74,9 +75,5 @@ def fitting(text: str, encoder: Encoder) -> str:
         return ""
     if encoder.count_tokens(text[: ends[0]]) > encoder.max_tokens:
         ends = list(range(ends[0]))
-    low, high = 0, len(ends)
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = encoder.count_tokens(text[: ends[middle]]) <= encoder.max_tokens
-        low, high = (middle, high) if fits else (low, middle)
-    return text[: ends[low]]
+    fits = bisect_right(ends, encoder.max_tokens, key=lambda end: encoder.count_tokens(text[:end]))
+    return text[: ends[max(fits, 1) - 1]]

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
+
 import ku_rag
+from ku_rag import arguments
 from ku_rag.answering.report import Section
 from ku_rag.answering.report import render as render_answers
-from ku_rag.errors import BadInput, NotFound, Refused
+from ku_rag.errors import BadInput, Refused
 from ku_rag.evaluation import page, run
 from ku_rag.evaluation.datasets import load
 from ku_rag.evaluation.measures import measure
 from ku_rag.evaluation.measures.judges import JUDGED
-from ku_rag.evaluation.methods import METHODS, WITH_MODEL, WITH_PICTURE, MethodOptions, answer
+from ku_rag.evaluation.measures.plans import plan_measures
+from ku_rag.evaluation.methods import (
+    METHODS,
+    WITH_MODEL,
+    WITH_PICTURE,
+    MethodOptions,
+    answer,
+    check_method,
+)
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.evaluation.run import Evaluation, Progress, Record
-from ku_rag.mllm.base import MLLM
+from ku_rag.mllm.base import MLLM, MeteredMLLM
 from ku_rag.pictures import load_picture
+from ku_rag.store.layout import write_durably
 from ku_rag.types import Answer, Quarantined, Serializable
 
 if TYPE_CHECKING:
@@ -33,17 +46,20 @@ _SETTINGS = (
 """Settings of the base that belong to those of a run."""
 
 
-def load_questions(file: Path) -> Dataset:
-    """Return the questions of a JSONL file; the dataset has the name of the file."""
+def load_questions(questions: str | Path | Dataset) -> Dataset:
+    """Return a dataset, or the questions of a file, which has the name of the file."""
+    if isinstance(questions, Dataset):
+        return questions
+    file = arguments.path(questions, "the file of questions")
     return replace(load("jsonl", file), name=file.name)
 
 
 def evaluate(
     base: KnowledgeBase,
-    dataset: Dataset,
+    asked: str | Path | Dataset,
     *,
     method: str,
-    options: MethodOptions,
+    options: MethodOptions | None,
     measures: Sequence[str],
     every: int,
     limit: int | None,
@@ -59,18 +75,18 @@ def evaluate(
     Without a judge, official measures of the dataset that need one are left out. A run belongs to
     one state of the base, by the number of its last commit.
     """
-    if method not in METHODS:
-        raise BadInput(f"there is no method {method!r}: expected one of {', '.join(METHODS)}")
+    check_method(method, mllm)
+    dataset, options = load_questions(asked), options or MethodOptions()
     questions = dataset.questions[::every][:limit]
     if not questions:
         raise BadInput(f"{dataset.name} has no questions: expected at least one")
-    if method in WITH_MODEL and mllm is None:
-        raise NotFound(f"the method {method} asks a model, and there is none: name one with --mllm")
+    judging = MeteredMLLM(judge) if judge else None
     official = [name for name in dataset.measures if judge or name not in JUDGED]
-    chosen = [measure(name, judge) for name in dict.fromkeys((*official, *measures))]
+    official += plan_measures(questions) if method == "plan" else []
+    chosen = [measure(name, judging) for name in dict.fromkeys((*official, *measures))]
     settings = {
         "dataset": dataset.name,
-        "questions": run.digest(questions),
+        "questions": sha256(repr(questions).encode()).hexdigest()[:16],
         "measures": [one.name for one in chosen],
         "method": method,
         "every": every,
@@ -84,20 +100,23 @@ def evaluate(
     known = run.open_run(out, settings, resume=resume) if out else {}
 
     def ask(question: EvaluationQuestion) -> Record:
-        found, outcome = run.attempt(lambda: answer(base, method, question, options))
-        return run.scored(question, found, outcome, chosen)
+        return run.scored(
+            question, lambda: answer(base, method, question, options), chosen, judging
+        )
 
     records = run.ask_all(questions, ask, out and out / run.RECORDS, known, progress)
     found = run.summarize(settings, dataset, questions, chosen, records)
     if out:
-        run.write_summary(out, found.to_dict())
-        (out / PAGE).write_text(page.render(found), encoding="utf-8")
+        summary = orjson.dumps(found.to_dict(), option=orjson.OPT_INDENT_2)
+        write_durably(
+            [(out / run.SUMMARY, summary), (out / PAGE, page.render(found).encode("utf-8"))]
+        )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Batch(Serializable):
-    """What `KnowledgeBase.query_batch` did: numbers of questions."""
+    """The result of `KnowledgeBase.query_batch`: numbers of questions."""
 
     questions: int
     answered: int
@@ -107,7 +126,7 @@ class Batch(Serializable):
 
 def answer_batch(
     ask: Callable[[EvaluationQuestion], Answer],
-    questions: Path,
+    questions: str | Path,
     out: Path,
     *,
     resume: bool,
@@ -121,12 +140,12 @@ def answer_batch(
     known = run.without_failures(out) if out.exists() else {}
     changed = [id for id, one in known.items() if asked.get(id) != one["question"]]
     if changed:
-        raise BadInput(f"{out} answers another question {changed[0]!r}: name another file")
+        raise BadInput(f"{out} has another question with the id {changed[0]!r}: name another file")
 
     def record(question: EvaluationQuestion) -> Record:
-        found, outcome = run.attempt(lambda: ask(question))
+        found, seconds, outcome = run.attempt(lambda: ask(question))
         shown = found.to_dict() if found else {"question": question.question}
-        return {"id": question.id, **shown, **outcome}
+        return {"id": question.id, **shown, "seconds": seconds, **outcome}
 
     records = run.ask_all(dataset.questions, record, out, known, progress)
     answered = sum(bool(one.get("answer")) for one in records)
@@ -139,9 +158,8 @@ def compare_methods(
     image: Path | None,
     question: str,
     methods: Sequence[str],
-    options: MethodOptions,
+    options: MethodOptions | None,
     report: Path | None,
-    *,
     mllm: MLLM | None,
 ) -> Mapping[str, Answer]:
     """Answer a question by several methods; see `KnowledgeBase.compare`."""
@@ -150,16 +168,17 @@ def compare_methods(
         for name in METHODS
         if (mllm or name not in WITH_MODEL) and (image or name not in WITH_PICTURE)
     ]
-    asked = EvaluationQuestion("", question, image)
+    for name in chosen:
+        check_method(name, mllm)
+    asked, options = EvaluationQuestion("", question, image), options or MethodOptions()
     found = {name: answer(base, name, asked, options) for name in chosen}
     if report:
-        sections = [_section(name, one) for name, one in found.items()]
+        sections = []
+        for name, one in found.items():
+            picture = load_picture(Path(one.image)) if one.image else None
+            units = {unit.id: load_picture(Path(unit.image)) for unit in one.units if unit.image}
+            sections.append(Section(one, picture, units, note=f"method {name}"))
+        page = render_answers(sections, "ku-rag: methods compared")
         report.parent.mkdir(parents=True, exist_ok=True)
-        report.write_text(render_answers(sections, "ku-rag: methods compared"), encoding="utf-8")
+        report.write_text(page, encoding="utf-8")
     return found
-
-
-def _section(method: str, one: Answer) -> Section:
-    picture = load_picture(Path(one.image)) if one.image else None
-    units = {unit.id: load_picture(Path(unit.image)) for unit in one.units if unit.image}
-    return Section(one, picture, units, note=f"method {method}")

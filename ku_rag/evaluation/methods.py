@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ku_rag.errors import BadInput
+from ku_rag.errors import BadInput, NotFound
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 from ku_rag.types import Answer, Correction, Match, Reading
 
 if TYPE_CHECKING:  # `ku --help` imports this module
     from ku_rag.knowledge_base import KnowledgeBase
+    from ku_rag.mllm.base import MLLM
 
 QUERIES: Mapping[str, Mapping[str, Any]] = {
     "ku": {},
@@ -22,6 +23,7 @@ QUERIES: Mapping[str, Mapping[str, Any]] = {
     "model-only": {"method": "model-only"},
     "fixed-text": {"units": False, "graph": False, "kcc": False},
     "fixed-image": {"strict": "kurag", "kcc": False},
+    "plan": {},
 }
 """Options of `KnowledgeBase.query` for each method that is a query.
 
@@ -53,6 +55,7 @@ class MethodOptions:
         depth_first: Of the method "graph": follow each path to its end before the next.
         frames: Of the method "graph": most frames of a film that are shown.
         construction: Of the method "evidence": how the graph is built.
+        plan: Of the method "plan": "parallel" or "sequential".
     """
 
     k: int | None = None
@@ -65,32 +68,40 @@ class MethodOptions:
     depth_first: bool = False
     frames: int = 8
     construction: EvidenceSettings = field(default_factory=EvidenceSettings)
+    plan: str = "sequential"
+
+
+def check_method(method: str, mllm: MLLM | None) -> None:
+    """Check that a method exists and has the model that it needs.
+
+    Raises:
+        BadInput: There is no such method.
+        NotFound: It needs a model, and there is none.
+    """
+    if method not in METHODS:
+        raise BadInput(f"there is no method {method!r}: expected one of {', '.join(METHODS)}")
+    if method in WITH_MODEL and mllm is None:
+        raise NotFound(f"the method {method} asks a model, and there is none: name one with --mllm")
 
 
 def answer(
     base: KnowledgeBase, method: str, question: EvaluationQuestion, options: MethodOptions
 ) -> Answer:
-    """Answer a question by a method.
-
-    Args:
-        base: The knowledge base.
-        method: One of `METHODS`.
-        question: The question.
-        options: How the method answers.
+    """Answer a question by one of `METHODS`.
 
     Raises:
-        BadInput: There is no such method, or the question or its picture cannot be read.
+        BadInput: The question or its picture cannot be read.
         NotFound: The picture does not exist.
         ModelFailed, BudgetSpent: The model did not answer.
     """
     if method == "graph":
         return _search_graph(base, question, options)
-    if method not in QUERIES:
-        raise BadInput(f"there is no method {method!r}: expected one of {', '.join(METHODS)}")
     names = ("k", "kcc", "units", "graph", "strict") if method != "model-only" else ()
     given = {name: getattr(options, name) for name in names} | dict(QUERIES[method])
     if method == "evidence":
         given["construction"] = options.construction
+    if method == "plan":
+        given["plan"] = options.plan
     return base.query(question.image, question.question, **given)
 
 

@@ -6,7 +6,7 @@ All texts come from data and are escaped.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from statistics import fmean
@@ -14,9 +14,8 @@ from statistics import fmean
 from ku_rag.answering.report import fact_list, image_tag, page
 from ku_rag.errors import KuError
 from ku_rag.evaluation.measures import is_lower_better
-from ku_rag.evaluation.run import Evaluation, Figure, Record, with_confidence
+from ku_rag.evaluation.run import Evaluation, Record, with_confidence
 from ku_rag.pictures import load_picture
-from ku_rag.types import Quarantined
 
 _WORST = 20
 _PICTURE_SIDE = 480
@@ -33,125 +32,106 @@ def render(evaluation: Evaluation) -> str:
     Returns:
         The page, to be written as UTF-8.
     """
-    settings = evaluation.settings
+    settings, left_out = evaluation.settings, evaluation.left_out
+    shown = {k: v for k, v in settings.items() if k not in _NOT_SHOWN and v not in (None, "")}
+    title = f"{settings['method']} on {settings['dataset']}"
     counts = (
         f"{evaluation.questions} questions, {evaluation.answered} answered, "
-        f"{evaluation.failed} failed, {len(evaluation.left_out) - evaluation.failed} not read"
+        f"{evaluation.failed} failed, {len(left_out) - evaluation.failed} not read"
     )
     main = next(iter(evaluation.figures), "")
-    shown = {k: v for k, v in settings.items() if k not in _NOT_SHOWN and v not in (None, "")}
+    loss = {n: _loss(record, main) for n, record in enumerate(evaluation.records)}
+    wrong = sorted((n for n in loss if loss[n]), key=lambda n: loss[n], reverse=True)
+    cases = [_case(evaluation.records[n], main) for n in wrong[:_WORST]]
+    not_read = (f"<li>{escape(f'{one.item}: {one.reason}')}</li>" for one in left_out[:_WORST])
+    more = f"<p>{len(left_out) - _WORST} more</p>" * (len(left_out) > _WORST)
+    spent = {f"judge: {name}": count for name, count in evaluation.judge_usage.items()}
     parts = [
-        f"<h2>{_text(settings['method'])} on {_text(settings['dataset'])}</h2>",
-        f'<p class="quiet">{counts}</p>',
-        _figures(evaluation.figures),
-        _calibration(evaluation, main),
-        _worst(evaluation.records, main),
-        _left_out(evaluation.left_out),
+        f'<h2>{escape(title)}</h2><p class="quiet">{counts}</p>',
+        _table("Figures", _figures(evaluation)),
+        _table(f"{main} by confidence of the match", _calibration(evaluation, main)),
+        f"<h3>The {len(cases)} worst of {len(wrong)} questions without a full score</h3>"
+        * bool(cases),
+        *cases,
+        f"<h3>Failed or not read</h3><ul>{''.join(not_read)}</ul>{more}" * bool(left_out),
         '<div class="how">',
         fact_list("Settings", shown),
-        fact_list("Seconds and tokens", {**evaluation.seconds, **evaluation.usage}),
+        fact_list("Seconds and tokens", {**evaluation.seconds, **evaluation.usage, **spent}),
         "</div>",
     ]
-    return page(f"ku-rag: {settings['method']} on {settings['dataset']}", "\n".join(parts))
+    return page(f"ku-rag: {title}", "\n".join(parts))
 
 
-def _figures(figures: Mapping[str, Figure]) -> str:
+def _table(title: str, rows: Iterable[str]) -> str:
+    head = "".join(f'<th class="number">{name}</th>' for name in ("value", "95 %", "questions"))
+    body = "".join(rows)
+    table = f'<table><tr><th></th><th class="plot"></th>{head}</tr>{body}</table>'
+    return f"<h3>{escape(title)}</h3>{table}" if body else ""
+
+
+def _figures(evaluation: Evaluation) -> Iterator[str]:
     """Show each figure with its interval, and those of the groups below it."""
-    rows = []
-    for name, figure in figures.items():
+    for name, figure in evaluation.figures.items():
         label = f"{name}, lower is better" if is_lower_better(name) else name
-        rows.append(_row(label, figure.value, figure.questions, figure.interval))
-        rows += [_row(f"— {group}", value) for group, value in figure.groups.items()]
-    names = "".join(f'<th class="number">{name}</th>' for name in ("value", "95 %", "questions"))
-    head = f'<th>measure</th><th class="plot"></th>{names}'
-    return f"<h3>Figures</h3><table><tr>{head}</tr>{''.join(rows)}</table>" if rows else ""
+        yield _row(label, figure.value, figure.questions, figure.interval)
+        yield from (_row(f"— {group}", value) for group, value in figure.groups.items())
 
 
 def _row(
     name: str, value: float, count: int | str = "", interval: tuple[float, float] | None = None
 ) -> str:
     """Show a value as a number and as a bar from 0 to 1, its interval as a line on the bar."""
-    shown, line = "", ""
-    if interval:
-        shown = f"[{interval[0]:.3f}, {interval[1]:.3f}]"
-        start, stop = (min(max(end, 0.0), 1.0) for end in interval)
-        line = f'<i style="left:{start:.1%};width:{stop - start:.1%}"></i>'
-    bar = f'<div class="bar"><b style="width:{min(max(value, 0.0), 1.0):.1%}"></b>{line}</div>'
+    shown = f"[{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""
+    width, start, stop = (min(max(end, 0.0), 1.0) for end in (value, *(interval or (0.0, 0.0))))
+    line = f'<i style="left:{start:.1%};width:{stop - start:.1%}"></i>' if interval else ""
+    bar = f'<div class="bar"><b style="width:{width:.1%}"></b>{line}</div>'
     numbers = "".join(f'<td class="number">{one}</td>' for one in (f"{value:.3f}", shown, count))
-    return f'<tr><td>{_text(name)}</td><td class="plot">{bar}</td>{numbers}</tr>'
+    return f'<tr><td>{escape(name)}</td><td class="plot">{bar}</td>{numbers}</tr>'
 
 
-def _calibration(evaluation: Evaluation, measure: str) -> str:
-    """Show the mean score of questions by the confidence of their best match."""
-    if evaluation.calibration is None:
-        return ""
-    known = with_confidence(evaluation.records, measure)
-    rows = []
-    for number in range(_BINS):
-        scores = [score for sure, score in known if min(int(sure * _BINS), _BINS - 1) == number]
-        if scores:
-            name = f"confidence {number / _BINS:.1f} to {(number + 1) / _BINS:.1f}"
-            rows.append(_row(name, fmean(scores), len(scores)))
-    title = f"<h3>{_text(measure)} by confidence of the match</h3>"
-    error = f'<p class="quiet">Expected calibration error: {evaluation.calibration:.3f}</p>'
-    return f"{title}{error}<table>{''.join(rows)}</table>"
+def _calibration(evaluation: Evaluation, measure: str) -> Iterator[str]:
+    """Show the mean score of questions by the confidence of their best match, and the error."""
+    bins: dict[int, list[float]] = {}
+    for sure, score in with_confidence(evaluation.records, measure):
+        bins.setdefault(min(int(sure * _BINS), _BINS - 1), []).append(score)
+    for number, scores in sorted(bins.items()):
+        name = f"confidence {number / _BINS:.1f} to {(number + 1) / _BINS:.1f}"
+        yield _row(name, fmean(scores), len(scores))
+    if evaluation.calibration is not None:
+        yield _row("Expected calibration error", evaluation.calibration)
 
 
-def _worst(records: Sequence[Record], measure: str) -> str:
-    """Show the questions with the worst scores, those that failed first."""
-
-    def loss(record: Record) -> float:
-        score = record["scores"].get(measure)
-        if record["error"] or score is None:
-            return math.inf if record["error"] else 0.0
-        return float(score if is_lower_better(measure) else 1 - score)
-
-    wrong = sorted(filter(loss, records), key=loss, reverse=True)
-    cases = [_case(record, measure) for record in wrong[:_WORST]]
-    title = f"<h3>The {len(cases)} worst of {len(wrong)} questions without a full score</h3>"
-    return "".join([title, *cases]) if cases else ""
+def _loss(record: Record, measure: str) -> float:
+    """Return what a question lacks to a full score; infinity if it failed."""
+    score = record["scores"].get(measure)
+    if record["error"] or score is None:
+        return math.inf if record["error"] else 0.0
+    return float(score if is_lower_better(measure) else 1 - score)
 
 
 def _case(record: Record, measure: str) -> str:
-    score = record["scores"].get(measure)
+    """Show a question with its picture, gold answer, answer and evidence."""
+    score, picture, found = record["scores"].get(measure), "", record["prediction"]
     facts = {
         "expected": " | ".join(one or "no answer" for one in record["answers"])
         or ", ".join(record["units"]),
-        "answer": record["prediction"]["answer"] or "—",
-        "draft": record["prediction"]["draft"],
+        "answer": found["answer"] or "—",
+        "draft": found["draft"],
         "why": record["why"],
         "error": record["error"],
         measure: None if score is None else f"{score:.3f}",
     }
-    evidence = "".join(
-        f'<article class="evidence"><header><span class="tag">{_text(one["evidence"])}</span>'
-        f"</header><blockquote>{_text(one['text'])}</blockquote></article>"
-        for one in record["evidence"]
-    )
+    if record["image"]:
+        try:
+            image = load_picture(Path(record["image"]))
+            picture = f'<div class="picture">{image_tag(image, _PICTURE_SIDE, "")}</div>'
+        except (KuError, OSError) as error:
+            picture = f'<p class="quiet">{escape(str(error))}</p>'
+    pieces = (f"{one['evidence']}: {one['text']}" for one in record["evidence"])
+    evidence = "".join(f"<blockquote>{escape(piece)}</blockquote>" for piece in pieces)
     folded = f"<details><summary>Evidence</summary>{evidence}</details>" if evidence else ""
-    picture = _picture(record["image"])
     return (
-        f'<article class="evidence"><h2>{_text(record["question"])}</h2>'
+        f'<article class="evidence"><h2>{escape(record["question"])}</h2>'
         f'<div class="top{"" if picture else " bare"}">{picture}'
         f"<div>{fact_list('', {k: v for k, v in facts.items() if v})}{folded}</div></div></article>"
     )
-
-
-def _picture(path: str | None) -> str:
-    if not path:
-        return ""
-    try:
-        picture = load_picture(Path(path))
-    except (KuError, OSError) as error:
-        return f'<p class="quiet">{_text(error)}</p>'
-    return f'<div class="picture">{image_tag(picture, _PICTURE_SIDE, "the picture")}</div>'
-
-
-def _left_out(items: Sequence[Quarantined]) -> str:
-    rows = [f"<li>{_text(one.item)}: {_text(one.reason)}</li>" for one in items[:_WORST]]
-    more = f"<li>… and {len(items) - _WORST} more</li>" if len(items) > _WORST else ""
-    return f"<h3>Failed or not read</h3><ul>{''.join(rows)}{more}</ul>" if rows else ""
-
-
-def _text(words: object) -> str:
-    return escape(str(words))

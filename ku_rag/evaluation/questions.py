@@ -1,13 +1,27 @@
-"""Questions with gold answers, and the datasets that hold them."""
+"""Questions with gold answers, and the datasets that hold them.
+
+The fields of a question are the project's own format (DESIGN, section 7). Others are converted to
+it.
+"""
 
 from __future__ import annotations
 
+import json
+import os.path
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ku_rag import arguments
+from ku_rag.errors import BadInput
 from ku_rag.types import Quarantined, Serializable
+
+_KNOWN = frozenset(
+    {"id", "question", "image", "picture_ids", "frames", "answers", "units", "routes", "group"}
+)
+_SUFFIXES = ("", ".jpg", ".JPEG", ".jpeg", ".png")
+"""Suffixes of pictures that are named by an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +65,69 @@ class Dataset(Serializable):
     questions: tuple[EvaluationQuestion, ...]
     measures: tuple[str, ...]
     left_out: tuple[Quarantined, ...] = ()
+
+
+def read_question(data: Mapping[str, Any], number: int, pictures: Path) -> EvaluationQuestion:
+    """Return the question of a record.
+
+    Args:
+        data: "question", and if they are known "id", "answers", "units", "routes" and "group"; see
+            `EvaluationQuestion`. An empty list of answers says that no answer is right: "". The
+            picture is either "image", a path below the folder of pictures, or the first of
+            "picture_ids" that exists there with a suffix of pictures. If it is a folder, it holds
+            the frames of a film. Other fields are kept.
+        number: Number of the record in its file, from 1: the default id.
+        pictures: The resolved folder of pictures.
+
+    Raises:
+        BadInput: A field is missing or has another type, or the picture is not in the folder.
+        TypeError: "routes" is not a list.
+    """
+    if "answer" in data and "answers" not in data:
+        raise BadInput('"answer" is not a field: expected "answers", a list of texts')
+    [question] = _texts(data, "question", single=True, least=1)
+    answers = _texts(data, "answers")
+    image = _find_picture(data, pictures)
+    frames = sorted(image.iterdir()) if image and os.path.isdir(image) else []
+    kept = {key: data[key] for key in data if key not in _KNOWN and data[key] is not None}
+    return EvaluationQuestion(
+        id="".join(_texts(data, "id", single=True)) or str(number),
+        question=arguments.text(question, '"question"'),
+        image=frames[0] if frames else image,
+        answers=answers or ("",) * (data.get("answers") is not None),
+        units=tuple(dict.fromkeys(_texts(data, "units"))),
+        routes=tuple(_texts({"routes": one}, "routes") for one in data.get("routes") or ()),
+        group="".join(_texts(data, "group", single=True)),
+        fields=kept | ({"frames": [path.as_posix() for path in frames]} if frames else {}),
+    )
+
+
+def _find_picture(data: Mapping[str, Any], folder: Path) -> Path | None:
+    """Return the path of a picture; the file may be missing."""
+    given = _texts(data, "image", single=True)
+    names, suffixes = given or _texts(data, "picture_ids"), ("",) if given else _SUFFIXES
+    tried = [_below(folder, name + suffix) for name in names for suffix in suffixes]
+    return Path(next(filter(os.path.exists, tried), tried[0])) if tried else None
+
+
+def _below(folder: Path, given: str) -> str:
+    """Return a path below a folder. Links are not followed, as in folders of linked pictures."""
+    path = os.path.normpath(given)
+    if "://" in given or os.path.isabs(path) or path.split(os.sep, 1)[0] == "..":
+        raise BadInput(f"{given[:80]!r} is not a path of a picture below {folder}")
+    return f"{folder}/{path}"
+
+
+def _texts(
+    data: Mapping[str, Any], key: str, *, single: bool = False, least: int = 0
+) -> tuple[str, ...]:
+    """Return the texts and numbers of a list, or a single one, as texts without blank ones."""
+    value = data.get(key)
+    values = [] if value is None else [value] if single else value
+    fits = isinstance(values, list | tuple) and {*map(type, values)} <= {str, int, float}
+    found = tuple(filter(None, (str(one).strip() for one in (values if fits else ()))))
+    if not fits or len(found) < least:
+        shown = json.dumps(value, ensure_ascii=False)[:60] if key in data else "missing"
+        expected = "a text" if single else "a list of texts"
+        raise BadInput(f'"{key}" is {shown}: expected {expected}')
+    return found

@@ -6,40 +6,39 @@ the run and, when it has ended, its figures.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from hashlib import sha256
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from zlib import crc32
 
 import orjson
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput, BudgetSpent, Closed, KuError, ModelFailed, Refused
 from ku_rag.evaluation.measures.base import Measure, Prediction
+from ku_rag.evaluation.measures.plans import RATIOS
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.evaluation.statistics import bootstrap_interval, calibration_error
 from ku_rag.graph.evidence.construction import EvidenceSearch
+from ku_rag.mllm.base import MeteredMLLM, usage
+from ku_rag.planning.plan import Plan
+from ku_rag.store.layout import write_durably
 from ku_rag.types import INTERNAL, Answer, Evidence, PathEvidence, Quarantined, Serializable
 
 RECORDS, SUMMARY = "records.jsonl", "summary.json"
 _MOST_FAILURES = 5
 """A run ends after so many failures in a row for the same reason, or of the model."""
 _LONGEST_TEXT = 1_000
-_USAGE = ("replies", "calls", "cached", "prompt_tokens", "completion_tokens")
 
+_CHECKSUM = b',"checksum":'
 _BEGINNING = b'{"id":'
-"""First bytes of a record; a last line that begins so was cut off."""
-_RECORD = {"question", "image", "answers", "units", "why", "evidence", "seconds"}
-"""Fields that each record of a run has, beside those of all records."""
-
-_PREDICTION = {"answer", "draft", "confidence"}
-"""Fields of its prediction that the summary and the page show."""
-
+"""First bytes of a record; an incomplete last line that begins so was cut off."""
+T = TypeVar("T")
 Record = Mapping[str, Any]
 Progress = Callable[[int, Mapping[str, Sequence[float]]], None]
 """Called with the number of questions done, and the scores so far by measure."""
@@ -51,7 +50,7 @@ class Figure(Serializable):
 
     Args:
         value: Mean over the questions that it applies to, unless the measure sums up otherwise.
-        interval: Of the mean, at 95 %, by bootstrap; None for fewer than two questions.
+        interval: Of the mean, at 95 %, by bootstrap; None for fewer than two questions or a ratio.
         questions: Number of questions that it applies to.
         groups: The mean of each group of questions.
     """
@@ -74,7 +73,8 @@ class Evaluation(Serializable):
         figures: Figure of each measure, the main one first.
         calibration: Expected calibration error of the confidence of the best match, with the main
             measure as outcome, 0 to 1; None where no question has both.
-        usage: Replies and tokens of the model.
+        usage: Replies and tokens of the model that answers.
+        judge_usage: Replies and tokens of the model that judges.
         seconds: Median and greatest time of a question.
         left_out: Records of the dataset that could not be read, and questions that failed.
         records: One for each question, in the order of the dataset; not in `to_dict`.
@@ -87,6 +87,7 @@ class Evaluation(Serializable):
     figures: Mapping[str, Figure]
     calibration: float | None
     usage: Mapping[str, int]
+    judge_usage: Mapping[str, int]
     seconds: Mapping[str, float]
     left_out: Sequence[Quarantined] = ()
     records: Sequence[Record] = field(default=(), metadata=INTERNAL)
@@ -125,12 +126,11 @@ def ask_all(
                 if record is None:
                     record = ask(question)
                     if out:
-                        out.write(orjson.dumps(record) + b"\n")
+                        out.write(to_line(record))
                         out.flush()
                 records.append(record)
                 for name, score in record.get("scores", {}).items():
-                    if score is not None:
-                        scores.setdefault(name, []).append(score)
+                    scores.setdefault(name, []).extend([] if score is None else [score])
                 if progress:
                     progress(len(records), scores)
                 alike = record["model_failed"] or record["error"] == reason
@@ -148,47 +148,54 @@ def ask_all(
     return records
 
 
-def attempt(ask: Callable[[], Answer]) -> tuple[Answer | None, dict[str, Any]]:
-    """Return the answer of a question, if there is one, with "seconds" and "error".
+def attempt(call: Callable[[], T]) -> tuple[T | None, float, dict[str, str]]:
+    """Return the result of a call, its seconds, and the fields of a record that describe a failure.
 
     Raises:
         Closed: The base was closed.
     """
-    started = time.perf_counter()
-    found, outcome = None, {"error": "", "model_failed": ""}
+    started, found, outcome = time.perf_counter(), None, {"error": "", "model_failed": ""}
     try:
-        found = ask()
+        found = call()
     except Closed:
         raise
     except Exception as error:  # one question that fails in any way does not end a run
-        outcome = _failure(error)
-    return found, {"seconds": round(time.perf_counter() - started, 4), **outcome}
-
-
-def _failure(error: Exception) -> dict[str, str]:
-    """Return the fields of a record that say why a question failed."""
-    kind = "budget" if isinstance(error, BudgetSpent) else "call" * isinstance(error, ModelFailed)
-    name = type(error).__name__
-    shown = str(error) if isinstance(error, KuError) else f"{name}: {error}"
-    return {"error": shown or name, "model_failed": kind}
+        name, by = type(error).__name__, "call" * isinstance(error, ModelFailed)
+        shown = str(error) if isinstance(error, KuError) else f"{name}: {error}"
+        by = "budget" if isinstance(error, BudgetSpent) else by
+        outcome = {"error": shown or name, "model_failed": by}
+    return found, round(time.perf_counter() - started, 4), outcome
 
 
 def scored(
     question: EvaluationQuestion,
-    found: Answer | None,
-    outcome: Mapping[str, Any],
+    ask: Callable[[], Answer],
     measures: Sequence[Measure],
+    judge: MeteredMLLM | None,
 ) -> Record:
-    """Return the record of a question; one that failed is scored as no answer."""
+    """Return the record of a question; one that failed is scored as no answer.
+
+    Args:
+        question: The question.
+        ask: Answers it.
+        measures: Score the answer.
+        judge: The model that judges for them; its replies are counted and dropped.
+    """
+    found, seconds, outcome = attempt(ask)
     predicted = prediction(found) if found else Prediction()
     asked = question.to_dict() | {"image": question.image and str(question.image)}
     del asked["fields"]
     scores = dict[str, float | None]()
     for measure in measures:
-        try:
-            scores[measure.name] = measure.score(question, predicted)
-        except Exception as error:  # a judge fails, or a field of the question is something else
-            outcome = {**outcome, **_failure(error)}
+        score, _, problem = attempt(partial(measure.score, question, predicted))
+        if problem["error"]:  # a judge fails, or a field of the question is something else
+            outcome = problem
+        else:
+            scores[measure.name] = score
+    spent = found.correction.usage if found and found.correction else {}
+    judged = usage(judge.replies) if judge else {}
+    if judge:
+        judge.replies.clear()
     pieces: list[Evidence | PathEvidence] = [*found.chunks, *found.paths] if found else []
     return {
         **asked,
@@ -196,8 +203,10 @@ def scored(
         "why": found.reading.why if found else "",
         "evidence": [{"evidence": one.label, "text": one.text[:_LONGEST_TEXT]} for one in pieces],
         "scores": scores,
-        "usage": dict(found.correction.usage) if found and found.correction else {},
+        "usage": dict(spent),
+        "judge_usage": judged,
         "models": dict(found.models) if found else {},
+        "seconds": seconds,
         **outcome,
     }
 
@@ -206,17 +215,21 @@ def prediction(found: Answer) -> Prediction:
     """Return the parts of an answer that are measured; units that match a picture rank first."""
     matched = [unit.id for unit in found.units]
     owners = [owner for chunk in found.chunks for owner in chunk.owners or chunk.unit_ids]
-    ranked = [*matched, *owners] if found.image else [*owners, *matched]
     built = found.evidence_graph
     size = built.sizes["retrieval"] if isinstance(built, EvidenceSearch) else None
+    plan = found.plan if isinstance(found.plan, Plan) else None
+    spent = found.correction.usage.get("completion_tokens", 0) if found.correction else 0
+    spent -= plan.usage.get("completion_tokens", 0) if plan else 0
     return Prediction(
         answer=found.answer,
         items=found.reading.items,
-        units=tuple(dict.fromkeys(ranked)),
+        units=tuple(dict.fromkeys([*matched, *owners] if found.image else [*owners, *matched])),
         routes=tuple(path.entities for path in found.paths),
         confidence=found.units[0].confidence if found.units else None,
         draft=found.draft,
         graph_size=(size["nodes"], size["edges"]) if size else None,
+        plan=plan,
+        tokens=spent or None,
     )
 
 
@@ -238,20 +251,28 @@ def summarize(
             value, groups = measure.summarize(questions, scores)
             interval = bootstrap_interval(applying) if len(applying) > 1 else None
             figures[measure.name] = Figure(value, interval, len(applying), groups)
-    usage = Counter[str]()
+    for name, divisor in RATIOS.items():
+        part, whole = figures.pop(name, None), figures.get(divisor)
+        if part and whole and whole.value:
+            means = ((group, one, whole.groups.get(group)) for group, one in part.groups.items())
+            groups = {group: one / mean for group, one, mean in means if mean}
+            figures[name] = Figure(part.value / whole.value, None, part.questions, groups)
+    spent, judged = Counter[str](), Counter[str]()
     for record in records:
-        usage.update({name: n for name, n in record["usage"].items() if name in _USAGE})
+        spent.update(record["usage"])
+        judged.update(record["judge_usage"])
     seconds = sorted(record["seconds"] for record in records)
     confident = with_confidence(records, next(iter(figures), ""))
     failed = failures(records)
     return Evaluation(
         settings,
         questions=len(records),
-        answered=sum(bool(record["prediction"]["answer"]) for record in records),
+        answered=sum(bool(record["prediction"].get("answer")) for record in records),
         failed=len(failed),
         figures=figures,
         calibration=calibration_error(*zip(*confident, strict=True)) if confident else None,
-        usage=usage,
+        usage=spent,
+        judge_usage=judged,
         seconds={"median": seconds[len(seconds) // 2], "most": seconds[-1]},
         left_out=(*dataset.left_out, *failed),
         records=records,
@@ -260,7 +281,7 @@ def summarize(
 
 def with_confidence(records: Sequence[Record], measure: str) -> list[tuple[float, float]]:
     """Return the confidence and the score of each record that has both."""
-    pairs = ((one["prediction"]["confidence"], one["scores"].get(measure)) for one in records)
+    pairs = ((one["prediction"].get("confidence"), one["scores"].get(measure)) for one in records)
     return [pair for pair in pairs if None not in pair]
 
 
@@ -270,11 +291,6 @@ def failures(records: Sequence[Record]) -> list[Quarantined]:
 
 
 # ---- files -------------------------------------------------------------------------------------
-
-
-def digest(questions: Sequence[EvaluationQuestion]) -> str:
-    """Return a digest of the questions, by which a run recognises them."""
-    return sha256(repr(questions).encode()).hexdigest()[:16]
 
 
 def open_run(out: Path, settings: Mapping[str, Any], *, resume: bool) -> dict[str, Record]:
@@ -289,7 +305,7 @@ def open_run(out: Path, settings: Mapping[str, Any], *, resume: bool) -> dict[st
         raise Refused(f"{out} holds a run: continue it with --resume, or name another folder")
     out.mkdir(parents=True, exist_ok=True)
     if not records.exists():
-        write_summary(out, {"settings": settings})
+        write_durably([(out / SUMMARY, orjson.dumps({"settings": settings}))])
         return {}
     try:
         before = dict(orjson.loads((out / SUMMARY).read_bytes())["settings"])
@@ -297,65 +313,44 @@ def open_run(out: Path, settings: Mapping[str, Any], *, resume: bool) -> dict[st
         raise BadInput(
             f"{out} holds no run ({error}): name a folder that `ku eval --out` made"
         ) from error
-    names = sorted(n for n in {*before, *settings} if before.get(n) != settings.get(n))
-    if names:
-        changed = "; ".join(
-            f"{n}: {before.get(n)!r} before, {settings.get(n)!r} now" for n in names
-        )
-        raise BadInput(f"{out} was made with other settings ({changed}): name another folder")
+    changed = [
+        f"{name}: {before.get(name)!r} before, {settings.get(name)!r} now"
+        for name in sorted({*before, *settings})
+        if before.get(name) != settings.get(name)
+    ]
+    if changed:
+        listed = "; ".join(changed)
+        raise BadInput(f"{out} was made with other settings ({listed}): name another folder")
     return without_failures(records)
 
 
 def without_failures(file: Path) -> dict[str, Record]:
     """Remove records of failed questions, and a last line that was cut off, from a file."""
     kept = [record for record in read_records(file) if not record["error"]]
-    part = file.with_suffix(".part")
-    part.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in kept))
-    part.replace(file)
+    write_durably([(file, b"".join(map(to_line, kept)))])
     return {record["id"]: record for record in kept}
 
 
-def write_summary(out: Path, summary: Mapping[str, Any]) -> None:
-    """Write the summary of a run; a file that is there is replaced as a whole."""
-    part = out / f"{SUMMARY}.part"
-    part.write_text(json.dumps(summary, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    part.replace(out / SUMMARY)
+def to_line(record: Record) -> bytes:
+    """Return the line of a record, with its checksum."""
+    body = orjson.dumps(record)
+    return b"%b%b%d}\n" % (body[:-1], _CHECKSUM, crc32(body))
 
 
 def read_records(file: Path) -> Iterator[Record]:
     """Yield the records of a run or a batch; a last line that was cut off is left out.
 
     Raises:
-        BadInput: The file is no regular file, or a line is no record.
+        BadInput: The file is not a regular file, or a line is not a record or was changed.
     """
     arguments.regular_file(file, "the file of records")
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n") and line.startswith(_BEGINNING[: len(line)]):
                 return
-            try:
-                record = orjson.loads(line)
-            except ValueError:
-                record = None
-            if not _is_record(record):
+            body, _, checksum = line.rpartition(_CHECKSUM)
+            if checksum != b"%d}\n" % crc32(body + b"}"):
                 raise BadInput(
-                    f"{file}:{number}: this line is no record of a run: name another file"
+                    f"{file}:{number} is not a record of a run, or was changed: name another file"
                 )
-            yield record
-
-
-def _is_record(record: object) -> bool:
-    if not isinstance(record, dict):
-        return False
-    texts = all(isinstance(record.get(key), str) for key in ("id", "error", "model_failed"))
-    if "scores" not in record:
-        return texts and "question" in record
-    parts = (record["scores"], record.get("prediction"), record.get("usage"))
-    return (
-        texts
-        and record.keys() >= _RECORD
-        and all(isinstance(part, dict) for part in parts)
-        and record["prediction"].keys() >= _PREDICTION
-        and all(one is None or isinstance(one, int | float) for one in record["scores"].values())
-        and isinstance(record["seconds"], float)
-    )
+            yield orjson.loads(body + b"}")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ku_rag.plugins import extra
 
-_SAMPLES: dict[str, int] = {"n_resamples": 1999, "batch": 100}
+
+def _samples() -> dict[str, Any]:
+    return {"n_resamples": 1999, "batch": 100, "random_state": np.random.default_rng(0)}
 
 
 def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
@@ -21,14 +24,8 @@ def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> tuple[fl
     Raises:
         MissingExtra: scipy is not installed.
     """
-    found = extra("eval", "scipy.stats").bootstrap(
-        (np.asarray(values, float),),
-        np.mean,
-        confidence_level=level,
-        method="percentile",
-        random_state=np.random.default_rng(0),
-        **_SAMPLES,
-    )
+    options = {"confidence_level": level, "method": "percentile"} | _samples()
+    found = extra("eval", "scipy.stats").bootstrap((np.asarray(values),), np.mean, **options)
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
@@ -51,13 +48,8 @@ def paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
     differences = differences[differences != 0]
     if len(differences) < 2:
         return 1.0
-    found = extra("eval", "scipy.stats").permutation_test(
-        (differences,),
-        np.sum,
-        permutation_type="samples",
-        random_state=np.random.default_rng(0),
-        **_SAMPLES,
-    )
+    options = {"permutation_type": "samples"} | _samples()
+    found = extra("eval", "scipy.stats").permutation_test((differences,), np.sum, **options)
     return float(found.pvalue)
 
 

@@ -9,11 +9,9 @@ validated, but no entity is opened twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from ku_rag.errors import BudgetSpent
 from ku_rag.graph.mllm_agents import ModelAgents
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.search_types import (
@@ -21,6 +19,7 @@ from ku_rag.graph.search_types import (
     Query,
     SearchLimits,
     TraceEntry,
+    left_out,
     most_similar,
 )
 from ku_rag.text.tokens import content_words, words
@@ -28,7 +27,6 @@ from ku_rag.text.tokens import content_words, words
 _MOST_TOPICS = 100_000
 _NOTHING_OPEN = "nothing was left to open"
 _LIMITS = SearchLimits()
-_T = TypeVar("_T")
 
 
 def explore(
@@ -54,46 +52,38 @@ def explore(
     Raises:
         Corrupt: A row of the graph fails its checksum.
     """
-    search = _Search(graph, query, agents, limits)
-    root = search.begin(topic)
-    if root is None:
-        return search.result(None, search.spent or "no topic entity was found in the question")
+    search = _Search(graph, query, agents, limits, len(agents.trace))
+    topic = topic or agents.topic(query, graph.topics(_MOST_TOPICS))
+    if topic is None:
+        return search.result(None, agents.spent or "no topic entity was found in the question")
+    root = Path(topic)
     if search.validate([root], 0):
-        return search.result(root, "the topic entity is enough by itself")
-    stopped = search.spent or (
+        return search.result(topic, "the topic entity is enough by itself")
+    stopped = agents.spent or (
         search.go_deep(root) if limits.depth_first else search.go_broad(root)
     )
-    return search.result(root, stopped)
+    return search.result(topic, stopped)
 
 
 @dataclass(slots=True)
 class _Search:
-    """The state of one search."""
+    """The state of one search; `begin` is the number of entries in the agents' trace before it."""
 
     graph: Graph
     query: Query
     agents: ModelAgents
     limits: SearchLimits
+    begin: int
     steps: dict[int, Step] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
     verdicts: dict[Path, bool] = field(default_factory=dict)
-    trace: list[TraceEntry] = field(default_factory=list)
-    spent: str = ""
-
-    def begin(self, topic: Entity | None) -> Path | None:
-        """Return K0, the path of the topic entity alone; the agents select it if none is given."""
-        if topic is None:
-            among = self.graph.topics(_MOST_TOPICS)
-            topic = self._ask(lambda: self.agents.topic(self.query, among), None)
-            self._record(0, "topic", [self.query.question], [topic.name if topic else "none"])
-        return Path(topic) if topic else None
 
     def go_broad(self, root: Path) -> str:
         """Search breadth first, and return why the search ended."""
         known, opened = {root.end.row}, [root]
         for number in range(1, self.limits.max_rounds + 1):
             reached = self._expand(opened, number)
-            if self.spent:
+            if self.agents.spent:
                 return self._end()
             fresh = [path for path in reached if path.end.row not in known]
             known.update(path.end.row for path in fresh)
@@ -127,7 +117,7 @@ class _Search:
     def _end(self) -> str:
         if len(self.paths) >= self.limits.max_paths:
             return f"{self.limits.max_paths} paths are enough, as many as were wanted"
-        return self.spent
+        return self.agents.spent
 
     def _too_long(self, opened: int) -> str:
         ends = "one entity was" if opened == 1 else f"{opened:,} entities were"
@@ -136,101 +126,48 @@ class _Search:
 
     def _expand(self, opened: Sequence[Path], number: int) -> list[Path]:
         """Extend open paths by the relations that the expansion agent selects (eq. 5 to 7)."""
-        offered, cut = [], []
-        for path in opened:
-            steps = self.graph.hop(path.end)
-            texts = [f"{s.relation} {s.tail.name} {s.information} {s.condition}" for s in steps]
-            shown = [steps[n] for n in most_similar(self.query, texts, self.limits.most_neighbours)]
-            offered.append((path, shown))
-            cut.append(_left_out("relations", len(shown), len(steps)))
-        none: list[list[Step]] = [[] for _ in offered]
-        selected = self._ask(lambda: self.agents.expand(self.query, offered), none)
-        reached, names = [], []
-        for (path, shown), chosen in zip(offered, selected, strict=True):
-            rows = {step.row for step in shown}
-            steps = list({step.row: step for step in chosen if step.row in rows}.values())
-            names.append(", ".join(step.tail.name for step in steps) or "none")
-            reached += [path.then(step) for step in steps]
-        self._record(number, "expansion", [path.text for path in opened], names, cut)
+        self.agents.round = number
+        selected = self.agents.expand(self.query, opened, self.limits.most_neighbours)
+        reached = [p.then(s) for p, steps in zip(opened, selected, strict=True) for s in steps]
         texts = [path.text for path in reached]
         widest = [reached[n] for n in most_similar(self.query, texts, self.limits.most_open)]
-        if remark := _left_out("paths", len(widest), len(reached)):
-            entry = TraceEntry(number, "expansion", "the whole round", remark=remark)
-            self.trace.append(entry)
+        if remark := left_out("paths", len(widest), len(reached)):
+            self.agents.record("expansion", "the whole round", TraceEntry(remark=remark))
         self.steps.update({path.steps[-1].row: path.steps[-1] for path in widest})
         self.verdicts.update(dict.fromkeys(widest, False))
         return widest
 
     def validate(self, paths: Sequence[Path], number: int) -> list[Path]:
         """Return the paths that the validation agent finds sufficient (eq. 8)."""
-        if not paths or self.spent:
+        if not paths or self.agents.spent:
             return []
-        unasked = [False for _ in paths]
-        verdicts = self._ask(lambda: self.agents.validate(self.query, paths), unasked)
+        self.agents.round = number
+        verdicts = self.agents.validate(self.query, paths)
         self.verdicts.update(zip(paths, verdicts, strict=True))
-        answers = ["enough" if verdict else "not enough" for verdict in verdicts]
-        self._record(number, "validation", [path.text for path in paths], answers)
         enough = [path for path in paths if self.verdicts[path]]
         self.paths += enough[: self.limits.max_paths - len(self.paths)]
         return enough
 
-    def _ask(self, call: Callable[[], _T], otherwise: _T) -> _T:
-        try:
-            return call()
-        except BudgetSpent as error:
-            self.spent = str(error)
-            return otherwise
-
-    def _record(
-        self,
-        number: int,
-        agent: str,
-        about: Sequence[str],
-        said: Sequence[str],
-        remarks: Sequence[str] = (),
-    ) -> None:
-        """Add the answers of an agent to the trace, with its notes."""
-        # After a failed call, the notes are those of the call before it.
-        notes = () if self.spent else self.agents.notes()
-        for n, note in enumerate(notes or [TraceEntry()] * len(about)):
-            remark = "; ".join(filter(None, (*remarks[n : n + 1], note.remark)))
-            self.trace.append(
-                replace(
-                    note,
-                    round=number,
-                    agent=agent,
-                    about=about[n],
-                    said=note.said or said[n],
-                    remark=remark,
-                )
-            )
-            self.spent = self.spent or note.spent
-
-    def result(self, root: Path | None, stopped: str) -> GraphSearchResult:
+    def result(self, topic: Entity | None, stopped: str) -> GraphSearchResult:
         """Return the sub-graph and its paths."""
         longer = {Path(path.start, path.steps[:-1]) for path in self.verdicts if path.steps}
         leaves = [p for p, v in self.verdicts.items() if not v and p not in longer]
         asked = frozenset(content_words(self.query.text))
         shared = {path: len(asked.intersection(words(path.text))) for path in leaves}
         leaves.sort(key=lambda path: -shared[path])
-        failed = sum(entry.failed for entry in self.trace)
+        trace = self.agents.trace[self.begin :]
+        failed = sum(entry.failed for entry in trace)
         reasons = [stopped]
-        if root and not self.paths:
+        if topic and not self.paths:
             reasons.append("no path was enough")
         if failed:
             many = "one" if failed == 1 else str(failed)
             reasons.append(f"{many} of the agents' replies could not be used")
         return GraphSearchResult(
-            topic=root.start if root else None,
+            topic=topic,
             steps=tuple(self.steps.values()),
             paths=tuple(self.paths),
             leaves=tuple(leaves),
-            trace=tuple(self.trace),
+            trace=tuple(trace),
             stopped="; ".join(reasons),
         )
-
-
-def _left_out(what: str, shown: int, of: int) -> str:
-    if shown == of:
-        return ""
-    return f"of {of:,} {what} the {shown:,} that share most words with the query went on"

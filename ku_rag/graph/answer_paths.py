@@ -17,7 +17,7 @@ from itertools import chain, pairwise
 from math import isclose
 
 from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
-from ku_rag.graph.traversal import relation_stems, step_stems
+from ku_rag.graph.traversal import step_stems
 from ku_rag.graph.unit_facts import FactReader
 from ku_rag.retrieval.names import NamedSpan, find_names
 from ku_rag.text.question import (
@@ -32,18 +32,16 @@ from ku_rag.text.question import (
     is_negated,
     meant_by_label,
 )
-from ku_rag.text.stems import stem, stems
+from ku_rag.text.stems import every_stem, label_stems, stem, stems
 from ku_rag.text.tokens import name_key, words
 from ku_rag.text.values import Amount, amounts, find_values, list_items
 
 _MOST = 24
 """More entities than this are not listed as an answer."""
 _STEPS = 2000
-_CLASSES = frozenset(map(stem, words("type kind class category species is a")))
+_CLASSES = every_stem("type kind class category species is a")
 """Relations to what a thing is: "Which leviathans ..." needs no word for them."""
-_IGNORED = frozenset(
-    map(stem, words("share common both together number count belong list fewer fewest"))
-)
+_IGNORED = every_stem("share common both together number count belong list fewer fewest")
 _ALIKE = frozenset(words("same share common both"))
 _PREPOSITIONS = frozenset(words("by of for with to in at on from"))
 _DETERMINERS = frozenset(words("the a an its his her their s what which"))  # "s": "Ann's driver"
@@ -197,7 +195,7 @@ class _Tracer:
 
     def _link(self, mention: _Mention, step: Step, entity: Entity) -> _Link:
         asked, end = self.asked, step.other(entity)
-        relation, content = relation_stems(step.relation), frozenset(asked.content)
+        relation, content = label_stems(step.relation), frozenset(asked.content)
         answered = asked.remaining(relation, agents=not step.has_value or asked.type == "person")
         said = answered is not None or (relation <= asked.every and not step.has_value)
         left = answered[1] if answered else content if said else content - _covered(step)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from ku_rag.graph.mllm_agents import WORKERS
-from ku_rag.graph.mllm_calls import AgentQuestion, ask_all
+from ku_rag.graph.mllm_calls import WORKERS, AgentQuestion, ask_all
 from ku_rag.graph.model import MACHINE_CAPTION, Entity, Graph
 from ku_rag.graph.summary import MOST_PICTURES
 from ku_rag.mllm.base import MLLM
@@ -57,7 +56,7 @@ def caption(
             for name, _, pictures in batch
         ]
         spent = None
-        outcomes = ask_all(mllm, questions, workers=WORKERS)
+        outcomes = ask_all(mllm, questions)
         for (name, unit, _), outcome in zip(batch, outcomes, strict=True):
             yield from (Quarantined(unit, reason) for reason in outcome.left_out)
             if outcome.reply:

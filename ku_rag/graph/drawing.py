@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from xml.sax.saxutils import escape
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from xml.sax.saxutils import escape, quoteattr
 
-from ku_rag import arguments
-from ku_rag.graph.drawing_layout import LEADING, NAME, NOTE, ROW, Box, clean, lay_out, wrap
+from ku_rag.graph.drawing_layout import LEADING, NAME, NOTE, ROW, Box, clean, lay_out, merge, wrap
 from ku_rag.graph.model import Entity, Graph, Step
 from ku_rag.graph.neighbourhood import neighbourhood
 
 MOST = 60
-"""Entities in a drawing, unless told otherwise."""
+"""Default number of entities in a drawing."""
 
-_MOST_ENTITIES, _MOST_ACROSS = 200, 80
+_MOST_ACROSS = 80
 _MARGIN, _TRUNK, _LEGEND_CELL = 24.0, 16.0, 150.0
 REACH = 114.0
 """Pixels that a curve between two entities of a column leaves it by, at most."""
@@ -31,8 +30,17 @@ _ACROSS = ("#c2410c", "#1d4ed8", "#15803d", "#a21caf", "#0e7490", "#854d0e", "#b
 """Colours of the most frequent relations across the tree; others are grey."""
 _GREY = "#57606a"
 
+Link = Callable[[Entity], str]
 
-def draw(graph: Graph, entity: Entity, *, hops: int = 1, most: int = MOST) -> str:
+
+def draw(
+    graph: Graph,
+    entity: Entity,
+    *,
+    hops: int = 1,
+    most: int = MOST,
+    link: Link | None = None,
+) -> str:
     """Draw an entity and the entities around it.
 
     Args:
@@ -40,6 +48,7 @@ def draw(graph: Graph, entity: Entity, *, hops: int = 1, most: int = MOST) -> st
         entity: the entity in the middle.
         hops: distance up to which entities are drawn, 1 or 2, against and along relations.
         most: greatest number of entities, 1 to 200; the drawing says how many were left out.
+        link: gives the address that an entity links to; None for no links.
 
     Returns:
         A self-contained SVG document. Equal graphs give equal documents.
@@ -48,8 +57,6 @@ def draw(graph: Graph, entity: Entity, *, hops: int = 1, most: int = MOST) -> st
         BadInput: `hops` or `most` is out of its range.
         Corrupt: a relation fails its checksum.
     """
-    arguments.count(hops, "hops", least=1, most=2)
-    arguments.count(most, "most", least=1, most=_MOST_ENTITIES)
     around = neighbourhood(graph, entity, hops=hops, most=most)
     across = around.across[:_MOST_ACROSS]
     in_tree = sum(len(node.steps + node.loops) for node in around.nodes)
@@ -59,11 +66,15 @@ def draw(graph: Graph, entity: Entity, *, hops: int = 1, most: int = MOST) -> st
         "Entities not drawn": around.left_out,
         "Relations between these entities not drawn": len(around.across) - len(across),
     }
-    return write_svg(entity.name, notes, lay_out(around.nodes[0]), across)
+    return write_svg(entity.name, notes, lay_out(around.nodes[0]), across, link)
 
 
 def write_svg(
-    name: str, notes: Mapping[str, int], boxes: Sequence[Box], across: Sequence[Step]
+    name: str,
+    notes: Mapping[str, int],
+    boxes: Sequence[Box],
+    across: Sequence[Step],
+    link: Link | None = None,
 ) -> str:
     """Write boxes, the relations to their children and relations across as an SVG document.
 
@@ -72,12 +83,14 @@ def write_svg(
         notes: what is counted above the drawing; zeros are left out.
         boxes: placed; their entities have distinct rows.
         across: relations between two of the boxes.
+        link: see `draw`.
     """
     kinds = _assign((box.entity.kind for box in boxes), _KINDS)
     relations = _assign((step.relation for step in across), _ACROSS)
     title = [f"{what}: {number:,}" for what, number in notes.items() if number]
     by_row = {box.entity.row: box for box in boxes}
-    ends = [(by_row[step.head.row], by_row[step.tail.row]) for step in across]
+    lines = merge(across)
+    ends = [(by_row[steps[0].head.row], by_row[steps[0].tail.row]) for steps in lines]
     turns = {head.column for head, tail in ends if head.column == tail.column}
     reaches = [REACH * (end(box.column for box in boxes) in turns) for end in (min, max)]
     left = min(box.x for box in boxes) - reaches[0] - _MARGIN
@@ -89,17 +102,21 @@ def write_svg(
     size = f"{right - left:.1f} {bottom + 3 * ROW - top:.1f}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{left:.1f} {top:.1f} {size}" '
-        'width="{}" height="{}" role="img" fill="#1b1f24" text-anchor="middle" '
-        'font-family="DejaVu Sans, Verdana, Arial, sans-serif">'.format(*size.split()),
+        'width="{}" height="{}" role="{}" fill="#1b1f24" text-anchor="middle" '
+        'font-family="DejaVu Sans, Verdana, Arial, sans-serif">'.format(
+            *size.split(), "group" if link else "img"
+        ),
         f"<title>{escape(clean(name))}</title>",
         f'<rect x="{left:.1f}" y="{top:.1f}" width="100%" height="100%" fill="#ffffff"/>',
     ]
     for n, line in enumerate(title, 2):
         parts.append(_text(line, left + _MARGIN, top + n * ROW, NAME, _START))
-    for n, (step, (head, tail)) in enumerate(zip(across, ends, strict=True)):
-        parts.append(_curve(step, head, tail, n, relations.get(step.relation, _GREY)))
+    for n, (steps, (head, tail)) in enumerate(zip(lines, ends, strict=True)):
+        parts.append(_curve(steps, head, tail, n, relations.get(steps[0].relation, _GREY)))
     parts += [_relations(parent, child) for parent in boxes for child in parent.children]
-    parts += [_entity(box, kinds.get(box.entity.kind, _OTHER_KIND)) for box in boxes]
+    for box in boxes:
+        drawn = _entity(box, kinds.get(box.entity.kind, _OTHER_KIND))
+        parts.append(f"<a href={quoteattr(link(box.entity))}>{drawn}</a>" if link else drawn)
     legend = _legend(kinds, relations, left + _MARGIN, bottom + ROW)
     return "\n".join([*parts, legend, "</svg>\n"])
 
@@ -132,21 +149,23 @@ def _relations(parent: Box, child: Box) -> str:
     fork = parent.edge(side) + side * _TRUNK
     start, end = fork + side * _TRUNK / 2, child.edge(-side)
     parts = []
-    for n, step in enumerate(child.steps):
-        y = child.y + (n - (len(child.steps) - 1) / 2) * ROW
-        leaves = step.tail.row == child.entity.row
+    groups = merge(child.steps)
+    for n, steps in enumerate(groups):
+        y = child.y + (n - (len(groups) - 1) / 2) * ROW
+        tails = {step.tail.row for step in steps}
         parts.append(
-            f'<g class="relation">{_tooltip(step)}<path d="M{parent.edge(side):.1f} {parent.y:.1f}'
+            f'<g class="relation">{_tooltip(steps)}<path d="M{parent.edge(side):.1f} {parent.y:.1f}'
             f'H{fork:.1f}V{y:.1f}H{end:.1f}" fill="none" stroke="#8b95a1"/>'
-            + (_head(end, y, side, _GREY) if leaves else _head(start, y, -side, _GREY))
-            + _text(wrap(step.relation)[0], (start + end) / 2, y - 3, NOTE, _OUTLINE)
+            + _head(end, y, side, _GREY) * (child.entity.row in tails)
+            + _head(start, y, -side, _GREY) * (parent.entity.row in tails)
+            + _text(wrap(steps[0].relation)[0], (start + end) / 2, y - 3, NOTE, _OUTLINE)
             + "</g>"
         )
     return "".join(parts)
 
 
-def _curve(step: Step, head: Box, tail: Box, number: int, colour: str) -> str:
-    """A relation across the tree; its number keeps curves between the same entities apart."""
+def _curve(steps: Sequence[Step], head: Box, tail: Box, number: int, colour: str) -> str:
+    """Relations across the tree; their number keeps curves between the same entities apart."""
     # Within a column a curve turns outwards, otherwise it starts towards the other column.
     out = 1 if (tail.column - head.column or head.column) > 0 else -1
     into = out if head.column == tail.column else -out
@@ -156,10 +175,10 @@ def _curve(step: Step, head: Box, tail: Box, number: int, colour: str) -> str:
     bulge = 0.45 * abs(x1 - x0) if into != out else min(24 + 0.2 * abs(y1 - y0), 110)
     bulge += 10 * (number % 5)
     return (
-        f'<g class="across">{_tooltip(step)}<path d="M{x0:.1f} {y0:.1f}'
+        f'<g class="across">{_tooltip(steps)}<path d="M{x0:.1f} {y0:.1f}'
         f'C{x0 + out * bulge:.1f} {y0:.1f} {x1 + into * bulge:.1f} {y1:.1f} {x1:.1f} {y1:.1f}" '
         f'fill="none" stroke="{colour}" stroke-width="1.3" stroke-opacity="0.75"/>'
-        f"{_head(x1, y1, -into, colour)}</g>"
+        f"{_head(x1, y1, -into, colour)}{_head(x0, y0, -out, colour) * (len(steps) > 1)}</g>"
     )
 
 
@@ -189,5 +208,6 @@ def _text(text: str, x: float, y: float, size: float, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:.1f}" {more}>{escape(text)}</text>'
 
 
-def _tooltip(step: Step) -> str:
-    return f"<title>{escape(clean(f'{step.head.name} {step.text}'))}</title>"
+def _tooltip(steps: Iterable[Step]) -> str:
+    said = "; ".join(f"{step.head.name} {step.text}" for step in steps)
+    return f"<title>{escape(clean(said))}</title>"

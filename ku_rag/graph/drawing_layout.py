@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -54,6 +54,15 @@ def wrap(text: str, most: int = 1, length: int = 26) -> list[str]:
     return [*lines[: most - 1], lines[most - 1][: length - 1] + "…"] if lines[most:] else lines
 
 
+def merge(steps: Iterable[Step]) -> list[list[Step]]:
+    """Group relations that say the same of two entities in both directions: one line shows both."""
+    groups: dict[tuple[frozenset[int], str, str], list[Step]] = {}
+    for step in steps:
+        said = frozenset((step.head.row, step.tail.row)), step.relation, step.notes
+        groups.setdefault(said, []).append(step)
+    return [*groups.values()]
+
+
 @dataclass(slots=True)
 class Box:
     """An entity in a drawing.
@@ -86,7 +95,7 @@ class Box:
     @property
     def own_height(self) -> float:
         """Height in pixels of the box or of the relations to its parent, whichever is greater."""
-        return max(self.height, ROW * (len(self.steps) + 0.5))
+        return max(self.height, ROW * (len(merge(self.steps)) + 0.5))
 
     @property
     def span(self) -> float:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ku_rag.graph.model import Entity, Graph, Path
 from ku_rag.graph.scoring import QueryTerms, score
 from ku_rag.graph.search_types import GraphSearchResult, Query, SearchLimits, TraceEntry
-from ku_rag.graph.traversal import OPENED, STEPS, Offer, extend_to_new, look_ahead, traverse
+from ku_rag.graph.traversal import OPENED, STEPS, look_ahead
 from ku_rag.retrieval.names import find_names
 
 if TYPE_CHECKING:
@@ -110,19 +110,19 @@ def _select_paths(graph: Graph, query: Query, start: Entity, limits: SearchLimit
 
 def _leading_to(graph: Graph, named: Entity | None, known: Mapping[int, Entity]) -> Entity | None:
     """Return the nearest known entity from which relations lead to `named`."""
-    if named is None:
-        return None
-    reached = {named.row}
-    found: list[Entity] = []
-
-    def choose(offers: Sequence[Offer]) -> list[Path]:
-        paths = extend_to_new(offers, reached)
-        found.extend(path.end for path in paths if path.end.row in known)
-        return [] if found else paths[:OPENED]
-
-    for _ in traverse(graph, named, choose, longest=_LONGEST, direction="in", most=STEPS):
-        pass
-    return found[0] if found else None
+    opened = [named] if named else []
+    reached = {entity.row: entity for entity in opened}
+    for _ in range(_LONGEST):
+        before = {
+            step.head.row: step.head
+            for entity in opened[:OPENED]
+            for step in graph.hop(entity, STEPS, direction="in")
+        }
+        opened = [entity for row, entity in before.items() if row not in reached]
+        if found := next((entity for entity in opened if entity.row in known), None):
+            return found
+        reached |= before
+    return None
 
 
 def _named(graph: Graph, text: str, known: Mapping[int, Entity] | None) -> Entity | None:

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
 from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.search_types import Query, TraceEntry, most_similar
+from ku_rag.graph.search_types import AgentTrace, Query, TraceEntry, left_out, most_similar
 from ku_rag.graph.summary import Captions, Knowledge
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.prompts import Prompt, fenced, load_prompts
-from ku_rag.mllm.structured_output import object_schema
-from ku_rag.text.tokens import name_key, words
-
-WORKERS = 16
-"""Greatest number of concurrent questions."""
+from ku_rag.mllm.structured_output import BOOLEAN, TEXT, TEXTS, object_schema
+from ku_rag.text.tokens import is_named, name_key, words
 
 _MOST_TOPICS = 300
 _LONGEST_OF_NEIGHBOUR = 400
@@ -29,12 +26,10 @@ _LONGEST_NAME = 60
 _MOST_NAMES = 5
 _T = TypeVar("_T")
 
-_TEXT: Mapping[str, Any] = {"type": "string"}
-_BOOLEAN = {"type": "boolean"}
-_TOPIC = object_schema("topic", reason=_TEXT, topic=_TEXT)
-_USEFUL = object_schema("useful", reason=_TEXT, useful={"type": "array", "items": _TEXT})
-_ENOUGH = object_schema("enough", reason=_TEXT, enough=_BOOLEAN)
-_CAPTIONED = object_schema("enough", caption=_TEXT, reason=_TEXT, enough=_BOOLEAN)
+_TOPIC = object_schema("topic", reason=TEXT, topic=TEXT)
+_USEFUL = object_schema("useful", reason=TEXT, useful=TEXTS)
+_ENOUGH = object_schema("enough", reason=TEXT, enough=BOOLEAN)
+_CAPTIONED = object_schema("enough", caption=TEXT, reason=TEXT, enough=BOOLEAN)
 
 _SHOWN = "The pictures show the last entity of the path; they may be moments of one scene."
 _CAPTION = (
@@ -43,7 +38,7 @@ _CAPTION = (
 )
 
 
-class ModelAgents:
+class ModelAgents(AgentTrace):
     """Agents that ask a multimodal model; the questions of a round are asked concurrently.
 
     A reply that is missing or invalid selects nothing, and is noted. After the model's budget is
@@ -67,28 +62,24 @@ class ModelAgents:
         captioner: str = "",
         prompts: Mapping[str, Prompt] | None = None,
     ) -> None:
+        super().__init__()
         self.knowledge = Knowledge(graph, captions, captioner)
-        self._mllm = mllm
+        self._mllm, self._graph = mllm, graph
         self._prompts = prompts or load_prompts("ku_rag.graph")
-        self._notes: list[TraceEntry] = []
         self._is_reached = False
-
-    def notes(self) -> Sequence[TraceEntry]:
-        """Return entries without round, agent and question for the last call's questions."""
-        return self._notes
 
     def perceive(self, query: Query) -> Query:
         """Return the query with a description of its pictures, ŝ = P(Q), or "" without a reply."""
         data = [{"known": query.hints}] if query.hints else []
-        text = self._prompts["perceive"].fill(question=query.question, data=_fenced(data))
+        text = self._prompts["perceive"].fill(question=query.question, data=fenced(data))
         (outcome,) = self._ask(AgentQuestion(text, query.pictures))
-        self._notes = [outcome.note(outcome.text)]
+        self.record("perception", query.question, outcome.note(outcome.text))
         return replace(query, perception=outcome.text)
 
     def topic(self, query: Query, among: Sequence[Entity]) -> Entity | None:
         """Return the topic that the model names, e0 = L(q, z, E_o), or one that the query names."""
-        self._notes = [TraceEntry()]
         if not among:
+            self.record("topic", query.question, TraceEntry(said="none"))
             return None
         places = most_similar(query, [entity.name for entity in among], _MOST_TOPICS)
         shown = [among[n] for n in places]
@@ -97,42 +88,50 @@ class ModelAgents:
             cut = f"of {len(among):,} topics {len(shown):,} were shown"
         names = list(dict.fromkeys(entity.name for entity in shown))
         text = self._prompts["topic"].fill(
-            question=query.question, data=_fenced([*given(query), {"topics": names}])
+            question=query.question, data=fenced([*given(query), {"topics": names}])
         )
         (outcome,) = self._ask(AgentQuestion(text, schema=_TOPIC))
         named = [outcome.fields["topic"]] if outcome.fields else []
         chosen, unknown = matched(named, [((e.name, e.unit or ""), e) for e in shown])
         remarks = [cut, _unknown(unknown)]
         if not chosen and (chosen := _named_in(query.text, shown)):
-            remarks.append(f"{chosen[0].name} stands in the query, so it is taken")
+            remarks.append(f"{chosen[0].name} is named in the query, so it was selected")
         answer = _with_reason(chosen[0].name if chosen else "none", outcome)
-        self._notes = [outcome.note(answer, "; ".join(filter(None, remarks)))]
+        remark = "; ".join(filter(None, remarks))
+        self.record("topic", query.question, outcome.note(answer, remark))
         return chosen[0] if chosen else None
 
-    def expand(
-        self, query: Query, opened: Sequence[tuple[Path, Sequence[Step]]]
-    ) -> list[list[Step]]:
-        """Return the relations that the model selects to extend each open path (eq. 5)."""
-        asking = [n for n, (_, steps) in enumerate(opened) if steps]
-        questions = [
-            AgentQuestion(
-                self._prompts["expand"].fill(
-                    question=query.question,
-                    data=_fenced([*self._context(query, path), *map(self._neighbour, steps)]),
-                ),
-                schema=_USEFUL,
-            )
-            for path, steps in (opened[n] for n in asking)
-        ]
-        outcomes = self._ask(*questions)
-        selected: list[list[Step]] = [[] for _ in opened]
-        self._notes = [TraceEntry() for _ in opened]
-        for n, outcome in zip(asking, outcomes, strict=True):
-            steps = opened[n][1]
-            named = outcome.fields.get("useful", [])
-            selected[n], unknown = matched(named, [(_names(step), step) for step in steps])
-            names = ", ".join(step.tail.name for step in selected[n]) or "none"
-            self._notes[n] = outcome.note(_with_reason(names, outcome), _unknown(unknown))
+    def expand(self, query: Query, opened: Sequence[Path], most: int) -> list[list[Step]]:
+        """Return the relations that the model selects to extend each open path (eq. 5).
+
+        Args:
+            query: The query.
+            opened: The paths.
+            most: Greatest number of relations of a path's end that the model receives: those that
+                share most words with the query.
+        """
+        offers, questions = [], []
+        for path in opened:
+            steps = self._graph.hop(path.end)
+            texts = [f"{s.relation} {s.tail.name} {s.information} {s.condition}" for s in steps]
+            shown = [steps[n] for n in most_similar(query, texts, most)]
+            offers.append((path, shown, left_out("relations", len(shown), len(steps))))
+            lines = [*self._context(query, path), *map(self._neighbour, shown)]
+            text = self._prompts["expand"].fill(question=query.question, data=fenced(lines))
+            questions += [AgentQuestion(text, schema=_USEFUL)] if shown else []
+        outcomes = iter(self._ask(*questions))
+        selected: list[list[Step]] = []
+        for path, shown, cut in offers:
+            outcome = next(outcomes) if shown else None
+            named = outcome.fields.get("useful", []) if outcome else ()
+            chosen, unknown = matched(named, [(_names(step), step) for step in shown])
+            selected.append(chosen)
+            names = ", ".join(step.tail.name for step in chosen) or "none"
+            remark = "; ".join(filter(None, (cut, _unknown(unknown))))
+            entry = TraceEntry(said=names)
+            if outcome:
+                entry = outcome.note(_with_reason(names, outcome), remark)
+            self.record("expansion", path.text, entry)
         return selected
 
     def validate(self, query: Query, paths: Sequence[Path]) -> list[bool]:
@@ -143,13 +142,12 @@ class ModelAgents:
             pictures = self.knowledge.pictures(path.end) if online else ()
             text = self._prompts["validate"].fill(
                 question=query.question,
-                data=_fenced(self._context(query, path)),
+                data=fenced(self._context(query, path)),
                 pictures=_SHOWN if pictures else "",
                 caption=_CAPTION if pictures else "",
             )
             questions.append(AgentQuestion(text, pictures, _CAPTIONED if pictures else _ENOUGH))
         verdicts = []
-        self._notes = []
         outcomes = self._ask(*questions)
         for path, outcome in zip(paths, outcomes, strict=True):
             enough = outcome.fields.get("enough", False)
@@ -158,14 +156,16 @@ class ModelAgents:
             if caption:
                 self.knowledge.add(path.end, caption)
             answer = _with_reason("enough" if enough else "not enough", outcome)
-            self._notes.append(outcome.note(answer))
+            self.record("validation", path.text, outcome.note(answer))
         return verdicts
 
     def answer(self, query: Query, evidence: Sequence[Mapping[str, str]]) -> Outcome:
         """Answer the query from evidence, ŷ = MLLM(Q, ℵ(Î, G, A, α)) (eq. 11)."""
-        data = _fenced([*given(query), *evidence])
+        data = fenced([*given(query), *evidence])
         text = self._prompts["answer"].fill(question=query.question, data=data)
         (outcome,) = self._ask(AgentQuestion(text, query.pictures))
+        self.round = max((entry.round for entry in self.trace), default=0)
+        self.record("answer", query.question, outcome.note(outcome.text))
         return outcome
 
     def _ask(self, *questions: AgentQuestion) -> list[Outcome]:
@@ -174,7 +174,7 @@ class ModelAgents:
         Raises:
             CallError: the endpoint has not answered a single question of this search.
         """
-        outcomes = ask_all(self._mllm, questions, workers=WORKERS)
+        outcomes = ask_all(self._mllm, questions)
         calls = (one.failure for one in outcomes if isinstance(one.failure, CallError))
         failures = [failure for failure in calls if not failure.is_of_request]
         self._is_reached = self._is_reached or len(failures) < len(outcomes)
@@ -205,16 +205,10 @@ def given(query: Query) -> list[dict[str, str]]:
     return [{key: text} for key, text in fields.items() if text]
 
 
-def _fenced(lines: Sequence[Mapping[str, Any]]) -> str:
-    return fenced(lines) if lines else ""
-
-
 def _named_in(text: str, among: Sequence[Entity]) -> list[Entity]:
     """Return the entities whose names occur in a text, longest name first."""
-    padded = f" {name_key(text)} "
-    keys = ((name_key(entity.name), entity) for entity in among)
-    found = [(key, entity) for key, entity in keys if key and f" {key} " in padded]
-    return [entity for _, entity in sorted(found, key=lambda one: -len(one[0]))]
+    found = [entity for entity in among if is_named(entity.name, text)]
+    return sorted(found, key=lambda entity: -len(name_key(entity.name)))
 
 
 def matched(
@@ -258,7 +252,7 @@ def _unknown(names: Sequence[str]) -> str:
         return ""
     listed = ", ".join(repr(name[:_LONGEST_NAME]) for name in names[:_MOST_NAMES])
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-    return f"named and left out, for nothing that was shown is called so: {listed}{more}"
+    return f"ignored, because they were not among the choices: {listed}{more}"
 
 
 def _with_reason(answer: str, outcome: Outcome) -> str:

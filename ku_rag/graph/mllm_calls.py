@@ -18,6 +18,8 @@ from ku_rag.pictures import load_picture
 
 LONGEST_SIDE = 1024
 """Greatest side of a picture, px (MH-MMKG, section 5.1)."""
+WORKERS = 16
+"""Greatest number of concurrent questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +89,12 @@ class Outcome:
         )
 
 
-def ask_all(mllm: MLLM, questions: Sequence[AgentQuestion], *, workers: int) -> list[Outcome]:
-    """Ask questions concurrently, and return their outcomes in order.
-
-    Args:
-        mllm: The model.
-        questions: The questions.
-        workers: Greatest number of concurrent questions, at least 1.
-    """
+def ask_all(mllm: MLLM, questions: Sequence[AgentQuestion]) -> list[Outcome]:
+    """Ask questions concurrently, and return their outcomes in order."""
     if not questions:
         return []
     # An interrupt leaves this pool at once: nothing waits for its threads.
-    with ThreadPool(min(workers, len(questions))) as pool:
+    with ThreadPool(min(WORKERS, len(questions))) as pool:
         return pool.map(lambda question: _ask(mllm, question), questions, chunksize=1)
 
 

@@ -57,6 +57,11 @@ class Entity:
     kind: str
     unit: str | None = None
 
+    @property
+    def has_relations(self) -> bool:
+        """Whether a relation starts or ends here."""
+        return self.row > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -205,16 +210,14 @@ class Graph:
     layout: Layout
 
     def of_units(self, units: Sequence[int]) -> list[Entity]:
-        """Return the entities of units, by row, in that order; without units in no relation."""
-        found = {
-            unit: Entity(row, name, kind, unit_id)
-            for unit, row, name, kind, unit_id in self.connection.execute(
-                "SELECT u.row, e.row, e.name, e.kind, u.id FROM json_each(?) r "
-                "CROSS JOIN units u ON u.row = r.value CROSS JOIN entities e ON e.unit = u.row",
-                (as_json(units),),
-            )
-        }
-        return [found[unit] for unit in units if unit in found]
+        """Return the entity of each unit, given by row; its row is negative without relations."""
+        rows = self.connection.execute(
+            "SELECT coalesce(e.row, -u.row), u.name, u.kind, u.id FROM json_each(?) r "
+            "CROSS JOIN units u ON u.row = r.value LEFT JOIN entities e ON e.unit = u.row "
+            "ORDER BY r.key",
+            (as_json(units),),
+        )
+        return [Entity(*row) for row in rows.fetchall()]
 
     def find(self, name: str) -> list[Entity]:
         """Return the entities with an id, or else with a name or alias; units come first.

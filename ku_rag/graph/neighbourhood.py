@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ku_rag import arguments
 from ku_rag.graph.drawing_layout import Box
-from ku_rag.graph.model import Entity, Graph, Path, Step
-from ku_rag.graph.traversal import Offer, traverse
+from ku_rag.graph.model import Entity, Graph, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,21 @@ class Neighbourhood:
     across: tuple[Step, ...]
     left_out: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """The nodes by row, the root first; the relations between them; how many were left out."""
+        steps = [step for node in self.nodes for step in (*node.steps, *node.loops)]
+        return {
+            "nodes": [
+                {"row": e.row, "id": e.unit, "name": e.name, "kind": e.kind}
+                for e in (node.entity for node in self.nodes)
+            ],
+            "edges": [
+                {"head": s.head.row, "relation": s.relation, "tail": s.tail.row, "notes": s.notes}
+                for s in (*steps, *self.across)
+            ],
+            "left_out": self.left_out,
+        }
+
 
 def neighbourhood(graph: Graph, entity: Entity, *, hops: int, most: int) -> Neighbourhood:
     """Collect the entities within some hops of one, against and along relations.
@@ -35,46 +50,43 @@ def neighbourhood(graph: Graph, entity: Entity, *, hops: int, most: int) -> Neig
     Args:
         graph: the graph.
         entity: the root.
-        hops: greatest distance, 1 or more.
-        most: greatest number of entities, the root included.
+        hops: greatest distance, 1 or 2.
+        most: greatest number of entities, the root included, 1 to 200.
 
     Raises:
+        BadInput: `hops` or `most` is out of its range.
         Corrupt: a relation fails its checksum.
     """
+    arguments.count(hops, "hops", least=1, most=2)
+    arguments.count(most, "most", least=1, most=200)
     root = Box(entity)
     nodes = {entity.row: root}
     left_out: set[int] = set()
 
-    def choose(level: Sequence[Offer]) -> list[Path]:
-        """Add a level to the tree; return the paths to its entities."""
-        offers: list[tuple[int, Path, Entity, list[Step]]] = []
-        for path, relations in level:
+    level = [root]
+    for _ in range(hops):
+        offers: list[tuple[int, Box, Entity, list[Step]]] = []
+        for node in level:
             reached: dict[int, tuple[Entity, list[Step]]] = {}
-            for step in relations:
-                other = step.other(path.end)
+            for step in graph.hop(node.entity, direction="both"):
+                other = step.other(node.entity)
                 if other.row not in nodes:
                     reached.setdefault(other.row, (other, []))[1].append(step)
             turns: Counter[tuple[str, bool]] = Counter()
             for other, steps in reached.values():
                 way = steps[0].relation, steps[0].tail.row == other.row
-                offers.append((turns[way], path, other, steps))
+                offers.append((turns[way], node, other, steps))
                 turns[way] += 1
-        found: dict[int, Path] = {}
-        for _, path, other, steps in sorted(offers, key=lambda offer: offer[0]):
+        for _, node, other, steps in sorted(offers, key=lambda offer: offer[0]):
             if other.row not in nodes and len(nodes) < most:
                 nodes[other.row] = Box(other, tuple(steps))
-                nodes[path.end.row].children.append(nodes[other.row])
-                found[other.row] = path.then(steps[0])
+                node.children.append(nodes[other.row])
             elif other.row not in nodes:
                 left_out.add(other.row)
-        parents = [nodes[path.end.row] for path, _ in level]
-        for parent in parents:
-            words = list(dict.fromkeys(child.steps[0].relation for child in parent.children))
-            parent.children.sort(key=lambda child: words.index(child.steps[0].relation))
-        return [found[child.entity.row] for parent in parents for child in parent.children]
-
-    for _ in traverse(graph, entity, choose, longest=hops, direction="both"):
-        pass
+        for node in level:
+            words = list(dict.fromkeys(child.steps[0].relation for child in node.children))
+            node.children.sort(key=lambda child: words.index(child.steps[0].relation))
+        level = [child for node in level for child in node.children]
     in_tree = {step.row for node in nodes.values() for step in node.steps}
     across: list[Step] = []
     for row, node in nodes.items():

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from ku_rag.graph.model import Entity, Path
 from ku_rag.graph.search_types import Query
-from ku_rag.graph.traversal import relation_stems
 from ku_rag.text.question import POINTED, label_words
-from ku_rag.text.stems import stem, stems
+from ku_rag.text.stems import label_stems, stem, stems
 from ku_rag.text.tokens import stop_words, words
 
 WEIGHTS: Mapping[str, float] = {
@@ -138,7 +137,7 @@ class _PathWords:
         self._asked, self._captions = asked, captions
         self._given = asked.question | asked.hints
         steps = {step.row: step for path in paths for step in path.steps}.values()
-        self._relations = {step.relation: relation_stems(step.relation) for step in steps}
+        self._relations = {step.relation: label_stems(step.relation) for step in steps}
         self._kinds = {step.tail.kind: stems(step.tail.kind) for step in steps}
         self._kind = asked.topic.kind
         # If all entities are of one kind, kinds do not distinguish them.

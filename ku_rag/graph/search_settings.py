@@ -134,25 +134,21 @@ def answer(
     agents = ModelAgents(
         mllm, graph, captions=chosen.captions, captioner=captioner, prompts=prompts
     )
-    trace: list[TraceEntry] = []
     asked = query if chosen.described else replace(query, perception="")
     if chosen.searches and chosen.vision and query.pictures:
         asked = agents.perceive(asked)
-        trace += [replace(n, agent="perception", about=query.question) for n in agents.notes()]
     found, paths = None, tuple(gold or ()) if chosen.gold else ()
     if chosen.searches:
         found = explore(graph, asked, agents, limits, topic=topic)
         paths = found.paths or found.leaves
-        trace += found.trace
     shown = asked if chosen.vision else replace(asked, pictures=())
     paths = paths[: limits.max_paths]
     outcome = agents.answer(shown, summarise(paths, agents.knowledge))
     if found is None and outcome.failure:
         raise outcome.failure
-    last = max((entry.round for entry in trace), default=0)
-    note = replace(outcome.note(outcome.text), round=last, agent="answer", about=query.question)
+    trace = tuple(agents.trace)
     return GraphAnswer(
-        setting, outcome.text, outcome.problem, shown.perception, paths, found, (*trace, note)
+        setting, outcome.text, outcome.problem, shown.perception, paths, found, trace
     )
 
 

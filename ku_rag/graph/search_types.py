@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ku_rag.graph.model import Entity, Path, Step
@@ -89,6 +89,26 @@ class TraceEntry(Serializable):
     spent: str = ""
 
 
+@dataclass
+class AgentTrace:
+    """Base class of agents that record their questions and answers; one object per question.
+
+    Args:
+        trace: Questions to the agents and their answers, in order.
+        round: Number of the current round; 0 before the first one.
+        spent: Why a model cannot be called again, or "".
+    """
+
+    trace: list[TraceEntry] = field(default_factory=list, init=False)
+    round: int = field(default=0, init=False)
+    spent: str = field(default="", init=False)
+
+    def record(self, agent: str, about: str, entry: TraceEntry) -> None:
+        """Add the answer of an agent to the trace."""
+        self.trace.append(replace(entry, round=self.round, agent=agent, about=about))
+        self.spent = self.spent or entry.spent
+
+
 @dataclass(frozen=True, slots=True)
 class GraphSearchResult:
     """The explored sub-graph (the paper's Î, eq. 10) and its paths.
@@ -162,3 +182,10 @@ def most_similar(query: Query, texts: Sequence[str], most: int) -> list[int]:
     asked = frozenset(content_words(query.text))
     shared = [len(asked.intersection(words(text))) for text in texts]
     return sorted(sorted(range(len(texts)), key=lambda n: -shared[n])[:most])
+
+
+def left_out(what: str, shown: int, of: int) -> str:
+    """Return a remark on what `most_similar` left out, or "" if it left out nothing."""
+    if shown == of:
+        return ""
+    return f"{shown:,} of {of:,} {what} were used: those that share most words with the query"

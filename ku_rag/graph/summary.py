@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path as File
 from typing import Literal
 
-from ku_rag.graph.model import Attributes, Entity, Graph, Path
+from ku_rag.graph.model import Entity, Graph, Path
 
 MOST_PICTURES = 10
 """Greatest number of pictures of an entity; a video has as many keyframes (section 3.1)."""
@@ -29,8 +30,7 @@ class Knowledge:
 
     def __init__(self, graph: Graph, captions: Captions, captioner: str = "") -> None:
         self.captions = captions
-        self._graph, self._captioner = graph, captioner
-        self._stored: dict[int, Attributes] = {}
+        self._captioner, self._attributes = captioner, cache(graph.attributes)
         self._made: dict[int, str] = {}
 
     def add(self, entity: Entity, caption: str) -> None:
@@ -66,11 +66,6 @@ class Knowledge:
     def pictures(self, entity: Entity) -> tuple[File, ...]:
         """Return the first pictures of an entity, at most `MOST_PICTURES`."""
         return self._attributes(entity).images[:MOST_PICTURES]
-
-    def _attributes(self, entity: Entity) -> Attributes:
-        if entity.row not in self._stored:
-            self._stored[entity.row] = self._graph.attributes(entity)
-        return self._stored[entity.row]
 
 
 def summarise(paths: Sequence[Path], knowledge: Knowledge) -> list[Mapping[str, str]]:

@@ -1,16 +1,17 @@
-"""Breadth-first traversal of the graph: shortest paths, and paths that a question has words of."""
+"""Paths of the graph: shortest ones, and those that share words with a question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 
 from ku_rag.errors import NotFound
-from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
+from ku_rag.graph.model import Entity, Graph, Path, Step
+from ku_rag.store.connection import as_json
 from ku_rag.text.question import label_words
-from ku_rag.text.stems import stem, stems
-from ku_rag.text.tokens import name_key, words
+from ku_rag.text.stems import every_stem, label_stems, stems
+from ku_rag.text.tokens import name_key
 
 _CACHED = 1024
 """Number of entities whose relations are kept in memory; paths of each length need them again."""
@@ -20,56 +21,6 @@ STEPS = 400
 """Greatest number of relations of one entity that are read, the first ones."""
 _EVIDENCE = 400
 """Greatest number of paths that are ranked as evidence, from all entities together."""
-
-Offer = tuple[Path, Sequence[Step]]
-"""A path and the relations by which it can be extended."""
-
-
-def traverse(
-    graph: Graph,
-    start: Entity,
-    choose: Callable[[Sequence[Offer]], Sequence[Path]],
-    *,
-    longest: int,
-    direction: Direction = "out",
-    most: int = -1,
-) -> Iterator[Sequence[Path]]:
-    """Yield the chosen paths of one relation, then of two, and so on.
-
-    Args:
-        graph: The graph.
-        start: Where the paths start.
-        choose: Receives the open paths with the relations of their ends, and returns the paths
-            that stay open, one relation longer. The traversal ends when it returns none.
-        longest: Greatest number of relations of a path.
-        direction: In which direction relations are followed.
-        most: Greatest number of relations of an entity, the first ones; -1 for all.
-
-    Raises:
-        Corrupt: A relation fails its checksum.
-    """
-    opened: Sequence[Path] = [Path(start)]
-    for _ in range(longest):
-        opened = choose([(p, graph.hop(p.end, most, direction=direction)) for p in opened])
-        if not opened:
-            return
-        yield opened
-
-
-def extend_to_new(offers: Sequence[Offer], reached: set[int]) -> list[Path]:
-    """Return the extended paths to entities that were not reached before.
-
-    Args:
-        offers: Paths with the relations of their ends.
-        reached: Rows of the entities reached so far; the new ones are added.
-    """
-    found = []
-    for path, steps in offers:
-        for step in steps:
-            if (row := step.other(path.end).row) not in reached:
-                reached.add(row)
-                found.append(path.then(step))
-    return found
 
 
 def named_path(graph: Graph, names: Sequence[str]) -> Path:
@@ -107,8 +58,7 @@ def shortest_paths(
     """
     hop = lru_cache(_CACHED)(graph.hop)
     distances = {end.row: 0} if end else {}
-    choose = partial(extend_to_new, reached=set(distances))
-    nearest = traverse(graph, end, choose, longest=longest, direction="in") if end else iter(())
+    levels = _levels_before(graph, end) if end else iter(())
 
     def paths_of_length(path: Path, left: int) -> Iterator[Path]:
         if not left:
@@ -128,8 +78,21 @@ def shortest_paths(
         if len(found) >= most:
             break
         # Only now: entities farther from the end matter to longer paths alone.
-        distances |= {path.end.row: length for path in next(nearest, ())}
+        distances |= dict.fromkeys(next(levels, ()), length)
     return found
+
+
+def _levels_before(graph: Graph, end: Entity) -> Iterator[set[int]]:
+    """Yield the rows of the entities at distance 1 before an entity, at distance 2, and so on."""
+    reached = level = {end.row}
+    while level:
+        rows = graph.connection.execute(
+            "SELECT head FROM relations WHERE tail IN (SELECT value FROM json_each(?))",
+            (as_json(level),),
+        )
+        level = {row for (row,) in rows} - reached
+        reached = reached | level
+        yield level
 
 
 def look_ahead(
@@ -182,7 +145,7 @@ def best_paths(
     Raises:
         Corrupt: A row of the graph fails its checksum.
     """
-    asked = frozenset(map(stem, words(question))).union(label_words(question))
+    asked = every_stem(question).union(label_words(question))
     distinct = list(dict.fromkeys(starts))
     ranked: list[tuple[bool, float, int, Path]] = []
     for place, start in enumerate(distinct):
@@ -198,13 +161,7 @@ def best_paths(
     return [path for *_, path in sorted(ranked, key=lambda one: one[:3])[:k]]
 
 
-@lru_cache(maxsize=1 << 12)
-def relation_stems(relation: str) -> frozenset[str]:
-    """Return stems of the content words of a relation, or of all its words if none has content."""
-    return stems(relation) or frozenset(map(stem, words(relation)))
-
-
 def step_stems(step: Step) -> frozenset[str]:
     """Return stems of a relation, of its notes, and of the entity where it ends."""
     notes = stems(step.information) | stems(step.condition)
-    return stems(step.tail.name) | notes | relation_stems(step.relation)
+    return stems(step.tail.name) | notes | label_stems(step.relation)

@@ -51,7 +51,7 @@ _AMOUNT_LINE = re.compile(
 _SENTENCE = re.compile(
     r"(?:^|(?<=[.!?] ))(?:The|Its|Their)\s+(?P<label>[^\W\d_][\w' -]{0,60}?)"
     r"(?:\s+of\s+(?P<owner>[^,;:.\n]{1,60}?))?"
-    r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>[^,;:.\n]{1,60})(?:\.(?=\s|$)|$)",
+    r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>(?:[^,;:.\n]|[.,](?=\d)){1,60})(?:\.(?=\s|$)|$)",
     re.MULTILINE,
 )
 _TRUTH = {"true": "yes", "false": "no"}
@@ -194,7 +194,8 @@ def _of_text(entity: Entity, chunk: int, text: str) -> Iterator[Step]:
     heading = first if is_heading else ""
     for match in (*_LINE.finditer(text), *_AMOUNT_LINE.finditer(text), *_SENTENCE.finditer(text)):
         label, value = match["label"], match["value"]
-        if match.re is _AMOUNT_LINE and AUXILIARIES.intersection(words(label)):
+        is_sentence = AUXILIARIES.intersection(words(label)) or value.endswith(".")
+        if match.re is _AMOUNT_LINE and is_sentence:
             continue
         if is_negated(words(label)):  # "Not allowed: dogs"
             continue

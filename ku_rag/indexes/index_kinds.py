@@ -48,7 +48,7 @@ _PARALLEL_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class IndexPlan:
     """Search parameters of an index.
 
     Args:
@@ -165,7 +165,7 @@ def _train(index: Any, training: Vectors) -> None:  # noqa: ANN401 - faiss
 
 def search_candidates(
     index: Any,  # noqa: ANN401 - faiss
-    plan: Plan,
+    plan: IndexPlan,
     queries: Vectors,
     count: int,
     mask: Mask | None = None,

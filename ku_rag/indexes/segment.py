@@ -1,4 +1,4 @@
-"""A segment: an immutable index over some rows, with those that were dropped since masked."""
+"""A segment: an immutable index over some rows, with a mask of deleted rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.indexes.index_kinds import TOP, ByteQuantizer, Mask, Plan, search_candidates
+from ku_rag.indexes.index_kinds import TOP, ByteQuantizer, IndexPlan, Mask, search_candidates
 
 Rows = NDArray[np.int64]
 
@@ -21,14 +21,14 @@ class Segment:
     Args:
         rows: int64[n], ascending: the row at each position of the index.
         index: FAISS's, filled in that order.
-        plan: how it is asked.
-        fit: what queries are made before.
+        plan: its search parameters.
+        fit: the quantiser that queries pass first; None for none.
         file: the name of its file without suffix; "" when it has none.
     """
 
     rows: Rows
     index: Any
-    plan: Plan
+    plan: IndexPlan
     fit: ByteQuantizer | None = None
     file: str = ""
     _alive: Mask | None = field(default=None, init=False)
@@ -36,23 +36,23 @@ class Segment:
 
     @property
     def count(self) -> int:
-        """Rows that a search sees."""
+        """Number of rows that are not deleted."""
         return len(self.rows) - self._dropped
 
     @property
     def dropped(self) -> Rows:
-        """Rows that it no longer shows: int64[m], ascending."""
+        """Deleted rows: int64[m], ascending."""
         return np.empty(0, np.int64) if self._alive is None else self.rows[~self._alive]
 
     def holds(self, rows: Rows) -> Mask:
-        """Which of some rows it shows: bool[len(rows)]."""
+        """Return which of some rows the segment has, undeleted: bool[len(rows)]."""
         places = np.searchsorted(self.rows, rows)
         places[places == len(self.rows)] = 0
         there = self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
         return there if self._alive is None else there & self._alive[places]
 
     def drop(self, rows: Rows) -> None:
-        """Show some rows no longer; those that it does not hold are let pass."""
+        """Mask deleted rows; rows that it does not contain are ignored."""
         gone = rows[self.holds(rows)]
         if len(gone):
             if self._alive is None:
@@ -61,7 +61,7 @@ class Segment:
             self._dropped += len(gone)
 
     def search(self, queries: Vectors, k: int, among: Rows | None = None) -> tuple[Rows, Vectors]:
-        """Rows that may be among the k nearest, for scoring anew where the kind is not exact.
+        """Return rows that may be among the k nearest, to be rescored if the kind is not exact.
 
         Args:
             queries: float32[n, dim].

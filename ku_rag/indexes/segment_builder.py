@@ -17,8 +17,8 @@ from ku_rag.encoders.base import Vectors
 from ku_rag.indexes.index_kinds import (
     TOP,
     ByteQuantizer,
+    IndexPlan,
     KindName,
-    Plan,
     faiss_module,
     make,
     search_candidates,
@@ -101,7 +101,7 @@ def build_and_measure(
         if exact:
             exact.add(some, vectors)
     if exact is None:
-        return Segment(rows, index, Plan())
+        return Segment(rows, index, IndexPlan())
     plan = choose_plan(index, quantizer, kind, rows, exact, recall)
     return Segment(rows, index, plan, quantizer)
 
@@ -176,7 +176,7 @@ def choose_plan(
     rows: Rows,
     exact: ExactNeighbours,
     target: float,
-) -> Plan:
+) -> IndexPlan:
     """Choose the plan of least cost that reaches a recall, or else the one with the highest recall.
 
     The cost is about the seconds for scanning the lists and rescoring the candidates.
@@ -191,14 +191,14 @@ def choose_plan(
     """
     queries = quantizer(exact.queries) if quantizer else exact.queries
     lists = max(1, getattr(index, "nlist", 1))
-    tried: list[tuple[Plan, float]] = []
-    best: tuple[Plan, float] | None = None
+    tried: list[tuple[IndexPlan, float]] = []
+    best: tuple[IndexPlan, float] | None = None
     for probes in [p for p in _PROBES if p <= lists] if kind.startswith("ivf") else (0,):
         scan = index.ntotal * index.code_size * max(1, probes) / lists / _SCANNED_PER_S
         if best and scan >= best[1]:
             break
         # One more hit, because a query finds itself.
-        probed = Plan(kind, probes=probes)
+        probed = IndexPlan(kind, probes=probes)
         _, positions = search_candidates(index, probed, queries, _CANDIDATES[-1] + 1)
         recalls = exact.recall(np.where(positions >= 0, rows[positions], -1))
         for candidates in _CANDIDATES:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ku_rag.indexes.index_kinds import ByteQuantizer, Plan, faiss_module
+from ku_rag.indexes.index_kinds import ByteQuantizer, IndexPlan, faiss_module
 from ku_rag.indexes.segment import Segment
 from ku_rag.store.layout import sync_folder, write_durably
 
@@ -84,7 +84,7 @@ class IndexFiles:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError, OSError) as error:
-            _log.warning("%s cannot be used (%s): it is made anew", self.header_path, error)
+            _log.warning("%s cannot be used (%s): it is rebuilt", self.header_path, error)
             return None
         ours = (header.knowledge_base, header.lost) == (knowledge_base, lost)
         return header if ours else None
@@ -106,7 +106,7 @@ class IndexFiles:
         rows = np.memmap(paths[1], np.dtype("<i8"), "r") if entry["count"] else np.empty(0, "<i8")
         # A plain array view: indexing a memmap object is several times slower.
         fit = entry.get("fit") and ByteQuantizer.from_dict(entry["fit"])
-        return Segment(np.asarray(rows), index, Plan(**entry["plan"]), fit, name)
+        return Segment(np.asarray(rows), index, IndexPlan(**entry["plan"]), fit, name)
 
     def write(
         self,
@@ -173,6 +173,10 @@ class IndexFiles:
         kept = {entry["file"] for entry in header.segments} if header else set()
         if header is None:
             self.header_path.unlink(missing_ok=True)
+            try:
+                sync_folder(self.folder)
+            except OSError:
+                return  # a header never names a file that is gone; a later sweep deletes them
         for path in self.folder.glob(f"{self.stem}-*"):
             if path.name.split(".")[0] not in kept:
                 path.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""The vector index: a cache over the store's vectors, never trusted beyond it.
+"""The vector index: a cache over the vectors in the store.
 
 Immutable segments and a tail in memory are searched together; whatever they propose is scored with
-the store's own vectors. The `changes` table feeds the tail and masks what was dropped. New segments
-swallow older ones that are not much larger, so there are few of them however knowledge came in.
-Small collections have no segment: their vectors are read from the store, which takes milliseconds.
+the store's own vectors. The `changes` table feeds the tail and masks what was dropped. A new
+segment absorbs older ones that are not much larger, so there are always few of them. Small
+collections have no segment: their vectors are read from the store, which takes milliseconds.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ Rows = NDArray[np.int64]
 BASE_MIN = 4096
 """A tail of this many vectors is worth a segment."""
 _GATHER_MOST = 1000
-_SWALLOWED = 2
-"""A new segment swallows those before it that are up to this many times as large."""
+_ABSORBED = 2
+"""A new segment absorbs those before it that are up to this many times as large."""
 _WORN = 0.25
-"""A segment of which this share is gone is made anew."""
+"""A segment is rebuilt when this share of its rows is deleted."""
 _OUTGROWN = 4
-"""What was tuned holds until there are so many times as many vectors."""
+"""A tuned kind is used until the number of vectors has grown by this factor."""
 _ATTEMPTS = 5
 
 _log = logging.getLogger("ku_rag")
 
 Spare = Callable[[], AbstractContextManager[bool]]
-"""Tries to get the writer lock without waiting: whether it is held inside."""
+"""Tries to acquire the writer lock without waiting; the context is whether it did."""
 
 
 class VectorIndex:
     """Nearest neighbours among the vectors of one kind and encoder.
 
     Args:
-        database: the truth.
-        folder: where the files lie.
+        database: the store.
+        folder: of the index files.
         kind: "chunk" or "image".
         encoder: row of the encoder in the store.
         dim: length of a vector.
-        spare: a reader that had to make segments anew writes them if nobody else is writing.
+        spare: a reader that had to rebuild segments writes them if this acquires the lock.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class VectorIndex:
         """
         if among is not None and len(among) <= _GATHER_MOST:
             held, gathered = self.gather(among)
-            return _top([nearest(queries, gathered, held, k)], k)
+            return top([nearest(queries, gathered, held, k)], k)
         with self._lock:
-            self.refresh()
+            self._catch_up()
             rows, newest = self._tail
             if among is not None:
                 inside = np.isin(rows, among)
@@ -111,11 +111,11 @@ class VectorIndex:
                 else:
                     proposed.append(rows)
             if not self._segments:
-                return _top(exact, k, len(queries))  # its vectors were read from the store
+                return top(exact, k, len(queries))  # its vectors were read from the store
             if exact:
-                proposed.append(_top(exact, k)[0])
+                proposed.append(top(exact, k)[0])
             rows = proposed[0] if len(proposed) == 1 else np.concatenate(proposed, axis=1)
-            return _top([self.score(queries, rows)], k)
+            return top([self.score(queries, rows)], k)
 
     def gather(self, rows: Rows) -> tuple[Rows, Vectors]:
         """The store's own vectors of some rows: (int64[n] ascending, float32[n, dim]).
@@ -155,7 +155,7 @@ class VectorIndex:
     def count(self) -> int:
         """Number of vectors that a search sees."""
         with self._lock:
-            self.refresh()
+            self._catch_up()
             return sum(segment.count for segment in self._segments) + len(self._tail[0])
 
     def describe(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class VectorIndex:
     # ---- following the store -------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Know nothing: the next look opens the files."""
+        """Reset the state; the next refresh opens the files."""
         self._seq = -1
         self._header: Header | None = None
         self._segments: list[Segment] = []
@@ -188,7 +188,11 @@ class VectorIndex:
         self._doubtful = False
 
     def refresh(self) -> None:
-        """Catch up with every change since the last call: in the tail, or in segments if many."""
+        """Catch up with every change, so that the next search need not."""
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Apply every change since the last call: to the tail, or to segments if there are many."""
         with self._lock:
             if not self._follow():
                 return
@@ -208,7 +212,7 @@ class VectorIndex:
             self._doubtful = False
 
     def _follow(self) -> bool:
-        """Mask what was dropped and note what came; whether anything may have."""
+        """Mask deleted rows and collect new ones; return whether there may be any."""
         seq = last_row(self._database.connection, "changes")
         if seq == self._seq:
             return len(self._pending) > 0
@@ -223,18 +227,13 @@ class VectorIndex:
         return True
 
     def _read_changes(self, seq: int) -> None:
-        runs = self._database.connection.execute(
-            "SELECT first, last + 1, op = 'put' FROM changes "
-            "WHERE seq > ? AND seq <= ? AND kind = ? AND encoder = ? ORDER BY seq DESC",
-            (self._seq, seq, self.kind, self._encoder),
-        ).fetchall()
+        connection = self._database.connection
+        runs = stored.changes(connection, self.kind, self._encoder, self._seq, seq)
         if not runs:
             return
-        # The newest change of an item counts.
-        items, newest = np.unique(
-            np.concatenate([np.arange(first, end) for first, end, _ in runs]), return_index=True
-        )
-        come = np.concatenate([np.full(end - first, put, bool) for first, end, put in runs])[newest]
+        runs.reverse()  # the newest change of an item counts
+        items, newest = np.unique(np.concatenate([run.items for run in runs]), return_index=True)
+        come = np.concatenate([np.full(len(run.items), run.put) for run in runs])[newest]
         gone = items[~come]
         for segment in self._segments:
             segment.drop(gone)
@@ -244,11 +243,11 @@ class VectorIndex:
         self._pending = np.union1d(np.setdiff1d(self._pending, gone), items[come])
 
     def _open(self, seq: int, pruned: int) -> int:
-        """Start from the files, as far as they are sound and not older than what is forgotten.
+        """Load the files if they are valid and not older than the pruned changes.
 
         Args:
             seq: the last change of the database.
-            pruned: changes up to this one are forgotten.
+            pruned: the last change that was pruned.
 
         Returns:
             The last change, which may be a later one now.
@@ -269,7 +268,7 @@ class VectorIndex:
             except FileNotFoundError:
                 continue  # the writer put another one in its place meanwhile
             except (OSError, ValueError, RuntimeError) as error:
-                _log.warning("the index of the %ss is made anew (%s)", self.kind, error)
+                _log.warning("the index of the %ss is rebuilt (%s)", self.kind, error)
                 self._doubtful = True
                 return seq
             self._header, self._seq, self._segments = header, header.seq, segments
@@ -303,13 +302,13 @@ class VectorIndex:
             self._write()
 
     def remove_files(self) -> None:
-        """Delete the files; the next look makes them anew."""
+        """Delete the files; the next refresh rebuilds them."""
         with self._lock:
             self._files.sweep(None)
             self._forget()
 
     def problems(self) -> Iterator[str]:
-        """What the files say that cannot be, for `verify`."""
+        """Yield contradictions between the files and the store, for `verify`."""
         header = self._files.read_header(*self._base())
         ahead = 0 if header is None else header.seq - last_row(self._database.connection, "changes")
         if ahead > 0:
@@ -322,13 +321,13 @@ class VectorIndex:
             try:
                 self._files.read_segment(entry)
             except (OSError, ValueError, RuntimeError) as error:
-                yield f"an index file cannot be used ({error}): `ku compact` makes it anew"
+                yield f"an index file cannot be used ({error}): `ku compact` rebuilds it"
 
     def _fold(self, *, unwritten_only: bool = False) -> None:
-        """Make the tail and what came a segment, together with older ones that are small or worn.
+        """Build a segment of the tail, the new rows, and older segments that are small or worn.
 
         Args:
-            unwritten_only: leave those alone that have files.
+            unwritten_only: keep older segments that have files.
         """
         parts = [self._pending, self._tail[0]]
         size = len(self._pending) + len(self._tail[0])
@@ -336,7 +335,7 @@ class VectorIndex:
         first = len(self._segments)
         while first and not (unwritten_only and self._segments[first - 1].file):
             last = self._segments[first - 1]
-            if last.count > _SWALLOWED * size and not any(n < first for n in worn):
+            if last.count > _ABSORBED * size and not any(n < first for n in worn):
                 break
             parts.append(last.rows[last.holds(last.rows)])
             size += last.count
@@ -350,7 +349,7 @@ class VectorIndex:
         self._pending = np.empty(0, np.int64)
 
     def _build(self, rows: Rows) -> Segment:
-        """A segment of the kind that `tune` chose, unless the base has outgrown that."""
+        """Build a segment of the kind that `tune` chose, unless the base has outgrown it."""
         wished = (self._database.meta("index") or {}).get(self.kind) or {}
         tuned = len(rows) <= _OUTGROWN * wished.get("count", 0)
         kind: KindName = "flat" if len(rows) <= FLAT_MAX else "rabitq"
@@ -363,10 +362,11 @@ class VectorIndex:
             self._header = self._files.write(*self._base(), self._seq, self._segments, self._header)
         except (OSError, ReadOnly, RuntimeError) as error:
             _log.warning(
-                "the index of the %ss could not be written (%s): nothing is lost, searches make it "
-                "anew from the database",
-                self.kind, error,
-            )  # fmt: skip
+                "the index of the %ss could not be written (%s): nothing is lost, searches rebuild "
+                "it from the database",
+                self.kind,
+                error,
+            )
             self._forget()
 
 
@@ -381,8 +381,8 @@ def nearest(queries: Vectors, vectors: Vectors, rows: Rows, k: int) -> tuple[Row
     return np.broadcast_to(rows, cosines.shape), cosines
 
 
-def _top(found: list[tuple[Rows, Vectors]], k: int, queries: int = 1) -> tuple[Rows, Vectors]:
-    """The best k of several hit lists, padded with row -1."""
+def top(found: list[tuple[Rows, Vectors]], k: int, queries: int = 1) -> tuple[Rows, Vectors]:
+    """Return the best k of several hit lists, padded with row -1."""
     if not found:
         return np.full((queries, k), -1), np.full((queries, k), -1.0, np.float32)
     rows, cosines = found[0]

@@ -186,7 +186,7 @@ def differences(connection: Connection) -> Iterator[str]:
 
 
 def update_relation_digest(connection: Connection, source: int) -> None:
-    """Let a source declare the relations that are stored of it.
+    """Record the stored relations of a source as the ones that it states.
 
     The source then counts as changed at the next ingest, which restores relations that were deleted
     with other units.

@@ -18,17 +18,17 @@ from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import unit_resolution
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.deletion import delete_sources, delete_units, merged
-from ku_rag.ingest.pipeline import Pipeline, Progress
+from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.preparation import PreparedRecord, ReadyVectors, prepare
 from ku_rag.ingest.readers.folder import read
-from ku_rag.ingest.seen_sources import SeenSources
+from ku_rag.ingest.seen_sources import SeenSources, uris_below
 from ku_rag.settings import Settings
 from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.unit_records import hint, known_row, unit_row
 from ku_rag.text.tokens import name_key
-from ku_rag.types import Added, Deleted, IngestReport, Record, Source, Unit
+from ku_rag.types import Added, Deleted, IngestReport, Progress, Record, Source, Unit
 
 
 class _RollBack(Exception):
@@ -84,13 +84,20 @@ def add_many(
     pipeline: Pipeline,
     units: Iterable[tuple[Unit, ReadyVectors]],
     *,
+    replace: bool,
     progress: Progress | None,
 ) -> IngestReport:
     """Add units that have ids, in batches.
 
+    Args:
+        pipeline: Stores records.
+        units: The units with their vectors.
+        replace: Delete units that have one of the ids; all is then one transaction.
+        progress: Called with the number of records read so far.
+
     Raises:
         BadInput: A unit has no id, or one of its pictures cannot be read; the batches before it are
-            stored.
+            stored, unless units are replaced.
     """
 
     def prepared(unit: Unit, vectors: ReadyVectors) -> PreparedRecord:
@@ -101,7 +108,13 @@ def add_many(
             raise BadInput(unread[0].reason)
         return _identified(record, unit.id)
 
-    return pipeline.run((prepared(*one) for one in units), progress=progress)
+    if not replace:
+        return pipeline.run((prepared(*one) for one in units), progress=progress)
+    given = list(units)
+    with pipeline.writer.change() as connection:
+        rows = (unit_row(connection, unit.id or "") for unit, _ in given)
+        delete_units(connection, list(dict.fromkeys(row for row in rows if row is not None)))
+        return pipeline.run((prepared(*one) for one in given), progress=progress)
 
 
 def _record(unit: Unit) -> Record:
@@ -221,14 +234,13 @@ def sync(
             f"{folder} is {state}: syncing with it would delete everything that came from it; "
             "mount or correct it, or pass --yes if that is what you want"
         )
-    below = folder.as_posix().rstrip("/") + "/"
     (known,) = database.connection.execute(
-        "SELECT count(*) FROM sources WHERE uri >= ? AND uri < ?", (below, below[:-1] + "0")
+        "SELECT count(*) FROM sources WHERE uri >= ? AND uri < ?", uris_below(folder)
     ).fetchone()
     seen = SeenSources()
     for item in read(folder) if there and known else ():
         seen.add(item)
-    gone = seen.missing_below(database.connection, folder.as_posix())
+    gone = seen.missing_below(database.connection, folder)
     if gone and len(gone) * 2 > known and not (yes or dry_run):
         raise Refused(
             f"{len(gone)} of the {known} sources known from {folder} are gone: nothing was "

@@ -16,7 +16,7 @@ def delete_units(
     *,
     keep_entities: bool = False,
 ) -> Deleted:
-    """Delete units with their own sources; shared chunks that nobody else lists go as well.
+    """Delete units with their own sources; shared chunks that no other unit lists go as well.
 
     Args:
         connection: Inside a change.

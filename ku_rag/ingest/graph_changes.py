@@ -198,29 +198,17 @@ def _delete_relations(pipeline: Pipeline, rows: Sequence[int]) -> Deleted:
 
 
 def _one(graph: Graph, name: str) -> Entity:
-    """Return the entity that a name means; a new one has row 0.
-
-    Raises:
-        BadInput: There are several.
-    """
+    """Return the entity of a name, which must be unique; row 0 if there is none yet."""
     return graph.one(name) if graph.find(name) else Entity(0, name, ANY_KIND)
 
 
 def _unit_called(graph: Graph, name: str) -> str | None:
-    """Return the id of the unit that a name means, or None.
-
-    Raises:
-        BadInput: There are several.
-    """
+    """Return the id of the unit of a name, which must be unique; None if there is none."""
     return graph.one(name).unit if any(one.unit for one in graph.find(name)) else None
 
 
 def _put(pipeline: Pipeline, unit: Unit, source: Source) -> IngestReport:
-    """Store what one source says of a unit; a uri that ends in "/" is completed by the content.
-
-    Raises:
-        BadInput: a picture is broken.
-    """
+    """Store what one source states of a unit; the hash completes a uri that ends in "/"."""
     prepared = pipeline.encode(Record(unit, (source,)), "add")
     if source.uri.endswith("/"):
         (one,) = prepared.sources

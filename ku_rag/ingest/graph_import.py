@@ -24,20 +24,16 @@ from ku_rag.ingest import deletion
 from ku_rag.ingest.graph_names import NameResolver, find_units
 from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.readers.decoding import PartialSource
-from ku_rag.ingest.readers.graph_records import (
-    EntityRecord,
-    GraphPart,
-    Progress,
-    read_graph_jsonl,
-)
+from ku_rag.ingest.readers.graph_records import EntityRecord, GraphPart, read_graph_jsonl
 from ku_rag.ingest.readers.graphml import read_graphml
 from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES
 from ku_rag.ingest.readers.workbook import NODES, RELATIONS, read_workbooks
+from ku_rag.ingest.seen_sources import uris_below
 from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.unit_records import fields_of, texts_of, unit_row
-from ku_rag.types import IngestReport, Quarantined, Record, Source
+from ku_rag.types import IngestReport, Progress, Quarantined, Record, Source
 
 EXPECTED = ".jsonl, .graphml or a folder of sub-graphs with Node.xlsx and Relations.xlsx"
 
@@ -209,8 +205,7 @@ def read_graph(path: Path, progress: Progress | None = None) -> list[GraphPart]:
 def _uri_ranges(path: Path, parts: Sequence[GraphPart]) -> list[tuple[str, str]]:
     """Return the ranges (first, end) of the URIs of everything that was ever read from a path."""
     if path.is_dir():
-        root = path.resolve().as_posix().rstrip("/")
-        return [(f"{root}/", f"{root}0")]  # "0" follows "/"
+        return [uris_below(path.resolve())]
     return [(f"{part.path.as_posix()}#", f"{part.path.as_posix()}$") for part in parts]
 
 

@@ -10,26 +10,20 @@ one is read.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from contextlib import contextmanager
+from dataclasses import dataclass
 from math import ceil
-from threading import Lock
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-from PIL.Image import Image
 
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput
-from ku_rag.ingest.chunking import chunk
-from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
+from ku_rag.ingest.batch_encoding import BatchEncoder, Vector
 from ku_rag.ingest.preparation import (
-    PreparedPicture,
     PreparedRecord,
     PreparedSource,
     ReadyVectors,
@@ -37,7 +31,6 @@ from ku_rag.ingest.preparation import (
 )
 from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.unit_writer import UnitWriter
-from ku_rag.pictures import open_picture
 from ku_rag.settings import Settings
 from ku_rag.store import vectors
 from ku_rag.store.connection import as_json
@@ -46,7 +39,7 @@ from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, write_durably
 from ku_rag.store.unit_records import unit_row
 from ku_rag.store.vectors import Kind
-from ku_rag.types import IngestReport, Quarantined, Record
+from ku_rag.types import IngestReport, Progress, Quarantined, Record
 
 _SHARE = 32
 """A batch takes this share of the memory: three are in progress, each with its vectors."""
@@ -59,13 +52,8 @@ _LETTERS = 3
 _USUAL_TOKENS = 256
 """A chunk has about three letters for each token that fits into it."""
 
-Vector = NDArray[np.float32]
-
 Item = Record | PreparedRecord | Quarantined
 """What a reader yields; a prepared record is stored as it is."""
-
-Progress = Callable[[int], None]
-"""Called with the number of records read so far."""
 
 Commit = Callable[[], IngestReport]
 
@@ -76,25 +64,6 @@ class _Batch:
 
     records: list[PreparedRecord]
     report: IngestReport
-
-
-@dataclass(frozen=True, slots=True)
-class _Encoding:
-    """What of a batch has to be encoded, and the vectors that are known.
-
-    Args:
-        texts: Chunks without a vector.
-        pictures: Pictures without a vector.
-        text_vectors: Vectors of chunks, by text.
-        picture_vectors: Vectors of pictures, by digest.
-        broken: Why pictures cannot be decoded, by digest.
-    """
-
-    texts: list[str]
-    pictures: Sequence[PreparedPicture]
-    text_vectors: dict[str, Vector]
-    picture_vectors: dict[str, Vector]
-    broken: dict[str, str] = field(default_factory=dict)
 
 
 class Pipeline:
@@ -121,12 +90,12 @@ class Pipeline:
         self.encoder = encoder
         self._encoder_rows = encoder_rows
         self._settings = settings
-        self._encoding = Lock()
+        self._batch_encoder = BatchEncoder(encoder, settings.max_tokens)
 
     @property
     def max_tokens(self) -> int:
         """The most tokens of a chunk."""
-        return min(self._settings.max_tokens or self.encoder.max_tokens, self.encoder.max_tokens)
+        return self._batch_encoder.max_tokens
 
     def run(
         self,
@@ -145,7 +114,7 @@ class Pipeline:
         started = time.monotonic()
         report = IngestReport()
         commit: Commit | None = None
-        with ThreadPoolExecutor(2, "ku-ingest") as pool:
+        with _frozen_objects(), ThreadPoolExecutor(2, "ku-ingest") as pool:
             batches = self._batches(items, progress)
             while True:
                 batch: _Batch | None = None
@@ -188,11 +157,11 @@ class Pipeline:
         prepared, unread = prepare(record, origin, vectors)
         if unread:
             raise BadInput("; ".join(one.reason for one in unread))
-        plan = self._plan([prepared])
-        self._encode(plan)
+        plan = self._batch_encoder.plan([prepared], self._stored)
+        self._batch_encoder.encode(plan)
         if plan.broken:
             raise BadInput("; ".join(plan.broken.values()))
-        self._assign([prepared], plan)
+        self._batch_encoder.assign([prepared], plan)
         return prepared
 
     # ---- batches -------------------------------------------------------------------------------
@@ -277,128 +246,58 @@ class Pipeline:
     def _begin(
         self, batch: Sequence[PreparedRecord], pool: ThreadPoolExecutor, write_files: bool
     ) -> Commit:
-        """Have a batch encoded and its pictures written; return what waits for that and commits.
+        """Start to encode a batch and to write its pictures; return a call that waits and commits.
 
         Two batches may be in progress. One thread at a time calls the encoder, in order.
         """
-        plan = self._plan(batch)
+        plan = self._batch_encoder.plan(batch, self._stored)
         pictures = (picture for record in batch for picture in record.pictures())
         files = self.writer.picture_files(pictures) if write_files else []
         written = pool.submit(write_durably, files)
-        encoded = pool.submit(self._encode, plan)
+        encoded = pool.submit(self._batch_encoder.encode, plan)
 
         def commit() -> IngestReport:
             encoded.result()
-            records, report = self._without_broken(batch, plan.broken)
-            self._assign(records, plan)
+            records, report = batch, IngestReport()
+            report.quarantined += self._batch_encoder.assign(batch, plan)
+            if report.quarantined:
+                records, report.units_unchanged = self._without_stored(batch, repair=False)
             written.result()
             return report + self.writer.commit(records) if records else report
 
         return commit
 
-    def _without_broken(
-        self, batch: Sequence[PreparedRecord], broken: Mapping[str, str]
-    ) -> tuple[Sequence[PreparedRecord], IngestReport]:
-        """Return a batch without the pictures that cannot be decoded."""
-        report = IngestReport()
-        if broken:
-            for record in batch:
-                removed = record.remove_pictures(broken)
-                report.quarantined += [Quarantined(str(p.path), broken[p.digest]) for p in removed]
-            batch, report.units_unchanged = self._without_stored(batch, repair=False)
-        return batch, report
-
-    def _plan(self, batch: Sequence[PreparedRecord]) -> _Encoding:
-        """Cut texts into chunks and look up which chunks and pictures have a vector."""
-        texts: dict[str, None] = {}
-        for source in (s for record in batch for s in record.sources if not s.keeps_texts):
-            if source.chunks is None:
-                source.chunks = [
-                    (n, part) for n, text in enumerate(source.texts) for part in self._cut(text)
-                ]
-            if source.chunk_vectors is None:
-                texts.update((part, None) for _, part in source.chunks)
-        pictures = {
-            picture.digest: picture
-            for record in batch
-            for picture in record.pictures()
-            if picture.vector is None
-        }
-        text_vectors = self._stored(
-            "chunk", "hash = ? AND text = ?", {text: (text_hash(text), text) for text in texts}
-        )
-        picture_vectors = self._stored("image", "hash = ?", {one: (one,) for one in pictures})
-        return _Encoding(
-            [text for text in texts if text not in text_vectors],
-            [picture for digest, picture in pictures.items() if digest not in picture_vectors],
-            text_vectors,
-            picture_vectors,
-        )
-
-    def _encode(self, plan: _Encoding) -> None:
-        """Encode what a plan names; the database is not used."""
-        groups = decode_ahead(plan.pictures, self._decode)
-        # The first pictures are decoded while the batch before is still encoded.
-        first = list(islice(groups, 1))
-        with self._encoding:
-            if plan.texts:
-                found = self.encoder.encode_texts(plan.texts)
-                plan.text_vectors.update(zip(plan.texts, found, strict=True))
-            for sound, broken in chain(first, groups):
-                plan.broken.update((picture.digest, str(error)) for picture, error in broken)
-                if sound:
-                    found = self.encoder.encode_images([image for _, image in sound])
-                    digests = (picture.digest for picture, _ in sound)
-                    plan.picture_vectors.update(zip(digests, found, strict=True))
-
-    def _decode(self, picture: PreparedPicture) -> Image:
-        """Return a picture in the size that the encoder uses, if it has one."""
-        fit: Callable[[Image], Image] | None
-        fit = getattr(side(self.encoder, "image"), "fit", None)
-        image = open_picture(picture.data, longest=LONGEST)
-        return fit(image) if fit else image
-
-    def _assign(self, batch: Sequence[PreparedRecord], plan: _Encoding) -> None:
-        """Give the vectors to chunks and pictures."""
-        dim = side(self.encoder, "chunk").dim
-        for record in batch:
-            for source in record.sources:
-                if source.chunk_vectors is None and not source.keeps_texts:
-                    found = [plan.text_vectors[part] for _, part in source.chunks or ()]
-                    source.chunk_vectors = (
-                        np.stack(found) if found else np.empty((0, dim), np.float32)
-                    )
-            for picture in record.pictures():
-                if picture.vector is None:
-                    picture.vector = plan.picture_vectors[picture.digest]
-
-    def _cut(self, text: str) -> list[str]:
-        if not text.strip():
-            return []
-        return chunk(text, count_tokens=self.encoder.count_tokens, max_tokens=self.max_tokens)
-
-    def _stored(
-        self, kind: Kind, condition: str, contents: Mapping[str, tuple[object, ...]]
-    ) -> dict[str, Vector]:
-        """Return the stored vectors of contents that this encoder has encoded.
-
-        Args:
-            kind: Of the contents.
-            condition: SQL that selects the rows of one content.
-            contents: The values of the condition for each.
-        """
-        table = {"chunk": "chunks", "image": "images"}[kind]
+    def _stored(self, kind: Kind, contents: Iterable[str]) -> dict[str, Vector]:
+        """Return the stored vectors of chunks, by text, or of pictures, by digest."""
+        sql = "SELECT row FROM images WHERE hash = ? LIMIT 1"
+        if kind == "chunk":
+            sql = "SELECT row FROM chunks WHERE hash = ? AND text = ? LIMIT 1"
         connection, dim = self._database.connection, side(self.encoder, kind).dim
         found: dict[str, Vector] = {}
-        for content, values in contents.items():
-            row = connection.execute(
-                f"SELECT row FROM {table} WHERE {condition} LIMIT 1", values
-            ).fetchone()
+        for content in contents:
+            values = (text_hash(content), content) if kind == "chunk" else (content,)
+            row = connection.execute(sql, values).fetchone()
             if row:
                 _, stored = vectors.gather(connection, kind, self._encoder_rows[kind], row, dim)
                 if len(stored):
                     found[content] = stored[0]
         return found
+
+
+@contextmanager
+def _frozen_objects() -> Iterator[None]:
+    """Exclude the objects that exist already, such as those of libraries, from garbage collection.
+
+    A run creates many objects, and each full collection would traverse the existing ones again.
+    """
+    frozen = gc.get_freeze_count() > 0  # by the program, or by another run
+    if not frozen:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if not frozen:
+            gc.unfreeze()
 
 
 def _is_stored(

@@ -114,7 +114,7 @@ class PreparedSource:
         first_row: Number of the document that holds the first row of the tables.
         partial: Pictures of it could not be read: those that are stored are kept.
         chunks: (number of the document, text) each; None before the documents are cut.
-        chunk_vectors: float32[number of chunks, dim]; None before the chunks are encoded.
+        chunk_vectors: float32 or float16[number of chunks, dim]; None before they are encoded.
         is_known: Something is stored of the source.
         keeps_texts: The stored texts are those of the source.
         keeps_pictures: Likewise the pictures.

@@ -29,7 +29,7 @@ from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.store.unit_records import documents
 from ku_rag.store.vectors import KINDS, Kind, places
-from ku_rag.types import Serializable
+from ku_rag.types import Progress, Serializable
 
 _SOURCES = 64
 _STATE = "s.hash || ':' || s.chunks"
@@ -38,8 +38,6 @@ _HALF = np.dtype("<f2")
 Document = tuple[int, str]
 Cut = Sequence[tuple[int, int]]
 """How the texts of a source are cut: (number of the document, characters) of each chunk."""
-Progress = Callable[[int], None]
-"""Called with the number of chunks and images encoded so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +196,7 @@ class Reindexing:
                 ).fetchall()
                 numbers = [row for row, *_ in stored]
                 if [(document, text) for _, document, text in stored] != chunks:
-                    content_rows.drop_source_chunks(connection, source)
+                    content_rows.drop_source_chunks(connection, [source])
                     new = content_rows.add_texts(connection, [(source, unit, chunks)])
                     inverted.add_chunks(connection, new)
                     numbers = list(new)
@@ -221,7 +219,7 @@ def _apply(texts: Mapping[int, str], cut: Cut) -> list[Document]:
 
 
 def _missing_texts(connection: Connection, encoder: int, most: int) -> list[tuple[int, str]]:
-    """Sources with texts that have no shadow, or one of what they were: (row, their state)."""
+    """Return row and state of sources whose new vectors are missing or outdated."""
     found: list[tuple[int, str]] = connection.execute(
         f"SELECT s.row, {_STATE} FROM sources s "
         "LEFT JOIN shadows h ON h.encoder = ? AND h.source = s.row "
@@ -232,7 +230,7 @@ def _missing_texts(connection: Connection, encoder: int, most: int) -> list[tupl
 
 
 def _missing_images(connection: Connection, encoder: int) -> list[tuple[int, str]]:
-    """Images without a vector of this encoder: (row, file)."""
+    """Return row and file of images without a vector of this encoder."""
     found: list[tuple[int, str]] = connection.execute(
         "SELECT row, file FROM images WHERE row NOT IN "
         "(SELECT item FROM vectors WHERE row BETWEEN ? AND ?) ORDER BY row",
@@ -242,12 +240,7 @@ def _missing_images(connection: Connection, encoder: int) -> list[tuple[int, str
 
 
 def _forget_others(connection: Connection, *, but: Sequence[int]) -> None:
-    """Delete the shadows, vectors and changes of other encoders. Called inside a change.
-
-    Args:
-        connection: the store.
-        but: rows of the encoders whose rows stay.
-    """
+    """Delete the shadows, vectors and changes of all encoders but these; called inside a change."""
     kept = ", ".join(map(str, but))
     for table in ("shadows", "vectors", "changes"):
         connection.execute(f"DELETE FROM {table} WHERE encoder NOT IN ({kept})")

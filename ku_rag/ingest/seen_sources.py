@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from ku_rag.store.connection import Connection
 from ku_rag.types import Quarantined, Record
 
 _LINE = re.compile(r":\d+$")
 _BOUNDARY = re.compile(r"[/#]|$")
+
+
+def uris_below(folder: Path) -> tuple[str, str]:
+    """Return the range of the uris of files below a folder; the second one is exclusive."""
+    path = folder.as_posix().rstrip("/")
+    return f"{path}/", f"{path}0"  # "0" follows "/"
 
 
 class SeenSources:
@@ -48,12 +55,11 @@ class SeenSources:
         else:
             self._uris.update(source.uri for source in item.sources)
 
-    def missing_below(self, connection: Connection, folder: str) -> list[int]:
+    def missing_below(self, connection: Connection, folder: Path) -> list[int]:
         """Return rows of stored sources below a folder that were not read and are not broken."""
-        below = folder.rstrip("/") + "/"
         rows = connection.execute(
             "SELECT row, uri FROM sources WHERE uri >= ? AND uri < ? ORDER BY row",
-            (below, below[:-1] + "0"),
+            uris_below(folder),
         )
         return [
             row

@@ -108,8 +108,8 @@ class UnitWriter:
                         connection, place.row, place.source.tables, place.source.first_row
                     )
             report.chunks_added = self._insert_texts(connection, list(texts.values()))
-            report.images_added = sum(self._show(connection, place) for place in places)
-            report.relations_added = _state(connection, places)
+            report.images_added = sum(self._replace_pictures(connection, place) for place in places)
+            report.relations_added = _replace_relations(connection, places)
         return report
 
     # ---- units and sources ---------------------------------------------------------------------
@@ -172,8 +172,8 @@ class UnitWriter:
         inverted.add_chunks(connection, chunks)
         return len(chunks)
 
-    def _show(self, connection: Connection, place: _SourceRows) -> int:
-        """Let a source show its pictures; return how many it did not show before."""
+    def _replace_pictures(self, connection: Connection, place: _SourceRows) -> int:
+        """Replace the pictures of a source; return the number of new ones."""
         source, unit, row = place
         if source.keeps_pictures or not (source.pictures or source.is_known):
             return 0
@@ -209,7 +209,7 @@ def _delete_content(connection: Connection, source: PreparedSource, unit: int) -
     )
     for row in content_rows.sources_of(connection, unit):
         if not source.keeps_texts:
-            content_rows.drop_source_chunks(connection, row)
+            content_rows.drop_source_chunks(connection, [row])
             table_rows.drop(connection, row)
         if not source.keeps_pictures:
             content_rows.replace_images(connection, source=row, unit=unit, images=[])
@@ -227,23 +227,17 @@ def _replace_texts(connection: Connection, source: PreparedSource, row: int) -> 
         if stored and stored == list(source.chunks or ()) and not with_tables:
             return False
         if stored:
-            content_rows.drop_source_chunks(connection, row)
+            content_rows.drop_source_chunks(connection, [row])
             table_rows.drop(connection, row)
     return bool(source.chunks)
 
 
-def _state(connection: Connection, places: Sequence[_SourceRows]) -> int:
-    """Replace what sources state about their units; return the number of new relations."""
+def _replace_relations(connection: Connection, places: Sequence[_SourceRows]) -> int:
+    """Replace the relations that sources state; return the number of new ones."""
     stated = {
         place.row: Stated(place.row, place.unit, place.source.relations)
         for place in places
         if place.unit is not None
     }
-    stating = connection.execute(
-        "SELECT w.value FROM json_each(?) w "
-        "WHERE EXISTS (SELECT 1 FROM relations WHERE source = w.value)",
-        (as_json(stated),),
-    )
-    for (row,) in stating.fetchall():
-        relations.drop_of_source(connection, row)
+    relations.drop_of_sources(connection, stated)
     return relations.add_many(connection, list(stated.values()))

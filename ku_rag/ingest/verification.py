@@ -121,7 +121,7 @@ def verify(
 
 
 def _guarded(what: str, found: Iterable[str]) -> Iterator[str]:
-    """What a check finds; that it cannot go on is a finding, too."""
+    """Yield the findings of a check, and the error that ends it early."""
     try:
         yield from found
     except Exception as error:  # rows that are damaged may hold anything

@@ -12,7 +12,7 @@ from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import Message, Picture, Request
 from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.client import EndpointMLLM
-from ku_rag.mllm.structured_output import object_schema
+from ku_rag.mllm.structured_output import TEXT, object_schema
 from ku_rag.settings import Settings
 from ku_rag.types import Serializable
 
@@ -70,7 +70,7 @@ def ping(settings: Settings) -> EndpointReport:
         red = Picture(Image.new("RGB", (_SIDE, _SIDE), "red"))
         question = "Which colour is this picture? Reply with one word."
         seen = tried(lambda: mllm.chat(asked(red, question)))
-        schema = object_schema("colour", colour={"type": "string"})
+        schema = object_schema("colour", colour=TEXT)
         found = tried(lambda: mllm.chat(asked("Name a colour.", schema=schema)))
         report = replace(
             report,

@@ -110,9 +110,9 @@ def fenced(lines: Iterable[Mapping[str, Any]]) -> str:
     """Return retrieved data as JSON lines between two fences that the data cannot contain.
 
     JSON escapes line ends, so a text stays on its line. The fence is a hash of the data. Control
-    tokens of chat templates are written as JSON escapes.
+    tokens of chat templates are written as JSON escapes. Without data it returns "".
     """
     block = "\n".join(json.dumps(one, ensure_ascii=False) for one in lines)
     block = _SPECIAL.sub(lambda mark: f"\\u{ord(mark[0]):04x}", block)
     fence = f"===== {hashlib.sha256(block.encode('utf-8', 'replace')).hexdigest()[:16]}"
-    return f"{fence}\n{block}\n{fence}"
+    return f"{fence}\n{block}\n{fence}" if block else ""

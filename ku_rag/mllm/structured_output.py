@@ -11,6 +11,11 @@ from ku_rag.arguments import no_constant
 from ku_rag.mllm.base import LONGEST_TEXT, remove_control_characters
 from ku_rag.plugins import extra
 
+TEXT: Mapping[str, Any] = {"type": "string"}
+TEXTS: Mapping[str, Any] = {"type": "array", "items": TEXT}
+BOOLEAN: Mapping[str, Any] = {"type": "boolean"}
+"""Schemas of properties."""
+
 _MOST_ITEMS = 10_000
 _MOST_STARTS = 50
 _MAX_MESSAGE = 200

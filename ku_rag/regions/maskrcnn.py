@@ -13,7 +13,7 @@ from ku_rag.devices import torch_device
 from ku_rag.errors import BadInput, reason
 from ku_rag.pictures import clipped
 from ku_rag.plugins import extra
-from ku_rag.regions.things import OVERLAP, Detector, Thing
+from ku_rag.regions.detector import OVERLAP, Detection, Detector
 from ku_rag.weights.files import content_hash, weights_file
 from ku_rag.weights.tensors import read_tensors
 
@@ -60,7 +60,7 @@ class MaskRCNNSegmenter(Detector):
         self._names = _names(self._network.roi_heads.box_predictor.cls_score.out_features)
         self._hash = content_hash(path)
 
-    def find(self, image: Image.Image) -> list[Thing]:
+    def find(self, image: Image.Image) -> list[Detection]:
         """See `Detector`."""
         torch = extra("maskrcnn", "torch")
         ops = extra("maskrcnn", "torchvision.ops")
@@ -78,14 +78,16 @@ class MaskRCNNSegmenter(Detector):
             )
         down, across = scaled.image_sizes[0]
         boxes *= np.array([image.width / across, image.height / down] * 2, np.float32)
-        things = []
+        detections = []
         for box, score, label, mask in zip(boxes, scores, labels, masks[:, 0], strict=True):
             place = clipped(box, image.size)
             size = (place[2] - place[0], place[3] - place[1])
             belonging = drawn(mask, size)
             if belonging.any():
-                things.append(Thing(place, belonging, self._names[int(label)], float(score)))
-        return things
+                detections.append(
+                    Detection(place, belonging, self._names[int(label)], float(score))
+                )
+        return detections
 
 
 def drawn(mask: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ from ku_rag.devices import torch_device
 from ku_rag.pictures import clipped
 from ku_rag.plugins import extra
 from ku_rag.regions.checkpoint import read
-from ku_rag.regions.things import OVERLAP, Detector, Thing
+from ku_rag.regions.detector import OVERLAP, Detection, Detector
 from ku_rag.types import Box
 from ku_rag.weights.files import content_hash, weights_file
 
@@ -62,7 +62,7 @@ class YoloSegmenter(Detector):
         self._hash = content_hash(path)
         self._lock = threading.Lock()
 
-    def find(self, image: Image.Image) -> list[Thing]:
+    def find(self, image: Image.Image) -> list[Detection]:
         """See `Detector`."""
         torch = extra("yolo", "torch")
         augment, nms, ops = (
@@ -97,13 +97,13 @@ class YoloSegmenter(Detector):
         scale = np.array([heat.shape[2], heat.shape[1]]) / whole
         part = np.maximum(np.round(size * (whole / size).min()), 1)
         start, step = np.round((whole - part) / 2 - 0.1) * scale, part / size * scale
-        things = []
+        detections = []
         for row, box, warmth in zip(rows, boxes, heat, strict=True):
             place = clipped(box, image.size)
             mask = _mask(warmth, place, start, step)
             if mask.any():
-                things.append(Thing(place, mask, self._names[int(row[5])], float(row[4])))
-        return things
+                detections.append(Detection(place, mask, self._names[int(row[5])], float(row[4])))
+        return detections
 
 
 def _mask(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ku_rag.plugins import load
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from ku_rag.rerankers.base import Reranker
 
 _OWN = {
-    "embedded": "ku_rag.rerankers.unit_fusion:UnitFusionReranker",
-    "cross-encoder": "ku_rag.rerankers.cross_encoder:CrossEncoderReranker",
-    "mllm": "ku_rag.rerankers.relevance:RelevanceReranker",
+    "embedded": "ku_rag.rerankers.implementations:UnitFusionReranker",
+    "cross-encoder": "ku_rag.rerankers.implementations:CrossEncoderReranker",
+    "mllm": "ku_rag.rerankers.implementations:RelevanceReranker",
 }
 
 
@@ -26,7 +26,7 @@ def load_reranker(
         spec: "name" or "name:argument": "embedded", "cross-encoder:PATH", "mllm", or an installed
             one.
         device: "auto", "cpu", "cuda" or "mps", for those that run a model.
-        batch_size: texts in a batch; 0 chooses by device.
+        batch_size: texts in a batch; 0 chooses it.
         prompts: folder whose prompts replace those of the package, for "mllm".
 
     Raises:
@@ -35,5 +35,4 @@ def load_reranker(
         MissingExtra: a package that it needs is not installed.
     """
     options = {"device": device, "batch_size": batch_size, "prompts": prompts}
-    reranker: Reranker = load("reranker", _OWN, spec, **options)
-    return reranker
+    return cast("Reranker", load("reranker", _OWN, spec, **options))

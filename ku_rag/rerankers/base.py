@@ -22,7 +22,7 @@ Scores = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class RerankerQuery:
-    """What evidence is judged by.
+    """The question that evidence is scored for.
 
     Args:
         text: The question.
@@ -62,7 +62,7 @@ def rank(reranker: Reranker, query: RerankerQuery, evidence: Sequence[Evidence])
     """Return evidence best first, labelled E1, E2 …; equal scores keep their order.
 
     With a picture, evidence of the matched units stays before the rest: a text about another thing
-    answers nothing. The evidence keeps the scores of the search.
+    cannot answer the question. The evidence keeps the scores of the search.
 
     Raises:
         BadInput: the reranker returned something else than a finite score for each.

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from PIL.Image import Image
 
 from ku_rag.indexes import keywords
-from ku_rag.retrieval.image_matching import ImageSearch, match_image
+from ku_rag.retrieval.base import Matched, Retrieval
+from ku_rag.retrieval.image_matching import evidence, match_image
 from ku_rag.retrieval.names import ClueWord, NamesFound, find_names, parted
 from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.types import Region
+from ku_rag.store.unit_records import fields_of
+from ku_rag.text.tokens import words
+from ku_rag.types import Match, Region
 
 _RIVAL_SCORE = 2.5
 """A clue decides between things whose picture scores are no further apart."""
@@ -26,56 +28,22 @@ _RIVALS = 16
 _CLUE_WEIGHT = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class UnitMatch:
-    """A unit that was matched.
+def match(base: Retrieval, image: Image | None, question: str, k: int) -> Matched:
+    """Return the matched units, the region of the picture, and the names in the question.
 
     Args:
-        unit: its row.
-        score: its confidence; the score of its picture where there is no confidence; 1 for a name.
-        confidence: probability that it is right, 0 to 1; None where it is not known.
-        sure: whether a fact may be stated of it.
-        region_match: how its picture matches, if it does.
-        name: the name that stands in the question, if one does.
-        why: in words.
-    """
-
-    unit: int
-    score: float
-    confidence: float | None
-    sure: bool
-    region_match: RegionMatch | None
-    name: str | None
-    why: str
-
-
-def match(
-    connection: Connection,
-    *,
-    image: Image | None,
-    question: str,
-    search: ImageSearch,
-    k: int,
-    among: Collection[int] | None = None,
-) -> tuple[list[UnitMatch], Region | None, NamesFound]:
-    """Return the matched units, best first, the region of the picture, and the names.
-
-    Args:
-        connection: the store.
+        base: the knowledge base.
         image: RGB, upright; None for a question without a picture.
         question: may be empty.
-        search: what the picture is matched with.
-        k: most units; a unit whose name stands in the question is kept beyond that.
-        among: rows of the units that count; None for all.
-
-    Returns:
-        The units, the region (None without a picture), and the names in the question.
+        k: most units; units that the question names are returned beyond that.
     """
+    connection = base.database.connection
+    among = base.units.rows(connection)
     asking, clue = parted(question)
     seen: dict[int, RegionMatch] = {}
     chosen = None
     if image:
-        seen, chosen = match_image(connection, image, question, search, among=among)
+        seen, chosen = match_image(connection, image, question, base.image_search, among=among)
     ranked = list(seen)
     rivals = [u for u in ranked[:_RIVALS] if seen[ranked[0]].score - seen[u].score < _RIVAL_SCORE]
     fitting = _fitting(connection, rivals, clue)
@@ -89,41 +57,73 @@ def match(
     # A name in the clue says which of the things seen is meant; it is not what is asked about.
     named = named if seen else mentioned
     order = [unit for unit in ranked if unit in named]
-    if not order and ranked and seen[ranked[0]].sure:
-        order.append(ranked[0])
+    # "This country or Mali?" asks about what is seen, even where that looks a little like Mali.
+    points = not {"this", "these"}.isdisjoint(words(asking))
+    if ranked and seen[ranked[0]].sure and (points or not order):
+        order.insert(0, ranked[0])
     order = list(dict.fromkeys((*order, *named, *ranked)))
     matches = [
-        _unit_match(unit, seen.get(unit), named.get(unit), fitting.get(unit, 0.0))
+        unit_match(
+            base,
+            unit,
+            seen.get(unit),
+            name=named.get(unit, ""),
+            why=_why(seen.get(unit), named.get(unit), fitting.get(unit, 0.0)),
+        )
         for place, unit in enumerate(order)
         if place < k or unit in named
     ]
-    region = chosen or _region(image, matches, chosen_by_clue=bool(fitting))
-    return matches, region, names
+    best = next((seen[one.row] for one in matches if one.image_row is not None), None)
+    region = chosen or _region(image, best, chosen_by_clue=bool(fitting))
+    return Matched(matches, region, names)
 
 
-def _unit_match(unit: int, seen: RegionMatch | None, name: str | None, fits: float) -> UnitMatch:
-    """A unit that a picture shows, a question names, or both."""
-    parts, confidence, score = [], None, 1.0
+def unit_match(
+    base: Retrieval,
+    unit: int,
+    seen: RegionMatch | None,
+    *,
+    why: str,
+    name: str = "",
+) -> Match:
+    """Return the match of a unit that a picture shows, a question names, or both.
+
+    The score is 1 for a named unit, else the confidence, or the similarity without one.
+    """
+    connection = base.database.connection
+    unit_id, unit_name, *_ = fields_of(connection, unit)
+    if seen is None:
+        return Match(unit_id, unit_name, 1.0, 1.0, why=why, named=name, row=unit)
+    confidence = 1.0 if name else seen.confidence
+    score = seen.similarity if confidence is None else confidence
+    [(file,)] = connection.execute("SELECT file FROM images WHERE row = ?", (seen.image_row,))
+    return Match(
+        unit_id,
+        unit_name,
+        round(score, 4),
+        confidence if confidence is None else round(confidence, 4),
+        str(base.layout.image(file)),
+        why,
+        name,
+        unit,
+        seen.image_row,
+        evidence(seen),
+        sure=bool(name) or seen.sure,
+    )
+
+
+def _why(seen: RegionMatch | None, name: str | None, fits: float) -> str:
+    """Return the reasons for a match, in words."""
+    parts = []
     if seen:
-        confidence = seen.confidence
-        score = seen.similarity if confidence is None else confidence
         part = "the whole picture" if seen.region.source == "whole" else "a region"
-        stated = "" if confidence is None else f", confidence {confidence:.2f}"
+        stated = "" if seen.confidence is None else f", confidence {seen.confidence:.2f}"
         parts.append(f"{part} looks like its picture (cosine {seen.cosine:.2f}{stated})")
         if fits > 0:
             parts.append("its text fits what the question says of the thing")
     if name:
-        confidence = score = 1.0
         parts.append(f"the question names it ({name!r})")
-    return UnitMatch(
-        unit=unit,
-        score=round(score, 4),
-        confidence=confidence if confidence is None else round(confidence, 4),
-        sure=bool(name) or (seen is not None and seen.sure),
-        region_match=seen,
-        name=name,
-        why="; ".join(parts),
-    )
+    return "; ".join(parts)
 
 
 def _named(
@@ -174,11 +174,10 @@ def _fitting(
 
 
 def _region(
-    image: Image | None, matches: Sequence[UnitMatch], *, chosen_by_clue: bool
+    image: Image | None, best: RegionMatch | None, *, chosen_by_clue: bool
 ) -> Region | None:
     if image is None:
         return None
-    best = next((m.region_match for m in matches if m.region_match), None)
     if best is None:
         return Region(
             (0, 0, *image.size), "whole", None, "nothing in it looks like a stored picture"

@@ -8,7 +8,7 @@ from a name by one or two letters, if no other name is as near.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from ku_rag.indexes.name_index import matchable
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.question import POINTED
 from ku_rag.text.stems import query_terms, stem
-from ku_rag.text.tokens import Token, is_cjk, stop_words, tokenize, words
+from ku_rag.text.tokens import Token, is_cjk, name_key, stop_words, tokenize, words
 
 _MOST_CHARACTERS = 1000
 _LONGEST_NAME = 10
@@ -88,6 +88,11 @@ def find_names(connection: Connection, question: str) -> NamesFound:
         form = next((form for form in _forms(key) if form in known), None)
         if form and not any(one.overlaps(*span) for one in found.spans):
             found.spans.append(NamedSpan(span[0], tuple(said[slice(*span)]), form))
+    for (at, end), key in spans.items():
+        is_free = not any(one.overlaps(at, end) for one in found.spans)
+        if is_free and question[tokens[at].start].isupper() and matchable(key):
+            said_here = NamedSpan(at, tuple(said[at:end]), key)
+            found.spans.extend(_qualified(connection, said_here))
     language = language_of(connection)
     holds = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
     for place, word in enumerate(said):
@@ -111,6 +116,17 @@ def find_names(connection: Connection, question: str) -> NamesFound:
             found.spans.remove(inside[0])
             found.similar[question[tokens[start].start : tokens[end - 1].end]] = key
     return found
+
+
+def _qualified(connection: Connection, span: NamedSpan) -> list[NamedSpan]:
+    """The span of "HMS Suffolk" with the key of "HMS Suffolk (55)", if no other is called so."""
+    names = connection.execute(
+        "SELECT n.key, u.name FROM names n JOIN units u ON u.row = n.unit "
+        "WHERE n.key > ?1 || ' ' AND n.key < ?1 || '!' LIMIT ?2",
+        (span.key, _CANDIDATES),
+    )
+    keys = {key for key, name in names if name_key(name.partition(" (")[0]) == span.key}
+    return [replace(span, key=key) for key in keys] if len(keys) == 1 else []
 
 
 def _forms(key: str) -> Iterator[str]:

@@ -1,13 +1,12 @@
 """Register stored pictures with a picture, and score the best matches again by what is confirmed.
 
-A descriptor says what looks alike; it takes a part of a thing for another thing that looks like
-that part. Here an evolution strategy moves, rotates, stretches and shears a frame (an affine
-transform) until the colours of a stored picture agree best. Colours are compared robustly: each
-channel has a gain (exposure, white balance), and what hides a part of the thing counts as missing
-and not as wrong.
+A descriptor confuses a part of one thing with another thing that resembles that part. Here an
+evolution strategy moves, rotates, stretches and shears a frame (an affine transform) until the
+colours of a stored picture agree best. Colours are compared robustly: each channel has a gain
+(exposure, white balance), and what hides a part of the thing counts as missing and not as wrong.
 
-The edges of the stored picture that are confirmed in that frame raise its score. What stands before
-a thing hides some of its edges; another thing in the same colours has its edges in other places.
+The edges of the stored picture that are confirmed in that frame raise its score. An occluded thing
+still shows some of its edges; another thing in the same colours has its edges in other places.
 """
 
 from __future__ import annotations

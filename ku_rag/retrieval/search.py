@@ -89,7 +89,7 @@ def search(
     scores = joint_scores(base.connection, terms, _MOST_CHUNKS, pool=_LINKING if base.expand else 0)
     if question.strip():
         spaces = [(name, np.array([row for row, _ in listed[unit]])) for unit, name in units]
-        for row, cosine in _cosines(base, question, spaces, among).items():
+        for row, cosine in _cosines(base, question, spaces, among, max(k, _POOL)).items():
             scores[row] = scores.get(row, 0.0) + cosine
     for row, share in shares.items():
         scores[row] = scores.get(row, 0.0) + _RAISE * share
@@ -103,7 +103,11 @@ def search(
 
 
 def _cosines(
-    base: ChunkSearch, question: str, spaces: Sequence[tuple[str, Rows]], among: Rows | None
+    base: ChunkSearch,
+    question: str,
+    spaces: Sequence[tuple[str, Rows]],
+    among: Rows | None,
+    most: int,
 ) -> dict[int, float]:
     """Chunks nearest to a question: row → 0 for the least near in the base, to the weight.
 
@@ -113,6 +117,7 @@ def _cosines(
         spaces: name of each matched unit, and its chunks; these are compared with the rewritten
             question as well.
         among: rows of the chunks that count; None for all.
+        most: chunks for each question.
     """
     asked = [question, *(rewrite(question, name) for name, _ in spaces)]
     vectors = encode_queries(base.encoder, asked)
@@ -120,7 +125,7 @@ def _cosines(
     lowest = span = 0.0
     for place, vector in enumerate(vectors):
         inside = spaces[place - 1][1] if place else among
-        rows, cosines = base.chunks.search(vector[None], _POOL, among=inside)
+        rows, cosines = base.chunks.search(vector[None], most, among=inside)
         near = {
             row: round(cosine, _DIGITS)
             for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)

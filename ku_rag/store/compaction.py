@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import apsw
+
 from ku_rag.errors import Locked
 from ku_rag.store.connection import explained, last_row
 from ku_rag.store.database import Database
@@ -27,17 +29,26 @@ def compact(database: Database, layout: Layout) -> None:
         connection.execute("DELETE FROM meta WHERE key = 'lost'")
     with explained(database.path):
         connection.execute("VACUUM")
-    if not database.checkpoint():
+    if not sweep(database, layout):
         raise Locked(
             f"another process is reading {database.path.parent}: compact again when it is done; "
             "deleted text may still be in ku.sqlite-wal, and pictures in images/, until then"
         )
-    # With the log empty, no reader of an older state is left that could need these pictures.
-    _sweep(database, layout)
 
 
-def _sweep(database: Database, layout: Layout) -> None:
-    """Delete the picture files that no row names, and what killed processes left unfinished."""
+def sweep(database: Database, layout: Layout) -> bool:
+    """Empty the log, and delete the picture files that no row names.
+
+    The caller holds the writer lock.
+
+    Returns:
+        False if others read an older state, which may need the pictures; then nothing is done.
+    """
+    with explained(database.path):
+        try:
+            database.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except (apsw.BusyError, apsw.LockedError):
+            return False
     known = {file for (file,) in database.connection.execute("SELECT file FROM images")}
     for folder in layout.images.iterdir() if layout.images.is_dir() else ():
         for file in folder.iterdir():
@@ -45,3 +56,4 @@ def _sweep(database: Database, layout: Layout) -> None:
                 file.unlink()
         if not any(folder.iterdir()):
             folder.rmdir()
+    return True

@@ -40,22 +40,25 @@ def drop_sources(connection: Connection, sources: Sequence[int]) -> Deleted:
     if not sources:
         return Deleted()
     listed, wanted = "(SELECT value FROM carray(?))", (array_of(sources),)
-    chunks = connection.execute(f"SELECT row FROM chunks WHERE source IN {listed}", wanted)
-    rows = [row for (row,) in chunks]
-    drop_chunks(connection, rows)
+    rows = drop_source_chunks(connection, sources)
     shown = connection.execute(
         f"DELETE FROM unit_images WHERE source IN {listed} RETURNING image", wanted
     )
     images = _drop_unseen_images(connection, {image for (image,) in shown})
-    stated = [row for source in sources for row in relations.drop_of_source(connection, source)]
+    stated = relations.drop_of_sources(connection, sources)
     connection.execute(f"DELETE FROM sources WHERE row IN {listed}", wanted)
     return Deleted(chunks=tuple(rows), images=tuple(images), relations=tuple(stated))
 
 
-def drop_source_chunks(connection: Connection, source: int) -> None:
-    """Delete the chunks of a source from every list that they are in."""
-    rows = connection.execute("SELECT row FROM chunks WHERE source = ?", (source,))
-    drop_chunks(connection, [row for (row,) in rows])
+def drop_source_chunks(connection: Connection, sources: Sequence[int]) -> list[int]:
+    """Delete the chunks of sources from every list that they are in; return their rows."""
+    chunks = connection.execute(
+        "SELECT row FROM chunks WHERE source IN (SELECT value FROM carray(?))",
+        (array_of(sources),),
+    )
+    rows = [row for (row,) in chunks]
+    drop_chunks(connection, rows)
+    return rows
 
 
 # ---- chunks ------------------------------------------------------------------------------------
@@ -121,10 +124,10 @@ def drop_chunks(connection: Connection, rows: Sequence[int]) -> None:
 def replace_images(
     connection: Connection, *, source: int, unit: int | None, images: Sequence[int]
 ) -> int:
-    """Let a source show exactly these images, under its unit; delete those that nobody shows.
+    """Replace the images of a source, under its unit; delete those that no source shows any more.
 
     Returns:
-        How many of them it did not show before.
+        Number of images that the source did not show before.
     """
     before = shown(connection, source)
     if before != list(images):

@@ -122,10 +122,9 @@ class Database:
     def _check_format(self, *, create: bool) -> None:
         connection, log = self.connection, self.path.with_name(self.path.name + "-wal")
         with snapshot(connection):
-            application, version, tables, page_bytes, pages = connection.execute(
-                "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master), "
-                "page_size, page_count FROM pragma_application_id, pragma_user_version, "
-                "pragma_page_size, pragma_page_count"
+            application, tables, page_bytes, pages = connection.execute(
+                "SELECT application_id, (SELECT count(*) FROM sqlite_master), page_size, "
+                "page_count FROM pragma_application_id, pragma_page_size, pragma_page_count"
             ).fetchone()
             # SQLite fills a page that is cut off with zeros; missing pages may be in the log.
             has_log = log.exists() and log.stat().st_size > 0
@@ -147,8 +146,8 @@ class Database:
         elif truncated:
             raise damaged(self.path, "it ends too early")
         if tables == 0:
-            schema.create(connection, application=APPLICATION_ID)
-        elif version != schema.SCHEMA:
+            schema.create(connection)
+        else:
             schema.check(connection)
 
     @contextmanager
@@ -196,6 +195,8 @@ class Database:
                     # Larger than any number before, even if commits were lost.
                     number = max(last, noted) + 1
                     self.set_meta("commits", number)
+                    # Distinguishes this state from another commit of the same number.
+                    self.set_meta("state", os.urandom(8).hex())
                 connection.execute("COMMIT")
             except BaseException:
                 # What made the change fail may make this fail, too: then SQLite takes the change
@@ -203,23 +204,7 @@ class Database:
                 roll_back(connection)
                 raise
             if number is not None:
-                self._note(number)
-
-    def checkpoint(self) -> bool:
-        """Copy the log into the file and empty it; the caller holds the writer lock.
-
-        Returns:
-            Whether the log is empty: False while others read an older state.
-
-        Raises:
-            ReadOnly: the disk is full, or fails.
-        """
-        with explained(self.path):
-            try:
-                self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            except (apsw.BusyError, apsw.LockedError):
-                return False
-        return True
+                self.note_commit(number)
 
     def meta(self, key: str) -> Any:  # noqa: ANN401 - whatever JSON was put there
         """The JSON value stored under `key`, or None.
@@ -266,7 +251,7 @@ class Database:
                 return int(number)
         return 0
 
-    def _note(self, number: int) -> None:
+    def note_commit(self, number: int) -> None:
         """Write the number of a commit that is done to `ku.commits`."""
         file, digits = self.path.with_name(_COMMITS), b"%020d" % number
         try:

@@ -4,6 +4,7 @@ kb/  ku.sqlite    everything that matters
      images/ab/…  pictures by content hash
      indexes/     caches; deleting the folder loses nothing
      ku.commits   the number of the last commit
+     ku.erasing   in a copy: deleted content is still to be erased
      ku.toml      settings
      writer.lock  held by the one writer
 """

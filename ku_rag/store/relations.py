@@ -163,9 +163,10 @@ def rename_unit(connection: Connection, unit: int, name: str, kind: str) -> None
     )
 
 
-def drop_of_source(connection: Connection, source: int) -> list[int]:
-    """Delete the relations of a source; return their rows."""
-    return _drop(connection, "source = ?", source)
+def drop_of_sources(connection: Connection, sources: Iterable[int]) -> list[int]:
+    """Delete the relations of sources; return their rows."""
+    gone = _drop(connection, "source IN (SELECT value FROM json_each(?))", as_json(sources))
+    return [row for row, _ in gone]
 
 
 def release(connection: Connection, unit: int) -> list[int]:
@@ -184,27 +185,24 @@ def drop_of_unit(connection: Connection, unit: int) -> list[int]:
     entity = connection.execute("SELECT row FROM entities WHERE unit = ?", (unit,)).fetchone()
     if not entity:
         return []
-    rows = _drop(connection, "head = ?1 OR tail = ?1", entity[0])
+    gone = _drop(connection, "head = ?1 OR tail = ?1", entity[0])
     connection.execute("DELETE FROM entities WHERE unit = ?", (unit,))
-    return rows
+    return [row for row, _ in gone]
 
 
 def drop(connection: Connection, rows: Sequence[int]) -> set[int]:
     """Delete relations by row; return the rows of their sources."""
-    among, listed = "row IN (SELECT value FROM json_each(?))", as_json(rows)
-    sources = connection.execute(
-        f"SELECT source FROM relations WHERE {among}", (listed,)
-    ).fetchall()
-    _drop(connection, among, listed)
-    return {source for (source,) in sources}
+    gone = _drop(connection, "row IN (SELECT value FROM json_each(?))", as_json(rows))
+    return {source for _, source in gone}
 
 
-def _drop(connection: Connection, where: str, value: int | str) -> list[int]:
+def _drop(connection: Connection, where: str, value: int | str) -> list[tuple[int, int]]:
+    """Delete relations; return row and source of each."""
     gone = connection.execute(
-        f"DELETE FROM relations WHERE {where} RETURNING row, head, tail", (value,)
+        f"DELETE FROM relations WHERE {where} RETURNING row, source, head, tail", (value,)
     ).fetchall()
-    _drop_unmentioned(connection, {end for _, *ends in gone for end in ends})
-    return [row for row, *_ in gone]
+    _drop_unmentioned(connection, {end for _, _, *ends in gone for end in ends})
+    return [(row, source) for row, source, *_ in gone]
 
 
 def _drop_unmentioned(connection: Connection, entities: Iterable[int | None]) -> None:

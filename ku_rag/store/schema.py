@@ -6,7 +6,7 @@ Row numbers are never reused (AUTOINCREMENT), because caches outside the databas
 from __future__ import annotations
 
 from ku_rag.errors import Mismatch
-from ku_rag.store.connection import Connection, roll_back
+from ku_rag.store.connection import APPLICATION_ID, Connection, roll_back
 
 SCHEMA = 3
 
@@ -170,12 +170,8 @@ _TABLES = """
 """
 
 
-def create(connection: Connection, *, application: int) -> None:
-    """Create the tables in an empty database, in one transaction.
-
-    Args:
-        connection: outside a transaction; another one may be doing the same.
-        application: the number that tells a knowledge base from any other SQLite file.
+def create(connection: Connection) -> None:
+    """Create the tables in an empty database, in one transaction; another process may do so too.
 
     Raises:
         Mismatch: the database has another schema.
@@ -185,7 +181,7 @@ def create(connection: Connection, *, application: int) -> None:
         # Whoever waited for another process here finds the work done.
         if connection.execute("PRAGMA user_version").fetchone() == (0,):
             connection.execute(_TABLES)
-            connection.execute(f"PRAGMA application_id = {application}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
     except BaseException:
@@ -197,7 +193,7 @@ def create(connection: Connection, *, application: int) -> None:
 def expected() -> Connection:
     """An empty database in memory, for comparing; the caller closes it."""
     connection = Connection(":memory:")
-    create(connection, application=0)
+    create(connection)
     return connection
 
 

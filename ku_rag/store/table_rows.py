@@ -7,11 +7,12 @@ like texts. These tables store the rest: the table of each row, its number, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, count, groupby
 from operator import itemgetter
 
 from ku_rag.store.connection import Connection, array_of, as_json
+from ku_rag.store.content_rows import sources_of
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Cell, Table, TableRow
 
@@ -25,17 +26,34 @@ def put(connection: Connection, source: int, tables: Sequence[Table], first: int
         tables: The tables.
         first: Number of the document that holds the first row.
     """
-    links: list[tuple[int, int, str]] = []
-    rows: list[tuple[object, ...]] = []
+    connection.executemany(
+        "INSERT INTO table_rows VALUES (?, ?, ?, ?, ?, ?)",
+        ((source, *row) for row in stored_rows(tables, first)),
+    )
+    all_rows = chain.from_iterable(table.rows for table in tables)
+    connection.executemany(
+        "INSERT INTO cell_links VALUES (?, ?, ?)",
+        (
+            (source, document, link)
+            for document, row in enumerate(all_rows, first)
+            for link in {cell.link for cell in row if cell.link}
+        ),
+    )
+
+
+def stored_rows(tables: Sequence[Table], first: int) -> Iterator[tuple[int, int, str, int, str]]:
+    """Yield the rows of tables: document, place and name of the table, number, cells in JSON.
+
+    Args:
+        tables: The tables.
+        first: Number of the document that holds the first row.
+    """
+    document = count(first)
     for place, table in enumerate(tables):
         for number, row in enumerate(table.rows):
-            document = first + len(rows)
             named = zip(table.header, row, strict=True)
             cells = as_json((column, cell.text, cell.link) for column, cell in named)
-            rows.append((source, document, place, table.name, number, cells))
-            links += {(source, document, cell.link) for cell in row if cell.link}
-    connection.executemany("INSERT INTO table_rows VALUES (?, ?, ?, ?, ?, ?)", rows)
-    connection.executemany("INSERT INTO cell_links VALUES (?, ?, ?)", links)
+            yield next(document), place, table.name, number, cells
 
 
 def link_named(connection: Connection, unit: int, key: str) -> None:
@@ -109,6 +127,18 @@ def of_chunks(connection: Connection, chunks: Sequence[int]) -> dict[int, TableR
             )
         )
     }
+
+
+def of_unit(connection: Connection, unit: int) -> list[Table]:
+    """Return the tables of a unit's own sources."""
+    found = []
+    for source in sources_of(connection, unit):
+        rows = connection.execute(
+            "SELECT place, name, cells FROM table_rows WHERE source = ? ORDER BY document",
+            (source,),
+        )
+        found += tables(rows)
+    return found
 
 
 def tables(rows: Iterable[tuple[int, str, str]]) -> list[Table]:

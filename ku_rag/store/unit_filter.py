@@ -1,4 +1,4 @@
-"""Filters of units by kind and metadata: `calories<100`."""
+"""Filters of units by kind and metadata: `calories<100`, or a function of the metadata."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ _LEADING_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d
 _MOST_CONDITIONS = 100
 _IS_AMOUNT = re.compile(r"([-+]?\d[\d.,]*)\s*[^\W\d].*", re.DOTALL)
 _SHOWN = 5
+Predicate = Callable[[Mapping[str, Any]], bool]
+Where = str | Sequence[str] | Predicate
+"""Conditions on the metadata of a unit; see `UnitFilter.parse`."""
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -53,16 +56,16 @@ class UnitFilter:
 
     Args:
         kind: Its kind; None for any.
-        conditions: Conditions on its metadata, all of which it must meet.
+        conditions: Functions of its metadata, all of which must return true.
         known: The rows that pass, once they are read; see `resolved`.
     """
 
     kind: str | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Predicate, ...] = ()
     known: tuple[int, ...] | None = None
 
     @classmethod
-    def parse(cls, kind: str | None = None, where: str | Sequence[str] = ()) -> UnitFilter:
+    def parse(cls, kind: str | None = None, where: Where = ()) -> UnitFilter:
         """Make a filter that all of the conditions must pass.
 
         Args:
@@ -71,15 +74,19 @@ class UnitFilter:
                 = != < <= > >=. Case is ignored. If VALUE is a number, the field is compared as a
                 number, a text such as "49 euros" by the number at its beginning. A list passes if
                 one of its items does; != requires that all of them differ. A unit without the
-                field passes no condition; null passes != alone.
+                field passes no condition; null passes != alone. Or a function that takes the
+                metadata and returns whether the unit passes.
 
         Raises:
             BadInput: A condition has another form.
         """
+        chosen = arguments.optional_text(kind, "kind")
+        if callable(where):
+            return cls(chosen, (where,))
         listed = arguments.texts((where,) if isinstance(where, str) else where, "where")
         if len(listed) > _MOST_CONDITIONS:
             raise BadInput(f"{len(listed)} conditions: at most {_MOST_CONDITIONS} are accepted")
-        return cls(arguments.optional_text(kind, "kind"), tuple(map(_condition, listed)))
+        return cls(chosen, tuple(_condition(one).is_met for one in listed))
 
     @property
     def passes_all(self) -> bool:
@@ -102,7 +109,7 @@ class UnitFilter:
             (self.kind,),
         )
         read = ((row, orjson.loads(stored) if self.conditions else {}) for row, stored in found)
-        return [row for row, known in read if all(one.is_met(known) for one in self.conditions)]
+        return [row for row, known in read if all(is_met(known) for is_met in self.conditions)]
 
     def chunks(self, connection: Connection) -> NDArray[np.int64] | None:
         """Return the rows of the own chunks of the units that pass; None for all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from PIL.Image import Image
@@ -132,15 +133,19 @@ def fields_of(connection: Connection, row: int) -> tuple[str, str, str, str, str
 
 
 def list_units(
-    connection: Connection, units: UnitFilter, *, limit: int | None = None
+    connection: Connection, units: UnitFilter, *, limit: int | None = None, offset: int = 0
 ) -> list[UnitSummary]:
-    """Return the first units that pass a filter, with counts, in the order of their ids."""
+    """Return units that pass a filter, with counts, in the order of their ids."""
     rows = units.rows(connection)
     if rows is None:
-        most = -1 if limit is None else limit
-        found = connection.execute("SELECT row FROM units ORDER BY id LIMIT ?", (most,))
+        found = connection.execute(
+            "SELECT row FROM units ORDER BY id LIMIT ? OFFSET ?",
+            (-1 if limit is None else limit, offset),
+        )
         rows = [row for (row,) in found]
-    return [_unit(connection, row, UnitSummary) for row in rows[:limit]]
+    else:
+        rows = rows[offset : None if limit is None else offset + limit]
+    return [_unit(connection, row, UnitSummary) for row in rows]
 
 
 def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecord:
@@ -245,6 +250,32 @@ def picture(connection: Connection, layout: Layout, row: int, longest: int | Non
         "SELECT hash, file FROM images WHERE row = ?", (row,)
     ).fetchone()
     return pictures.load_picture(layout.image(file), longest, digest=digest)
+
+
+def picture_file(connection: Connection, layout: Layout, digest: str) -> Path:
+    """The file of a stored picture, given its hash.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = connection.execute("SELECT file FROM images WHERE hash = ?", (digest,)).fetchone()
+    if found is None:
+        raise NotFound(f"there is no picture {digest[:80]!r}: `ku show` lists those of a unit")
+    return layout.image(found[0])
+
+
+def picture_hash(connection: Connection, layout: Layout, file: Path) -> str:
+    """The hash of a stored picture, given its file.
+
+    Raises:
+        NotFound: it is none of the base's.
+    """
+    inside = file.is_relative_to(layout.images)
+    stored = str(file.relative_to(layout.images) if inside else file)
+    found = connection.execute("SELECT hash FROM images WHERE file = ?", (stored,)).fetchone()
+    if found is None:
+        raise NotFound(f"{file.name} is no picture of the knowledge base: `ku show` lists them")
+    return str(found[0])
 
 
 def hint(connection: Connection, wanted: str, *, entities: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import apsw
 import numpy as np
@@ -57,7 +57,7 @@ def put(
         kind: of the items.
         encoder: row of what made the vectors.
         items: rows of chunks or images.
-        vectors: arrays float32[n, dim] of len(items) vectors in all, in order.
+        vectors: arrays float32 or float16[n, dim] of len(items) vectors in all, in order.
 
     Raises:
         BadInput: they hold NaN, infinity, or numbers too large for half precision.
@@ -117,6 +117,28 @@ def _record_change(
             )
         ),
     )
+
+
+class Change(NamedTuple):
+    """A change: its number, whether vectors were put or dropped, and the rows of their items."""
+
+    seq: int
+    put: bool
+    items: NDArray[np.int64]
+
+
+def changes(
+    connection: Connection, kind: Kind, encoder: int, after: int, until: int
+) -> list[Change]:
+    """Return the recorded changes with numbers above `after`, up to `until`, in order."""
+    return [
+        Change(seq, bool(put), np.arange(first, last + 1))
+        for seq, put, first, last in connection.execute(
+            "SELECT seq, op = 'put', first, last FROM changes "
+            "WHERE seq > ? AND seq <= ? AND kind = ? AND encoder = ? ORDER BY seq",
+            (after, until, kind, encoder),
+        )
+    ]
 
 
 def gather(

@@ -30,7 +30,12 @@ _NAMING = frozenset(words("name kind sort type pictur imag photo thing object sc
 _NAMING |= frozenset(words("describ explain defin introduc"))
 _COMPARING = frozenset(words("than same both more most less least either older younger"))
 HEDGES = frozenset(words("may might could would if unless almost nearly some claimed said only"))
+HEDGES |= frozenset(
+    words("should will shall scheduled planned intended supposed refused failed wanted")
+)
+HEDGES |= frozenset(words("legend believe believed claims allegedly reportedly probably perhaps"))
 """Words that leave open whether a sentence is so."""
+_PREPOSITIONS = frozenset(words("of from with for as on by"))
 TURNING = frozenset(words("by before after above below under over than without from to"))
 """Words of a predicate that a question must have alike."""
 _DEGREES = {"more": 1, "most": 1, "less": -1, "least": -1, "fewer": -1, "fewest": -1}
@@ -76,6 +81,7 @@ class Asked(NamedTuple):
 _ASKED = """
 how heavy, weigh: weight mass: weigh heavy light: mass
 how height, how elevation: height elevation altitude: height short low: length
+how long is, how long are: length: long short: length
 how long: length duration: long short last: length time
 how wide: width breadth diameter: wide narrow: length
 how deep: depth: deep shallow: length
@@ -86,6 +92,7 @@ how fast: speed: fast slow move: speed
 how hot, how cold, how warm: temperature: hot cold warm: temperature
 how far: distance range: far: length
 how many people, how many inhabitants: population inhabitants: people inhabitants live: number
+how much hold, how much contain, capacity: capacity volume: hold contain: volume
 how much, cost, expensive: price cost: cost pay buy sell expensive cheap: money
 how many: number count: : number
 since when: since adopted introduced founded established: : date
@@ -168,6 +175,25 @@ class Question:
         """The stem of the word after "who", of the last one after "when" and "where"; or ""."""
         at = {"who": 1, "when": -1, "where": -1}.get("".join(self.said[:1]))
         return stem(self.said[at]) if at and self.said[1:] else ""
+
+    @property
+    def which(self) -> str:
+        """The noun after "which" or "what", folded: "which prize"; or ""."""
+        after = (b for a, b in pairwise(self.said) if a in ("which", "what"))
+        noun = next(after, "")
+        return "" if noun in stop_words() else noun
+
+    @property
+    def complement(self) -> tuple[str, str] | None:
+        """The stem of the verb and the preposition at the end of "What is it made of?"."""
+        is_asked = self.said[:1] == ("what",) and self.said[-1] in _PREPOSITIONS
+        verb = self.said[-2] if is_asked and len(self.said) > 2 else ""
+        return (stem(verb), self.said[-1]) if verb and verb not in stop_words() else None
+
+    def implied(self, stems: frozenset[str]) -> frozenset[str]:
+        """Return stems of a text with those of the words that it answers: "heavy" for "weigh"."""
+        met = (way for way in self.ways if not stems.isdisjoint((*way.labels, *way.extra)))
+        return stems.union(*(phrase for way in met for phrase in way.triggers))
 
     @property
     def counted(self) -> str:

@@ -101,6 +101,17 @@ def stems(text: str) -> frozenset[str]:
     return frozenset(stem(word) for word in words(text) if word not in stop_words())
 
 
+@lru_cache(maxsize=1 << 12)
+def label_stems(label: str) -> frozenset[str]:
+    """Return stems of the content words of a label, or of all its words if none has content."""
+    return stems(label) or every_stem(label)
+
+
+def every_stem(text: str) -> frozenset[str]:
+    """Return the stems of all words of a text; long texts are not kept in a cache."""
+    return frozenset(map(stem, words(text)))
+
+
 def root(word: str) -> str:
     """Return what the stems of a verb and of its agent noun share: "design" and "designer"."""
     shorter = word[:-2] if word.endswith(("er", "or")) and len(word) > 4 else word

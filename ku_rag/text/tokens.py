@@ -88,6 +88,12 @@ def name_key(name: str) -> str:
     return " ".join(words(name))
 
 
+def is_named(name: str, text: str) -> bool:
+    """Return whether a text contains a name as whole words."""
+    key = name_key(name)
+    return bool(key) and f" {key} " in f" {name_key(text)} "
+
+
 def is_cjk(token: str) -> bool:
     """Whether a token comes from a script that writes no spaces."""
     return _CJK_CHAR.match(token) is not None

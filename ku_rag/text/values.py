@@ -7,13 +7,23 @@ from typing import NamedTuple
 
 from ku_rag.text.tokens import stop_words
 
+_MODEL = re.compile(r"\w [A-Z][\w-]* $")
+"""Before a number, it is that of a model: "the Embraer 190"."""
 _MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 _YEAR = r"(?:1\d{3}|20\d{2})"
 _DATE = re.compile(
     rf"(?:\d{{1,2}} {_MONTH},? |{_MONTH} \d{{1,2}}(?:st|nd|rd|th)? ?,? |{_MONTH} )?\b{_YEAR}\b"
     rf"(?![,.]\d)(?! ?[-–] ?\d)|\b\d{{1,2}}(?:st|nd|rd|th)[ -]century|\b\d+ BC\b"
+    rf"|(?<=\bin )(?:early |late |mid-)?{_MONTH}\b"
 )
+_PERIOD = re.compile(rf"\b(?:between {_YEAR} and|from {_YEAR} (?:to|until)) {_YEAR}\b")
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)(?: (?:thousand|million|billion))?"
+_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+_ONES = "two|three|four|five|six|seven|eight|nine"
+_TEENS = "ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
+_IN_WORDS = (
+    rf"(?i:\b(?:(?:{_TENS})(?:-(?:one|{_ONES}))?|{_TEENS}|{_ONES}))(?:(?: hundred| thousand)\b)?"
+)
 _UNITS = {
     "length": "mm cm m km millimetres? centimetres? metres? kilometres? millimeters? centimeters? "
     "meters? kilometers? inch(?:es)? in ft feet foot miles? mi yards?",
@@ -22,19 +32,22 @@ _UNITS = {
     "mass": "mg g kg t grams? kilograms? tons? tonnes? pounds? lb ounces? oz",
     "time": "years? months? weeks? days? hours? minutes? seconds? h min s",
     "temperature": "°C °F degrees?",
-    "speed": "km/h mph knots? m/s",
+    "speed": "km/h mph knots? m/s rpm",
     "money": "euros? dollars? pounds? cents? € £ USD EUR",
+    "volume": "ml cl l litres? liters? gallons? pints?",
 }
+_ONE = rf"(?:(?<![\w.$€£]){_NUMBER}|{_IN_WORDS})"
+_RANGE = rf"(?:between {_ONE} and |{_ONE} ?(?:to|or|-|–) ?)?{_ONE}"
 _AMOUNTS = {
     kind: re.compile(
-        rf"(?<![\w.]){_NUMBER}[ -]?(?:"
+        rf"{_RANGE}[ -]?(?:"
         + "|".join(re.sub(r"(square) ", r"\1_", units).replace("_", "~").split()).replace("~", " ")
         + r")(?!\w)"
         + (rf"|[$€£] ?{_NUMBER}" if kind == "money" else "")
     )
     for kind, units in _UNITS.items()
 }
-_COUNT = re.compile(rf"(?<![\w.$€£]){_NUMBER}(?![\w%°])")
+_COUNT = re.compile(rf"(?<!-){_RANGE}(?![\w%°-])")
 _CAPITAL = r"[^\W\d_a-zß-öø-ÿ][\w’'&-]*(?:\. ?(?=[A-Z]))?"
 _NAME = re.compile(
     rf"\b{_CAPITAL}(?:(?: |(?<=\.))(?:(?:of|the|de|van|von|der|la|le|di|da|du|al) ){{0,2}}"
@@ -45,13 +58,20 @@ _BEFORE_PLACE = re.compile(
     r"\b(?:in|at|near|from|of|on|into|is|are|was|were|outside|inside|around)(?: the| an?)? $"
 )
 _WITHIN = re.compile(r"\b(?:in|at|near|from|into|outside|inside|around) (?:the )?$")
-"""Before a name, it is that of no person."""
+"""Before a name, it is that of no person, and of a place rather than that of a name after "of"."""
+_AWAY = re.compile(r"\d \w+ (?:\w+ )?(?:from|of|to) (?:the )?$")
+"""Before a name, it is that of a place somewhere else: "20 miles from Hull"."""
 _CALENDAR = re.compile(
     rf"(?:{_MONTH}|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|I|It|He|She|They|The|In|At)?"
     r"(?: ?\d+)?"
 )
-_ADJECTIVE = re.compile(r"\w+(?:an|ish|ese|ic)")
+_ADJECTIVE = re.compile(r"\w+(?:an|ish|ese|ic)|French|Dutch|Greek|Swiss|Welsh|Czech|Thai")
 """Before a word in lower case, this is no name: "Indian composer"."""
+_BODY = re.compile(
+    r" (?:family|brothers|sisters|company|firm|workshop|studio|factory|team|group|foundation|"
+    r"institute|university|school|museum|gallery|society|council|church)\b"
+)
+"""After a name that follows "the", it belongs to it: "the Harker family"."""
 
 
 _IN = {
@@ -88,23 +108,36 @@ def find_values(text: str, kind: str) -> list[Value]:
             "length time".
     """
     if kind == "date":
-        found = _DATE.finditer(text)
-        return [Value(*match.span()) for match in found]
+        periods = [Value(*match.span()) for match in _PERIOD.finditer(text)]
+        dates = (Value(*match.span()) for match in _DATE.finditer(text))
+        alone = [one for one in dates if all(not p.start < one.start < p.end for p in periods)]
+        return sorted(periods + alone)
     if kind == "number":
         # Neither a part of a date nor an amount of something that has a unit.
         taken = [m.span() for one in (_DATE, *_AMOUNTS.values()) for m in one.finditer(text)]
         counts = (m.span() for m in _COUNT.finditer(text))
-        return [Value(*n) for n in counts if all(n[1] <= t[0] or t[1] <= n[0] for t in taken)]
+        free = [n for n in counts if all(n[1] <= t[0] or t[1] <= n[0] for t in taken)]
+        return [Value(*n) for n in free if not _MODEL.search(text[: n[0]])]
     if kind == "place":
-        found = (m for m in _PLACE.finditer(text) if _BEFORE_PLACE.search(text[: m.start()]))
-        return [value for match in found if (value := _name(match))]
+        found = [m for m in _PLACE.finditer(text) if _BEFORE_PLACE.search(text[: m.start()])]
+        found = [m for m in found if not _AWAY.search(text[: m.start()])]
+        within = [m for m in found if _WITHIN.search(text[: m.start()])]
+        return [value for match in within or found if (value := _name(match))]
     if kind in ("person", "name"):
-        found = _NAME.finditer(text)
+        found = list(_NAME.finditer(text))
         if kind == "person":
-            found = (m for m in found if not _WITHIN.search(text[: m.start()]))
+            found = [m for m in found if not _WITHIN.search(text[: m.start()])]
         return [value for match in found if (value := _name(match))]
     matches = [m for one in kind.split() for m in _AMOUNTS[one].finditer(text)]
     return [Value(*match.span()) for match in sorted(matches, key=lambda match: match.start())]
+
+
+def find_kind(text: str, noun: str) -> list[Value]:
+    """Return what is called by a noun: for "room", "room 4" and "Baxter Room"."""
+    numbered = re.finditer(rf"\b(?i:{re.escape(noun)}) (?:\d+\w?|[A-Z])\b(?! [A-Z])", text)
+    found = [Value(*match.span()) for match in numbered]
+    names = (value for value in find_values(text, "name") if " " in text[slice(*value)])
+    return found or [one for one in names if text[slice(*one)].lower().split()[-1] == noun]
 
 
 class Amount(NamedTuple):
@@ -154,4 +187,8 @@ def _name(match: re.Match[str]) -> Value | None:
         return None
     if _ADJECTIVE.fullmatch(said) and re.match(r" [a-z]", match.string[start + len(said) :]):
         return None
-    return Value(start, start + len(said))
+    end = start + len(said)
+    body = _BODY.match(match.string, end)
+    if body and match.string[:start].lower().endswith("the "):
+        end = body.end()
+    return Value(start, end)

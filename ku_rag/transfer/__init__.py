@@ -1,1 +1,1 @@
-"""Whole bases on the move: export and import as Parquet, snapshots, salvage."""
+"""Transfer of whole bases: Parquet export and import, snapshots, increments, salvage."""

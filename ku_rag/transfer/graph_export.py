@@ -80,7 +80,7 @@ def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExp
         with suppress(FileNotFoundError, NotADirectoryError):
             path.stat()  # raises an error that `resolve` does not, for a link that leads to itself
         if path.resolve().is_relative_to(layout.root.resolve()):
-            raise Refused(f"{path} lies in the knowledge base itself: name a place outside of it")
+            raise Refused(f"{path} is inside the knowledge base: name a place outside of it")
         with snapshot(connection), _temporary_folder(path) as folder:
             entities = list(_entities(connection))
             relations = list(_relations(connection))

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ku_rag import arguments
 from ku_rag.encoders.pair import side
@@ -29,13 +30,15 @@ from ku_rag.ingest.preparation import (
 from ku_rag.pictures import locate_picture
 from ku_rag.store import relations, table_rows
 from ku_rag.store.vectors import KINDS, Kind
-from ku_rag.transfer.parquet_reader import Export, Vector
+from ku_rag.transfer.parquet_reader import Export, RowBatch
 from ku_rag.transfer.tables import CHUNKS, IMAGES, RELATIONS, SHOWINGS, SOURCES, TABLE_ROWS, UNITS
 from ku_rag.types import Quarantined, Relation, Unit
 
 _ORIGINS = ("ingest", "add", "join", "update")
 _COMPUTED = "import-"
 """Begins the hash of content that is not whole: the next ingest of its file restores it."""
+
+_Vectors = NDArray[np.float16]
 
 
 @dataclass(slots=True)
@@ -47,7 +50,8 @@ class _Source:
         unit: Id of the unit.
         row: Its row in the table of sources; empty if it has none.
         chunks: (number of the document, text) each.
-        vectors: Of the chunks.
+        vectors: Of the chunks, float16[n, dim] each.
+        without_vector: Number of chunks without a vector.
         images: Content hashes of its pictures.
         relations: What it states.
         rows: Number of the document → place and name of its table, and cells in JSON.
@@ -57,10 +61,21 @@ class _Source:
     unit: str | None
     row: Mapping[str, Any]
     chunks: list[tuple[int, str]] = field(default_factory=list)
-    vectors: list[Vector | None] = field(default_factory=list)
+    vectors: list[_Vectors] = field(default_factory=list)
+    without_vector: int = 0
     images: list[str] = field(default_factory=list)
     relations: list[Relation] = field(default_factory=list)
     rows: dict[int, tuple[int, str, str]] = field(default_factory=dict)
+
+    def add_chunks(self, batch: RowBatch, start: int, end: int) -> None:
+        """Add rows of a batch; a chunk without the number of its document is a document."""
+        documents, texts = batch.column("document"), batch.columns["text"]
+        for number in range(start, end):
+            document = documents[number]
+            here = len(self.chunks) if document is None else document
+            self.chunks.append((here, texts[number]))
+        self.vectors.append(batch.vectors[start:end])
+        self.without_vector += sum(n in batch.without_vector for n in range(start, end))
 
     def documents(self) -> list[str]:
         """Return the whole texts; in front of rows of tables, and among them, empty ones too."""
@@ -87,53 +102,36 @@ class ExportRecords:
         self._encoder = pipeline.encoder
         # Vectors are taken if they were made as the base makes them; without a manifest they are.
         made = export.encoder.get("sides", {}) if export.manifest else None
-        self._takes: dict[Kind, bool] = {
-            kind: made is None or made.get(kind, [""])[0] == side(self._encoder, kind).fingerprint
-            for kind in KINDS
-        }
+        self._dims: dict[Kind, int] = {}
+        """Lengths of the vectors; 0 if they are not used."""
+        for kind in KINDS:
+            ours = side(pipeline.encoder, kind)
+            taken = made is None or made.get(kind, [""])[0] == ours.fingerprint
+            self._dims[kind] = ours.dim if taken else 0
         if export.manifest.get("max_tokens", pipeline.max_tokens) != pipeline.max_tokens:
-            self._takes["chunk"] = False
+            self._dims["chunk"] = 0
         self._broken: set[str] = set()
         self._units = self._read_units()
         self._of_unit: dict[str | None, list[_Source]] = {unit: [] for unit in self._units}
         self._by_uri: dict[str, _Source] = {}
-        for row, _ in export.rows(SOURCES):
+        for row in export.rows(SOURCES):
             self._add(row["uri"], row["unit"], row)
         self._of_unit[None] = self._of_unit.pop(None, [])
-        self._order = {unit: number for number, unit in enumerate(self._of_unit)}
-        self._files: dict[str, tuple[str | None, Vector | None]] = {}
-        for row, vector in export.rows(IMAGES):
-            self._check_length(vector, "image")
-            self._files[row["hash"]] = row["file"], vector
-        for row, _ in export.rows(SHOWINGS):
-            if source := self._source(row, "showings"):
-                source.images.append(row["image"])
-        for row, _ in export.rows(TABLE_ROWS):
-            if source := self._source(row, "table_rows"):
-                fields = row.get("place") or 0, row.get("name") or "", row["cells"]
-                source.rows[row["document"]] = fields
-        for row, _ in export.rows(RELATIONS):
-            notes = (row.get(key) for key in ("target_kind", "information", "condition"))
-            try:
-                stated = Relation(row["relation"], row["target"], *notes)
-            except BadInput as error:
-                export.leave_out(f"relations: {row.get('source') or row.get('unit')}", str(error))
-            else:
-                if source := self._source(row, "relations"):
-                    source.relations.append(stated)
+        self._files: dict[str, tuple[str | None, _Vectors | None]] = {}
+        for batch in export.batches(IMAGES, self._dims["image"]):
+            for number, digest in enumerate(batch.columns["hash"]):
+                vector = None if number in batch.without_vector else batch.vectors[number]
+                self._files[digest] = batch.columns["file"][number], vector
+        self._add_to_sources()
 
     def __iter__(self) -> Iterator[PreparedRecord | Quarantined]:
         """Yield unit after unit, the texts that belong to no unit, and what was left out."""
-        by_unit = groupby(self._chunks(), key=lambda found: found[0].unit)
-        following = next(by_unit, None)
+        with_chunks = self._add_chunks()
+        following = next(with_chunks, None)
         for unit, sources in self._of_unit.items():
-            if following and following[0] == unit:
-                for source, row, vector in following[1]:
-                    document = row.get("document")
-                    number = len(source.chunks) if document is None else document
-                    source.chunks.append((number, row["text"]))
-                    source.vectors.append(vector)
-                following = next(by_unit, None)
+            # An export has the order of the units; other tables are read as a whole.
+            while following and (following.unit == unit or not self._export.is_whole):
+                following = next(with_chunks, None)
             if unit is not None:
                 if not sources:
                     self._add(f"import:{unit}", unit)
@@ -144,33 +142,51 @@ class ExportRecords:
 
     # ---- tables --------------------------------------------------------------------------------
 
-    def _read_units(self) -> dict[str, Unit]:
-        units: dict[str, Unit] = {}
-        for row, _ in self._export.rows(UNITS):
+    def _read_units(self) -> dict[str, Mapping[str, Any]]:
+        units: dict[str, Mapping[str, Any]] = {}
+        for row in self._export.rows(UNITS):
             try:
-                units[row["id"]] = Unit(
-                    name=row["name"],
-                    id=row["id"],
-                    kind=row.get("kind"),
-                    aliases=row.get("aliases") or (),
-                    metadata=arguments.STRICT_JSON.decode(row.get("metadata") or "{}"),
-                    match=row.get("match") is not False,
-                )
-            except (BadInput, ValueError, RecursionError) as error:
+                arguments.identity(row["id"], "the id")
+                if (
+                    not self._export.is_whole
+                ):  # in an export, sources declare the rest, which is checked
+                    _unit(row)
+                units[row["id"]] = row
+            except BadInput as error:
                 self._export.leave_out(f"units: {row['id']}", str(error))
         return units
+
+    def _add_to_sources(self) -> None:
+        """Add the rows of the small tables to their sources."""
+        export = self._export
+        for row in export.rows(SHOWINGS):
+            if source := self._source(row.get("source"), row.get("unit"), "showings"):
+                source.images.append(row["image"])
+        for row in export.rows(TABLE_ROWS):
+            if source := self._source(row["source"], row.get("unit"), "table_rows"):
+                fields = row.get("place") or 0, row.get("name") or "", row["cells"]
+                source.rows[row["document"]] = fields
+        for row in export.rows(RELATIONS):
+            notes = (row.get(key) for key in ("target_kind", "information", "condition"))
+            uri, unit = row.get("source"), row.get("unit")
+            try:
+                stated = Relation(row["relation"], row["target"], *notes)
+            except BadInput as error:
+                export.leave_out(f"relations: {uri or unit}", str(error))
+            else:
+                if source := self._source(uri, unit, "relations"):
+                    source.relations.append(stated)
 
     def _add(self, uri: str, unit: str | None, row: Mapping[str, Any] | None = None) -> _Source:
         source = self._by_uri[uri] = _Source(uri, unit, row or {})
         self._of_unit.setdefault(unit, []).append(source)
         return source
 
-    def _source(self, row: Mapping[str, Any], table: str) -> _Source | None:
+    def _source(self, uri: str | None, unit: str | None, table: str) -> _Source | None:
         """Return the source of a row; None for a row of an unknown unit, which is reported.
 
         A row without a source belongs to the first one of its unit.
         """
-        uri, unit = row.get("source"), row.get("unit")
         if uri in self._by_uri:
             return self._by_uri[uri]
         if unit not in self._of_unit or (uri is None and unit is None):
@@ -181,17 +197,15 @@ class ExportRecords:
             return of_unit[0]
         return self._add(uri or f"import:{unit}", unit)
 
-    def _chunks(self) -> Iterator[tuple[_Source, Mapping[str, Any], Vector | None]]:
-        """Yield the chunks of known units with their sources, in the order of the units."""
-
-        def place(row: Mapping[str, Any]) -> int:
-            source = self._by_uri.get(row.get("source") or "")
-            return self._order.get(source.unit if source else row.get("unit"), -1)
-
-        for row, vector in self._export.rows(CHUNKS, place):
-            if source := self._source(row, "chunks"):
-                self._check_length(vector, "chunk")
-                yield source, row, vector
+    def _add_chunks(self) -> Iterator[_Source]:
+        """Add chunks to their sources; yield the source after each run of its chunks."""
+        for batch in self._export.batches(CHUNKS, self._dims["chunk"]):
+            owners, end = zip(batch.column("source"), batch.column("unit"), strict=True), 0
+            for (uri, unit), run in groupby(owners):
+                start, end = end, end + sum(1 for _ in run)
+                if source := self._source(uri, unit, "chunks"):
+                    source.add_chunks(batch, start, end)
+                    yield source
 
     # ---- sources -------------------------------------------------------------------------------
 
@@ -208,7 +222,6 @@ class ExportRecords:
         row, origin = source.row, source.row.get("origin") or "ingest"
         if origin not in _ORIGINS:
             raise BadInput(f"the origin is {origin!r}: expected one of {', '.join(_ORIGINS)}")
-        texts = source.documents()
         try:
             tables = table_rows.tables(source.rows[number] for number in sorted(source.rows))
         except (ValueError, TypeError) as error:
@@ -217,28 +230,32 @@ class ExportRecords:
         expected = row.get("images")
         lost = len(pictures) != (len(source.images) if expected is None else expected)
         hashes = (row.get("hash") or "").split(":")
-        if not self._export.is_whole or lost or row.get("chunks") != len(source.chunks):
+        whole = self._export.is_whole and not lost and row.get("chunks") == len(source.chunks)
+        found = source.without_vector < len(source.chunks)
+        as_chunks = self._dims["chunk"] and (self._export.manifest or found)
+        texts = [] if whole and as_chunks else source.documents()
+        if not whole:
             hashes = [hash_texts(texts, tables), hash_pictures(one.digest for one in pictures)]
             hashes = [_COMPUTED + one for one in hashes]
+        # The hash says whether the source names pictures that could not be read.
+        part = hash_pictures((one.digest for one in pictures), partial=True)
         prepared = PreparedSource(
             source.uri,
             origin,
             self._declaration(source),
-            texts,
+            () if as_chunks else texts,
             pictures,
             hashes[0],
             "".join(hashes[1:]),
             source.relations if source.unit is not None else (),
-            partial=lost,
+            partial=lost or "".join(hashes[1:]) == part,
             tables=tables,
             first_row=min(source.rows, default=0),
         )
-        found = [vector for vector in source.vectors if vector is not None]
-        if self._takes["chunk"] and (self._export.manifest or found):
-            prepared.texts = ()
+        if as_chunks:
             prepared.chunks = source.chunks
-            if found and len(found) == len(source.chunks):
-                prepared.chunk_vectors = np.stack(found).astype(np.float32)
+            if found and not source.without_vector:
+                prepared.chunk_vectors = np.concatenate(source.vectors)
         return prepared
 
     def _declaration(self, source: _Source) -> Declaration | None:
@@ -247,7 +264,9 @@ class ExportRecords:
             return None
         if source.row.get("declared"):
             try:
-                found = replace(Declaration.from_json(source.row["declared"]), relations=stated)
+                found = Declaration.from_json(source.row["declared"])
+                if found.relations != stated:
+                    found = replace(found, relations=stated)
                 Unit(
                     name=unit if found.name is None else found.name,
                     kind=found.kind,
@@ -260,7 +279,7 @@ class ExportRecords:
                 raise BadInput(f"what the source declares cannot be read: {error!r}") from error
             return found
         if unit in self._units and not any(o.row.get("declared") for o in self._of_unit[unit]):
-            return Declaration.from_unit(self._units[unit], stated)
+            return Declaration.from_unit(_unit(self._units[unit]), stated)
         return Declaration(relations=stated)
 
     # ---- pictures ------------------------------------------------------------------------------
@@ -280,15 +299,20 @@ class ExportRecords:
             self._export.leave_out(f"images: {digest}", str(error))
             self._broken.add(digest)
             return None
-        if self._takes["image"] and vector is not None:
+        if vector is not None:
             picture.vector = vector.astype(np.float32)
         return picture
 
-    def _check_length(self, vector: Vector | None, kind: Kind) -> None:
-        dim = side(self._encoder, kind).dim
-        if self._takes[kind] and vector is not None and len(vector) != dim:
-            raise BadInput(
-                f"{self._export.folder} has vectors of {len(vector)} numbers for each {kind}, the "
-                f"encoder of the knowledge base makes {dim}: leave the column out, so that they "
-                "are made anew"
-            )
+
+def _unit(row: Mapping[str, Any]) -> Unit:
+    """Return the unit of a row.
+
+    Raises:
+        BadInput: A field of the row is invalid.
+    """
+    try:
+        metadata = arguments.STRICT_JSON.decode(row.get("metadata") or "{}")
+    except (ValueError, RecursionError) as error:
+        raise BadInput(str(error)) from error
+    aliases, match = row.get("aliases") or (), row.get("match") is not False
+    return Unit(row["name"], row["id"], row.get("kind"), aliases, metadata=metadata, match=match)

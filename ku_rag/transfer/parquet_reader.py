@@ -5,7 +5,8 @@ Parquet verifies a checksum of each page; a row group with a damaged page is rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from ku_rag import arguments
 from ku_rag.errors import BadInput, Mismatch, NotFound
 from ku_rag.transfer.tables import (
     FORMAT,
-    GROUP_ROWS,
     MANIFEST,
     TABLES,
     UNITS,
@@ -27,6 +27,8 @@ from ku_rag.types import Quarantined
 
 _UNIT_LENGTH = 0.01
 """How far from 1 the length of a vector in half precision may be."""
+_BATCH_ROWS = 1024
+"""Rows of a batch; their vectors stay in the processor's cache."""
 
 _NEEDED = ("format", "sha256")
 _MANIFEST: Mapping[str, Any] = {
@@ -40,10 +42,28 @@ _MANIFEST: Mapping[str, Any] = {
 }
 """The types of what is read of a manifest; all but `_NEEDED` may be missing."""
 
-Vector = NDArray[np.float16]
-FoundRow = tuple[dict[str, Any], Vector | None]
-Place = Callable[[Mapping[str, Any]], int]
-"""The number of the unit that a row belongs to."""
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Consecutive rows of a table.
+
+    Args:
+        columns: The values of each column.
+        vectors: float16[rows, dim].
+        without_vector: Numbers of the rows that have no vector, from 0.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    vectors: NDArray[np.float16]
+    without_vector: Collection[int]
+
+    def column(self, name: str) -> Sequence[Any]:
+        """Return the values of a column; None for each row if the table does not have it."""
+        return self.columns.get(name) or [None] * len(self.vectors)
+
+    def row(self, number: int) -> dict[str, Any]:
+        """Return a row without its vector."""
+        return {name: values[number] for name, values in self.columns.items()}
 
 
 class Export:
@@ -73,7 +93,7 @@ class Export:
                 f"{folder} is no export: it has no {UNITS.file}; name the folder that `ku export` "
                 "made, or see docs/transfer.md"
             )
-        self.manifest = _read_manifest(folder / MANIFEST)
+        self.manifest = read_manifest(folder / MANIFEST)
         known = {table.file for table in TABLES}
         for file, expected in self.manifest.get("sha256", {}).items():
             if file in known and not (folder / file).is_file():
@@ -87,43 +107,25 @@ class Export:
         """The encoder in the manifest: "spec", "fingerprint", "sides"; or {}."""
         return self.manifest.get("encoder") or {}
 
-    def made_with(self, encoder: str | None = None) -> dict[str, Any]:
-        """Return the settings with which a new base is opened to be as the exported one.
-
-        Args:
-            encoder: Name of its encoder; None for the one of the export.
-
-        Raises:
-            Mismatch: The export was made with an encoder object, which has no name.
-        """
-        spec = encoder or self.encoder.get("spec")
-        if not self.manifest:
-            return {"encoder": encoder} if encoder else {}
-        if self.encoder and not spec:
-            raise Mismatch(
-                f"{self.folder} was made with the encoder object {self.encoder['fingerprint']}: "
-                "open a base with it and call its `import_`, or name another with --encoder"
-            )
-        made: dict[str, Any] = {"encoder": spec, "language": self.manifest.get("language")}
-        if encoder is None:
-            made["segmenter"] = (self.manifest.get("segmenter") or {}).get("spec")
-            made["max_tokens"] = (self.manifest.get("settings") or {}).get("max_tokens")
-        return {name: value for name, value in made.items() if value}
-
     def leave_out(self, item: str, reason: str) -> None:
         """Report what is not sound."""
         self.left_out.append(Quarantined(item, reason))
 
-    def rows(self, table: TableFile, place: Place | None = None) -> Iterator[FoundRow]:
-        """Yield the sound rows of a table, with vectors float16[dim]; none of a missing table.
+    def rows(self, table: TableFile) -> Iterator[dict[str, Any]]:
+        """Yield the sound rows of a table without vectors; see `batches`."""
+        for batch in self.batches(table):
+            yield from map(batch.row, range(len(batch.vectors)))
+
+    def batches(self, table: TableFile, dim: int = 0) -> Iterator[RowBatch]:
+        """Yield the sound rows of a table; none of a missing table.
 
         Args:
             table: Which table.
-            place: The rows are yielded in the order of these numbers. An export has that order; a
-                table of another program is sorted in memory.
+            dim: Length of its vectors; 0 reads no vectors.
 
         Raises:
-            BadInput: The file cannot be read, or a column is missing or of a wrong type.
+            BadInput: The file cannot be read, a column is missing or of a wrong type, or vectors
+                have another length.
         """
         pa, _ = parquet()
         path = self.folder / table.file
@@ -131,12 +133,8 @@ class Export:
             return
         seen: set[str] = set()
         try:
-            batches = self._batches(table)
-            if place and not self.is_whole:
-                batches = _sorted(batches, place)
-            for batch in batches:
-                rows = zip(_listed(table, batch), self._vectors(table, batch), strict=True)
-                yield from self._sound(table, rows, seen)
+            for batch in self._read(table, ["vector"] if dim else []):
+                yield self._sound(table, self._decode(table, batch, dim), seen)
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             raise BadInput(
                 f"{path} cannot be read ({error}): copy the export again, or make a new one with "
@@ -145,39 +143,45 @@ class Export:
 
     # ---- inside --------------------------------------------------------------------------------
 
-    def _sound(
-        self, table: TableFile, rows: Iterable[FoundRow], seen: set[str]
-    ) -> Iterator[FoundRow]:
-        """Yield the sound ones of some rows; `seen` are the keys of those before."""
-        for row, vector in rows:
-            key = row.get(table.key)
-            named = (row.get(k) for k in ("id", "uri", "source", "hash", "unit", "name"))
-            item = f"{table.name}: {next((one for one in named if one is not None), 'a row')}"
+    def _sound(self, table: TableFile, batch: RowBatch, seen: set[str]) -> RowBatch:
+        """Return the sound rows of a batch; report the others, and vectors of wrong length.
+
+        `seen` are the keys of the rows before; those of the batch are added.
+        """
+        lengths = np.ones(len(batch.vectors))
+        if not self.is_whole:  # the checksums of an export show that they are unchanged
+            lengths = np.linalg.norm(batch.vectors.astype(np.float32), axis=1)
+        off = (lengths != 0) & ~(np.abs(lengths - 1) < _UNIT_LENGTH)
+        wrong = set(np.flatnonzero(off).tolist())
+        columns = [(name, check) for name, check in _CHECKS.items() if name in batch.columns]
+        sound = []
+        for number, key in enumerate(batch.column(table.key)):
             try:
                 if key in seen:
-                    raise BadInput("it stands more than once in the table: the first is kept")
-                for column in ("id", "uri", "source"):
-                    if column in row and not (column == "source" and row[column] is None):
-                        arguments.identity(row[column], f"the {column}")
-                if "text" in row:
-                    arguments.text(row["text"], "the text")
+                    raise BadInput("it occurs more than once in the table: the first row is kept")
+                for name, check in columns:
+                    check(batch.columns[name][number], f"the {name}")
             except BadInput as error:
-                self.leave_out(item, str(error))
+                self.leave_out(_described(table, batch, number), str(error))
                 continue
+            sound.append(number)
             seen |= {key} if key is not None else set()
-            length = 1.0 if vector is None else float(np.linalg.norm(vector.astype(np.float32)))
-            if length and not abs(length - 1) < _UNIT_LENGTH:
-                reason = f"its vector has length {length:.4g}, expected 1; it was made anew"
-                self.leave_out(item, reason)
-                vector = None
-            yield row, vector
+            if number in wrong:
+                reason = f"its vector has length {lengths[number]:.4g}, expected 1"
+                self.leave_out(_described(table, batch, number), f"{reason}; it was encoded again")
+        without_vector = {*batch.without_vector, *wrong}
+        if len(sound) == len(lengths):
+            return RowBatch(batch.columns, batch.vectors, without_vector)
+        kept = {name: [of[n] for n in sound] for name, of in batch.columns.items()}
+        places = {place for place, number in enumerate(sound) if number in without_vector}
+        return RowBatch(kept, batch.vectors[sound], places)
 
-    def _batches(self, table: TableFile) -> Iterator[Any]:
+    def _read(self, table: TableFile, vectors: Sequence[str]) -> Iterator[Any]:
         """Yield the batches of a file; a row group that cannot be read is reported and skipped."""
         pa, pq = parquet()
         path = self.folder / table.file
         there = set(pq.read_schema(path).names)
-        columns = [*table.types(), *(["vector"] if table.vectors else [])]
+        columns = [*table.types(), *vectors]
         owner = [] if {"source", "unit"} & there or "unit" not in columns else ["unit"]
         for name in (*table.required.split(), *owner):
             if name not in there:
@@ -189,47 +193,100 @@ class Export:
         with pq.ParquetFile(path, page_checksum_verification=True) as data:
             for group in range(data.num_row_groups):
                 try:
-                    yield from data.iter_batches(GROUP_ROWS, row_groups=[group], columns=columns)
+                    yield from data.iter_batches(_BATCH_ROWS, row_groups=[group], columns=columns)
                 except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
                     count = data.metadata.row_group(group).num_rows
                     item = f"{table.file}: some of {count} rows"
                     self.leave_out(item, f"they are damaged: {error}")
 
-    def _vectors(self, table: TableFile, batch: Any) -> list[Vector | None]:  # noqa: ANN401
-        """Return the vectors of a batch in half precision, None where there is none."""
-        if "vector" not in batch.schema.names:
-            return [None] * batch.num_rows
-        column = batch.column("vector")
+    def _decode(self, table: TableFile, batch: Any, dim: int) -> RowBatch:  # noqa: ANN401 - of pyarrow
+        """Return a batch of pyarrow as Python values, in the types of the table."""
         pa, _ = parquet()
+        types = table.types()
+        columns = {
+            name: batch.column(name).cast(types[name]).to_pylist()
+            for name in batch.schema.names
+            if name in types
+        }
+        vectors = np.zeros((batch.num_rows, dim), "<f2")
+        if "vector" not in batch.schema.names:
+            return RowBatch(columns, vectors, range(batch.num_rows))
+        column = batch.column("vector")
         if not pa.types.is_floating(getattr(column.type, "value_type", pa.null())):
             raise BadInput(
                 f"{self.folder / table.file} holds vectors as {column.type}: expected lists of "
                 "float16, float32 or float64"
             )
-        rows = column.to_numpy(zero_copy_only=False)
-        return [None if row is None else row.astype("<f2") for row in rows]
+        for size in column.value_lengths().drop_null().unique().to_pylist():
+            if size != dim:
+                raise BadInput(
+                    f"{self.folder} has vectors of {size} numbers for each {table.vectors}, the "
+                    f"encoder of the knowledge base makes {dim}: leave the column out, so that "
+                    "they are encoded again"
+                )
+        numbers = column.flatten()
+        if numbers.null_count:
+            found = numbers.to_numpy(zero_copy_only=False)
+        else:  # `to_numpy` imports pandas
+            found = np.from_dlpack(numbers)
+        found = found.astype("<f2", copy=False).reshape(-1, dim)
+        if not column.null_count:
+            return RowBatch(columns, found, ())
+        present = column.is_valid().to_pylist()
+        vectors[present] = found
+        return RowBatch(columns, vectors, [n for n, one in enumerate(present) if not one])
 
 
-def _listed(table: TableFile, batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401
-    """Return the rows of a batch, with columns of the types that the table has."""
-    types = table.types()
-    names = [name for name in batch.schema.names if name in types]
-    arrays = [batch.column(name).cast(types[name]).to_pylist() for name in names]
-    return [dict(zip(names, values, strict=True)) for values in zip(*arrays, strict=True)]
+def _optional_identity(value: object, what: str) -> str | None:
+    return None if value is None else arguments.identity(value, what)
 
 
-def _sorted(batches: Iterator[Any], place: Place) -> Iterator[Any]:
-    pa, _ = parquet()
-    read = list(batches)
-    if read:
-        whole = pa.Table.from_batches(read)
-        owners = whole.select([c for c in ("unit", "source") if c in whole.schema.names])
-        order = np.argsort([place(row) for row in owners.to_pylist()], kind="stable")
-        for start in range(0, len(order), GROUP_ROWS):
-            yield from whole.take(order[start : start + GROUP_ROWS]).combine_chunks().to_batches()
+_CHECKS: Mapping[str, Callable[[object, str], str | None]] = {
+    "uri": arguments.identity,
+    "source": _optional_identity,
+    "text": arguments.text,
+}
+"""Column → check of its values."""
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _described(table: TableFile, batch: RowBatch, number: int) -> str:
+    row = batch.row(number)
+    named = (row.get(k) for k in ("id", "uri", "source", "hash", "unit", "name"))
+    return f"{table.name}: {next((one for one in named if one is not None), 'a row')}"
+
+
+def settings_of(folder: Path, encoder: str | None = None) -> dict[str, Any]:
+    """Return the settings with which a new base is opened to be as an exported one.
+
+    Args:
+        folder: An export, or the shards of `ku encode`.
+        encoder: Name of its encoder; None for the one of the export.
+
+    Raises:
+        NotFound: The folder holds no export.
+        BadInput: The manifest is damaged.
+        Mismatch: The export has a later format, or was made with an encoder object, which has no
+            name.
+    """
+    manifest = read_manifest(folder / MANIFEST)
+    if not manifest:
+        Export(folder)
+        return {"encoder": encoder} if encoder else {}
+    exported = manifest.get("encoder") or {}
+    spec = encoder or exported.get("spec")
+    if exported and not spec:
+        raise Mismatch(
+            f"{folder} was made with the encoder object {exported['fingerprint']}: "
+            "open a base with it and call its `import_`, or name another with --encoder"
+        )
+    made: dict[str, Any] = {"encoder": spec, "language": manifest.get("language")}
+    if encoder is None:
+        made["segmenter"] = (manifest.get("segmenter") or {}).get("spec")
+        made["max_tokens"] = (manifest.get("settings") or {}).get("max_tokens")
+    return {name: value for name, value in made.items() if value}
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
     """Return a manifest; {} where there is none.
 
     Raises:

@@ -61,7 +61,7 @@ def salvage(layout: Layout, folder: Path) -> Exported:
     with atomic_folder.beside(folder, replaces=parquet_export.is_export, what="an export") as made:
         with closing(Connection(str(made / _WORK))) as work:
             work.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
-            schema.create(work, application=0)
+            schema.create(work)
             work.execute("PRAGMA foreign_keys = OFF; BEGIN")
             lost = {
                 table: [f"row {a}" if a == b else f"rows {a} to {b}" for a, b in ranges]

@@ -2,7 +2,7 @@
 
 The store is copied by `VACUUM INTO`: one read transaction that hinders no writer, and a copy
 without holes, so without the texts that were deleted. Pictures never change under their name, so
-those that the copy names are copied after it. Caches are left out; they are made anew.
+those that the copy names are copied after it. Caches are left out; a search rebuilds them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ku_rag.store.connection import connect, explained, snapshot
+from ku_rag.store.connection import Connection, connect, explained, snapshot
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.transfer import atomic_folder
@@ -28,28 +28,20 @@ class Snapshot(Serializable):
         bytes: size of everything.
         left_out: pictures that are missing or damaged.
         seconds: how long it took.
+        commit: number of the last commit that it holds.
+        since: number of the commit at which an increment begins; None for a whole copy.
     """
 
     pictures: int = 0
     bytes: int = 0
     left_out: list[Quarantined] = field(default_factory=list)
     seconds: float = 0.0
+    commit: int = 0
+    since: int | None = None
 
 
-def take(database: Database, layout: Layout, folder: Path, *, link: bool = False) -> Snapshot:
-    """Copy a base into a folder that is new or empty.
-
-    Args:
-        database: the store.
-        layout: where it lies.
-        folder: appears when everything is copied and synced.
-        link: give the pictures a second name instead of copying them, where the file system can.
-
-    Raises:
-        Refused: the folder holds something.
-        ReadOnly: it cannot be written.
-        Corrupt: the store is damaged.
-    """
+def take(database: Database, layout: Layout, folder: Path, *, link: bool) -> Snapshot:
+    """Copy a base into a folder that is new or empty; see `KnowledgeBase.snapshot`."""
     started = time.monotonic()
     with atomic_folder.beside(folder, replaces=lambda _: False, what="a snapshot") as made:
         copy = Layout(made)
@@ -59,7 +51,11 @@ def take(database: Database, layout: Layout, folder: Path, *, link: bool = False
             database.connection.execute("VACUUM INTO ?", (str(copy.database),))
             with closing(connect(copy.database)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
-            found = _copy_pictures(layout, copy, link=link)
+                listed = "SELECT hash, file FROM images ORDER BY hash"
+                found = copy_pictures(connection, listed, layout, copy, link=link)
+                (found.commit,) = connection.execute(
+                    "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'commits'"
+                ).fetchone()
         copy.images.mkdir(exist_ok=True)
         copy.indexes.mkdir()
         if layout.settings.exists():
@@ -69,17 +65,18 @@ def take(database: Database, layout: Layout, folder: Path, *, link: bool = False
     return found
 
 
-def _copy_pictures(layout: Layout, copy: Layout, *, link: bool) -> Snapshot:
+def copy_pictures(
+    connection: Connection, listed: str, layout: Layout, copy: Layout, *, link: bool
+) -> Snapshot:
+    """Copy the pictures that the query `listed` returns, as rows of hash and file."""
     found = Snapshot()
-    with closing(connect(copy.database, read_only=True)) as connection:
-        for digest, file in connection.execute("SELECT hash, file FROM images ORDER BY hash"):
-            path, target = layout.image(file), copy.image(file)
-            if path == target:  # linked in place: an absolute path
-                if not path.is_file():
-                    found.left_out.append(Quarantined(digest, f"{path} is not there"))
-                continue
-            if problem := atomic_folder.copy_picture(path, target, digest, link=link):
-                found.left_out.append(problem)
-            else:
-                found.pictures += 1
+    for digest, file in connection.execute(listed):
+        path, target = layout.image(file), copy.image(file)
+        if path == target:  # linked in place: an absolute path
+            if not path.is_file():
+                found.left_out.append(Quarantined(digest, f"{path} is not there"))
+        elif problem := atomic_folder.copy_picture(path, target, digest, link=link):
+            found.left_out.append(problem)
+        else:
+            found.pictures += 1
     return found

@@ -100,7 +100,9 @@ def write_table(folder: Path, table: TableFile, rows: Iterable[Row], dim: int | 
         dim: Length of the vectors at the end of each row, float16[dim]; None for none.
     """
     pa, pq = parquet()
-    types = table.types() | ({"vector": pa.list_(pa.float16(), dim)} if dim else {})
+    types = table.types()
+    if dim:  # numbers that may be null take longer to read
+        types["vector"] = pa.list_(pa.field("element", pa.float16(), nullable=False), dim)
     schema = pa.schema(list(types.items()))
     kinds = [column.partition(":")[2] for column in table.columns.split()]
     count, waiting = 0, iter(rows)

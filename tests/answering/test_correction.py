@@ -53,7 +53,12 @@ def ask(kb, mllm, question=QUESTION, *, image=None, k=3, passage=None, report=No
     asked = pipeline.QueryInput(
         question, image=image, k_chunks=k, passage=passage, report=report, **more
     )
-    return pipeline.ask(kb._session.retrieval(), asked, mllm)
+    *_, last = pipeline.ask(kb._session.retrieval(), asked, mllm)
+    return last.answer
+
+
+def corrected(made, material):
+    return made.answer(material, made.draft(material))
 
 
 def chain(*lines):
@@ -168,7 +173,7 @@ def test_paths_that_do_not_bear_on_the_question_are_not_sent(question, is_sent):
     path = PathEvidence(
         "E4", ("Desk lamp", "Lumen"), ("designed by",), "Desk lamp —by→ designer Lumen"
     )
-    answered = made.correct(Material(question, None, units=[match("Desk lamp")], paths=[path]))
+    answered = corrected(made, Material(question, None, units=[match("Desk lamp")], paths=[path]))
     shown = [line.get("evidence") for line in data(mllm.requests[1].messages[2].text)]
     assert ("E4" in shown) == is_sent == ("believed" in mllm.requests[1].schema["properties"])
     assert answered.reading.citations == (("E4",) if is_sent else ())
@@ -177,7 +182,7 @@ def test_paths_that_do_not_bear_on_the_question_are_not_sent(question, is_sent):
 def test_paths_that_the_questions_words_lead_along_are_sent():
     made, mllm = chain("Italy", said("Peru"))
     path = PathEvidence("E4", ("Lamp", "Peru"), ("origin",), "Lamp —origin→ Peru")
-    made.correct(Material("Where is it from?", None, paths=[path], leading=["E4"]))
+    corrected(made, Material("Where is it from?", None, paths=[path], leading=["E4"]))
     assert data(mllm.requests[1].messages[2].text)[0]["evidence"] == "E4"
 
 
@@ -275,7 +280,7 @@ def test_the_result_tells_the_whole_story(lamp, photo):
 )
 def test_whether_it_changed(draft, reply, changed, why):
     made, _ = chain(draft, reply)
-    answered = made.correct(Material(QUESTION, None, evidence=[evidence("E1", "x")]))
+    answered = corrected(made, Material(QUESTION, None, evidence=[evidence("E1", "x")]))
     assert (answered.correction.changed, answered.reading.why) == (changed, why)
     assert answered.reading.answer == reply["answer"].strip()
 
@@ -292,13 +297,14 @@ def test_whether_it_changed(draft, reply, changed, why):
 )
 def test_citations_are_those_of_evidence_that_there_is(cited, kept, dropped):
     made, _ = chain("Italy", said("Peru", cited) | {"believed": "all"})
-    answered = made.correct(
+    answered = corrected(
+        made,
         Material(
             QUESTION,
             None,
             evidence=[evidence("E1", "It is from Peru."), evidence("E2", "No.")],
             paths=[PathEvidence("E4", ("Lamp", "Peru"), ("from",), "Lamp from Peru")],
-        )
+        ),
     )
     assert answered.reading.citations == kept
     assert answered.correction.dropped_citations == dropped
@@ -326,15 +332,16 @@ def test_the_region_is_told_in_the_second_turn_only():
     material = Material(
         QUESTION, Image.new("RGB", (200, 100)), region=(50, 20, 100, 90), units=[match("Lamp")]
     )
-    made.correct(material)
+    corrected(made, material)
     first, second = mllm.requests
     where = "picture from 25% to 50% of its width and from 20% to 90% of its height"
     assert where in second.messages[2].text
     assert "%" not in first.messages[0].text
-    made.correct(
+    corrected(
+        made,
         Material(
             QUESTION, Image.new("RGB", (200, 100)), region=(0, 0, 200, 100), units=[match("Lamp")]
-        )
+        ),
     )
     assert "of its width" not in mllm.requests[3].messages[2].text
 
@@ -400,7 +407,8 @@ def test_a_text_that_holds_the_fence_changes_the_fence():
 @given(st.lists(st.text(), min_size=1, max_size=3), st.text())
 def test_whatever_the_evidence_is_it_is_read_back(texts, name):
     made, mllm = chain("Italy", said("Peru"))
-    made.correct(
+    corrected(
+        made,
         Material(
             QUESTION,
             None,
@@ -408,7 +416,7 @@ def test_whatever_the_evidence_is_it_is_read_back(texts, name):
             evidence=[evidence(f"E{n}", text) for n, text in enumerate(texts)],
             paths=[PathEvidence("E9", (name,), (), name)],
             leading=["E9"],
-        )
+        ),
     )
     text = mllm.requests[1].messages[2].text
     found = data(text)
@@ -420,7 +428,7 @@ def test_whatever_the_evidence_is_it_is_read_back(texts, name):
 
 def test_what_is_filled_in_is_no_place(tmp_path):
     made, mllm = chain("Italy", said("Peru"))
-    made.correct(Material("Is $evidence 5$?", None, evidence=[evidence("E1", "$question $x $")]))
+    corrected(made, Material("Is $evidence 5$?", None, evidence=[evidence("E1", "$question $x $")]))
     assert "Is $evidence 5$?" in mllm.requests[0].messages[0].text
     assert data(mllm.requests[1].messages[2].text)[0]["text"] == "$question $x $"
 

@@ -11,6 +11,7 @@ from ku_rag.answering.report import Section, render
 from ku_rag.graph.evidence.construction import EvidenceSearch
 from ku_rag.graph.evidence.evidence_agents import PatternGraph
 from ku_rag.graph.evidence.evidence_graph import EvidenceEdge, EvidenceGraph, EvidenceNode
+from ku_rag.planning.plan import Hit, Plan, PlannedSearch, Round
 from ku_rag.types import (
     Answer,
     ClosestSentence,
@@ -296,3 +297,46 @@ def test_a_lone_surrogate_can_be_written(tmp_path):
     html = page(answer(question="photo\udcff.jpg?"))
     (tmp_path / "report.html").write_text(html, encoding="utf-8")
     assert "photo?.jpg?" in html
+
+
+def test_the_rounds_of_a_plan_are_a_timeline():
+    first, second = Hit("chunk:1", "Sweden", "…"), Hit("chunk:2", "Norway", "…")
+    plan = Plan(
+        "<b>?",
+        (
+            Round(
+                ("<i>Which flag?",),
+                "image",
+                why=("It is not named.", "The picture shows it."),
+                searches=(PlannedSearch("<i>Which flag?", (first,), ("Sweden",), "", 7.0),),
+                tokens=(1000, 20),
+                milliseconds=2.5,
+            ),
+            Round(
+                ("capital of Sweden", "capital of Norway"),
+                "text",
+                searches=(
+                    PlannedSearch("capital of Sweden", (first, second), milliseconds=3.0),
+                    PlannedSearch("capital of Norway", error="no result within 2 seconds"),
+                ),
+                notes=("decided by the embedded planner",),
+            ),
+            Round(("capital of Sweden",), "none"),
+        ),
+        planner="mllm",
+        stopped="the planner chose no further search",
+    )
+    words = check(page(answer(plan=plan))).words
+    assert [one for one in words if one.startswith("Round ")] == ["Round 1", "Round 2", "Round 3"]
+    for line in (
+        "<i>Which flag?",
+        "1 found, 1 new: Sweden",
+        "Query: It is not named.",
+        "Action: The picture shows it.",
+        "1,020 tokens, 9.5 ms",
+        "2 found, 1 new: Sweden, Norway",
+        "no result within 2 seconds",
+        "decided by the embedded planner",
+        "The plan ended: the planner chose no further search.",
+    ):
+        assert line in words

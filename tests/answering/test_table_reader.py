@@ -118,6 +118,17 @@ def test_a_row_that_says_the_same_in_a_second_column_of_that_name_is_no_other_an
     assert read("Who is the coach of Red Star?", [row("E1", 1.0, *cells), other], ()) is None
 
 
+def test_a_text_that_the_row_does_not_name_tells_nothing_of_it():
+    rows = [row("E1", 1.0, ("Light", "Pell Point"), ("Keeper", "Ann"))]
+    pieces = [("Pell Point", "It stands on a white cliff."), ("Hollen", "Hollen is an island.")]
+    texts = [
+        Evidence(f"E{n}", n, (), "file", text, 0.5, (name,), (name,))
+        for n, (name, text) in enumerate(pieces, 2)
+    ]
+    assert read("Which light stands on Hollen?", rows, texts) is None
+    assert read("Which light stands on a white cliff?", rows, texts).answer == "Pell Point"
+
+
 @pytest.mark.parametrize(
     "question",
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import page, record, scale, vectors
+from benchmarks import encode, page, record, scale, vectors
 from benchmarks.peers import __main__ as peers
 from benchmarks.peers import registry, report
 from benchmarks.peers.measuring import disk_bytes, tune
@@ -165,11 +165,30 @@ def test_disk_bytes_counts_what_files_take(tmp_path):
 def test_the_page_is_filled_from_results(cache, tmp_path, monkeypatch):
     text = page.PAGE.read_text(encoding="utf-8")
     empty = page.fill(text, tmp_path)
-    assert empty.count("Not measured yet.") == 10
+    assert empty.count("Not measured yet.") == 12
+    monkeypatch.setattr(peers, "OPENINGS", 1)
     found = peers.run(["faiss-flat-half"], ["clusters"], COUNT, cache)
     monkeypatch.setattr(record, "RESULTS", tmp_path)
     record.write_result("peers", {"sets": found, "targets": []})
     filled = page.fill(text, tmp_path)
-    assert filled.count("Not measured yet.") == 5
+    assert filled.count("Not measured yet.") == 7
     assert "| FAISS flat half precision | flat half precision | none: memory" in filled
     assert page.fill(filled, tmp_path) == filled
+
+
+def test_a_plan_follows_from_rates_and_sizes():
+    sizes = {
+        size: {"import_s": size / 5000, "import_peak_mb": 500, "index_peak_mb": peak, "disk_mb": 2}
+        for size, peak in ((1000, 600), (2000, 700))
+    }
+    found = encode.plan({"paced_ray_8": 800}, sizes)
+    assert found["peak_mb_of_5_million_extrapolated"] == 700 + 4_998_000 // 10
+    assert found["100,000,000"]["encoding, hours"] == round(1e8 / 100 / 3600 / 32, 1)
+    assert found["100,000,000"]["import, hours"] == round(1e8 / 5000 / 3600, 1)
+    assert [found[f"{10**n:,}"]["bottleneck"] for n in (7, 8, 9)] == ["encoding"] * 2 + ["import"]
+
+
+def test_the_plan_in_the_documentation_is_the_measured_one():
+    found = json.loads((record.RESULTS / "encode.json").read_text())
+    documented = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+    assert encode.plan_table(found["plan"]) in documented

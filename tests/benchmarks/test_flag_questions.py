@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.demo_data.facts import countries
+from benchmarks.demo_data.flags import COUNTRIES
+from benchmarks.demo_data.texts import write_texts
 from benchmarks.flag_questions import (
     UNKNOWN,
     benchmark_question,
@@ -11,9 +14,6 @@ from benchmarks.flag_questions import (
     normalise,
     parts,
 )
-from ku_rag.demo.facts import countries
-from ku_rag.demo.flags import COUNTRIES
-from ku_rag.demo.texts import write_texts
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import mh, mh_questions
 from benchmarks.mh_graph import SIBLINGS, build
 from benchmarks.mh_questions import is_held_out
-from ku_rag.evaluation.measures.consistency import consistency
+from ku_rag.evaluation.measures.official import consistency
 
 ROUTES = ["Ox", "Ox>Kick", "Ox>Wet Phase>Splash", "Ox>Cow", "Ox>Cow>Long Moo", "Ox>Kick>Head Butt"]
 HERD = [

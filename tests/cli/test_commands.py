@@ -238,7 +238,7 @@ def test_sync_tells_what_it_deleted(ku, fruits):
         (["query", "-", "What?", "--passage", "a.jpg"], 2, "ending in .png"),
         (["query", "-", "What?", "--report", "a.txt"], 2, "ending in .html"),
         (["query", "-", "What?", "--report", "fruits"], 1, "is a folder"),
-        (["query", "-", "What?", "--report", ""], 1, "is a folder"),
+        (["query", "-", "What?", "--report", ""], 2, "the path is empty"),
         (["query", "-", "What?", "--passage", "."], 1, "is a folder"),
         (
             ["query", "-", "What?", "--passage", "kb/ku.toml/a.png"],

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from ku_rag.demo import tour
 from tests.conftest import write_fruits
+from tests.endpoint import says, serving
 
 ASKED = {
     "question": "What is the volume?",
@@ -71,19 +73,46 @@ def test_a_step_of_evidence_graphs_is_left_out(ku, tmp_path):
     assert without["settings"]["construction"]["table_mining"] is False
 
 
-def test_the_demo_runs_every_method_without_a_model(ku, tmp_path):
+def test_the_demo_runs_every_method_without_a_model(ku, tmp_path, monkeypatch):
+    monkeypatch.setattr(tour, "STOPS", tour.STOPS[:3])
     run = ku("eval", "demo", "demo", "--json")
     assert run.code == 0
-    assert run.json.keys() == {"ku", "plain", "evidence", "fixed-text", "fixed-image", "graph"}
+    names = ("ku", "plain", "evidence", "fixed-text", "fixed-image", "plan", "graph")
+    assert tuple(run.json) == names
     assert run.json["ku"]["figures"]["f1"]["value"] > 0.9
     assert run.json["ku"]["figures"]["recall@5"]["value"] == 1.0
     assert (tmp_path / "demo" / "runs" / "graph" / "report.html").exists()
+
+
+def test_accepted_plans_become_records(made, tmp_path):
+    planned = made("query", "-", "What is the volume?", "--plan", "parallel", "--json").json
+    for name in ("good", "open"):
+        accepted = {"accepted": True} if name == "good" else {}
+        (tmp_path / f"{name}.json").write_text(json.dumps(planned | accepted), encoding="utf-8")
+    run = made("plan", "export", "good.json", "open.json", "--out", "records.json")
+    records = json.loads((tmp_path / "records.json").read_text("utf-8"))
+    assert (run.code, run.out) == (3, f"{len(records)} records of 1 plans\n")
+    assert "open.json:1" in run.err
+    run = made("plan", "export", "good.json", "--out", "records.json", "--least", "f1")
+    assert (run.code, "f1=0.5" in run.err) == (2, True)
+    assert made("plan", "export", "good.json", "--out", "records.txt").code == 1
 
 
 def test_methods_are_compared_side_by_side(made):
     run = made("compare", "fruits/Kiwi/photo.png", "What is the volume?", "--report", "c.html")
     assert run.code == 0
     assert "ku           ca 80g" in run.out
+
+
+def test_the_replies_of_a_judge_are_shown_apart(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("KU_CACHE", str(tmp_path / "cache"))
+    with serving(by=lambda _: says("Yes.")) as endpoint:
+        judge = ("--judge", "strict", "--judge-url", endpoint.url)
+        run = made("eval", "q.jsonl", "--measure", "judged", "--out", "run", *judge)
+    assert run.code == 0
+    assert "judge: 1 replies, 0 of them from the cache" in run.err
+    assert "judge: replies" in (tmp_path / "run" / "report.html").read_text("utf-8")
 
 
 def test_a_batch_of_queries(made, tmp_path):
@@ -105,6 +134,8 @@ def test_failed_questions_of_a_batch_exit_3_as_those_of_a_run_do(made, tmp_path)
     [
         ("query",),
         ("query", "--batch", "q.jsonl"),
+        ("query", "--batch", "q.jsonl", "--out", ""),
+        ("eval", "q.jsonl", "--out", ""),
         ("query", "-", "What?", "--batch", "q.jsonl", "--out", "a"),
         ("eval", "q.jsonl", "--resume"),
         ("eval", "q.jsonl", "--method", "magic"),

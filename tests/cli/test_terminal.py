@@ -147,7 +147,8 @@ def test_an_interrupt_while_modules_are_imported_is_no_traceback(tmp_path):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 130
     assert done.stderr == (
-        "stopped: what was committed is kept, and the same command goes on from there\n"
+        "stopped: what was committed is kept; the same command continues it, "
+        "a run of `ku eval` with --resume\n"
     )
 
 

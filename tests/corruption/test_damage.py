@@ -17,7 +17,7 @@ from tests.corruption.base import Bases, make
 from tests.corruption.trial import KINDS, Damage, Outcome, ask_all, run, somewhere
 
 SEED = 20240731
-SHORT, LONG = 2, 60
+SHORT, LONG = 1, 60
 """Trials of each kind for a small file; large ones get more, in proportion to their size."""
 _MOST = 12
 _STEP_BYTES = 64 << 10

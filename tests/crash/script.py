@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import numpy as np
 from PIL import Image
 
 from ku_rag import KnowledgeBase, Unit
+from ku_rag.errors import Mismatch
 from tests.crash.encoder import FIRST, SECOND, Hashed
 
 CONTENT = "content"
@@ -121,6 +123,26 @@ def _export(content: Path) -> Path:
     return export
 
 
+def _apply_increment(kb: KnowledgeBase, content: Path) -> None:
+    """Apply an increment that begins or ends at the state of the base, made if there is none."""
+    for increment in sorted(content.glob("increment*")):
+        with suppress(Mismatch):
+            kb.apply_increments(increment)
+            return
+    making = _beside(content / "increment")
+    kb.snapshot(making / "copy")
+    with KnowledgeBase.open(making / "copy", encoder=FIRST) as copy:
+        copy.add(_bridge(content, "Iron Bridge", 9))
+        copy.update("mill-1", texts=["Mill 1 was pulled down."], images=[])
+        copy.delete("mill-2")
+        copy.compact()
+        copy.snapshot(making / "increment", since=kb.path)
+    increment = content / f"increment{len(list(content.glob('increment*')))}"
+    (making / "increment").replace(increment)
+    shutil.rmtree(making)
+    kb.apply_increments(increment)
+
+
 CALLS = (
     Call("ingest a folder", lambda kb, c: kb.ingest(_folder(c, changed=False))),
     Call("add a unit", lambda kb, c: kb.add(_bridge(c, "Old Bridge", 3, "bridge"))),
@@ -136,6 +158,7 @@ CALLS = (
     Call("delete units", lambda kb, _: kb.delete(["mill-3", "bridge"])),
     Call("sync", lambda kb, c: kb.sync(_folder(c, changed=True))),
     Call("compact", lambda kb, _: kb.compact()),
+    Call("apply an increment", _apply_increment),
     Call("ingest records again", lambda kb, c: kb.ingest(_records(c))),
     Call("import", lambda kb, c: kb.import_(_export(c))),
     Call("reindex", lambda kb, _: kb.reindex(SECOND)),

@@ -12,7 +12,7 @@ from ku_rag import KnowledgeBase
 from ku_rag.store.connection import Connection
 
 # Made anew by every base, or counting how often it was written.
-_VOLATILE_META = {"id", "changes_pruned", "commits"}
+_VOLATILE_META = {"id", "changes_pruned", "commits", "state"}
 _VOLATILE_TABLES = {"changes", "sqlite_sequence"}
 _ACCIDENTS = {"row", "checksum"}
 _ITEMS = {"chunk": "chunks", "image": "images"}

@@ -105,3 +105,14 @@ def test_a_state_that_never_was_is_caught(story, tmp_path):
     kb = story.begin(DELETE, "forged")
     with pytest.raises(AssertionError, match="a half change"):
         story.check(kb, DELETE + 2, len(CALLS))
+
+
+def test_a_handle_may_be_used_again_while_it_is_being_closed(tmp_path):
+    trace = tmp_path / "trace"
+    trace.write_text(
+        "1 close(5<a> <unfinished ...>\n"
+        '2 openat(AT_FDCWD, "\\x62", O_WRONLY|O_CREAT, 0644) = 5\n'
+        "1 <... close resumed>) = 0\n"
+        '2 write(5<b>, "\\x63", 1) = 1\n'
+    )
+    assert [call.name for call in tracing.calls(trace)] == ["close", "openat", "write"]

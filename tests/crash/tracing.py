@@ -80,7 +80,10 @@ def traced(command: Sequence[str], output: Path, *, cwd: Path, keep: int) -> sub
 
 
 def calls(trace: Path) -> Iterator[Call]:
-    """The calls of a trace in the order in which they ended."""
+    """The calls of a trace in the order in which they ended.
+
+    A file is closed when that begins: from then on another thread may get the number of its handle.
+    """
     unfinished: dict[str, str] = {}
     with trace.open(encoding="ascii") as lines:
         for line in lines:
@@ -89,9 +92,13 @@ def calls(trace: Path) -> Iterator[Call]:
                 unfinished[thread] = begun = said.removesuffix(_UNFINISHED)
                 if begun.startswith(("fsync(", "fdatasync(")):
                     yield _call("begin", begun.partition("(")[2], 0, thread)
+                elif begun.startswith("close("):
+                    yield _call("close", begun.partition("(")[2], 0, thread)
                 continue
             if resumed := _RESUMED.match(said):
                 said = unfinished.pop(thread) + said[resumed.end() :]
+                if said.startswith("close("):
+                    continue
             if (found := _CALL.match(said)) and int(found[3]) >= 0:
                 yield _call(found[1], found[2], int(found[3]), thread)
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +23,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def copy_base(source: Path, target: Path) -> None:
-    """Copy a base at rest, without what SQLite shares between processes in memory."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*-shm"))
+    """Copy a base that nothing commits to, without what SQLite shares between processes in memory.
+
+    Pictures of the next batch may be written meanwhile: a file that is renamed before it could be
+    read is none that a commit has named.
+    """
+
+    def copy(file: str, to: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.copy2(file, to)
+
+    ignored = shutil.ignore_patterns("*-shm")
+    shutil.copytree(source, target, ignore=ignored, copy_function=copy)
 
 
 class Player:

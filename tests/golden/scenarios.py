@@ -172,6 +172,9 @@ def questions(run: Recorder) -> None:
     run("query, no picture", "query", "-", "Which country does the Mango come from?", "-k", 1)
     run("query, no answer", "query", photo, "Who painted it?")
     run("query, graph path", "query", photo, "Where does it grow?")
+    run("query, plan", "query", photo, question, "--plan", "parallel")
+    run("query, plan only", "query", photo, question, "--plan", "sequential", "--plan-only")
+    run("query, plan limit", "query", photo, question, "--plan-limit", "rounds=1")
     run("query, no graph and no units", "query", photo, question, "--no-graph", "--no-units")
     pages = ("--passage", "pages.png", "--report", "why.html")
     run("query, passage and report", "query", photo, question, *pages)
@@ -205,6 +208,9 @@ def evaluation(run: Recorder) -> None:
     run("ingest", "ingest", run.root / "fruits")
     run("eval", "eval", "asked.jsonl", "--out", "ku")
     run("eval, plain", "eval", "asked.jsonl", "--out", "plain", "--method", "plain")
+    run("eval, plan", "eval", "asked.jsonl", "--method", "plan", "--out", "plan")
+    run("plan export", "plan", "export", "plan", "--out", "records.json", "--least", "f1=0")
+    run("plan export, none", "plan", "export", "plan", "--out", "records.json")
     run("eval, run that exists", "eval", "asked.jsonl", "--out", "ku")
     run("eval compare", "eval", "compare", "ku", "plain")
     run("eval, no questions", "eval", "nothing.jsonl")
@@ -281,8 +287,17 @@ def transfer(run: Recorder) -> None:
     run("export", "export", "moved")
     run("import", "import", "moved", "--kb", "kb2")
     run("import, unchanged", "import", "moved", "--kb", "kb2")
+    run("encode", "encode", "fruits", "--out", "shards")
+    run("encode, unchanged", "encode", "fruits", "--out", "shards", "--workers", 2)
+    run("import, shards", "import", "shards", "--kb", "of shards")
+    run.fails("encode", "fruits", "--out", "fruits/shards")
+    run.fails("encode", "fruits")
     run("snapshot", "snapshot", "copy")
     run("snapshot, links", "snapshot", "linked", "--link")
+    run("add, since snapshot", "add", "--name", "Pear", "--text", "Pears are green.")
+    run("snapshot, since", "snapshot", "increment", "--since", "copy")
+    run("snapshot, apply", "snapshot", "increment", "--apply", "--kb", "copy")
+    run("snapshot, unchanged", "snapshot", "unchanged", "--since", "copy")
     run("list, snapshot", "list", "--kb", "copy")
     run("export, salvage", "export", "saved", "--salvage")
     run("import, salvaged", "import", "saved", "--kb", "kb3")
@@ -295,6 +310,9 @@ def transfer(run: Recorder) -> None:
         ("import", "nowhere"),
         ("import", "fruits", "--kb", "kb4"),
         ("snapshot", "fruits"),
+        ("snapshot", "increment", "--apply", "--kb", "kb2"),
+        ("snapshot", "fruits", "--apply"),
+        ("snapshot", "new", "--since", "nowhere"),
         ("export", "x", "--salvage", "--kb", "nowhere"),
         ("export",),
     ):
@@ -357,12 +375,16 @@ def errors(run: Recorder) -> None:
         ("fly",),
         ("tune", "--recall", "2"),
         ("tune", "--kind", "magic"),
+        ("index", "sync"),
         ("reindex", "--encoder", "magic"),
         ("init", "--kb", "fruits"),
         ("init", "--kb", "new", "--encoder", "magic"),
         ("init", "--kb", "new", "--profile", "magic"),
         ("verify", "--kb", "nowhere"),
         ("compact", "--kb", "nowhere"),
+        ("serve", "--kb", "nowhere"),
+        ("serve", "--host", "0.0.0.0"),
+        ("mcp", "--kb", "nowhere"),
     ):
         run.fails(*wrong)
     (run.root / "foreign").mkdir()

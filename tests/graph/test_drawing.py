@@ -266,11 +266,9 @@ def test_arrowheads_point_where_the_relation_goes(kb, stated, heads):
     """A head that points right touches the entity there; one that points left is near the other."""
     root = ElementTree.fromstring(drawn(kb, stated))
     found = set()
-    for group in groups(root, "relation"):
-        tip, back = (
-            float(point.split(",")[0])
-            for point in group.find(f"{SVG}polygon").get("points").split()[:2]
-        )
+    assert len(groups(root, "relation")) == 1  # both directions are one line
+    for polygon in groups(root, "relation")[0].iter(f"{SVG}polygon"):
+        tip, back = (float(point.split(",")[0]) for point in polygon.get("points").split()[:2])
         side = 1 if tip > back else -1
         boxes = entities(root).items()
         found.add((side, min(boxes, key=lambda one: min(abs(x - tip) for x in one[1][::2]))[0]))

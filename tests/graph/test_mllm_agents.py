@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from ku_rag.errors import BadInput, BudgetSpent, ModelFailed, NotFound
-from ku_rag.graph import captioning, mllm_agents
+from ku_rag.graph import captioning, mllm_calls
 from ku_rag.graph.agent_search import explore
 from ku_rag.graph.captioning import caption
 from ku_rag.graph.mllm_agents import ModelAgents, matched
@@ -272,7 +272,7 @@ def test_the_perceiver_puts_the_pictures_into_words(graph):
     (request,) = mllm.requests
     assert [one.image.size for one in request.messages[0].pictures] == [(1024, 512)]
     assert data(request.messages[0].text) == [{"known": "Rathian"}]
-    assert agents.notes()[0].calls == 1
+    assert agents.trace[-1].calls == 1
 
 
 # ---- many at once ------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_no_more_are_asked_at_once_than_workers(kb, monkeypatch):
             return super().validate(request, text)
 
     graph = star(kb, 12)
-    monkeypatch.setattr(mllm_agents, "WORKERS", 3)
+    monkeypatch.setattr(mllm_calls, "WORKERS", 3)
     agents = ModelAgents(ScriptedMLLM(Counting()), graph)
     explore(graph, QUERY, agents, SearchLimits(max_rounds=1))
     assert max(most) <= 3
@@ -348,15 +348,16 @@ def test_no_more_are_asked_at_once_than_workers(kb, monkeypatch):
 
 
 def test_names_are_taken_as_they_are_meant(graph):
-    steps = graph.hop(graph.hop(root(graph).end)[0].tail)
+    rathian = graph.hop(root(graph).end)
+    rush = root(graph).then(rathian[0])
+    steps = graph.hop(rush.end)
     for said in ("bite", " BITE ", "Bite.", "—continues→ Bite"):
         mllm = ScriptedMLLM([{"reason": "", "useful": [said]}])
-        ((kept),) = ModelAgents(mllm, graph).expand(QUERY, [(root(graph), steps)])
+        (kept,) = ModelAgents(mllm, graph).expand(QUERY, [rush], 9)
         assert kept == (steps[:1] if "continues" in said else steps)
     for said in ("triplerush", "TRIPLE  RUSH", "Rathian>Triple Rush", "attack of Triple-Rush"):
-        rathian = graph.hop(root(graph).end)
         mllm = ScriptedMLLM([{"reason": "", "useful": [said, "Triple Rush"]}])
-        assert ModelAgents(mllm, graph).expand(QUERY, [(root(graph), rathian)]) == [rathian[:1]]
+        assert ModelAgents(mllm, graph).expand(QUERY, [root(graph)], 9) == [rathian[:1]]
 
 
 def test_names_without_letters_are_matched_as_they_are():
@@ -371,7 +372,7 @@ def test_names_that_do_not_exist_are_left_out_and_noted(graph):
     assert texts(found.leaves) == [RUSH]
     note = next(entry for entry in found.trace if entry.agent == "expansion")
     assert note.remark == (
-        "named and left out, for nothing that was shown is called so: 'Fire[31m Breath', 'Moon'"
+        "ignored, because they were not among the choices: 'Fire[31m Breath', 'Moon'"
     )
     assert not note.failed
     many = ScriptedMLLM(Script(useful=[f"Moon {n}" for n in range(3_000)]))
@@ -422,9 +423,9 @@ def test_a_model_that_never_says_enough_ends_with_leaves(graph):
 def test_a_topic_that_does_not_exist_is_looked_for_in_the_query(graph, said):
     agents = ModelAgents(ScriptedMLLM(Script(topic=said)), graph)
     assert agents.topic(QUERY, graph.topics(9)).name == "Rathian"
-    assert agents.notes()[0].remark.endswith("Rathian stands in the query, so it is taken")
+    assert agents.trace[-1].remark.endswith("Rathian is named in the query, so it was selected")
     assert agents.topic(Query("What is it?"), graph.topics(9)) is None
-    assert "stands in" not in agents.notes()[0].remark
+    assert "is named in" not in agents.trace[-1].remark
 
 
 def test_the_longest_name_in_the_query_is_the_topic(kb):
@@ -454,7 +455,7 @@ def test_of_many_topics_those_are_shown_that_share_words(kb):
     found = agents.topic(Query("Which attack follows?", hints="399"), graph.topics(1_000))
     assert found.name == "Monster 399"
     assert len(data(mllm.requests[0].messages[0].text)[-1]["topics"]) == 300
-    assert agents.notes()[0].remark == "of 400 topics 300 were shown"
+    assert agents.trace[-1].remark == "of 400 topics 300 were shown"
 
 
 def test_what_stands_in_the_graph_is_data(kb):
@@ -496,7 +497,7 @@ def test_where_the_budget_ends_what_was_replied_counts(graph, monkeypatch):
             return super().__call__(request)
 
     script = Spending(enough=("Triple Rush",))
-    monkeypatch.setattr(mllm_agents, "WORKERS", 1)
+    monkeypatch.setattr(mllm_calls, "WORKERS", 1)
     found = explore(graph, QUERY, ModelAgents(ScriptedMLLM(script), graph))
     assert texts(found.paths) == [RUSH]
     assert texts(found.leaves) == ["Rathian —attack of→ Tail Swing (poisons; when enraged)"]
@@ -583,7 +584,7 @@ def test_neighbours_are_told_shorter_than_the_path(kb):
     graph = Graph(kb._database.connection, kb._layout)
     (rathian,) = (one for one in graph.topics(9) if one.name == "Rathian")
     mllm = ScriptedMLLM(Script())
-    ModelAgents(mllm, graph).expand(QUERY, [(Path(rathian), graph.hop(rathian))])
+    ModelAgents(mllm, graph).expand(QUERY, [Path(rathian)], 9)
     *_, on_path, neighbour = data(mllm.requests[0].messages[0].text)
     assert 1_900 < len(on_path["text"]) <= 2_002
     assert 300 < len(neighbour["text"]) <= 402

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+import shutil
+from contextlib import closing, nullcontext
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from ku_rag.errors import Refused
 from ku_rag.indexes import index_kinds, segment_builder, tuning
 from ku_rag.indexes import vector_index as index_module
-from ku_rag.indexes.index_kinds import KINDS, Plan, make, search_candidates, training_size
+from ku_rag.indexes.index_kinds import KINDS, IndexPlan, make, search_candidates, training_size
 from ku_rag.indexes.segment_builder import ExactNeighbours, choose_plan
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store import vectors as stored
@@ -27,14 +29,41 @@ def small_bases(monkeypatch):
     monkeypatch.setattr(segment_builder, "FLAT_MAX", 500)
 
 
-@pytest.fixture
-def database(tmp_path):
-    database = Database(tmp_path / "ku.sqlite", create=True)
+def created(folder):
+    database = Database(folder / "ku.sqlite", create=True)
     database.set_meta("id", "this")
     with database.change() as connection:
         stored.encoder_row(connection, "test", DIM)
-    yield database
-    database.close()
+    return database
+
+
+@pytest.fixture
+def database(tmp_path):
+    with closing(created(tmp_path)) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """Returns a folder whose index of `COUNT` vectors was tuned to a kind, to be copied."""
+
+    @cache
+    def made(kind):
+        folder = tmp_path_factory.mktemp(kind)
+        with closing(created(folder)) as database:
+            put(database, range(1, COUNT + 1), clustered(COUNT))
+            tuned(opened(database, folder), database, kind)
+        return folder
+
+    return made
+
+
+@pytest.fixture
+def tuned_database(template, kind, tmp_path):
+    shutil.copytree(template(kind), tmp_path, dirs_exist_ok=True)
+    with closing(Database(tmp_path / "ku.sqlite")) as database:
+        assert opened(database, tmp_path).describe()["kind"] == kind
+        yield database
 
 
 def clustered(count, seed=0):
@@ -100,16 +129,14 @@ def test_every_kind_finds_what_was_measured_on_queries_that_it_never_saw(databas
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_deleted_is_masked_at_once_and_folded_in_by_compact(database, tmp_path, kind):
+def test_what_is_deleted_is_masked_at_once_and_folded_in_by_compact(tuned_database, tmp_path):
     vectors = clustered(COUNT)
-    put(database, range(1, COUNT + 1), vectors)
-    index = opened(database, tmp_path)
-    tuned(index, database, kind)
+    index = opened(tuned_database, tmp_path)
     queries = clustered(20, seed=6)
     near = np.unique(index.search(queries, 10)[0])  # all that would be found first
-    drop(database, near.tolist())
+    drop(tuned_database, near.tolist())
     left = np.setdiff1d(np.arange(1, COUNT + 1), near)
-    for one in (index, opened(database, tmp_path)):
+    for one in (index, opened(tuned_database, tmp_path)):
         rows, _ = one.search(queries, 10)
         assert not np.isin(rows, near).any()
         assert recall(rows, exact(vectors[left - 1], left, queries)) >= 0.97
@@ -122,14 +149,12 @@ def test_what_is_deleted_is_masked_at_once_and_folded_in_by_compact(database, tm
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gone", [3, 25])
-def test_the_few_that_are_gone_are_passed_over(database, tmp_path, kind, gone):
+def test_the_few_that_are_gone_are_passed_over(tuned_database, tmp_path, gone):
     vectors = clustered(COUNT)
-    put(database, range(1, COUNT + 1), vectors)
-    index = opened(database, tmp_path)
-    tuned(index, database, kind)
+    index = opened(tuned_database, tmp_path)
     queries = clustered(1, seed=8)
     near = index.search(queries, gone)[0][0]
-    drop(database, near.tolist())
+    drop(tuned_database, near.tolist())
     left = np.setdiff1d(np.arange(1, COUNT + 1), near)
     rows, _ = index.search(queries, 10)
     assert not np.isin(rows, [*near, -1]).any()
@@ -137,12 +162,10 @@ def test_the_few_that_are_gone_are_passed_over(database, tmp_path, kind, gone):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_search_among_many_rows_finds_only_these(database, tmp_path, monkeypatch, kind):
+def test_a_search_among_many_rows_finds_only_these(tuned_database, tmp_path, monkeypatch):
     monkeypatch.setattr(index_module, "_GATHER_MOST", 50)
     vectors = clustered(COUNT)
-    put(database, range(1, COUNT + 1), vectors)
-    index = opened(database, tmp_path)
-    tuned(index, database, kind)
+    index = opened(tuned_database, tmp_path)
     among = np.arange(10, COUNT, 7)
     queries = clustered(20, seed=7)
     rows, _ = index.search(queries, 10, among=among)
@@ -219,7 +242,7 @@ def test_bytes_find_what_one_large_dimension_hides():
     index.add(fit(vectors))
     truth = ExactNeighbours(rows[:40], vectors[:40])
     truth.add(rows, vectors)
-    _, positions = search_candidates(index, Plan("ivf-sq8", probes=64), fit(truth.queries), 17)
+    _, positions = search_candidates(index, IndexPlan("ivf-sq8", probes=64), fit(truth.queries), 17)
     assert truth.recall(positions)[-1] > 0.99
 
 
@@ -229,7 +252,7 @@ def test_a_scan_by_threads_finds_what_one_thread_finds(monkeypatch, much):
     index, fit = make("ivf-sq8", DIM, COUNT, vectors[: training_size("ivf-sq8", COUNT)])
     index.add(fit(vectors))
     monkeypatch.setattr(index_kinds, "_PARALLEL_BYTES", much)
-    _, positions = search_candidates(index, Plan("ivf-sq8", probes=64), fit(vectors[:20]), 10)
+    _, positions = search_candidates(index, IndexPlan("ivf-sq8", probes=64), fit(vectors[:20]), 10)
     assert index.parallel_mode == (0 if much else 1)
     exact = np.argsort(-(vectors[:20] @ vectors.T), axis=1)[:, :10]
     same = [set(a) & set(b) for a, b in zip(positions.tolist(), exact.tolist(), strict=True)]
@@ -293,7 +316,7 @@ def test_a_damaged_file_is_made_anew_by_whoever_may_write(database, tmp_path, ca
         index = writer(database, tmp_path)
         rows, _ = index.search(queries, 10)
     assert recall(rows, exact(vectors, range(1, COUNT + 1), queries)) >= 0.97
-    assert "made anew" in caplog.text
+    assert "rebuilt" in caplog.text
     caplog.clear()
     opened(database, tmp_path).search(queries, 10)
     assert caplog.text == ""

@@ -430,3 +430,17 @@ def test_ready_made_vectors_are_stored_as_given(kb):
         kb.add(
             Unit("Bell", id="b", texts=("x",)), vectors={"texts": np.zeros((2, 512), np.float32)}
         )
+
+
+def test_units_are_replaced_in_one_transaction(kb, tmp_path):
+    image = picture(tmp_path / "a.png", 1)
+    kb.add_many([Unit("A", id="a", texts=("Old.",), images=(image,)), Unit("B", id="b")])
+    kb.graph.add_relation("b", "near", "a")
+    report = kb.add_many([Unit("A2", id="a", texts=("New.",)), Unit("C", id="c")], replace=True)
+    assert (report.units_added, [one.id for one in kb.list()]) == (2, ["a", "b", "c"])
+    shown = kb.show("a")
+    assert (shown.name, shown.texts, shown.images) == ("A2", ("New.",), ())
+    assert kb.verify().ok
+    with pytest.raises(BadInput, match="has no id"):
+        kb.add_many([Unit("A3", id="a"), Unit("D")], replace=True)
+    assert kb.show("a").texts == ("New.",)

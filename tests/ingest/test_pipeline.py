@@ -1,5 +1,6 @@
 """The pipeline: damaged pictures are written again; names are checked in every reader."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,22 @@ def test_names_are_limited_and_keys_stand_once(kb, tmp_path):
     assert report.units_added == 1
     assert all("stands more than once" in one.reason for one in report.quarantined)
     assert len(report.quarantined) == 2
+
+
+# ---- garbage collection ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_garbage_collection_is_left_as_it_was(frozen, kb):
+    during = []
+    if frozen:
+        gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        kb.add_many(
+            [Unit("Lamp", id="lamp")], progress=lambda _: during.append(gc.get_freeze_count())
+        )
+        assert during[0] >= max(before, 1)
+        assert (gc.get_freeze_count() > 0) == frozen
+    finally:
+        gc.unfreeze()

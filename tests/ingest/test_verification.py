@@ -228,7 +228,7 @@ def test_a_base_whose_making_was_killed_is_finished_by_the_next(tmp_path):
     script = (
         "import os, sys, pathlib\n"
         "from ku_rag.store import database, schema\n"
-        "schema.create = lambda *_, **__: os._exit(9)\n"
+        "schema.create = lambda _: os._exit(9)\n"
         "database.Database(pathlib.Path(sys.argv[1]), create=True)\n"
     )
     assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 9

@@ -11,8 +11,8 @@ from torchvision.models import detection
 import ku_rag
 from ku_rag import BadInput, NotFound
 from ku_rag.regions.base import Segmenter
+from ku_rag.regions.detector import Detection, Detector
 from ku_rag.regions.maskrcnn import MaskRCNNSegmenter, drawn
-from ku_rag.regions.things import Detector, Thing
 from ku_rag.types import Region
 from tests.assets.shapes import scene
 
@@ -56,30 +56,30 @@ def test_it_finds_what_torchvision_finds(made):
     with torch.inference_mode():
         pixels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1).float() / 255
         expected = network([pixels])[0]
-    things = segmenter.find(image)
-    assert 0 < len(things) <= len(expected["boxes"])
-    scores = [thing.confidence for thing in things]
+    detections = segmenter.find(image)
+    assert 0 < len(detections) <= len(expected["boxes"])
+    scores = [detection.confidence for detection in detections]
     assert scores == sorted(scores, reverse=True)
-    for thing in things[:20]:
-        at = int((expected["scores"] - thing.confidence).abs().argmin())
-        np.testing.assert_allclose(thing.box, expected["boxes"][at].numpy(), atol=1.01)
-        assert thing.name == f"thing {int(expected['labels'][at])}"
-        x0, y0, x1, y1 = thing.box
-        assert thing.mask.shape == (y1 - y0, x1 - x0)
+    for one in detections[:20]:
+        at = int((expected["scores"] - one.confidence).abs().argmin())
+        np.testing.assert_allclose(one.box, expected["boxes"][at].numpy(), atol=1.01)
+        assert one.name == f"thing {int(expected['labels'][at])}"
+        x0, y0, x1, y1 = one.box
+        assert one.mask.shape == (y1 - y0, x1 - x0)
     assert isinstance(segmenter, Segmenter)
     regions = segmenter.propose(image)
     assert [region.box for region in regions] == [
-        thing.box for thing in things if thing.box != (0, 0, 160, 100)
+        one.box for one in detections if one.box != (0, 0, 160, 100)
     ]
     for region in regions:
         assert (region.source, region.score) == ("maskrcnn", None)
-        assert any(np.array_equal(region.mask, thing.mask) for thing in things)
+        assert any(np.array_equal(region.mask, one.mask) for one in detections)
 
 
 def test_only_what_is_large_enough_and_not_the_whole_is_proposed():
     boxes = [(0, 0, 90, 70), (5, 5, 35, 34), (5, 5, 35, 35), (0, 1, 90, 70), (0, 0, 29, 70)]
-    things = [
-        Thing(box, np.ones((box[3] - box[1], box[2] - box[0]), bool), "lamp", 0.875)
+    detections = [
+        Detection(box, np.ones((box[3] - box[1], box[2] - box[0]), bool), "lamp", 0.875)
         for box in boxes
     ]
 
@@ -87,12 +87,12 @@ def test_only_what_is_large_enough_and_not_the_whole_is_proposed():
         name = "lamps"
 
         def find(self, image):
-            return things
+            return detections
 
     regions = Lamps(side=1, min_side=30, confidence=0).propose(Image.new("RGB", (90, 70)))
     assert [region.box for region in regions] == [(5, 5, 35, 35), (0, 1, 90, 70)]
     assert regions[0] == Region((5, 5, 35, 35), "lamps", None, "lamp, confidence 0.88")
-    assert regions[0].mask is things[2].mask
+    assert regions[0].mask is detections[2].mask
 
 
 def test_the_fingerprint_names_weights_and_parameters(made):

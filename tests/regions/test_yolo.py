@@ -54,10 +54,10 @@ def drawings(count, size=(160, 160)):
     return [scene(random, size) for _ in range(count)]
 
 
-def pasted(thing, size):
+def pasted(detection, size):
     whole = np.zeros((size[1], size[0]), bool)
-    x0, y0, x1, y1 = thing.box
-    whole[y0:y1, x0:x1] = thing.mask
+    x0, y0, x1, y1 = detection.box
+    whole[y0:y1, x0:x1] = detection.mask
     return whole
 
 
@@ -92,8 +92,10 @@ def test_masks_are_found_in_drawings_that_training_did_not_see():
     for number, (image, shapes) in enumerate(drawings(80)):
         for kind in KINDS:
             truths[kind][number] = [one.mask for one in shapes if one.look.kind == kind]
-        for thing in unsure.find(image):
-            found[thing.name].append((thing.confidence, number, pasted(thing, image.size)))
+        for detection in unsure.find(image):
+            found[detection.name].append(
+                (detection.confidence, number, pasted(detection, image.size))
+            )
     precisions = [average_precision(found[kind], truths[kind]) for kind in KINDS]
     assert min(len(found[kind]) for kind in KINDS) > 20
     assert np.mean(precisions) >= 0.8
@@ -142,15 +144,15 @@ def test_it_finds_what_ultralytics_itself_finds(segmenter):
     ):
         picture = image.resize(size)
         (expected,) = predictor(np.asarray(picture)[..., ::-1].copy())
-        things = segmenter.find(picture)
-        assert len(things) == len(expected.boxes)
-        for thing, box in zip(things, expected.boxes, strict=True):
-            np.testing.assert_allclose(thing.box, box.xyxy[0].numpy(), atol=0.51)
-            assert thing.confidence == pytest.approx(float(box.conf), abs=1e-5)
-            assert thing.name == expected.names[int(box.cls)]
+        detections = segmenter.find(picture)
+        assert len(detections) == len(expected.boxes)
+        for detection, box in zip(detections, expected.boxes, strict=True):
+            np.testing.assert_allclose(detection.box, box.xyxy[0].numpy(), atol=0.51)
+            assert detection.confidence == pytest.approx(float(box.conf), abs=1e-5)
+            assert detection.name == expected.names[int(box.cls)]
         masks = [] if expected.masks is None else expected.masks.data.numpy() > 0
-        for thing, mask in zip(things, masks, strict=True):
-            assert shared(pasted(thing, size), mask) > 0.94
+        for detection, mask in zip(detections, masks, strict=True):
+            assert shared(pasted(detection, size), mask) > 0.94
 
 
 @pytest.mark.parametrize("family", ["yolov8n-seg", "yolov9c-seg", "yolo11n-seg", "yolo26n-seg"])
@@ -165,16 +167,16 @@ def test_networks_of_every_family_are_read(tmp_path, family):
     saved = {"model": None, "ema": network, "train_args": trained, "best_fitness": np.float64(0.5)}
     torch.save(saved, tmp_path / "saved.pt")
     segmenter = YoloSegmenter(str(tmp_path / "saved.pt"), device="cpu", confidence=0.0)
-    things = segmenter.find(drawings(1)[0][0])
-    assert things
-    assert {thing.name for thing in things} <= {"ant", "bee", "cow"}
+    detections = segmenter.find(drawings(1)[0][0])
+    assert detections
+    assert {detection.name for detection in detections} <= {"ant", "bee", "cow"}
     assert " side=64 " in segmenter.fingerprint
 
 
 def test_small_things_are_left_out():
     image, _ = drawings(1)[0]
     unsure = YoloSegmenter(str(WEIGHTS), device="cpu", min_side=30, confidence=0.001)
-    boxes = [thing.box for thing in unsure.find(image)]
+    boxes = [detection.box for detection in unsure.find(image)]
     kept = [region.box for region in unsure.propose(image)]
     assert kept == [box for box in boxes if min(box[2] - box[0], box[3] - box[1]) >= 30]
     assert 0 < len(kept) < len(boxes)

@@ -15,6 +15,9 @@ def names(kb):
             Unit("Marsh heron", id="mh", relations=(Relation("sold by", "Turners and Growers"),)),
             Unit("Aurora lamp", id="l", aliases=("AL-200",)),
             Unit("Plants", id="p"),
+            Unit("HMS Otter (55)", id="o"),
+            Unit("Mercury (planet)", id="mp"),
+            Unit("Mercury (element)", id="me"),
         ]
     )
     return lambda question: find_names(kb._database.connection, question)
@@ -33,6 +36,8 @@ def names(kb):
         ("How long is the Night Heron?", []),
         ("How long is the Heron Island?", []),
         ("How long is Dr Heron?", ["heron"]),
+        ("When was HMS Otter launched?", ["hms otter 55"]),
+        ("How heavy is Mercury?", []),
         ("HOW BIG IS THE MARSH?", ["marsh"]),
         ("How many planets?", []),
         ("", []),

@@ -17,7 +17,7 @@ from ku_rag import (
     Unit,
     load_reranker,
 )
-from ku_rag.errors import MissingExtra, ModelFailed
+from ku_rag.errors import BudgetSpent, MissingExtra, ModelFailed
 from ku_rag.mllm.base import Reply
 from ku_rag.rerankers.base import Reranker, RerankerQuery, rank
 from ku_rag.types import Match, Table
@@ -104,6 +104,31 @@ def test_a_verdict_that_is_neither_yes_nor_no_keeps_the_order():
     unknown = RerankerQuery(QUESTION, mllm=ScriptedMLLM(lambda _: {"relevant": "I cannot say"}))
     ranked = rank(reranker, unknown, [piece(n, "A lamp.") for n in (3, 1, 2)])
     assert [one.chunk for one in ranked] == [3, 1, 2]
+
+
+def test_a_call_that_fails_leaves_a_text_between_the_others():
+    def reply(request):
+        if "no reply" in request.messages[-1].text:
+            raise ModelFailed("the reply is empty")
+        return {"relevant": "yes" if "Maria" in request.messages[-1].text else "no"}
+
+    texts = enumerate(["A lamp.", "There is no reply.", "Maria built it."], 1)
+    query = RerankerQuery(QUESTION, mllm=ScriptedMLLM(reply))
+    ranked = rank(load_reranker("mllm"), query, [piece(n, text) for n, text in texts])
+    assert [one.chunk for one in ranked] == [3, 2, 1]
+
+
+def test_a_spent_budget_ends_the_reranking():
+    said = iter([{"relevant": "yes"}])
+
+    def reply(_):
+        if found := next(said, None):
+            return found
+        raise BudgetSpent("the budget is spent")
+
+    query = RerankerQuery(QUESTION, mllm=ScriptedMLLM(reply))
+    with pytest.raises(BudgetSpent):
+        load_reranker("mllm").score(query, [piece(1, "A lamp."), piece(2, "A torch.")])
 
 
 def _locked(lock, mllm, request):

@@ -217,10 +217,10 @@ def test_pictures_can_be_left_where_they_are(tmp_path):
 def test_a_question_sees_one_state_of_the_base(kb, monkeypatch):
     """What a writer commits between matching and reading is seen by the next question only."""
     from ku_rag import KnowledgeBase
-    from ku_rag.answering import evidence_retrieval
+    from ku_rag.answering import pipeline
 
     kb.add(Unit("Lamp", id="lamp", texts=("The lamp comes from Peru.",)))
-    found = evidence_retrieval.matched
+    found = pipeline.match
 
     def match_and_then_delete(*arguments):
         matches = found(*arguments)
@@ -229,9 +229,9 @@ def test_a_question_sees_one_state_of_the_base(kb, monkeypatch):
         return matches
 
     with KnowledgeBase.open(kb.path, read_only=True) as reader:
-        monkeypatch.setattr(evidence_retrieval, "matched", match_and_then_delete)
+        monkeypatch.setattr(pipeline, "match", match_and_then_delete)
         assert reader.query(None, "Where does the lamp come from?").answer == "Peru"
-        monkeypatch.setattr(evidence_retrieval, "matched", found)
+        monkeypatch.setattr(pipeline, "match", found)
         assert reader.query(None, "Where does the lamp come from?").answer == ""
 
 
@@ -252,3 +252,9 @@ def test_two_linked_chunks_that_cover_a_question_together_go_before_chunks_that_
     )
     found = kb.query(None, "Where was the designer of the steamer born?", k=2).chunks
     assert {name for chunk in found for name in chunk.owner_names} == {"Ohio Queen", "Mary Turing"}
+
+
+def test_as_many_chunks_are_found_as_are_asked_for(kb):
+    kb.add_many(Unit(f"U{n}", id=f"u{n}", texts=(f"Text {n}.",)) for n in range(150))
+    for k in (1, 100, 101, 150):
+        assert len(kb.search(text="unrelated words", k=k).chunks) == k

@@ -50,6 +50,6 @@ def test_tables_are_created_together_or_not_at_all(file, monkeypatch):
     monkeypatch.setattr(schema, "_TABLES", "CREATE TABLE half (row INTEGER); DROP TABLE none_such")
     with closing(apsw.Connection(":memory:")) as connection:
         with pytest.raises(apsw.SQLError, match="none_such"):
-            schema.create(connection, application=APPLICATION_ID)
+            schema.create(connection)
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
         assert connection.execute("PRAGMA user_version").fetchone() == (0,)

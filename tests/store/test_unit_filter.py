@@ -109,6 +109,13 @@ def test_a_search_and_a_question_see_only_the_units_that_pass(kb, tmp_path):
     assert kb.query(shown, "What does it cost?", where="price<10").units[0].id == "Ash"
 
 
+def test_a_function_of_the_metadata_selects_units(kb, units):
+    assert [unit.id for unit in kb.list(where=lambda known: known.get("Calories") == 60)] == ["a"]
+    assert kb.list(kind="thing", where=lambda known: "Calories" in known) == []
+    with pytest.raises(ZeroDivisionError):
+        kb.search(text="b", where=lambda known: bool(1 / 0))
+
+
 def test_a_kind_that_no_unit_has_is_named(kb, units):
     assert kb.query(None, "What is a?", kind="fruits").reading.why == (
         "no unit has the kind 'fruits': the nearest kinds are 'fruit', 'thing'"

@@ -402,7 +402,7 @@ def test_a_table_that_was_edited_is_reported_and_its_sources_count_as_changed(ba
         report = kb.import_(tmp_path / "out")
         assert [one.reason for one in report.quarantined] == [
             "it is not what was exported; what is sound of it was taken",
-            "its vector has length 1.243, expected 1; it was made anew",
+            "its vector has length 1.243, expected 1; it was encoded again",
         ]
         assert report.units_added == 6
         assert "1971" in kb.show("lighthouse").to_dict()["texts"][0]

@@ -216,7 +216,9 @@ def test_the_command_copies_a_base(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    assert set(json.loads(capsys.readouterr().out)) == {"pictures", "bytes", "left_out", "seconds"}
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"pictures", "bytes", "left_out", "seconds", "commit", "since"}
+    assert (found["commit"] > 0, found["since"]) == (True, None)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1

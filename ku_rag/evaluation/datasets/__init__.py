@@ -10,7 +10,6 @@ from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.evaluation.datasets.formats import DATASETS
 from ku_rag.evaluation.datasets.raw_records import MOST_BYTES
-from ku_rag.evaluation.datasets.record_fields import Fields
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.types import Quarantined
 
@@ -32,7 +31,7 @@ def load(name: str, path: Path, *, images: Path | None = None) -> Dataset:
         MissingExtra: A package that reads such files is not installed.
     """
     if name not in DATASETS:
-        raise BadInput(f"{name!r} is no known dataset: expected one of {', '.join(DATASETS)}")
+        raise BadInput(f"there is no dataset {name!r}: expected one of {', '.join(DATASETS)}")
     form, folder = DATASETS[name], (images or path.parent).resolve()
     file = arguments.regular_file(path, "a file of a dataset", most=MOST_BYTES)
     questions: dict[str, EvaluationQuestion] = {}
@@ -42,8 +41,8 @@ def load(name: str, path: Path, *, images: Path | None = None) -> Dataset:
             try:
                 if isinstance(data, BadInput):
                     raise data
-                question = form.question(Fields(data, number, folder, images))
-                if question and questions.setdefault(question.id, question) is not question:
+                question = form.question(data, number, folder, ids=images is not None)
+                if questions.setdefault(question.id, question) is not question:
                     raise BadInput(f"the id {question.id[:80]!r} is that of an earlier record")
             except BadInput as error:
                 left_out.append(Quarantined(where, str(error)))

@@ -1,7 +1,8 @@
 """The records of dataset files: JSON, JSON lines, CSV and workbooks.
 
 A record that cannot be decoded is yielded as an error with its place; the rest is read. `OSError`,
-`EOFError` and `zlib.error` are raised if the rest of a file cannot be read or decompressed.
+`EOFError`, `zlib.error`, `csv.Error` and `UnicodeDecodeError` are raised if the rest of a file
+cannot be read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import orjson
 from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.jsonl import read_objects
-from ku_rag.ingest.readers.records import describe_value, is_storable
+from ku_rag.ingest.readers.records import describe_value
 from ku_rag.ingest.readers.workbook import read_sheet
 
 RawRecord = tuple[str, Mapping[str, Any] | BadInput]
@@ -28,50 +29,45 @@ MOST_BYTES = 1 << 30
 
 
 def read_records(path: Path) -> Iterator[RawRecord]:
-    """Yield the objects of JSON lines, or of a JSON document: a list, or an object by id.
+    """Return the records of a file by its suffix: .json, .csv, .xlsx, else JSON lines.
+
+    Raises:
+        BadInput: The file is damaged, or not in UTF-8.
+        MissingExtra: openpyxl is not installed, for a workbook.
+    """
+    readers = {".json": read_document, ".csv": _read_rows, ".xlsx": _read_workbook}
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    return readers.get(suffix, read_objects)(path)
+
+
+def read_document(path: Path, key: str = "") -> Iterator[RawRecord]:
+    """Yield the objects of a JSON document: of a list, or of an object by id.
 
     Args:
-        path: A document if it ends in .json, else lines; .gz may follow.
+        path: The document; one that ends in .gz is decompressed.
+        key: The field of the document that holds the list; "" if the document is the list.
 
     Raises:
-        BadInput: The file is no such JSON, or not in UTF-8.
+        BadInput: The file is not such JSON, or has more than `MOST_BYTES`.
     """
-    name = path.name.lower().removesuffix(".gz")
-    yield from _records_of(path, _read_json(path)) if name.endswith(".json") else read_objects(path)
-
-
-def _read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise BadInput(f"{path} has more than {MOST_BYTES:,} bytes unpacked: split it")
+        data = file.read(MOST_BYTES)
     try:
-        return orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))
-    except orjson.JSONDecodeError as error:
+        value = orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))
+        value = value[key] if key else value
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+    except (ValueError, LookupError, TypeError) as error:
         raise BadInput(
-            f"{path} is no JSON document ({error}): expected a list of records; name a file of "
-            "one record a line .jsonl"
+            f"{path} is not a JSON document of records ({error}): expected the official file, or "
+            f"a list of at most {MOST_BYTES:,} bytes; a file of one record per line ends in .jsonl"
         ) from error
+    for name, one in items:
+        problem = BadInput(f"the record is {describe_value(one)}: expected an object")
+        yield f"{path.as_posix()}[{name!r}]", one if isinstance(one, dict) else problem
 
 
-def _records_of(path: Path, value: object) -> Iterator[RawRecord]:
-    if not isinstance(value, list | dict):
-        raise BadInput(f"{path} holds {describe_value(value)}: expected a list of records")
-    for key, record in value.items() if isinstance(value, dict) else enumerate(value):
-        found = record
-        if not isinstance(record, dict):
-            found = BadInput(f"the record is {describe_value(record)}: expected an object")
-        elif not is_storable(record):
-            found = BadInput("the record holds a NUL character: remove it")
-        yield f"{path.as_posix()}[{key!r}]", found
-
-
-def read_rows(path: Path) -> Iterator[RawRecord]:
-    """Yield the rows of a CSV file with named columns; an empty cell is a missing field.
-
-    Raises:
-        csv.Error, UnicodeDecodeError: The rest of the file cannot be read.
-    """
+def _read_rows(path: Path) -> Iterator[RawRecord]:
+    """Yield the rows of a CSV file with named columns; an empty cell is a missing field."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file, strict=True)
         for row in rows:
@@ -79,13 +75,8 @@ def read_rows(path: Path) -> Iterator[RawRecord]:
             yield f"{path.as_posix()}:{rows.line_num}", cells
 
 
-def read_workbook_rows(path: Path) -> Iterator[RawRecord]:
-    """Yield the rows of the first sheet of a workbook, whose first row names the columns.
-
-    Raises:
-        BadInput: The workbook is damaged or too large.
-        MissingExtra: openpyxl is not installed.
-    """
+def _read_workbook(path: Path) -> Iterator[RawRecord]:
+    """Yield the rows of the first sheet of a workbook, whose first row names the columns."""
     sheet = read_sheet(path)
     _, columns = next(sheet, ("", []))
     for where, cells in sheet:
@@ -105,20 +96,16 @@ def read_okvqa(path: Path) -> Iterator[RawRecord]:
     """
     name = path.name.removeprefix("OpenEnded_").replace("questions", "annotations")
     beside = arguments.regular_file(path.with_name(name), "the annotations", most=MOST_BYTES)
-    annotations = {
-        str(one.get("question_id")): one
-        for _, one in _listed(beside, "annotations")
-        if not isinstance(one, BadInput)
-    }
-    for where, one in _listed(path, "questions"):
-        if isinstance(one, BadInput):
+    listed = [one for _, one in read_document(beside, "annotations") if isinstance(one, dict)]
+    annotations = {str(one.get("question_id")): one for one in listed}
+    for where, one in read_document(path, "questions"):
+        if isinstance(one, dict):
+            one = annotations.get(str(one.get("question_id")), {}) | one
+        yield where, one
+
+
+def read_webqa(path: Path) -> Iterator[RawRecord]:
+    """Yield the questions of WebQA that are not of the training split."""
+    for where, one in read_records(path):
+        if isinstance(one, BadInput) or one.get("split") != "train":
             yield where, one
-        else:
-            yield where, {**annotations.get(str(one.get("question_id")), {}), **one}
-
-
-def _listed(path: Path, key: str) -> Iterator[RawRecord]:
-    value = _read_json(path)
-    if not isinstance(value, dict) or not isinstance(value.get(key), list):
-        raise BadInput(f'{path} holds no list "{key}": expected the official file of OK-VQA')
-    yield from _records_of(path, value[key])

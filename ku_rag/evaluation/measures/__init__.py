@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 
 from ku_rag.errors import BadInput
-from ku_rag.evaluation.measures import answer_text, multihop, official
+from ku_rag.evaluation.measures import answer_text, official
 from ku_rag.evaluation.measures.answer_text import best_of_answers
-from ku_rag.evaluation.measures.base import Measure, Score
-from ku_rag.evaluation.measures.consistency import route_share
-from ku_rag.evaluation.measures.corrections import correction_measure
-from ku_rag.evaluation.measures.judges import JUDGED, judged_measures
-from ku_rag.evaluation.measures.unit_ranking import ranking_measure
+from ku_rag.evaluation.measures.base import Measure, Prediction, Score
+from ku_rag.evaluation.measures.judges import JUDGED
+from ku_rag.evaluation.measures.official import Consistency
+from ku_rag.evaluation.measures.plans import PLAN_SCORES
+from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.mllm.base import MLLM
+from ku_rag.plugins import extra
 
 _SCORES: Mapping[str, Score] = {
     "kurag_accuracy": official.kurag_accuracy,
     "vqa_accuracy": official.vqa_accuracy,
     "infoseek": official.infoseek,
-    "mmqa_em": multihop.list_em,
-    "mmqa_f1": multihop.list_f1,
-    "webqa": multihop.webqa,
-    "route_overlap": route_share(attrgetter("overlap")),
-    "route_recall": route_share(attrgetter("recall")),
-    "route_precision": route_share(attrgetter("precision")),
+    "mmqa_em": official.list_em,
+    "mmqa_f1": official.list_f1,
+    "webqa": official.webqa,
+    **{f"route_{share}": partial(official.route_share, share) for share in Consistency._fields},
     "em": best_of_answers(answer_text.exact_match),
     "f1": best_of_answers(answer_text.token_f1),
     "word_f1": best_of_answers(answer_text.word_f1),
-    "rouge1": best_of_answers(answer_text.rouge("rouge1")),
-    "rouge2": best_of_answers(answer_text.rouge("rouge2")),
-    "rougeL": best_of_answers(answer_text.rouge("rougeL")),
+    **{
+        kind: best_of_answers(partial(answer_text.rouge, kind))
+        for kind in ("rouge1", "rouge2", "rougeL")
+    },
     "bleu": best_of_answers(answer_text.bleu),
     "chrf": best_of_answers(answer_text.chrf),
     "chrf++": best_of_answers(partial(answer_text.chrf, word_order=2)),
     "meteor_exact_stem": best_of_answers(answer_text.meteor),
-    "cer": answer_text.error_rate(list),
-    "wer": answer_text.error_rate(str.split),
-    "abstention": answer_text.abstention,
+    "cer": best_of_answers(partial(answer_text.error_rate, list), min),
+    "wer": best_of_answers(partial(answer_text.error_rate, str.split), min),
+    "abstention": lambda _, found: float(not found.answer.strip()),
     "graph_nodes": lambda _, found: found.graph_size and found.graph_size[0],
     "graph_edges": lambda _, found: found.graph_size and found.graph_size[1],
+    **PLAN_SCORES,
 }
+_OVERALL = {"infoseek": official.infoseek_overall}
 MEASURES = (
     *_SCORES,
     *("recall@K", "precision@K", "ndcg@K", "mrr", "mrr@K", "helped:MEASURE", "harmed:MEASURE"),
@@ -49,33 +52,74 @@ MEASURES = (
 )
 """Names of the measures: K is a number of units, MEASURE the name of another measure."""
 
+_RIGHT = 0.5
+_RANKING = re.compile(r"(recall|precision|ndcg|mrr)@([1-9]\d{0,3})|(mrr)")
+_OFFICIAL = {"recall": "R", "precision": "P", "ndcg": "nDCG", "mrr": "RR"}
+"""Names of ranking measures in ir-measures."""
 
-def measure(name: str, mllm: MLLM | None = None) -> Measure:
+
+def measure(name: str, judge: MLLM | None = None) -> Measure:
     """Return the measure of a name.
 
     Args:
         name: One of `MEASURES`.
-        mllm: The judge, for the measures that need one.
+        judge: The model that judges, for the measures that need one.
 
     Raises:
         BadInput: There is no such measure, or it needs a model.
     """
     effect, _, main = name.partition(":")
     if effect in ("helped", "harmed") and main and not is_lower_better(main):
-        return correction_measure(name, measure(main, mllm), helped=effect == "helped")
+        score = measure(main, judge).score
+        return Measure(name, partial(_corrected, score, effect == "helped"))
     if name in JUDGED:
-        if mllm is None:
-            raise BadInput(f"the measure {name} needs a model that judges: name one")
-        return judged_measures(mllm)[name]
-    if name == "infoseek":
-        return Measure(name, official.infoseek, official.infoseek_overall)
+        if judge is None:
+            raise BadInput(f"the measure {name} needs a model that judges: name one with --judge")
+        return Measure(name, partial(JUDGED[name], judge))
     if name in _SCORES:
-        return Measure(name, _SCORES[name])
-    if ranking := ranking_measure(name):
-        return ranking
+        return Measure(name, _SCORES[name], _OVERALL.get(name))
+    if found := _RANKING.fullmatch(name):
+        kind, depth, _ = found.groups()
+        return Measure(name, partial(_ranked, f"{_OFFICIAL[kind]}@{depth}" if kind else "RR"))
     raise BadInput(f"there is no measure {name!r}; there are: {', '.join(MEASURES)}")
 
 
 def is_lower_better(name: str) -> bool:
     """Whether a lower score of the measure of a name is better."""
-    return name in ("cer", "wer") or name.startswith("harmed:")
+    return name in ("cer", "wer") or name.startswith(("harmed:", "plan_tokens", "plan_ratio"))
+
+
+def _ranked(
+    official_name: str, question: EvaluationQuestion, prediction: Prediction
+) -> float | None:
+    """Score the order of the retrieved units by ir-measures.
+
+    Every gold unit is as relevant as any other. An id that is retrieved twice counts once.
+    """
+    if not question.units:
+        return None
+    library = extra("eval", "ir_measures")
+    # By number: trec_eval ends the process at an id that is not valid Unicode.
+    units = [*dict.fromkeys((*prediction.units, *question.units))]
+    gold = [library.Qrel("1", str(units.index(unit)), 1) for unit in set(question.units)]
+    ranked = range(len(set(prediction.units)))
+    run = [library.ScoredDoc("1", str(place), -float(place)) for place in ranked]
+    calculated = library.calc_aggregate([library.parse_measure(official_name)], gold, run)
+    return float(sum(calculated.values()))
+
+
+def _corrected(
+    score: Score, helped: bool, question: EvaluationQuestion, prediction: Prediction
+) -> float | None:
+    """Return whether a correction helped: the draft was wrong and the answer is right; or harmed.
+
+    A score of at least .5 counts as right. A prediction without a draft has no score.
+    """
+    if prediction.draft is None:
+        return None
+    draft = score(question, replace(prediction, answer=prediction.draft, items=()))
+    answer = score(question, prediction)
+    if draft is None or answer is None:
+        return None
+    worse, better = (draft, answer) if helped else (answer, draft)
+    return float(worse < _RIGHT <= better)

@@ -1,7 +1,6 @@
-"""Measures that compare an answer with gold answers by words, n-grams and characters.
+"""Measures that compare an answer with a gold answer by words, n-grams and characters.
 
-Most functions compare with one gold answer; the best score counts. The figure of a run is the mean
-over its questions, not a corpus score.
+The figure of a run is the mean over its questions, not a corpus score.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
@@ -22,7 +21,7 @@ from ku_rag.plugins import extra
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 """English articles in lower case."""
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
 """Replaces WordNet, whose data is in no package."""
 
@@ -32,39 +31,30 @@ def normalized(text: str) -> str:
 
     Source: evaluate-v1.1.py of SQuAD, which HotpotQA, OTT-QA and InfoSeek took over.
     """
-    return " ".join(ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
-def number_of(word: str) -> float | None:
-    """Return the number that a word such as "twelve" names (package word2number), or None."""
-    try:
-        return float(extra("eval", "word2number.w2n").word_to_num(word))
-    except (ValueError, ArithmeticError, LookupError):  # also for what is no word
-        return None
-
-
-def best_of_answers(compare: Callable[[str, str], float]) -> Score:
+def best_of_answers(
+    compare: Callable[[str, str], float | None], best: Callable[..., float | None] = max
+) -> Score:
     """Return a score that compares the answer with each gold answer and takes the best.
 
     Args:
-        compare: Compares an answer with a gold answer.
+        compare: Compares an answer with a gold answer; None if the two cannot be compared.
+        best: `max`, or `min` where lower is better.
     """
 
     def score(question: EvaluationQuestion, prediction: Prediction) -> float | None:
-        return max((compare(prediction.answer, gold) for gold in question.answers), default=None)
+        found = (compare(prediction.answer, gold) for gold in question.answers)
+        return best((one for one in found if one is not None), default=None)
 
     return score
-
-
-def abstention(_: EvaluationQuestion, prediction: Prediction) -> float:
-    """Return whether there is no answer. The mean is a share, neither good nor bad."""
-    return float(not prediction.answer.strip())
 
 
 def exact_match(answer: str, gold: str) -> float:
     """Return whether an answer equals the gold answer when both are normalised (SQuAD).
 
-    No answer equals no gold answer alone; SQuAD's code takes it for the answer "A" as well.
+    An empty answer equals only an empty gold answer; in SQuAD's code it also equals "A".
     """
     return float(normalized(answer) == normalized(gold) and bool(answer) == bool(gold))
 
@@ -72,8 +62,8 @@ def exact_match(answer: str, gold: str) -> float:
 def token_f1(answer: str, gold: str) -> float:
     """Return the F1 of the normalised words (SQuAD, OTT-QA, HotpotQA).
 
-    HotpotQA's own code gives 0 to an answer with more words than a gold "yes" or "no". No answer
-    agrees with no gold answer alone, as in `exact_match`.
+    HotpotQA's own code gives 0 to an answer with more words than a gold "yes" or "no". An
+    empty answer agrees only with an empty gold answer, as in `exact_match`.
     """
     if bool(answer) != bool(gold):
         return 0.0
@@ -81,7 +71,7 @@ def token_f1(answer: str, gold: str) -> float:
 
 
 def word_f1(answer: str, gold: str) -> float:
-    """Return the F1 of lower-cased words and marks as `NLTKWordTokenizer` splits them."""
+    """Return the F1 of lower-cased words and punctuation as `NLTKWordTokenizer` splits them."""
     return bag_f1(_words(answer), _words(gold))
 
 
@@ -98,9 +88,9 @@ def _words(text: str) -> list[str]:
     return list(NLTKWordTokenizer().tokenize(text.lower()))
 
 
-def rouge(kind: Literal["rouge1", "rouge2", "rougeL"]) -> Callable[[str, str], float]:
-    """Return ROUGE-1, -2 or -L: the F-measure without stems (package rouge-score; Lin 2004)."""
-    return lambda answer, gold: float(_rouge_scorer().score(gold, answer)[kind].fmeasure)
+def rouge(kind: str, answer: str, gold: str) -> float:
+    """Return the F-measure of "rouge1", "rouge2" or "rougeL", without stems (Lin 2004)."""
+    return float(_rouge_scorer().score(gold, answer)[kind].fmeasure)
 
 
 @cache
@@ -114,13 +104,7 @@ def bleu(answer: str, gold: str) -> float:
 
 
 def chrf(answer: str, gold: str, word_order: int = 0) -> float:
-    """Return chrF2, the F-score of character n-grams (package sacrebleu; Popović 2015, 2017).
-
-    Args:
-        answer: The answer.
-        gold: The gold answer.
-        word_order: Longest n-gram of words that counts as well: 2 for chrF++.
-    """
+    """Return chrF2, or with a word order of 2 chrF2++ (package sacrebleu; Popović 2015, 2017)."""
     score = extra("eval", "sacrebleu").sentence_chrf(answer, [gold], word_order=word_order).score
     return float(score) / 100
 
@@ -132,17 +116,15 @@ def meteor(answer: str, gold: str) -> float:
     return float(single_meteor_score(_words(gold), _words(answer), wordnet=_NO_SYNONYMS))
 
 
-def error_rate(split: Callable[[str], Sequence[str]]) -> Score:
+def error_rate(split: Callable[[str], Sequence[str]], answer: str, gold: str) -> float | None:
     """Return insertions, deletions and replacements as a share of the gold answer's length.
 
-    Lower is better, and a score can exceed 1. The gold answer with the least rate counts.
+    Lower is better, and a rate can exceed 1; None for an empty gold answer.
 
     Args:
         split: Splits a text: into characters for the CER, into words for the WER.
+        answer: The answer.
+        gold: The gold answer.
     """
-
-    def score(question: EvaluationQuestion, prediction: Prediction) -> float | None:
-        found, golds = split(prediction.answer), filter(None, map(split, question.answers))
-        return min((Levenshtein.distance(found, gold) / len(gold) for gold in golds), default=None)
-
-    return score
+    found, wanted = split(answer), split(gold)
+    return Levenshtein.distance(found, wanted) / len(wanted) if wanted else None

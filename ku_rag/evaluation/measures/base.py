@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ku_rag.evaluation.questions import EvaluationQuestion
+from ku_rag.planning.plan import Plan
 from ku_rag.types import Serializable
 
 
@@ -22,6 +23,8 @@ class Prediction(Serializable):
         confidence: Of the best match, 0 to 1; None without one.
         draft: The answer of the model before it saw evidence; None without one.
         graph_size: Nodes and edges of the retrieval graph G2 of the method "evidence".
+        plan: Of the method "plan".
+        tokens: Tokens of the model's replies that answer; None without a model.
     """
 
     answer: str = ""
@@ -31,6 +34,8 @@ class Prediction(Serializable):
     confidence: float | None = None
     draft: str | None = None
     graph_size: tuple[int, int] | None = None
+    plan: Plan | None = None
+    tokens: int | None = None
 
 
 Score = Callable[[EvaluationQuestion, Prediction], float | None]
@@ -66,9 +71,7 @@ class Measure:
         for question, score in zip(questions, scores, strict=True):
             if score is not None:
                 groups.setdefault(question.group, []).append(score)
-        means = {name: fmean(group) for name, group in sorted(groups.items())}
-        if self.overall:
-            figure = self.overall([*means.values()])
-        else:
-            figure = fmean(score for group in groups.values() for score in group)
+        means = {name: fmean(groups[name]) for name in sorted(groups)}
+        every = [score for group in groups.values() for score in group]
+        figure = self.overall([*means.values()]) if self.overall else fmean(every)
         return figure, {name: mean for name, mean in means.items() if name}

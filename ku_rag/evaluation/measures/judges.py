@@ -6,86 +6,83 @@ a reply without a verdict gives no score.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
-from ku_rag.evaluation.measures.base import Measure, Prediction, Score
+from ku_rag.evaluation.measures.base import Prediction
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.mllm.base import MLLM, Message, Reply, Request
-from ku_rag.mllm.prompts import Prompt, fenced, load_prompts
-from ku_rag.mllm.structured_output import object_schema
+from ku_rag.mllm.prompts import fenced, load_prompts
+from ku_rag.mllm.structured_output import BOOLEAN, TEXTS, object_schema
 
-_Lines = Sequence[Mapping[str, Any]]
-_Schema = Mapping[str, Any] | None
-
-_CLAIMS = object_schema("claims", claims={"type": "array", "items": {"type": "string"}})
-_SUPPORTED = object_schema("supported", supported={"type": "array", "items": {"type": "boolean"}})
+_CLAIMS = object_schema("claims", claims=TEXTS)
+_SUPPORTED = object_schema("supported", supported={"type": "array", "items": BOOLEAN})
 _VERDICTS = {"Yes": 1.0, "No": 0.0}
 
 
-def judged_measures(mllm: MLLM) -> dict[str, Measure]:
-    """Return the measures of a model by name.
+def verdict(
+    prompt: str, judge: MLLM, question: EvaluationQuestion, prediction: Prediction
+) -> float | None:
+    """Return 1 if the answer, or description, means the same as the gold answer, else 0.
 
-    "judged" is the share of answers that mean the same as the gold answer, "judged_caption" the
-    share of such descriptions (accuracy and similarity of MH-MMKG; as in its official code, the
-    reply "Yes" counts). "claim_precision" is the share of claims of the answer that the gold answer
-    supports, "claim_recall" the share of claims of the gold answer that the answer supports
-    (CogPlanner, section 6.1.1).
+    As in the official code of MH-MMKG, the reply "Yes" counts; a reply that is neither Yes nor No
+    gives no score.
     """
-    judge = _Judge(mllm, load_prompts("ku_rag.evaluation"))
-    scores: tuple[Score, ...] = (
-        partial(judge.verdict, "judge_answer"),
-        partial(judge.verdict, "judge_caption"),
-        lambda question, prediction: judge.supported(question, prediction.answer, _gold(question)),
-        lambda question, prediction: judge.supported(question, _gold(question), prediction.answer),
-    )
-    return {name: Measure(name, score) for name, score in zip(JUDGED, scores, strict=True)}
+    if not question.answers or not prediction.answer.strip():
+        return 0.0 if question.answers else None
+    lines = [*({"reference": one} for one in question.answers), {"answer": prediction.answer}]
+    reply = _ask(judge, prompt, question, lines)
+    return _VERDICTS.get(reply.text.strip().removesuffix(".").capitalize())
 
 
-def _gold(question: EvaluationQuestion) -> str:
-    return "\n".join(question.answers)
+def claim_share(
+    of_answer: bool, judge: MLLM, question: EvaluationQuestion, prediction: Prediction
+) -> float | None:
+    """Return the share of claims of one answer that the other supports (CogPlanner, section 6.1.1).
+
+    0 if one of them is empty or claims nothing; None without a verdict for each claim, or without
+    a gold answer.
+
+    Args:
+        of_answer: True for claims of the answer, False for claims of the gold answer.
+        judge: The model.
+        question: Has the gold answer.
+        prediction: Has the answer.
+    """
+    claimed, text = prediction.answer, "\n".join(question.answers)
+    if not question.answers or not claimed.strip() or not text.strip():
+        return 0.0 if question.answers else None
+    if not of_answer:
+        claimed, text = text, claimed
+    reply = _ask(judge, "claims", question, [{"answer": claimed}], _CLAIMS)
+    claims = (reply.parsed or {}).get("claims")
+    if not claims:
+        return 0.0
+    lines = [{"text": text}, *({"claim": one} for one in claims)]
+    reply = _ask(judge, "claim_support", question, lines, _SUPPORTED)
+    supported = (reply.parsed or {}).get("supported", ())
+    return sum(supported) / len(claims) if len(supported) == len(claims) else None
 
 
-JUDGED = ("judged", "judged_caption", "claim_precision", "claim_recall")
-"""Names of the measures that need a model."""
+_prompts = cache(partial(load_prompts, "ku_rag.evaluation"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    mllm: MLLM
-    prompts: Mapping[str, Prompt]
+def _ask(
+    judge: MLLM,
+    prompt: str,
+    question: EvaluationQuestion,
+    lines: Sequence[Mapping[str, Any]],
+    schema: Mapping[str, Any] | None = None,
+) -> Reply:
+    filled = _prompts()[prompt].fill(question=question.question, data=fenced(lines))
+    return judge.chat(Request((Message("user", (filled,)),), schema, temperature=0.0))
 
-    def verdict(
-        self, prompt: str, question: EvaluationQuestion, prediction: Prediction
-    ) -> float | None:
-        """Return 1 for the verdict Yes, 0 for No, and None for any other reply."""
-        if not question.answers or not prediction.answer.strip():
-            return 0.0 if question.answers else None
-        lines = [*({"reference": one} for one in question.answers), {"answer": prediction.answer}]
-        reply = self._ask(prompt, question, lines)
-        return _VERDICTS.get(reply.text.strip().removesuffix(".").capitalize())
 
-    def supported(self, question: EvaluationQuestion, claimed: str, text: str) -> float | None:
-        """Return the share of the claims of one text that another one supports.
-
-        0 if one of them is empty or claims nothing; None without a verdict for each claim, or
-        without a gold answer.
-        """
-        if not question.answers or not claimed.strip() or not text.strip():
-            return 0.0 if question.answers else None
-        reply = self._ask("claims", question, [{"answer": claimed}], _CLAIMS)
-        claims = (reply.parsed or {}).get("claims")
-        if not claims:
-            return 0.0
-        lines = [{"text": text}, *({"claim": one} for one in claims)]
-        reply = self._ask("claim_support", question, lines, _SUPPORTED)
-        supported = (reply.parsed or {}).get("supported", ())
-        return sum(supported) / len(claims) if len(supported) == len(claims) else None
-
-    def _ask(
-        self, prompt: str, question: EvaluationQuestion, lines: _Lines, schema: _Schema = None
-    ) -> Reply:
-        filled = self.prompts[prompt].fill(question=question.question, data=fenced(lines))
-        return self.mllm.chat(Request((Message("user", (filled,)),), schema, temperature=0.0))
+JUDGED: Mapping[str, Callable[[MLLM, EvaluationQuestion, Prediction], float | None]] = {
+    "judged": partial(verdict, "judge_answer"),
+    "judged_caption": partial(verdict, "judge_caption"),
+    "claim_precision": partial(claim_share, True),
+    "claim_recall": partial(claim_share, False),
+}
+"""The measures that need a model, by name."""

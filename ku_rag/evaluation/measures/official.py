@@ -1,18 +1,20 @@
-"""Accuracies of the official evaluations of visual question answering datasets."""
+"""Scores of the official evaluations of datasets, with the oddities of their code."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import string
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from statistics import fmean, harmonic_mean
-from typing import Any
+from typing import Any, NamedTuple
 
-from ku_rag.evaluation.measures.answer_text import normalized
+from ku_rag.evaluation.measures.answer_text import ARTICLES, PUNCTUATION, bag_f1, normalized
 from ku_rag.evaluation.measures.base import Prediction
 from ku_rag.evaluation.questions import EvaluationQuestion
-
-Quantity = float | tuple[float, float]
-"""A number, or a range from the smaller one to the larger one."""
+from ku_rag.plugins import extra
+from ku_rag.text.stems import stem
 
 
 def kurag_accuracy(question: EvaluationQuestion, prediction: Prediction) -> float | None:
@@ -76,13 +78,9 @@ def vqa_accuracy(question: EvaluationQuestion, prediction: Prediction) -> float 
 
 
 def _vqa_normalized(text: str) -> str:
-    words = [_AS_DIGITS.get(word, word) for word in _without_punctuation(text).lower().split()]
-    return " ".join(_CONTRACTIONS.get(w, w) for w in words if w not in ("a", "an", "the"))
+    """Normalise an answer.
 
-
-def _without_punctuation(text: str) -> str:
-    """Remove marks beside a space, and replace others by a space; with "1,000" remove all.
-
+    Marks beside a space are removed, and others replaced by a space; with "1,000" all are removed.
     At most 32 periods are removed: the official code passes a flag as the count.
     """
     removed = _DIGITS.search(text)
@@ -90,7 +88,9 @@ def _without_punctuation(text: str) -> str:
     for mark in _MARKS:
         beside = f"{mark} " in text or f" {mark}" in text
         kept = kept.replace(mark, "" if removed or beside else " ")
-    return _PERIOD.sub("", kept, count=_MOST_PERIODS)
+    words = _PERIOD.sub("", kept, count=_MOST_PERIODS).lower().split()
+    words = [_AS_DIGITS.get(word, word) for word in words]
+    return " ".join(_CONTRACTIONS.get(w, w) for w in words if w not in ("a", "an", "the"))
 
 
 _QUANTITY = re.compile(r"[-+]?\.?\d+(?:,\d\d\d)*\.?\d*(?:[eE][-+]?\d+)?")
@@ -100,10 +100,10 @@ _TOLERANCE = 1e-12
 def infoseek(question: EvaluationQuestion, prediction: Prediction) -> float | None:
     """Return whether an answer is right as InfoSeek defines it.
 
-    The field "answer_eval" of the question holds accepted texts, or for a numerical question
-    {"range": [least, greatest]}, alone or in a list. A text is right if it equals an accepted one
-    without case, punctuation and articles; for a time, the accepted texts have the years beside
-    it. A number is right if it is in the range. A range is right if it is inside, or if the
+    The field "answer_eval" of the question is a list of accepted texts, or for a numerical
+    question of {"range": [least, greatest]}. A text is right if it equals an accepted one without
+    case, punctuation and articles; for a time, the accepted texts have the years beside it. A
+    number is right if it is in the range. A range is right if it is inside, or if the
     intersection is at least half of the union. An answer without a number is the range 0 to 0,
     as in the official code.
 
@@ -112,15 +112,14 @@ def infoseek(question: EvaluationQuestion, prediction: Prediction) -> float | No
     accepted: Any = question.fields.get("answer_eval") or question.answers
     if not accepted:
         return None
-    first = accepted if isinstance(accepted, Mapping) else accepted[0]
-    if isinstance(first, Mapping):
-        least, greatest = map(float, first["range"][:2])
+    if isinstance(accepted[0], Mapping):
+        least, greatest = map(float, accepted[0]["range"][:2])
         return float(_is_in_range(quantity(prediction.answer), least, greatest))
     answer = normalized(prediction.answer)
     return float(any(answer == normalized(str(one)) for one in accepted))
 
 
-def quantity(text: str) -> Quantity:
+def quantity(text: str) -> float | tuple[float, float]:
     """Return the number in a text, or the range of its first two numbers; (0, 0) without one.
 
     Of two numbers in falling order the first is returned.
@@ -136,12 +135,10 @@ def quantity(text: str) -> Quantity:
     return found[0] if found else (0.0, 0.0)
 
 
-def _is_in_range(answer: Quantity, least: float, greatest: float) -> bool:
+def _is_in_range(answer: float | tuple[float, float], least: float, greatest: float) -> bool:
     low, high = answer if isinstance(answer, tuple) else (answer, answer)
     if least <= low <= greatest and least <= high <= greatest:
         return True
-    if not isinstance(answer, tuple):
-        return False
     overlap = max(0.0, min(high, greatest) - max(low, least))
     union = (high - low + _TOLERANCE) + (greatest - least + _TOLERANCE) - overlap
     return overlap / union >= 0.5 - _TOLERANCE
@@ -153,3 +150,171 @@ def infoseek_overall(splits: Sequence[float]) -> float:
     As in the official code, the means of the splits are rounded first.
     """
     return round(harmonic_mean([round(100 * mean, 2) for mean in splits]), 2) / 100
+
+
+# ---- routes ------------------------------------------------------------------------------------
+
+
+class Consistency(NamedTuple):
+    """Right routes, each 0 to 1: as a share of the retrieved, of the gold, and of all together."""
+
+    precision: float
+    recall: float
+    overlap: float
+
+
+def consistency(
+    gold: Sequence[tuple[str, ...]], retrieved: Sequence[tuple[str, ...]]
+) -> Consistency:
+    """Compare the routes that were retrieved for one question with its gold routes.
+
+    As in the official evaluation, routes are compared whole: a path that stops one entity early is
+    wrong. A gold route is right if some retrieved one equals it, shares are of the lists as they
+    are given, repetitions included, and all is 0 if nothing was retrieved.
+
+    Source: route_similarity_compute in evaluation.py of github.com/wbw520/MH-MMKG; section 5.1.
+
+    Args:
+        gold: At least one.
+        retrieved: In any order.
+    """
+    if not retrieved:
+        return Consistency(0.0, 0.0, 0.0)
+    right = sum(route in {*retrieved} for route in gold)
+    union = len(gold) + len(retrieved) - right
+    return Consistency(right / len(retrieved), right / len(gold), right / union)
+
+
+def route_share(share: str, question: EvaluationQuestion, prediction: Prediction) -> float | None:
+    """Return a field of `Consistency`; questions without gold routes have none."""
+    if not question.routes:
+        return None
+    return float(getattr(consistency(question.routes, prediction.routes), share))
+
+
+# ---- MultimodalQA ------------------------------------------------------------------------------
+
+
+def list_em(question: EvaluationQuestion, prediction: Prediction) -> float | None:
+    """Return whether the answers equal the gold answers in any order.
+
+    All gold answers of a question form one list. Source: list_em in baselines/evaluate.py of
+    github.com/allenai/multimodalqa, which follows the evaluation of DROP.
+    """
+    if not question.answers:
+        return None
+    found, gold = _spans(prediction), [_normalized(one) for one in question.answers]
+    return float(len(found) == len(gold) and set(found) == set(gold))
+
+
+def list_f1(question: EvaluationQuestion, prediction: Prediction) -> float | None:
+    """Return the mean F1 of answers that are paired one to one with gold answers, two decimals.
+
+    Pairs are chosen for the greatest sum; an answer or gold answer without a partner counts 0. A
+    pair whose gold answer has numbers needs one of them. Source: list_f1, as `list_em`.
+    """
+    if not question.answers:
+        return None
+    found = [frozenset(one.split()) for one in _spans(prediction)]
+    gold = [frozenset(_normalized(one).split()) for one in question.answers]
+    scores = [[_f1(one, wanted) for one in found] for wanted in gold]
+    paired = extra("eval", "scipy.optimize").linear_sum_assignment(scores, maximize=True)
+    total: float = sum(scores[row][column] for row, column in zip(*paired, strict=True))
+    return round(total / max(len(found), len(gold)), 2)
+
+
+def _spans(prediction: Prediction) -> Sequence[str]:
+    return [_normalized(one) for one in prediction.items or (prediction.answer,)]
+
+
+def _f1(found: frozenset[str], gold: frozenset[str]) -> float:
+    numbers = {word for word in gold if _number(word) is not None}
+    return 0.0 if numbers and not numbers & found else bag_f1([*found], [*gold])
+
+
+def _normalized(text: str) -> str:
+    """Return the words in lower case, without punctuation and articles, numbers as decimals."""
+    return " ".join(filter(None, map(_normalized_word, re.split("[ -]", text))))
+
+
+@lru_cache(maxsize=1 << 14)
+def _normalized_word(word: str) -> str:
+    folded = word.lower()
+    if _number(folded) is None:
+        folded = folded.translate(PUNCTUATION)
+    number = _number(folded)
+    number = _named_number(folded) if number is None else number
+    return " ".join((ARTICLES.sub(" ", folded) if number is None else str(number)).split())
+
+
+def _number(text: str, parse: Callable[[str], float] = float) -> float | None:
+    try:
+        return float(parse(text))
+    except (ValueError, ArithmeticError, LookupError):  # word_to_num raises all of them
+        return None
+
+
+def _named_number(word: str) -> float | None:
+    """Return the number that a word such as "twelve" names (package word2number), or None."""
+    return _number(word, extra("eval", "word2number.w2n").word_to_num)
+
+
+# ---- WebQA -------------------------------------------------------------------------------------
+
+_BUT_PERIODS = str.maketrans("", "", string.punctuation.replace(".", ""))
+_COLORS = """
+aqua beige black blonde blue bluere bluewhite bronze brown chrome gold golden gray green grey ivory
+maroon orange orangebrown orangepurple pink purple rainbow red redorange rust silver spot tan teal
+transparent turquoise violet white yellow yes
+"""
+_SHAPES = """
+arch ball bell bellshaped bow circle circular concave cone conical convex corkscrew crescent crest
+cross crosse cube cuboid curl curve cylinder cylindrical diamond dome domeshape dot flat flower fold
+fork globe globular h heart hexagon hook hoop keyhole obelisk octagon octagonal octogon oval
+pentagon point pyramid pyramidal rectangle rectangular ring round rounded semicircle shamrock slope
+sphere spherical spiral square star step straight teardrop torus triangle triangular tube wavy xs
+"""
+_DOMAINS = {
+    category: frozenset(map(stem, words.split()))
+    for category, words in {"color": _COLORS, "shape": _SHAPES, "YesNo": "yes no"}.items()
+}
+
+
+def webqa(question: EvaluationQuestion, prediction: Prediction) -> float | None:
+    """Return the accuracy of WebQA by the category of the question, its field "Qcate".
+
+    For "color", "shape", "YesNo" and "number" the F1 of the words of that kind; for others the
+    recall of the gold words, those of the field "Keywords_A" or else of the best gold answer.
+    Words are compared by stems; the official code has lemmas by a spaCy model, so figures can
+    differ slightly. Fluency needs BARTScore and is not measured.
+
+    Source: vlp/eval_1022.py of github.com/WebQnA/WebQA_Baseline, eval_webqa.md of its authors.
+    """
+    keywords = question.fields.get("Keywords_A")
+    golds = (str(keywords),) if keywords else question.answers
+    category = str(question.fields.get("Qcate") or question.group)
+    return max((_accuracy(prediction.answer, gold, category) for gold in golds), default=None)
+
+
+def _accuracy(answer: str, gold: str, category: str) -> float:
+    found, wanted = _webqa_words(answer), _webqa_words(gold)
+    if category == "number":
+        found, wanted = ([w for w in one if w.isdecimal()] for one in (found, wanted))
+    elif domain := _DOMAINS.get(category):
+        found, wanted = [*domain.intersection(found)], [*domain.intersection(wanted)]
+    else:
+        common = (Counter(found) & Counter(wanted)).total()
+        return common / len(wanted) if wanted else 0.0
+    return bag_f1(found, wanted) if wanted else 0.0
+
+
+def _webqa_words(text: str) -> list[str]:
+    """Return the normalised words; an article alone and a mark alone are kept."""
+    folded = text.lower().encode("utf-8", "replace").decode()
+    if len(text.strip()) > 1:
+        folded = _PERIOD.sub("", folded.translate(_BUT_PERIODS))
+    if len(text.split()) > 1:
+        folded = ARTICLES.sub(" ", folded)
+    words = folded.split()
+    numbers = [None if word == "point" else _named_number(word) for word in words]
+    return [stem(w if n is None else f"{n:.15g}") for w, n in zip(words, numbers, strict=True)]

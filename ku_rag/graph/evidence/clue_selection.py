@@ -8,7 +8,6 @@ import numpy as np
 
 from ku_rag.encoders.base import Encoder, encode_queries
 from ku_rag.graph.evidence.evidence_graph import RELATED, EvidenceEdge, EvidenceNode
-from ku_rag.graph.evidence.media import PictureFile
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.text.tokens import name_key
 
@@ -29,20 +28,19 @@ def edit_distance(one: str, other: str) -> float:
 
 
 def anchors(
-    medium: str, titles: Sequence[str], nodes: Sequence[EvidenceNode], threshold: float
+    medium: EvidenceNode, nodes: Sequence[EvidenceNode], threshold: float
 ) -> Iterator[EvidenceEdge]:
     """Return edges from a picture or table to the entities that its titles name.
 
     Args:
-        medium: Id of its node.
-        titles: Its titles.
+        medium: Its node.
         nodes: Nodes of entities.
         threshold: Distance, 0 to 1, below which a title names an entity; 0 takes equal names.
     """
     for node in nodes:
-        distance = min((edit_distance(title, node.name) for title in titles), default=1.0)
+        distance = min((edit_distance(title, node.name) for title in medium.titles), default=1.0)
         if distance < threshold or not distance:
-            yield EvidenceEdge(medium, RELATED, node.id)
+            yield EvidenceEdge(medium.id, RELATED, node.id)
 
 
 def select_by_name(nodes: Sequence[EvidenceNode], keywords: Sequence[str], k: int) -> list[str]:
@@ -67,15 +65,15 @@ def select_by_description(
 
 
 def nearest_pictures(
-    description: str, pictures: Sequence[PictureFile], search: ImageSearch
-) -> list[PictureFile]:
+    description: str, pictures: Sequence[EvidenceNode], search: ImageSearch
+) -> list[EvidenceNode]:
     """Return the three pictures nearest to a description.
 
     If texts and pictures are not comparable, return the first three pictures.
     """
     if len(pictures) <= MOST_SHOWN or not search.encoder.cross_modal:
         return list(pictures[:MOST_SHOWN])
-    by_row = {picture.row: picture for picture in pictures}
+    by_row = {picture.image or 0: picture for picture in pictures}
     vector = encode_queries(search.encoder, [description])
     rows, _ = search.images.search(vector, MOST_SHOWN, among=np.array([*by_row], np.int64))
     return [by_row[row] for row in rows[0].tolist() if row >= 0]

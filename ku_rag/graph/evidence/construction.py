@@ -7,7 +7,7 @@ Stage III (algorithm 1) judges, asks pictures, reads tables, and expands along G
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,20 +21,12 @@ from ku_rag.graph.evidence.evidence_graph import (
     EvidenceGraph,
     EvidenceNode,
     PatternGraph,
+    text_id,
 )
-from ku_rag.graph.evidence.extraction import text_id
-from ku_rag.graph.evidence.media import (
-    PictureFile,
-    StoredTable,
-    names_of,
-    pictures_of,
-    tables_of,
-)
+from ku_rag.graph.evidence.media import names_of, pictures_of, row_node, tables_of
 from ku_rag.graph.model import Graph
 from ku_rag.graph.search_types import TraceEntry, usage
-from ku_rag.retrieval.image_matching import ImageSearch
-from ku_rag.store.connection import Connection
-from ku_rag.store.layout import Layout
+from ku_rag.retrieval.base import Retrieval
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Evidence, Serializable, TableRow
 
@@ -42,27 +34,6 @@ Agents = EvidenceAgents | EmbeddedEvidenceAgents
 
 _MOST_MINED = 20
 """Rows of one table that become nodes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """What an evidence graph is built of.
-
-    Args:
-        connection: To the store.
-        layout: Where pictures are.
-        images: The encoder and the index of pictures.
-        evidence: Retrieved chunks and table rows, best first.
-        shown: Id → name of the units that the question's picture shows.
-        units: Rows of the units that count; None for all.
-    """
-
-    connection: Connection
-    layout: Layout
-    images: ImageSearch
-    evidence: Sequence[Evidence]
-    shown: Mapping[str, str]
-    units: Collection[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +75,21 @@ class EvidenceSearch(Serializable):
         return {**shown.pop("graph"), **shown, "usage": self.usage}
 
 
-def build(candidates: Candidates, agents: Agents, settings: EvidenceSettings) -> EvidenceSearch:
+def build(
+    base: Retrieval,
+    evidence: Sequence[Evidence],
+    shown: Mapping[str, str],
+    agents: Agents,
+    settings: EvidenceSettings,
+) -> EvidenceSearch:
     """Build the evidence graph of a question.
 
     Args:
-        candidates: What was retrieved for the question.
-        agents: Those of the question.
-        settings: How it is built.
+        base: The knowledge base.
+        evidence: Retrieved chunks and table rows, best first.
+        shown: Id → name of the units that the question's picture shows.
+        agents: The agents, which serve this question only.
+        settings: Limits and thresholds of the construction.
 
     Returns:
         The graph at the end of the construction, which may be the end of the model's budget.
@@ -118,9 +97,9 @@ def build(candidates: Candidates, agents: Agents, settings: EvidenceSettings) ->
     Raises:
         ModelFailed, BudgetSpent: The model did not reply with a pattern.
     """
-    pattern = agents.pattern([*candidates.shown.values()])
-    construction = _Construction(candidates, agents, settings, pattern)
-    construction.extract()
+    pattern = agents.pattern([*shown.values()])
+    construction = _Construction(base, agents, settings, pattern)
+    construction.extract(evidence, shown)
     sizes = {"retrieval": construction.around.sizes}
     construction.select_clues()
     sizes["clue"] = construction.graph.sizes
@@ -135,29 +114,26 @@ def build(candidates: Candidates, agents: Agents, settings: EvidenceSettings) ->
 class _Construction:
     """The state of one construction; `around` is G2, `graph` is G3 and then G4."""
 
-    candidates: Candidates
+    base: Retrieval
     agents: Agents
     settings: EvidenceSettings
     pattern: PatternGraph
     around: EvidenceGraph = field(default_factory=EvidenceGraph)
     graph: EvidenceGraph = field(default_factory=EvidenceGraph)
     enough: bool = False
-    tables: dict[str, StoredTable] = field(default_factory=dict)
-    pictures: dict[str, PictureFile] = field(default_factory=dict)
+    tables: Sequence[EvidenceNode] = ()
     mined: set[str] = field(default_factory=set)
 
     # ---- stage II --------------------------------------------------------------------------
 
-    def extract(self) -> None:
+    def extract(self, evidence: Sequence[Evidence], shown: Mapping[str, str]) -> None:
         """Extract the retrieval graph G2, and anchor pictures and tables (definition 4)."""
-        evidence, connection = self.candidates.evidence, self.candidates.connection
         passages = [one for one in evidence if not one.table][: self.settings.passages]
-        tables = tables_of(connection, evidence, self.settings.tables)
-        self.tables = {table.id: table for table in tables}
+        self.tables = tables_of(self.base.database.connection, evidence, self.settings.tables)
         for facts in self.agents.extract(self.pattern, passages):
             self.around = self.around.joined(facts.nodes.values(), facts.edges)
         units = {unit: "" for one in evidence for unit in one.owners or one.unit_ids}
-        self._anchor(units | dict(self.candidates.shown), self.around.of("text"))
+        self._anchor(units | dict(shown), self.around.of("text"))
 
     def _anchor(self, units: Mapping[str, str], nodes: Sequence[EvidenceNode]) -> None:
         """Add the pictures and tables whose titles name some nodes to G2.
@@ -165,34 +141,33 @@ class _Construction:
         Pictures are those of some units, id → a further title or "", and of all units that have
         the name of a node.
         """
-        names, base = [node.name for node in nodes], self.candidates
-        pictures = pictures_of(base.connection, base.layout, units, names, base.units)
-        self.pictures |= {picture.node.id: picture for picture in pictures}
-        media: list[PictureFile | StoredTable] = [*pictures, *self.tables.values()]
-        for medium in media:
-            is_table = isinstance(medium, StoredTable)
+        pictures = pictures_of(self.base, units, [node.name for node in nodes])
+        for medium in (*pictures, *self.tables):
+            is_table = medium.modality == "table"
             least = self.settings.table_distance if is_table else self.settings.image_distance
-            edges = [*clue_selection.anchors(medium.node.id, medium.titles, nodes, least)]
-            self.around = self.around.joined([medium.node] if edges else (), edges)
+            edges = [*clue_selection.anchors(medium, nodes, least)]
+            self.around = self.around.joined([medium] if edges else (), edges)
 
     def select_clues(self) -> None:
         """Select the clue graph G3 by names, descriptions and pictures (definition 5)."""
         nodes, k = [*self.around.nodes.values()], self.settings.k
-        encoder = self.candidates.images.encoder
+        encoder = self.base.image_search.encoder
         ids = clue_selection.select_by_name(nodes, self.pattern.keywords, k)
         ids += clue_selection.select_by_description(nodes, self.agents.question, encoder, k)
-        chosen = self._match_images() if self.settings.image_matching else []
+        chosen = self._match_images() if self.settings.image_matching else ()
         self.around = self.around.joined(chosen)
         self.graph = self.around.part([*ids, *(node.id for node in chosen)])
 
-    def _match_images(self) -> list[EvidenceNode]:
+    def _match_images(self) -> Sequence[EvidenceNode]:
         """Return the pictures that fit descriptions in the question, with these."""
-        pictures = [self.pictures[node.id] for node in self.around.of("image")]
-        chosen = []
-        for description in self.agents.descriptions() if pictures else ():
-            near = clue_selection.nearest_pictures(description, pictures, self.candidates.images)
+        pictures, chosen = self.around.of("image"), list[EvidenceNode]()
+        if not (pictures and isinstance(self.agents, EvidenceAgents)):
+            return ()
+        for description in self.agents.descriptions():
+            search = self.base.image_search
+            near = clue_selection.nearest_pictures(description, pictures, search)
             if picture := self.agents.choose(description, near):
-                chosen.append(picture.node.with_description(f"It shows {description}."))
+                chosen.append(picture.with_description(f"It shows {description}."))
         return chosen
 
     # ---- stage III -------------------------------------------------------------------------
@@ -218,36 +193,38 @@ class _Construction:
 
     def _ask_pictures(self) -> None:
         """Put questions to picture nodes, and add the answers to their descriptions (eq. 6)."""
-        if not (self.settings.visual_evidence and self.graph.of("image")):
+        is_wanted = self.settings.visual_evidence and self.graph.of("image")
+        if not (is_wanted and isinstance(self.agents, EvidenceAgents)):
             return
         asked = self.agents.picture_questions(self.graph)
-        files = {id: picture.file for id, picture in self.pictures.items()}
-        answers = self.agents.picture_answers(asked, files)
+        answers = self.agents.picture_answers(asked)
         for (node, _), answer in zip(asked, answers, strict=True):
             self.graph = self.graph.joined([self.graph.nodes[node.id].with_description(answer)])
 
     def _mine_tables(self) -> None:
         """Add rows and entities that the question needs from table nodes, once each (eq. 7)."""
         waiting = self.graph.nodes.keys() - self.mined
-        tables = [table for table in self.tables.values() if table.id in waiting]
+        tables = [table for table in self.tables if table.id in waiting]
         if not (self.settings.table_mining and tables):
             return
         self.mined |= {table.id for table in tables}
-        for table, mined in zip(tables, self.agents.mine_tables(tables), strict=True):
-            for chunk, row in mined.rows[:_MOST_MINED]:
-                self._add_row(table, chunk, row, mined.names)
+        for table, (names, rows) in zip(tables, self.agents.mine_tables(tables), strict=True):
+            for chunk, row in rows[:_MOST_MINED]:
+                self._add_row(table, chunk, row, names)
 
-    def _add_row(self, table: StoredTable, chunk: int, row: TableRow, named: Iterable[str]) -> None:
+    def _add_row(
+        self, table: EvidenceNode, chunk: int, row: TableRow, named: Iterable[str]
+    ) -> None:
         """Add a row of a table, and entities of its cells, to the graph and to G2.
 
         The entities are the cells that are named, link to a unit, or name a unit or an entity of
         G2. A cell that links to a unit is the entity of that name.
         """
-        node, base = table.row_node(chunk, row), self.candidates
+        node, connection = row_node(table, chunk, row), self.base.database.connection
         keys = [name_key(cell.text) for _, cell in row.cells]
         wanted = {name_key(name) for name in named}
-        wanted |= Graph(base.connection, base.layout).with_keys(keys).keys()
-        linked = names_of(base.connection, [cell.link for _, cell in row.cells if cell.link])
+        wanted |= Graph(connection, self.base.layout).with_keys(keys).keys()
+        linked = names_of(connection, [cell.link for _, cell in row.cells if cell.link])
         nodes, edges = [], [EvidenceEdge(table.id, "has row", node.id, chunk=chunk)]
         for (column, cell), key in zip(row.cells, keys, strict=True):
             id = text_id(linked.get(cell.link or "", cell.text))

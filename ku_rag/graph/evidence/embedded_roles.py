@@ -5,10 +5,9 @@ The embedded agents read what the store knows of the retrieved texts and rows. T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path as File
 from typing import NamedTuple
 
 from ku_rag.graph.evidence.evidence_graph import (
@@ -16,19 +15,18 @@ from ku_rag.graph.evidence.evidence_graph import (
     EvidenceGraph,
     EvidenceNode,
     PatternGraph,
+    text_id,
 )
-from ku_rag.graph.evidence.extraction import text_id
-from ku_rag.graph.evidence.media import MinedTable, PictureFile, StoredTable, cells_of
-from ku_rag.graph.model import Entity, Graph
-from ku_rag.graph.search_types import TraceEntry
+from ku_rag.graph.evidence.media import TableRows, cells_of
+from ku_rag.graph.model import Graph
+from ku_rag.graph.search_types import AgentTrace, TraceEntry
 from ku_rag.graph.summary import shortened
-from ku_rag.graph.traversal import relation_stems
 from ku_rag.graph.unit_facts import FactReader
 from ku_rag.store.connection import as_json
 from ku_rag.text.question import ASKING, analyse, names_and_numbers
 from ku_rag.text.sentences import sentences
-from ku_rag.text.stems import stem, stems
-from ku_rag.text.tokens import content_words, words
+from ku_rag.text.stems import every_stem, label_stems, stems
+from ku_rag.text.tokens import content_words
 from ku_rag.text.values import find_values
 from ku_rag.types import Evidence
 
@@ -61,7 +59,7 @@ class _Listed(NamedTuple):
 
 
 @dataclass
-class EmbeddedEvidenceAgents:
+class EmbeddedEvidenceAgents(AgentTrace):
     """Stand-in for a model in the roles of stage I to III. An object serves one question.
 
     Args:
@@ -69,18 +67,12 @@ class EmbeddedEvidenceAgents:
         question: The question.
         evidence: Retrieved chunks and table rows, best first.
         names: Keys of the names in the question.
-        trace: What the agents were asked and what they replied, in order.
-        round: Number of the present judgement; 0 before the first one.
-        spent: "": the agents can always be asked again.
     """
 
     graph: Graph
     question: str
     evidence: Sequence[Evidence]
     names: Sequence[str]
-    trace: list[TraceEntry] = field(default_factory=list)
-    round: int = 0
-    spent: str = ""
 
     def pattern(self, shown: Sequence[str]) -> PatternGraph:
         """Return the pattern graph G1: kinds and columns that the question names, other words.
@@ -138,41 +130,23 @@ class EmbeddedEvidenceAgents:
 
     def _asked_of(self, unit: _Listed, chunk: int) -> EvidenceGraph:
         """Return what the question asks for of relations and labelled lines of a unit."""
-        entity = next(iter(self.graph.of_units([unit.row])), None)
-        entity = entity or Entity(-unit.row, unit.name, unit.kind, unit.id)
+        (entity,) = self.graph.of_units([unit.row])
         asked = analyse(self.question, (unit.name,))
         hops = self.graph.hop(entity, _MOST_RELATIONS)
         nodes, edges = [unit.node("", chunk)], []
         for step in (*hops, *FactReader(self.graph.connection).of_unit(entity)):
-            if asked.remaining(relation_stems(step.relation), agents=not step.has_value):
+            if asked.remaining(label_stems(step.relation), agents=not step.has_value):
                 at = step.line[0] if step.line else chunk
                 id, type_ = text_id(step.tail.name), step.tail.kind or step.relation
                 nodes.append(EvidenceNode(id, step.tail.name, type_, "text", "", (at,)))
                 edges.append(EvidenceEdge(nodes[0].id, step.relation, id, step.notes, at))
         return EvidenceGraph().joined(nodes, edges)
 
-    def descriptions(self) -> tuple[str, ...]:
-        """Return nothing: the agents see no pictures."""
-        return ()
-
-    def choose(self, description: str, pictures: Sequence[PictureFile]) -> PictureFile | None:
-        """Return no picture."""
-
-    def picture_questions(self, graph: EvidenceGraph) -> list[tuple[EvidenceNode, str]]:
-        """Return no question."""
-        return []
-
-    def picture_answers(
-        self, asked: Sequence[tuple[EvidenceNode, str]], files: Mapping[str, File]
-    ) -> list[str]:
-        """Return no answer to each question."""
-        return [""] * len(asked)
-
     def is_sufficient(self, graph: EvidenceGraph) -> bool:
         """Return whether a graph covers a question: types, names, numbers, most other words."""
         relations = {edge.relation for edge in graph.edges}
         types = relations | {node.type for node in graph.nodes.values()}
-        known = _stems_of(" ".join((*relations, *(node.text for node in graph.nodes.values()))))
+        known = every_stem(" ".join((*relations, *(node.text for node in graph.nodes.values()))))
         wanted = self._said - ASKING or self._said
         missing = wanted - known
         exact = stems(" ".join(names_and_numbers(self.question)))
@@ -183,7 +157,9 @@ class EmbeddedEvidenceAgents:
         self._note("sufficiency", self.question, said)
         return enough
 
-    def mine_tables(self, tables: Sequence[StoredTable]) -> Iterator[MinedTable]:
+    def mine_tables(
+        self, tables: Sequence[EvidenceNode]
+    ) -> Iterator[tuple[Sequence[str], TableRows]]:
         """Yield the best retrieved rows of each table, and cells with a word of the question."""
         for table in tables:
             stored = dict(table.rows)
@@ -191,8 +167,8 @@ class EmbeddedEvidenceAgents:
             rows = [(chunk, stored[chunk]) for chunk in best if chunk in stored]
             cells = (cell for _, row in rows for cell in cells_of(row).items())
             names = dict.fromkeys(text for c, text in cells if stems(f"{c} {text}") & self._said)
-            self._note("table entities", table.title, ", ".join(names))
-            yield MinedTable(tuple(names), rows)
+            self._note("table entities", table.name, ", ".join(names))
+            yield tuple(names), rows
 
     @cached_property
     def _said(self) -> frozenset[str]:
@@ -222,17 +198,11 @@ class EmbeddedEvidenceAgents:
         known: frozenset[str] = frozenset()
         chosen: list[str] = []
         for start, end in sentences(text[:_MOST_CHARACTERS]):
-            said = _stems_of(text[start:end]) & self._said
+            said = every_stem(text[start:end]) & self._said
             if not (chosen and said <= known):
                 chosen.append(" ".join(text[start:end].split()))
                 known |= said
         return shortened(" ".join(chosen), _LONGEST)
 
     def _note(self, agent: str, about: str, said: str) -> None:
-        about, said = shortened(about, _LONGEST), shortened(said, _LONGEST)
-        self.trace.append(TraceEntry(self.round, agent, about, said))
-
-
-def _stems_of(text: str) -> frozenset[str]:
-    """Return the stems of a long text, which the cache of `stems` need not hold."""
-    return frozenset(map(stem, words(text)))
+        self.record(agent, shortened(about, _LONGEST), TraceEntry(said=shortened(said, _LONGEST)))

@@ -3,50 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path as File
+from dataclasses import dataclass
 from typing import Any
 
-from ku_rag.graph.evidence.evidence_graph import EvidenceGraph, EvidenceNode, PatternGraph
-from ku_rag.graph.evidence.extraction import checked_facts, is_named
-from ku_rag.graph.evidence.media import MinedTable, PictureFile, StoredTable, cells_of
+from ku_rag.graph.evidence.evidence_graph import (
+    EvidenceEdge,
+    EvidenceGraph,
+    EvidenceNode,
+    PatternGraph,
+    text_id,
+)
+from ku_rag.graph.evidence.media import TableRows, cells_of
 from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
-from ku_rag.graph.search_types import TraceEntry
+from ku_rag.graph.search_types import AgentTrace
 from ku_rag.graph.summary import shortened
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.prompts import Prompt, fenced
-from ku_rag.mllm.structured_output import object_schema
-from ku_rag.text.tokens import content_words, name_key
+from ku_rag.mllm.structured_output import BOOLEAN, TEXT, TEXTS, object_schema
+from ku_rag.text.tokens import content_words, is_named, name_key
 from ku_rag.types import Evidence
 
-_WORKERS = 16
 _LONGEST_SAID = 300
-
-_TEXT: Mapping[str, Any] = {"type": "string"}
-_TEXTS: Mapping[str, Any] = {"type": "array", "items": _TEXT}
 
 
 def _list_of(**fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"type": "array", "items": object_schema(**fields)}
 
 
-_RELATION = {"source": _TEXT, "relation": _TEXT, "target": _TEXT}
+_RELATION = {"source": TEXT, "relation": TEXT, "target": TEXT}
 _PATTERN = object_schema(
-    "entity_types", entity_types=_TEXTS, relations=_list_of(**_RELATION), keywords=_TEXTS
+    "entity_types", entity_types=TEXTS, relations=_list_of(**_RELATION), keywords=TEXTS
 )
 _FACTS = object_schema(
-    entities=_list_of(name=_TEXT, type=_TEXT, description=_TEXT),
-    relations=_list_of(**_RELATION, description=_TEXT),
+    entities=_list_of(name=TEXT, type=TEXT, description=TEXT),
+    relations=_list_of(**_RELATION, description=TEXT),
 )
-_DESCRIPTIONS = object_schema("descriptions", descriptions=_TEXTS)
-_CHOICE = object_schema("picture", reason=_TEXT, picture={"type": "integer"})
-_ENOUGH = object_schema("enough", reason=_TEXT, enough={"type": "boolean"})
-_QUESTIONS = object_schema("questions", questions=_list_of(picture=_TEXT, question=_TEXT))
-_ENTITIES = object_schema("entities", entities=_TEXTS)
+_DESCRIPTIONS = object_schema("descriptions", descriptions=TEXTS)
+_CHOICE = object_schema("picture", reason=TEXT, picture={"type": "integer"})
+_ENOUGH = object_schema("enough", reason=TEXT, enough=BOOLEAN)
+_QUESTIONS = object_schema("questions", questions=_list_of(picture=TEXT, question=TEXT))
+_ENTITIES = object_schema("entities", entities=TEXTS)
 
 
-@dataclass(slots=True)
-class EvidenceAgents:
+@dataclass
+class EvidenceAgents(AgentTrace):
     """A model in the roles of stage I to III. An object serves one question.
 
     A reply that is missing or invalid selects nothing, and is noted in the trace.
@@ -55,17 +55,11 @@ class EvidenceAgents:
         mllm: The model.
         prompts: By name.
         question: The question.
-        trace: Questions to the model and its answers, in order.
-        round: Number of the present judgement; 0 before the first one.
-        spent: Why the model cannot be called again, or "".
     """
 
     mllm: MLLM
     prompts: Mapping[str, Prompt]
     question: str
-    trace: list[TraceEntry] = field(default_factory=list)
-    round: int = 0
-    spent: str = ""
 
     def pattern(self, shown: Sequence[str]) -> PatternGraph:
         """Return the pattern graph G1 of the question.
@@ -103,7 +97,7 @@ class EvidenceAgents:
         filled = [self._fill("extraction", [*shape, {"text": text}]) for text in texts]
         outcomes = self._ask("extraction", filled, texts, schema=_FACTS)
         for outcome, one, text in zip(outcomes, passages, texts, strict=False):
-            yield checked_facts(outcome.fields, pattern, text, one.chunk)
+            yield _checked_facts(outcome.fields, pattern, text, one.chunk)
 
     def descriptions(self) -> tuple[str, ...]:
         """Return descriptions of pictures in the question."""
@@ -111,12 +105,11 @@ class EvidenceAgents:
         (outcome,) = self._ask("descriptions", [filled], [""], schema=_DESCRIPTIONS)
         return _distinct(outcome.fields.get("descriptions", ()))
 
-    def choose(self, description: str, pictures: Sequence[PictureFile]) -> PictureFile | None:
+    def choose(self, description: str, pictures: Sequence[EvidenceNode]) -> EvidenceNode | None:
         """Return the picture that fits a description best; None for none of them."""
         titles = [{"picture": n, "title": one.name} for n, one in enumerate(pictures, 1)]
         filled = self._fill("choice", [{"description": description}, *titles])
-        files = [[one.file for one in pictures]]
-        (outcome,) = self._ask("choice", [filled], [description], files, schema=_CHOICE)
+        (outcome,) = self._ask("choice", [filled], [description], [pictures], schema=_CHOICE)
         number = outcome.fields.get("picture", 0)
         # Numbers of pictures mean nothing if one of them could not be shown.
         is_valid = 1 <= number <= len(pictures) and not outcome.left_out
@@ -142,25 +135,25 @@ class EvidenceAgents:
         )
         return [(node, question) for node, question in asked if question]
 
-    def picture_answers(
-        self, asked: Sequence[tuple[EvidenceNode, str]], files: Mapping[str, File]
-    ) -> list[str]:
+    def picture_answers(self, asked: Sequence[tuple[EvidenceNode, str]]) -> list[str]:
         """Return the answer of each picture node to its question; "" without one (eq. 6)."""
         filled = [
             self._fill("picture_answer", [{"title": node.name, "question": question}])
             for node, question in asked
         ]
         about = [f"{node.name}: {question}" for node, question in asked]
-        shown = [[files[node.id]] for node, _ in asked]
+        shown = [[node] for node, _ in asked]
         outcomes = self._ask("picture answer", filled, about, shown)
         return [" ".join(outcome.text.split()) for outcome in outcomes]
 
-    def mine_tables(self, tables: Sequence[StoredTable]) -> Iterator[MinedTable]:
+    def mine_tables(
+        self, tables: Sequence[EvidenceNode]
+    ) -> Iterator[tuple[Sequence[str], TableRows]]:
         """Yield the cells that the question needs, and the rows that hold them (eq. 7)."""
-        filled, titles = [], [table.title for table in tables]
+        filled, titles = [], [table.name for table in tables]
         for table in tables:
             rows = ({"row": cells_of(row)} for _, row in table.rows)
-            filled.append(self._fill("table_entities", [{"table": table.title}, *rows]))
+            filled.append(self._fill("table_entities", [{"table": table.name}, *rows]))
         outcomes = self._ask("table entities", filled, titles, schema=_ENTITIES)
         for table, outcome in zip(tables, outcomes, strict=True):
             names = _distinct(outcome.fields.get("entities", ()))
@@ -169,33 +162,35 @@ class EvidenceAgents:
                 for chunk, row in table.rows
                 if any(is_named(name, text) for name in names for text in cells_of(row).values())
             ]
-            yield MinedTable(names, needed)
+            yield names, needed
 
     def _fill(self, name: str, data: Sequence[Mapping[str, Any]]) -> str:
-        return self.prompts[f"evidence_{name}"].fill(
-            question=self.question, data=fenced(data) if data else ""
-        )
+        return self.prompts[f"evidence_{name}"].fill(question=self.question, data=fenced(data))
 
     def _ask(
         self,
         agent: str,
         filled: Sequence[str],
         about: Sequence[str],
-        files: Sequence[Sequence[File]] = (),
+        shown: Sequence[Sequence[EvidenceNode]] = (),
         *,
         schema: Mapping[str, Any] | None = None,
     ) -> list[Outcome]:
         """Ask questions concurrently, and add them to the trace."""
         questions = [
-            AgentQuestion(text, files[n] if files else (), schema, needs_pictures=bool(files))
+            AgentQuestion(
+                text,
+                [one.file for one in (shown[n] if shown else ()) if one.file],
+                schema,
+                needs_pictures=bool(shown),
+            )
             for n, text in enumerate(filled)
         ]
-        outcomes = ask_all(self.mllm, questions, workers=_WORKERS)
+        outcomes = ask_all(self.mllm, questions)
         for outcome, subject in zip(outcomes, about, strict=True):
             note = outcome.note(shortened(outcome.text, _LONGEST_SAID))
             subject = shortened(subject or self.question, _LONGEST_SAID)
-            self.trace.append(replace(note, round=self.round, agent=agent, about=subject))
-            self.spent = self.spent or note.spent
+            self.record(agent, subject, note)
         return outcomes
 
 
@@ -207,3 +202,38 @@ def _with_owner(one: Evidence) -> str:
 
 def _distinct(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (" ".join(text.split()) for text in texts))))
+
+
+def _checked_facts(
+    reply: Mapping[str, Any], pattern: PatternGraph, text: str, chunk: int
+) -> EvidenceGraph:
+    """Return the facts of a reply that the text can state (definition 4).
+
+    An entity has a type of the pattern, and its name occurs in the text. A relation is one of the
+    pattern, and both of its ends are such entities.
+
+    Args:
+        reply: "entities" and "relations"; both may be missing or wrong.
+        pattern: The types and relations that were asked for.
+        text: The text of the chunk.
+        chunk: Its row.
+    """
+    types = {name_key(one): one for one in pattern.types}
+    nodes = []
+    for fact in reply.get("entities", ()):
+        name, type_ = _line(fact, "name"), types.get(name_key(_line(fact, "type")))
+        if type_ and is_named(name, text):
+            described = _line(fact, "description")
+            nodes.append(EvidenceNode(text_id(name), name, type_, "text", described, (chunk,)))
+    relations = {name_key(word): word for _, word, _ in pattern.relations}
+    edges = []
+    for fact in reply.get("relations", ()):
+        ends = text_id(_line(fact, "source")), text_id(_line(fact, "target"))
+        word = relations.get(name_key(_line(fact, "relation")))
+        if word and ends[0] != ends[1]:
+            edges.append(EvidenceEdge(ends[0], word, ends[1], _line(fact, "description"), chunk))
+    return EvidenceGraph().joined(nodes, edges)
+
+
+def _line(fact: Mapping[str, Any], name: str) -> str:
+    return " ".join(str(fact.get(name, "")).split())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path as File
 from typing import Any, Literal
 from xml.etree import ElementTree
 
 from ku_rag.mllm.base import remove_control_characters
-from ku_rag.types import Serializable
+from ku_rag.text.tokens import name_key
+from ku_rag.types import INTERNAL, Serializable, TableRow
 
 Modality = Literal["text", "image", "table", "row"]
 
@@ -18,6 +20,11 @@ RELATED = "related_to"
 
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _ENDS = ("id", "source", "target")
+
+
+def text_id(name: str) -> str:
+    """Return the id of the node of an entity that texts name."""
+    return f"text:{name_key(name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,9 @@ class EvidenceNode(Serializable):
         description: What the texts, the picture or the row say of it.
         chunks: Rows of the chunks that it comes from.
         image: Row of the picture in the store.
+        titles: Names by which a picture or table is anchored.
+        file: Path of the picture.
+        rows: Rows of the table that a model may be shown, each with the row of its chunk.
     """
 
     id: str
@@ -56,6 +66,9 @@ class EvidenceNode(Serializable):
     description: str = ""
     chunks: tuple[int, ...] = ()
     image: int | None = None
+    titles: tuple[str, ...] = field(default=(), metadata=INTERNAL)
+    file: File | None = field(default=None, metadata=INTERNAL)
+    rows: tuple[tuple[int, TableRow], ...] = field(default=(), metadata=INTERNAL)
 
     def with_description(self, text: str) -> EvidenceNode:
         """Return the node with a text added to its description, unless one holds the other."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path as File
+from collections.abc import Mapping, Sequence
 
 from ku_rag.graph.evidence.evidence_graph import EvidenceNode
 from ku_rag.graph.model import Graph
 from ku_rag.graph.summary import shortened
+from ku_rag.retrieval.base import Retrieval
 from ku_rag.store import table_rows
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.store.layout import Layout
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Evidence, TableRow
 
@@ -22,70 +20,15 @@ _MOST_PICTURES = 3
 _LONGEST = 300
 """Characters of a cell."""
 
-
-@dataclass(frozen=True, slots=True)
-class StoredTable:
-    """A table with the rows that a model may be shown.
-
-    Args:
-        id: Of its node.
-        title: Its name, or the name of its unit.
-        titles: Names under which it is anchored: its own and those of its units.
-        rows: Row of the chunk, and row of the table.
-    """
-
-    id: str
-    title: str
-    titles: tuple[str, ...]
-    rows: tuple[tuple[int, TableRow], ...]
-
-    @property
-    def node(self) -> EvidenceNode:
-        """The node of the table."""
-        columns = ", ".join(self.rows[0][1].columns)
-        description = f"A table with the columns {columns}."
-        return EvidenceNode(self.id, self.title, "table", "table", description)
-
-    def row_node(self, chunk: int, row: TableRow) -> EvidenceNode:
-        """Return the node of one of its rows."""
-        described = "; ".join(f"{column}: {text}" for column, text in cells_of(row).items())
-        id, name = f"row:{self.id}.{row.row}", f"{self.title}, row {row.row + 1}"
-        return EvidenceNode(id, name, "row", "row", described, (chunk,))
+TableRows = Sequence[tuple[int, TableRow]]
+"""Rows of a table, each with the row of its chunk in the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class MinedTable:
-    """What a question needs of a table.
-
-    Args:
-        names: Texts of cells, or parts of them, that are entities.
-        rows: Row of the chunk, and row of the table, best first.
-    """
-
-    names: tuple[str, ...]
-    rows: Sequence[tuple[int, TableRow]]
-
-
-@dataclass(frozen=True, slots=True)
-class PictureFile:
-    """A picture of a unit.
-
-    Args:
-        row: Its row in the store.
-        name: Name of the unit.
-        titles: Names under which it is anchored: that of the unit, and those that led to it.
-        file: Where it is.
-    """
-
-    row: int
-    name: str
-    titles: tuple[str, ...]
-    file: File
-
-    @property
-    def node(self) -> EvidenceNode:
-        """The node of the picture."""
-        return EvidenceNode(f"image:{self.row}", self.name, "image", "image", image=self.row)
+def row_node(table: EvidenceNode, chunk: int, row: TableRow) -> EvidenceNode:
+    """Return the node of a row of a table."""
+    described = "; ".join(f"{column}: {text}" for column, text in cells_of(row).items())
+    id, name = f"row:{table.id}.{row.row}", f"{table.name}, row {row.row + 1}"
+    return EvidenceNode(id, name, "row", "row", described, (chunk,))
 
 
 def cells_of(row: TableRow) -> dict[str, str]:
@@ -103,8 +46,13 @@ def names_of(connection: Connection, units: Sequence[str]) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
-def tables_of(connection: Connection, evidence: Sequence[Evidence], most: int) -> list[StoredTable]:
-    """Return the first tables whose rows are among some evidence; found rows come first."""
+def tables_of(
+    connection: Connection, evidence: Sequence[Evidence], most: int
+) -> list[EvidenceNode]:
+    """Return the first tables that have rows among the evidence; those rows come first.
+
+    Their titles are their own names and those of their units.
+    """
     names: dict[int, tuple[str, ...]] = {
         one.chunk: one.owner_names for one in evidence if one.table
     }
@@ -129,28 +77,33 @@ def tables_of(connection: Connection, evidence: Sequence[Evidence], most: int) -
         first = {row.row: (chunk, row) for chunk, row in reversed(rows.items())}
         own = rows[hits[0]].name
         titles = tuple(filter(None, dict.fromkeys((own, *names[hits[0]]))))
-        title = titles[0] if titles else "table"
         numbered = tuple(first[number] for number in sorted(first))
-        found.append(StoredTable(f"table:{source}.{place}", title, titles, numbered))
+        columns = ", ".join(numbered[0][1].columns)
+        node = EvidenceNode(
+            f"table:{source}.{place}",
+            titles[0] if titles else "table",
+            "table",
+            "table",
+            f"A table with the columns {columns}.",
+            titles=titles,
+            rows=numbered,
+        )
+        found.append(node)
     return found
 
 
 def pictures_of(
-    connection: Connection,
-    layout: Layout,
-    units: Mapping[str, str],
-    names: Sequence[str],
-    among: Collection[int] | None,
-) -> list[PictureFile]:
-    """Return pictures of units, id → a further title or "", and of units with some names.
-
-    Only units whose rows are in `among` count, if it is given.
-    """
+    base: Retrieval, units: Mapping[str, str], names: Sequence[str]
+) -> list[EvidenceNode]:
+    """Return pictures of units, given as id → a further title or "", and of units by name."""
+    connection, layout = base.database.connection, base.layout
+    rows = base.units.rows(connection)
+    among = None if rows is None else frozenset(rows)
     titles = {unit: [title] for unit, title in units.items()}
     for key, entities in Graph(connection, layout).with_keys([*map(name_key, names)]).items():
         for unit in (entity.unit for entity in entities if entity.unit):
             titles.setdefault(unit, []).append(key)
-    found: dict[int, PictureFile] = {}
+    found: dict[int, EvidenceNode] = {}
     count: dict[str, int] = {}
     for number, unit, name, row, file in connection.execute(
         "SELECT u.row, u.id, u.name, i.row, i.file FROM json_each(?) w CROSS JOIN units u "
@@ -162,5 +115,13 @@ def pictures_of(
             continue
         if row not in found and count.get(unit, 0) < _MOST_PICTURES:
             count[unit] = count.get(unit, 0) + 1
-            found[row] = PictureFile(row, name, (name, *titles[unit]), layout.image(file))
+            found[row] = EvidenceNode(
+                f"image:{row}",
+                name,
+                "image",
+                "image",
+                image=row,
+                titles=(name, *titles[unit]),
+                file=layout.image(file),
+            )
     return list(found.values())

@@ -18,6 +18,7 @@ from ku_rag.errors import BadInput, MissingExtra, NotFound
 from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES, read_text
 from ku_rag.ingest.readers.hypertext import read_html
 from ku_rag.ingest.readers.outline import Outline
+from ku_rag.ingest.readers.webdataset import read_member
 from ku_rag.plugins import extra
 
 DOCUMENT_SUFFIXES = frozenset({".html", ".htm", ".xhtml", ".docx", ".pdf"})
@@ -60,7 +61,7 @@ def read_document(path: Path) -> Outline:
 
 
 def read_picture_bytes(path: Path) -> bytes:
-    """Read a picture file, or a member of a DOCX file, `report.docx/word/media/image1.png`.
+    """Read a picture file, or a member of a DOCX or tar file, `report.docx/word/media/image1.png`.
 
     Raises:
         NotFound, OSError: It is not there, or cannot be read.
@@ -73,6 +74,9 @@ def read_picture_bytes(path: Path) -> bytes:
                     return members.read(path.relative_to(document).as_posix())
             except (KeyError, zipfile.BadZipFile) as error:
                 raise NotFound(f"{path} is not there ({error}): expected a picture") from error
+    for archive in path.parents:
+        if archive.suffix.lower() == ".tar" and archive.is_file():
+            return read_member(archive, path.relative_to(archive).as_posix())
     return regular_file(path, "a picture file").read_bytes()
 
 
@@ -124,11 +128,7 @@ def _pdf_html(path: Path) -> str:
 
 
 def _pdf_blocks(page: Any) -> Iterator[tuple[float, str]]:  # noqa: ANN401 - of pdfplumber
-    """Yield the lines of a page with the size of their letters, and its tables with size 0.
-
-    Raises:
-        BadInput: The page unpacks to more than is read.
-    """
+    """Yield the lines of a page with the size of their letters, and its tables with size 0."""
     streams = (extra("documents", "pdfminer.pdftypes").resolve1(s) for s in page.page_obj.contents)
     if (size := sum(len(stream.get_data()) for stream in streams)) > _MOST_PAGE_BYTES:
         raise BadInput(

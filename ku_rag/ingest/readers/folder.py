@@ -21,8 +21,10 @@ from ku_rag.ingest.readers.documents import DOCUMENT_SUFFIXES, read_document
 from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES, read_jsonl
 from ku_rag.ingest.readers.markdown import TEXT_SUFFIXES, read_markdown
 from ku_rag.ingest.readers.outline import Outline
+from ku_rag.ingest.readers.parquet_records import read_parquet
 from ku_rag.ingest.readers.records import Item
 from ku_rag.ingest.readers.table import TABLE_SUFFIXES, read_table
+from ku_rag.ingest.readers.webdataset import read_webdataset
 from ku_rag.pictures import PICTURE_SUFFIXES
 from ku_rag.store.layout import Layout
 from ku_rag.types import Quarantined, Record, Source, Unit
@@ -34,16 +36,24 @@ _KINDS = {
     **dict.fromkeys(DOCUMENT_SUFFIXES, "document"),
     **dict.fromkeys(RECORD_SUFFIXES, "records"),
     **dict.fromkeys(TABLE_SUFFIXES, "table"),
+    ".parquet": "parquet",
+    ".tar": "webdataset",
 }
-_READ = "pictures, .txt, .md, .html, .docx, .pdf, .jsonl, .csv and .tsv files"
+_RECORD_READERS = {
+    "records": read_jsonl,
+    "table": read_table,
+    "parquet": read_parquet,
+    "webdataset": read_webdataset,
+}
+_READ = "pictures, .txt, .md, .html, .docx, .pdf, .jsonl, .parquet, .tar, .csv and .tsv files"
 
 
 def read(path: Path) -> Iterator[Item]:
     """Read the units that a folder or file describes, one record at a time.
 
     Args:
-        path: A folder, a file of records (.jsonl, .csv, .tsv), a document (.md, .txt,
-            .html, .docx, .pdf), a picture.
+        path: A folder, a file of records (.jsonl, .parquet, .tar, .csv, .tsv), a document (.md,
+            .txt, .html, .docx, .pdf), a picture.
 
     Returns:
         Records and what was left out, in an order that depends on the names only. The files of one
@@ -82,17 +92,11 @@ def _no_reader(path: Path) -> str:
 
 
 def _read_file(path: Path) -> Iterator[Item]:
-    """Read one file that is not part of a unit's folder.
-
-    Raises:
-        BadInput: The file cannot be read at all.
-    """
+    """Read one file that is not part of a unit's folder."""
     try:
         match _kind(path):
-            case "records":
-                yield from read_jsonl(path)
-            case "table":
-                yield from read_table(path)
+            case kind if kind in _RECORD_READERS:
+                yield from _RECORD_READERS[kind](path)
             case "text" | "document":
                 try:
                     yield from _outline(path).units()
@@ -167,7 +171,7 @@ def _classify(entry: os.DirEntry[str], root: Path, contents: _Contents) -> None:
             contents.folders.append(path)
     elif not entry.is_file():
         raise BadInput("it is neither a file nor a folder: remove it")
-    elif (kind := _kind(path)) in ("records", "table"):
+    elif (kind := _kind(path)) in _RECORD_READERS:
         contents.record_files.append(path)
     elif kind:
         contents.unit_files.append(path)

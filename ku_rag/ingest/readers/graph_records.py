@@ -9,7 +9,7 @@ joins, so a file is held in memory, about 500 bytes for each relation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -22,9 +22,7 @@ from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.jsonl import read_objects
 from ku_rag.ingest.readers.records import checked_field, read_field, read_record, read_texts
 from ku_rag.pictures import locate_picture
-from ku_rag.types import Quarantined, Record, Source, Unit
-
-Progress = Callable[[int], None]
+from ku_rag.types import Progress, Quarantined, Record, Source, Unit
 
 ENTITY_FIELDS = frozenset(
     {"entity", "id", "kind", "topic", "aliases", "caption", "text", "texts", "images", "videos"}

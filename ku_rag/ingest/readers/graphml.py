@@ -18,12 +18,8 @@ from defusedxml.ElementTree import iterparse
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.graph_cells import parse_cell
-from ku_rag.ingest.readers.graph_records import (
-    ENTITY_FIELDS,
-    PROGRESS_STEP,
-    GraphPart,
-    Progress,
-)
+from ku_rag.ingest.readers.graph_records import ENTITY_FIELDS, PROGRESS_STEP, GraphPart
+from ku_rag.types import Progress
 
 DEFAULT_RELATION = "related to"
 """The relation of an edge without one."""
@@ -109,11 +105,7 @@ def read_graphml(path: Path, progress: Progress | None = None) -> GraphPart:
 
 
 def _elements(path: Path) -> Iterator[tuple[Element, bool]]:
-    """Yield keys, nodes, edges and hyperedges, and whether edges of their graph are directed.
-
-    Raises:
-        BadInput: The file is not XML, or has a document type.
-    """
+    """Yield keys, nodes, edges and hyperedges, and whether edges of their graph are directed."""
     directed = [True]
     try:
         with path.open("rb") as file:

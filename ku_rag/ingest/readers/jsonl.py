@@ -74,14 +74,18 @@ def read_objects(
         for number, line in enumerate(bounded_lines(file.readline, b"\n"), 1):
             if line is None or line.strip():
                 try:
-                    found: Mapping[str, Any] | BadInput = _parsed(line, expected)
+                    found: Mapping[str, Any] | BadInput = parse_object(line, expected)
                 except BadInput as error:
                     found = error
                 yield f"{name}:{number}", found
 
 
-def _parsed(line: bytes | None, expected: str) -> Mapping[str, Any]:
-    """Return the object on a line, whose texts can be stored; None is a line that is too long."""
+def parse_object(line: bytes | None, expected: str = _EXPECTED) -> Mapping[str, Any]:
+    """Return the object on a line, whose texts can be stored; None is a line that is too long.
+
+    Raises:
+        BadInput: The line holds no such object; `expected` is part of the message.
+    """
     if line is None:
         raise BadInput(
             f"the line is longer than {decoding.MAX_LINE >> 20} MiB: expected one record a line; "

@@ -89,7 +89,7 @@ def _name(data: Mapping[str, Any]) -> str:
     name = clean_name(read_field(data, "name") or "")
     if not name:
         seen = "is empty" if data.get("name") is not None else "is missing"
-        graph = "; `ku graph import` takes in graphs" if data.keys() & {"entity", "head"} else ""
+        graph = "; `ku graph import` reads graphs" if data.keys() & {"entity", "head"} else ""
         keys = ", ".join(repr(key[:40]) for key in list(data)[:8]) or "no fields"
         raise BadInput(f'"name" {seen}: every record needs a name; it has {keys}{graph}')
     return arguments.name(name, '"name"')

@@ -20,10 +20,11 @@ from xml.etree.ElementTree import ParseError
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.graph_cells import parse_cell
-from ku_rag.ingest.readers.graph_records import PROGRESS_STEP, GraphPart, Progress
+from ku_rag.ingest.readers.graph_records import PROGRESS_STEP, GraphPart
 from ku_rag.pictures import PICTURE_SUFFIXES
 from ku_rag.plugins import extra
 from ku_rag.text.tokens import name_key
+from ku_rag.types import Progress
 
 NODES, RELATIONS = "Node.xlsx", "Relations.xlsx"
 IMAGES, VIDEOS = "Knowledge_Images", "Knowledge_Videos"
@@ -177,11 +178,7 @@ def _add_topics(parts: Sequence[GraphPart]) -> None:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield place and fields of the rows of the first sheet that hold something.
-
-    Raises:
-        BadInput: The workbook is damaged or too large, or lacks a column.
-    """
+    """Yield place and fields of the rows of the first sheet that hold something."""
     titles, positions, required = (
         (NODE_TITLES, _NODE_POSITIONS, ("entity",))
         if path.name == NODES

@@ -116,7 +116,7 @@ def test_numbers_and_ranges_of_infoseek():
     assert quantity("9-10") == (9, 10)
     assert quantity("10 of 9") == 10
     assert quantity("-.5.3 m") == 0
-    gold = {"answer_eval": {"range": [90, 110]}}
+    gold = {"answer_eval": [{"range": [90, 110]}]}
     assert score("infoseek", "about 100 m", ("100",), **gold) == 1
     assert score("infoseek", "100 to 120", ("100",), **gold) == 0
     assert score("infoseek", "85 to 110", ("100",), **gold) == 1

@@ -47,6 +47,10 @@ def node(name, description=""):
     return EvidenceNode(f"text:{name}", name, "thing", "text", description)
 
 
+def shown(*titles):
+    return EvidenceNode("image:1", "Songs", "image", "image", image=1, titles=titles)
+
+
 @pytest.mark.parametrize(
     ("one", "other", "distance"),
     [
@@ -63,12 +67,12 @@ def test_edit_distance_is_relative_to_the_longer_name(one, other, distance):
 
 def test_a_title_below_the_threshold_is_anchored():
     nodes = [node("Billy Joel"), node("Billy Noel"), node("Elton John")]
-    named = [edge.target for edge in anchors("image:1", ("Songs", "Billy Joel"), nodes, 0.2)]
+    named = [edge.target for edge in anchors(shown("Songs", "Billy Joel"), nodes, 0.2)]
     assert named == ["text:Billy Joel", "text:Billy Noel"]
-    assert [edge.target for edge in anchors("image:1", ("Billy Joel",), nodes, 0.1)] == named[:1]
+    assert [edge.target for edge in anchors(shown("Billy Joel"), nodes, 0.1)] == named[:1]
     # No distance is below 0, but equal names are always anchored.
-    assert [edge.target for edge in anchors("image:1", ("Billy Joel",), nodes, 0)] == named[:1]
-    assert [*anchors("image:1", (), nodes, 1)] == []
+    assert [edge.target for edge in anchors(shown("Billy Joel"), nodes, 0)] == named[:1]
+    assert [*anchors(shown(), nodes, 1)] == []
 
 
 def test_the_nearest_keyword_counts():

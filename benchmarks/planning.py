@@ -1,0 +1,220 @@
+"""The embedded planner: `python -m benchmarks.planning [--write]`.
+
+HotpotQA: both paragraphs among the first 5 texts. OTT-QA, with and without hyperlinks: a gold
+passage among the first 5 passages. Each question is planned with at most one round, which is the
+search for the undivided question, and with at most three, and as many texts are compared. Given are
+the shares, the mean number of searches, and milliseconds of processor time of the decisions.
+
+Dyn-VQA, English: token F1 (SQuAD, with straight apostrophes) of the question against the golden
+query: as it is, with the subject added, and reformulated for a picture that surely shows the
+subject. The subject is an oracle: the longest span of the golden query that the question lacks.
+
+Even questions are for tuning, odd ones for the report. Differences have 95 % intervals and the
+p-value of a paired permutation test; planning is on by default where it is "better" (p < .05).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image
+
+from benchmarks.ottqa import units
+from benchmarks.questions import hotpotqa, ottqa
+from benchmarks.record import DATA, mean, write_result
+from benchmarks.retrieval import fill
+from ku_rag import KnowledgeBase
+from ku_rag.evaluation.measures.answer_text import normalized, token_f1
+from ku_rag.evaluation.questions import EvaluationQuestion
+from ku_rag.evaluation.statistics import paired_p_value
+from ku_rag.planning.embedded_planner import EmbeddedPlanner
+from ku_rag.planning.plan import MODELLINGS, Plan, PlanSettings, Round
+from ku_rag.planning.planner import Choice, PlanState, Reformulation
+from ku_rag.planning.rounds import PlanRun
+from ku_rag.planning.searches import Searches
+from ku_rag.store.unit_filter import UnitFilter
+from ku_rag.types import Match
+
+HALVES = {"tuning": {0}, "report": {1}, "all": {0, 1}}
+"""Parities of the places of questions."""
+_PICTURE = Image.new("RGB", (8, 8))
+Figures = dict[str, object]
+
+
+def compared(
+    values: Mapping[str, Sequence[float]], first: str, second: str, places: Sequence[int]
+) -> Figures:
+    """Return the means of each half, the difference of two of them, and its p-value.
+
+    Args:
+        values: by name, one for each question.
+        first: a name.
+        second: what is compared with it.
+        places: of the questions in their file.
+    """
+    shown: Figures = {}
+    for half, parities in HALVES.items():
+        part = {
+            name: [
+                value for value, place in zip(some, places, strict=True) if place % 2 in parities
+            ]
+            for name, some in values.items()
+        }
+        gains = [y - x for x, y in zip(part[first], part[second], strict=True)]
+        shown[half] = {
+            "questions": len(gains),
+            **{name: round(sum(some) / len(gains), 4) for name, some in part.items()},
+            "gained, lost": [sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)],
+            "difference": mean(gains),
+            "p": (p := round(paired_p_value(part[first], part[second]), 4)),
+            "better": p < 0.05 and sum(gains) > 0,
+        }
+    return shown
+
+
+class TimedPlanner(EmbeddedPlanner):
+    """The embedded planner, with the processor time of its decisions in seconds."""
+
+    spent = 0.0
+
+    def reformulate(self, state: PlanState) -> Reformulation:
+        """Return the planner's reformulation."""
+        started = time.process_time()
+        made = super().reformulate(state)
+        # `choose` reformulates too: its time has this in it.
+        self.spent += time.process_time() - started
+        return made
+
+    def choose(self, state: PlanState) -> Choice:
+        """Return the planner's choice."""
+        before, started = self.spent, time.process_time()
+        made = super().choose(state)
+        self.spent = before + time.process_time() - started
+        return made
+
+
+def planned(
+    kb: KnowledgeBase, question: str, settings: PlanSettings
+) -> tuple[list[str], Plan, float]:
+    """Return the owners of the merged evidence, the plan, and the seconds of its decisions."""
+    session, chosen = kb._session, UnitFilter.parse(None, ())
+    planner = TimedPlanner()
+    with session.use():
+        searches = Searches(lambda: session.retrieval(chosen), None, None, None, settings, {})
+        run = PlanRun(question, None, planner, searches)
+        for _ in run.rounds():
+            pass
+        evidence = run.planned().evidence
+    return [(one.owners or ("",))[0] for one in evidence], run.plan(), planner.spent
+
+
+def retrieval(
+    kb: KnowledgeBase, every_question: Sequence[EvaluationQuestion], k: int, *, every: bool
+) -> Figures:
+    """Measure both modellings against the search for the undivided question.
+
+    A search returns k texts. One or every gold passage, which are units, is to be found.
+    """
+    places, asked = zip(
+        *((n, one) for n, one in enumerate(every_question) if one.units), strict=True
+    )
+    shown: Figures = {}
+    found: dict[str, list[float]] = {}
+    for name, settings in (
+        ("undivided", PlanSettings(max_rounds=1, k=k)),
+        *((one, PlanSettings(one, k=k)) for one in MODELLINGS),
+    ):
+        runs = [planned(kb, one.question, settings) for one in asked]
+        tops = [
+            [owner for owner in dict.fromkeys(owners) if not owner.startswith("table:")][:5]
+            for owners, *_ in runs
+        ]
+        hits = [[title in top for title in one.units] for top, one in zip(tops, asked, strict=True)]
+        found[name] = [float(all(some) if every else any(some)) for some in hits]
+        searches = [sum(len(one.searches) for one in plan.rounds) for _, plan, _ in runs]
+        times = [seconds * 1000 for *_, seconds in runs]
+        shown[name] = {
+            "searches": round(sum(searches) / len(asked), 2),
+            "milliseconds": [round(sum(times) / len(asked), 1), round(max(times), 1)],
+        }
+    shown["modellings differ"] = sum(
+        one != other for one, other in zip(*(found[name] for name in MODELLINGS), strict=True)
+    )
+    return shown | compared(found, "undivided", "sequential", places)
+
+
+def subject(question: str, golden: str) -> str:
+    """Return the longest span of a golden query whose words a question lacks, as it is written."""
+    known = set(normalized(question).split())
+    # An article does not end a span.
+    words = [(word, said) for word in golden.split() if (said := normalized(word))]
+    spans = [
+        [word for word, _ in span]
+        for is_known, span in groupby(words, lambda word: known.issuperset(word[1].split()))
+        if not is_known
+    ]
+    return " ".join(max(spans, key=len, default=[]))
+
+
+def reformulated(question: str, name: str) -> str:
+    """Return what the planner asks when the picture surely shows a unit of a name."""
+    unit = Match("subject", name, 1.0)
+    seen = (Round((question,), "image"),)
+    about = frozenset({"subject"})
+    state = PlanState(question, (question,), _PICTURE, seen, units=[unit], about=about)
+    return EmbeddedPlanner().reformulate(state).queries[0]
+
+
+def dynvqa() -> Figures:
+    """Measure the reformulation of questions about pictures."""
+    lines = (DATA / "dynvqa" / "DynVQA_en.202502.jsonl").read_text("utf-8").splitlines()
+    values: dict[str, list[float]] = {"question": [], "subject added": [], "reformulated": []}
+    changed, spent = 0, 0.0
+    for line in lines:
+        one = json.loads(line.replace("’", "'"))
+        question, golden = one["question"], one["golden_query"]
+        meant = subject(question, golden)
+        name = meant.strip(' ?.,"').removesuffix("'s")
+        started = time.process_time()
+        asked = reformulated(question, name) if name else question
+        spent += time.process_time() - started
+        changed += asked != question
+        for text, scores in zip(
+            (question, f"{question} {meant}", asked), values.values(), strict=True
+        ):
+            scores.append(token_f1(text, golden))
+    return {
+        "subject": "oracle: the longest span of the golden query that the question lacks",
+        "changed": round(changed / len(lines), 3),
+        "milliseconds": round(spent / len(lines) * 1000, 2),
+        **compared(values, "subject added", "reformulated", range(len(lines))),
+    }
+
+
+def main() -> None:
+    """Measure, print, and with --write keep the result."""
+    result = {"Dyn-VQA": dynvqa()}
+    cases, texts = hotpotqa()
+    asked, passages = ottqa()
+    about_passages = [replace(one, units=one.units[1:]) for one in asked]
+    with TemporaryDirectory() as folder:
+        with fill(Path(folder, "hotpotqa"), texts, "embedded") as kb:
+            result["HotpotQA"] = retrieval(kb, cases, 5, every=True)
+        for label, known in (("with hyperlinks", passages), ("without hyperlinks", {})):
+            with KnowledgeBase.open(Path(folder, label), create=True) as kb:
+                kb.add_many(list(units(passages, known)))
+                result[f"OTT-QA {label}"] = retrieval(kb, about_passages, 100, every=False)
+    print(json.dumps(result, indent=1))
+    if "--write" in sys.argv:
+        print(write_result("planning", result, packages=("apsw", "PyStemmer")))
+
+
+if __name__ == "__main__":
+    main()

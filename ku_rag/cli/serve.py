@@ -1,0 +1,150 @@
+"""The commands that serve knowledge bases over HTTP and MCP."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ku_rag import arguments
+from ku_rag.cli.options import PATH, common, general, mllm_option, number_option, open_base
+from ku_rag.cli.output import remark
+from ku_rag.plugins import extra
+
+if TYPE_CHECKING:
+    from ku_rag.knowledge_base import KnowledgeBase
+
+_KEEP_ALIVE_S = 75
+"""Longer than clients and reverse proxies keep connections, so that they close them first."""
+_SHUTDOWN_S = 10
+_NAMED = re.compile(r"([\w-]+)=(.+)", re.ASCII)
+_WILDCARDS = frozenset({"0.0.0.0", "::"})
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@number_option("--port", "Port to listen on.", 8321, 1, 65_535)
+@click.option(
+    "--kb",
+    "bases",
+    multiple=True,
+    metavar="[NAME=]DIR",
+    help="A knowledge base; repeat it with names for several.  [env var: KU_KB; default: kb]",
+)
+@click.option("--read-only", is_flag=True, help="Refuse all changes.")
+@click.option("--api-key-file", type=PATH, help="File with one key per line; see also KU_API_KEYS.")
+@click.option(
+    "--read-only-key-file", type=PATH, help="Keys that may only read; see also KU_READ_ONLY_KEYS."
+)
+@click.option("--root-path", default="", help="Path prefix that a reverse proxy strips.")
+@click.option(
+    "--allowed-host",
+    "hosts",
+    multiple=True,
+    help="Additional host name of this server; may be repeated.",
+)
+@number_option("--rate-limit", "Maximum requests per second for each key.", 100, 1, 1_000_000)
+@number_option("--threads", "Number of worker threads.", 8, 1, 1000)
+@click.option("--mcp-add", is_flag=True, help="Let clients of /mcp add units.")
+@mllm_option("answers; '' for none")
+@general
+def serve(
+    host: str,
+    port: int,
+    bases: tuple[str, ...],
+    api_key_file: Path | None,
+    read_only_key_file: Path | None,
+    hosts: tuple[str, ...],
+    **options: Any,  # noqa: ANN401 - fields of the settings
+) -> None:
+    """Serve pages, a REST API and a chat endpoint over HTTP; see docs/serving.md.
+
+    Without --host only this machine can connect; other addresses require a key. KU_API_KEYS and
+    KU_READ_ONLY_KEYS hold keys separated by commas.
+    """
+    keys = _keys(api_key_file, "KU_API_KEYS")
+    reading = _keys(read_only_key_file, "KU_READ_ONLY_KEYS")
+    if not _is_loopback(host) and not (keys or reading):
+        raise click.UsageError(
+            f"{host} can be reached from other machines: set KU_API_KEYS, or give --api-key-file"
+        )
+    uvicorn = extra("serve", "uvicorn")
+    from ku_rag.serve.access import ServerSettings
+    from ku_rag.serve.app import create_app
+
+    known = {"localhost", "127.0.0.1", "::1", host.lower(), *map(str.lower, hosts)} - _WILDCARDS
+    options["root_path"] = options["root_path"].rstrip("/")
+    settings = ServerSettings(keys=keys, read_only_keys=reading, hosts=known, **options)
+    with _open(bases, read_only=settings.read_only) as opened:
+        app = create_app(opened, settings)
+        shown = f"[{host}]" if ":" in host else host
+        remark(f"serving {', '.join(opened)} at http://{shown}:{port}{settings.root_path}/")
+        uvicorn.run(
+            app,
+            host=host,
+            port=port,
+            access_log=False,  # it would hold questions
+            log_level="warning",
+            server_header=False,
+            root_path=settings.root_path,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+        )
+
+
+@click.command()
+@click.option("--allow-add", is_flag=True, help="Let the client add units.")
+@click.option(
+    "--pictures",
+    "folders",
+    multiple=True,
+    type=PATH,
+    metavar="DIR",
+    help="Let the client open pictures below this folder by path; may be repeated.",
+)
+@mllm_option("answers; '' for none")
+@common
+def mcp(allow_add: bool, folders: tuple[Path, ...]) -> None:
+    """Serve the knowledge base to an MCP client over stdin and stdout; see docs/mcp.md."""
+    extra("serve", "mcp")
+    from ku_rag.serve.mcp import create_server
+    from ku_rag.serve.served_base import ServedBase, WorkerPool
+
+    with open_base(read_only=not allow_add) as base:
+        served = ServedBase("default", base, WorkerPool(threads=8, waiting=64))
+        create_server(served, may_add=allow_add, folders=folders).run()
+
+
+def _keys(file: Path | None, variable: str) -> tuple[str, ...]:
+    """Return the keys of a file and of an environment variable."""
+    given = os.environ.get(variable, "").split(",")
+    if file is not None:
+        given += arguments.regular_file(file, "a file of keys").read_text("utf-8").splitlines()
+    return tuple(filter(None, map(str.strip, given)))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextmanager
+def _open(given: Sequence[str], *, read_only: bool) -> Iterator[dict[str, KnowledgeBase]]:
+    """Open the bases of --kb by name; the name is "default" if none is given."""
+    with ExitStack() as stack:
+        opened: dict[str, KnowledgeBase] = {}
+        for one in given or [os.environ.get("KU_KB", "kb")]:
+            name, folder = found.groups() if (found := _NAMED.fullmatch(one)) else ("default", one)
+            if name in opened:
+                raise click.UsageError(f"two knowledge bases are called {name}: --kb NAME=DIR")
+            base = open_base(Path(folder), read_only=read_only)
+            opened[name] = stack.enter_context(base)
+        yield opened

@@ -1,0 +1,123 @@
+"""WebDataset shards: members of a tar file whose names differ in the suffix only are one unit.
+
+Nothing is extracted, and no name is interpreted: the webdataset package runs commands in names.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+
+from ku_rag.arguments import MAX_FILE_BYTES
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.ingest.readers.decoding import MAX_LINE
+from ku_rag.ingest.readers.jsonl import parse_object
+from ku_rag.ingest.readers.records import Item, read_record, read_texts
+from ku_rag.pictures import PICTURE_SUFFIXES
+from ku_rag.types import Quarantined, Record
+
+_END = 1024
+"""Number of zero bytes that end a tar file."""
+
+
+def read_webdataset(path: Path) -> Iterator[Item]:
+    """Read a unit for each key: a .json member is a record, .txt a text, pictures are pictures.
+
+    The key is id and name where the record states none. Members of other kinds are reported.
+
+    Args:
+        path: Resolved.
+
+    Raises:
+        BadInput: The file is no uncompressed tar file, or is truncated.
+        OSError: The file cannot be read.
+    """
+    try:
+        with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
+            members = (member for member in archive if not member.isdir())
+            for key, found in groupby(members, key=lambda member: _split(member.name)[0]):
+                where = f"{path.as_posix()}/{key}"
+                try:
+                    yield from _read_unit(path, key, list(found), archive)
+                except BadInput as error:
+                    yield Quarantined(where, str(error))
+            file.seek(-_END, os.SEEK_END)
+            if any(file.read()):
+                raise BadInput("the tar file has no end, it is truncated: copy it again")
+    except tarfile.TarError as error:
+        raise BadInput(f"the file is damaged, or no tar file ({error}): copy it again") from error
+
+
+def read_member(archive: Path, name: str) -> bytes:
+    """Return the content of a member that `read_webdataset` named.
+
+    Raises:
+        NotFound: There is no such member.
+        OSError: The file cannot be read.
+    """
+    offset, size = _members(archive, archive.stat().st_mtime_ns).get(name, (0, -1))
+    if size < 0:
+        raise NotFound(f"{archive} has no member {name}: expected a picture")
+    with archive.open("rb") as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+@lru_cache(maxsize=4)
+def _members(archive: Path, _: int) -> dict[str, tuple[int, int]]:
+    """Return offset and size of the members by name; the time of the file's change is a key."""
+    try:
+        with tarfile.open(archive, "r:") as members:
+            files = (member for member in members if member.isfile())
+            return {_name(one.name): (one.offset_data, one.size) for one in files}
+    except tarfile.TarError as error:
+        raise NotFound(f"{archive} cannot be read ({error}): copy it again") from error
+
+
+def _name(name: str) -> str:
+    return PurePosixPath(name).as_posix()
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return the key of a member, which ends at the first dot of its name, and its suffix."""
+    path = PurePosixPath(name)
+    return (path.parent / path.name.partition(".")[0]).as_posix(), path.suffix.lower()
+
+
+def _read_unit(
+    path: Path, key: str, members: Sequence[tarfile.TarInfo], archive: tarfile.TarFile
+) -> Iterator[Item]:
+    data, texts, images = {}, [], []
+    for member in members:
+        name, suffix = _name(member.name), _split(member.name)[1]
+        picture = suffix in PICTURE_SUFFIXES
+        most = MAX_FILE_BYTES if picture else MAX_LINE
+        file = archive.extractfile(member) if member.isfile() else None
+        if file is None or name.startswith("/") or ".." in name.split("/"):
+            raise BadInput(f"the member {name} is no file of the archive: remove it")
+        if not (picture or suffix in (".json", ".txt")):
+            yield Quarantined(
+                f"{path.as_posix()}/{name}", f"no reader for {suffix or name}: remove it"
+            )
+        elif member.size > most:
+            raise BadInput(f"{name} has {member.size:,} bytes: at most {most:,} are read")
+        elif picture:
+            images.append(path / name)
+        elif suffix == ".json":
+            data = dict(parse_object(file.read()))
+        else:
+            try:
+                texts.append(file.read().decode("utf-8-sig"))
+            except UnicodeDecodeError as error:
+                raise BadInput(f"{name} is not UTF-8: save it as UTF-8") from error
+    data = {"id": key, "name": key, **data, "texts": [*read_texts(data, "texts"), *texts]}
+    for item in read_record(data, path, f"{path.as_posix()}/{key}"):
+        if isinstance(item, Record):
+            sources = tuple(replace(one, images=(*one.images, *images)) for one in item.sources)
+            item = replace(item, sources=sources)
+        yield item

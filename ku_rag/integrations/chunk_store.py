@@ -1,0 +1,210 @@
+"""A knowledge base as a store of texts with metadata, for the classes of other frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from PIL.Image import Image
+
+from ku_rag import arguments
+from ku_rag.encoders.base import Vectors
+from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.encoders.pair import Paired
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.store.unit_filter import Where
+from ku_rag.store.unit_records import UnitRecord
+from ku_rag.types import Box, Evidence, Unit
+
+Numbers = Sequence[float]
+EmbedTexts = Callable[[list[str]], Sequence[Numbers]]
+
+
+class ForeignEncoder:
+    """Encodes texts of up to 256 words by a function of another package.
+
+    Args:
+        name: identifies the model; equal names must mean equal vectors.
+        dim: length of a vector, which may be any.
+        embed: returns a vector for each text; None if vectors only come with the texts, and others
+            get zeros.
+    """
+
+    cross_modal: ClassVar[bool] = False
+
+    def __init__(self, name: str, dim: int, embed: EmbedTexts | None = None) -> None:
+        self.dim = arguments.count(dim, "the length of a vector", least=1, most=1 << 16)
+        self.fingerprint = f"foreign:{name}:{dim}"
+        self.max_tokens = 256 if embed else 1 << 20  # zeros may stand for a text of any length
+        self._embed = embed
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of words."""
+        return len(text.split())
+
+    def encode_texts(self, texts: Sequence[str]) -> Vectors:
+        """Encode texts, float32[n, dim].
+
+        Raises:
+            BadInput: the function returns vectors of another length.
+        """
+        if self._embed is None or not texts:
+            return np.zeros((len(texts), self.dim), np.float32)
+        return unit_length(self._embed(list(texts)), self.dim)
+
+    def encode_images(self, images: Sequence[Image]) -> Vectors:
+        """Refused with BadInput: the class encodes texts."""
+        raise BadInput(f"{self.fingerprint} was given {len(images)} pictures, and encodes texts")
+
+    def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
+        """Refused, as by `encode_images`."""
+        return self.encode_images([image] * len(boxes))
+
+
+def unit_length(vectors: Sequence[Numbers], dim: int) -> Vectors:
+    """Return vectors as float32[n, dim] rows of length 1; zeros stay.
+
+    Raises:
+        BadInput: a vector has another length.
+    """
+    if seen := {len(one) for one in vectors} - {dim}:
+        raise BadInput(f"a vector has {min(seen)} numbers: the base has vectors of {dim}")
+    given = np.asarray(vectors, np.float64)
+    lengths = np.linalg.norm(given, axis=1, keepdims=True)
+    return (given / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class TextDocument:
+    """A text with metadata as JSON values: a unit of the base, named by its "title" or its id."""
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChunk(TextDocument):
+    """A chunk that a search found, with the metadata of its unit.
+
+    Its id is that of the unit, with "#" and a number where it is not all of the unit's text.
+    """
+
+    evidence: Evidence
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The metadata, with "unit_ids", "names", "score", "evidence" and, if lacking, "source"."""
+        found = self.evidence
+        return {
+            "source": found.source,
+            **self.metadata,
+            "unit_ids": list(found.owners or found.unit_ids),
+            "names": list(found.owner_names),
+            "score": found.score,
+            "evidence": found.label,
+        }
+
+
+class ChunkStore:
+    """Writes, reads, finds and deletes texts of a knowledge base."""
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        self.kb = kb
+
+    @classmethod
+    def open(cls, path: str | Path, encoder: ForeignEncoder | None = None) -> Self:
+        """Open a knowledge base, or make it.
+
+        Args:
+            path: its folder.
+            encoder: encodes texts, beside the embedded encoder of pictures; None for the encoder
+                that the base was made with, or the embedded one.
+
+        Raises:
+            Mismatch: the base was made with another encoder.
+        """
+        both = encoder and Paired(encoder, EmbeddedEncoder())
+        return cls(KnowledgeBase.open(path, create=True, encoder=both))
+
+    def write(
+        self, documents: Iterable[TextDocument], vectors: Iterable[Numbers | None]
+    ) -> list[str]:
+        """Store documents; each replaces what has its id, the last one of several with one id.
+
+        Args:
+            documents: at most some ten thousands.
+            vectors: one for each document, of any length; the text is then one chunk. The base
+                encodes texts whose vector is None or zero.
+
+        Returns:
+            The ids, each once.
+
+        Raises:
+            BadInput: an id is blank, or metadata are no JSON values.
+        """
+        latest = {
+            one.id: (_unit(one), vector if vector is not None and np.any(vector) else None)
+            for one, vector in zip(documents, vectors, strict=True)
+        }
+        ready = [(unit, vector) for unit, vector in latest.values() if vector is not None]
+        if ready:
+            rows = unit_length([vector for _, vector in ready], self.kb.encoder.dim)
+            self.kb.add_many([unit for unit, _ in ready], vectors={"texts": rows}, replace=True)
+        if others := [unit for unit, vector in latest.values() if vector is None]:
+            self.kb.add_many(others, replace=True)
+        return list(latest)
+
+    def read(self, ids: Iterable[str]) -> Iterator[TextDocument]:
+        """Yield the documents that have these ids, in their order."""
+        for one in ids:
+            if record := self._record(one):
+                yield TextDocument(record.id, "\n\n".join(record.texts), record.metadata)
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Delete documents; ids that do not exist change nothing."""
+        if stored := [one for one in dict.fromkeys(ids) if self._record(one)]:
+            self.kb.delete(stored)
+
+    def search(
+        self,
+        text: str = "",
+        image: str | Path | None = None,
+        vector: Numbers | None = None,
+        k: int = 10,
+        where: Where = (),
+    ) -> list[FoundChunk]:
+        """Find the k chunks that fit best, by cosine with a vector; see `KnowledgeBase.search`."""
+        query = None if vector is None else unit_length([vector], self.kb.encoder.dim)[0]
+        found = self.kb.search(text=text, image=image, vector=query, k=k, where=where)
+        return [self._chunk(one) for one in found.chunks]
+
+    def _chunk(self, found: Evidence) -> FoundChunk:
+        listing = found.owners or found.unit_ids
+        record = self._record(listing[0]) if listing else None
+        is_whole = record and found.owners and record.counts["chunks"] == 1
+        unit_id, metadata = (record.id, record.metadata) if record else ("", {})
+        named = unit_id if is_whole else f"{unit_id}#{found.chunk}"
+        return FoundChunk(named, found.text, metadata, found)
+
+    def _record(self, unit_id: str) -> UnitRecord | None:
+        try:
+            record = self.kb.show(unit_id)
+        except (NotFound, BadInput):  # several units have it as their name
+            return None
+        return record if record.id == unit_id else None
+
+
+def _unit(document: TextDocument) -> Unit:
+    return Unit(
+        str(document.metadata.get("title") or "").strip()[: arguments.LONGEST_NAME] or document.id,
+        id=document.id,
+        kind="document",
+        texts=(document.text,),
+        metadata=document.metadata,
+        match=False,
+    )

@@ -1,0 +1,1 @@
+"""Planning: rounds of query reformulation and search before an answer (CogPlanner)."""

@@ -1,0 +1,112 @@
+"""A multimodal model as planner: one prompt for each of the two decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ku_rag.errors import ModelFailed, NotFound
+from ku_rag.mllm.base import MLLM, Message, Part, Picture, Request
+from ku_rag.mllm.encoding import fitted
+from ku_rag.mllm.prompts import fenced, load_prompts
+from ku_rag.mllm.structured_output import BOOLEAN, TEXT, TEXTS, object_schema
+from ku_rag.pictures import load_picture
+from ku_rag.planning.plan import ACTIONS
+from ku_rag.planning.planner import Choice, Planner, PlanState, Reformulation
+from ku_rag.types import Box
+
+_LONGEST_SIDE = 1024
+_PICTURE_SIDE = 512
+"""Greatest sides of the question's picture and of pictures that were found, px."""
+_MOST_PICTURES = 6
+"""Pictures of a round that are shown (CogPlanner, section 4.2.2)."""
+_MOST_QUERIES = 5
+
+_QUERIES = object_schema("queries", reason=TEXT, queries=TEXTS, clear=BOOLEAN)
+_BOX = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
+
+
+class MLLMPlanner:
+    """Asks a model for both decisions.
+
+    Where a reply is missing or invalid, the fallback decides, and the decision says so.
+
+    Args:
+        mllm: the model.
+        fallback: decides where the model does not.
+        prompts: folder whose reformulation.md and action.md replace those of the package.
+    """
+
+    name = "mllm"
+
+    def __init__(self, mllm: MLLM, fallback: Planner, *, prompts: Path | None = None) -> None:
+        self._mllm, self._fallback = mllm, fallback
+        self._prompts = load_prompts("ku_rag.planning", prompts)
+
+    def reformulate(self, state: PlanState) -> Reformulation:
+        """Return the reformulated query."""
+        fields, details = self._ask("reformulation", state)
+        if not fields:
+            return replace(self._fallback.reformulate(state), **details)
+        queries = tuple(fields["queries"])[:_MOST_QUERIES]
+        return Reformulation(queries, fields.get("clear", queries == state.queries), **details)
+
+    def choose(self, state: PlanState) -> Choice:
+        """Return the chosen action."""
+        fields, details = self._ask("action", state)
+        if not fields:
+            return replace(self._fallback.choose(state), **details)
+        return Choice(fields["action"], _pixels(fields.get("region"), state), **details)
+
+    def request(self, decision: str, state: PlanState) -> Request:
+        """Return the request for a decision, "reformulation" or "action"."""
+        parts: list[Part] = []
+        if state.picture:
+            parts.append(Picture(fitted(state.picture, _LONGEST_SIDE)))
+        shown = found_pictures(state)
+        parts += [Picture(load_picture(Path(file), _PICTURE_SIDE)) for file in shown]
+        lines: list[dict[str, Any]] = [{"query": query} for query in state.queries]
+        lines += [{"round": n, "done": one.action} for n, one in enumerate(state.rounds, 1)]
+        lines += [{"picture": n, "shows": title} for n, title in enumerate(shown.values(), 1)]
+        lines += [{"about": one.title, "text": one.text} for one in state.recent]
+        schema, values = _QUERIES, {"question": state.question, "data": fenced(lines)}
+        if decision == "action":
+            searchers = [f"searcher:{name}" for name in state.searchers]
+            actions = [one for one in ACTIONS if state.picture or one not in ("image", "region")]
+            action = {**TEXT, "enum": actions + searchers}
+            schema = object_schema("action", reason=TEXT, action=action, region=_BOX)
+            listed = ", ".join(f'"{one}"' for one in searchers)
+            values["searchers"] = listed and f"- {listed}: search outside the collection."
+        filled = self._prompts[decision].fill(**values)
+        return Request((Message("user", (*parts, filled)),), schema, temperature=0.0)
+
+    def _ask(self, decision: str, state: PlanState) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """Return the reply, empty if it is missing or invalid, and `why`, `tokens` or `note`."""
+        try:
+            reply = self._mllm.chat(self.request(decision, state))
+        except (ModelFailed, NotFound) as error:  # also of a picture that was found
+            return {}, {"note": f"decided by the {self._fallback.name} planner: {error}"}
+        fields = reply.parsed or {}
+        why = " ".join(str(fields.get("reason", "")).split())
+        return fields, {"why": why, "tokens": reply.completion_tokens}
+
+
+def found_pictures(state: PlanState) -> dict[str, str]:
+    """Return the files of pictures that the previous round found, with what they show."""
+    found: dict[str, str] = {}
+    for hit in state.recent:
+        if hit.image and len(found) < _MOST_PICTURES:
+            found.setdefault(hit.image, hit.title)
+    return found
+
+
+def _pixels(box: list[float] | None, state: PlanState) -> Box | None:
+    """Return a box in percent of the picture's sides in pixels; None if it is empty."""
+    if not box or state.picture is None:
+        return None
+    width, height = state.picture.size
+    x0, y0, x1, y1 = (min(max(edge, 0.0), 100.0) / 100 for edge in box)
+    pixels = round(x0 * width), round(y0 * height), round(x1 * width), round(y1 * height)
+    return pixels if pixels[0] < pixels[2] and pixels[1] < pixels[3] else None

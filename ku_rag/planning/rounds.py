@@ -1,0 +1,299 @@
+"""The rounds of a plan: decisions of a planner and searches, within limits (CogPlanner, 4.2)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, count, zip_longest
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+
+from ku_rag.answering.pipeline import Planned, QueryInput, query_picture, scaled
+from ku_rag.errors import BadInput, BudgetSpent, KuError
+from ku_rag.mllm.base import MLLM, MeteredMLLM, usage
+from ku_rag.planning.embedded_planner import EmbeddedPlanner
+from ku_rag.planning.mllm_planner import MLLMPlanner
+from ku_rag.planning.plan import ACTIONS, Plan, PlanSettings, Round
+from ku_rag.planning.planner import Choice, Planner, PlanState, Reformulation
+from ku_rag.planning.searchers import Searchers, load_searchers
+from ku_rag.planning.searches import Piece, Searches, SearchOutcome
+from ku_rag.rerankers.base import RerankerQuery
+from ku_rag.rerankers.implementations import RelevanceReranker
+from ku_rag.retrieval.base import Matched, Retrieval
+from ku_rag.retrieval.matching import match
+from ku_rag.store.connection import snapshot
+from ku_rag.types import Box, Evidence, PathEvidence
+
+
+def start(
+    base: Callable[[], Retrieval],
+    asked: QueryInput,
+    plan: str | PlanSettings | Plan,
+    searchers: Searchers,
+    mllm: MLLM | None,
+) -> PlanRun:
+    """Return the run of a plan, which has not begun; see `KnowledgeBase.plan`.
+
+    Raises:
+        BadInput: the plan is for another question, or a setting is out of range.
+        NotFound: no searcher of a name is installed.
+    """
+    metered = MeteredMLLM(mllm) if mllm else None
+    planner: Planner = EmbeddedPlanner()
+    image = str(asked.image) if isinstance(asked.image, str | Path) else None
+    picture, scale = query_picture(asked.image)
+    if isinstance(plan, Plan):
+        if plan.question != asked.text:
+            raise BadInput(
+                f"the plan is for the question {plan.question!r}: ask this, or edit the plan"
+            )
+        if plan.image and image and Path(plan.image).resolve() != Path(image).resolve():
+            raise BadInput(f"the plan is for the picture {plan.image}: name this, or edit the plan")
+        planner = DocumentPlanner(plan, scale)
+        settings = replace(plan.settings, max_rounds=len(plan.rounds))
+    else:
+        settings = plan if isinstance(plan, PlanSettings) else PlanSettings(str(plan))
+        if metered:
+            planner = MLLMPlanner(metered, planner, prompts=asked.prompts)
+    known = load_searchers(searchers)
+    searches = Searches(base, picture, metered, asked.prompts, settings, known)
+    return PlanRun(asked.text, image, planner, searches, scale)
+
+
+class PlanRun:
+    """The run of a plan. One object serves one question.
+
+    Args:
+        question: the question, Q0.
+        image: the file of its picture, for the document.
+        planner: makes the decisions.
+        searches: carries them out, with the settings and the model of the plan.
+        scale: width of the question's picture ÷ width of the picture that is searched.
+    """
+
+    def __init__(
+        self,
+        question: str,
+        image: str | None,
+        planner: Planner,
+        searches: Searches,
+        scale: float = 1.0,
+    ) -> None:
+        self._question, self._image, self._planner, self._scale = question, image, planner, scale
+        self._searches, self._settings = searches, searches.settings
+        self._replies = searches.mllm.replies if searches.mllm else []
+        self._rounds: list[Round] = []
+        self._outcomes: list[SearchOutcome] = []
+        self._pieces: dict[str, Piece] = {}
+        self._done: set[tuple[str, str, Box | None]] = set()
+        self._numbers = count(1)
+        self._stopped = ""
+        self._started = time.monotonic()
+
+    def rounds(self) -> Iterator[Round]:
+        """Plan and search, and yield each round when it has ended."""
+        queries: tuple[str, ...] = (self._question,)
+        while not self._stopped and not self._is_spent():
+            started = time.perf_counter()
+            try:
+                reformulation, choice = self._decide(queries)
+            except BudgetSpent as error:
+                self._stopped = str(error)
+                return
+            took = round((time.perf_counter() - started) * 1000, 2)
+            is_same = reformulation.queries == queries
+            queries = reformulation.queries
+            made = self._run_round(reformulation, choice)
+            self._rounds.append(replace(made, milliseconds=took))
+            yield self._rounds[-1]
+            is_done = choice.action == "none" and (made.clear or is_same)
+            if is_done and not self._stopped:
+                self._stopped = "the planner chose no further search"
+
+    def plan(self) -> Plan:
+        """Return the document of the rounds so far."""
+        return Plan(
+            self._question,
+            tuple(self._rounds),
+            self._image,
+            self._settings,
+            self._planner.name,
+            self._stopped,
+            usage(self._replies) if self._searches.mllm else {},
+            round((time.monotonic() - self._started) * 1000, 2),
+        )
+
+    def planned(self, k: int | None = None) -> Planned:
+        """Return the evidence of all rounds, to answer from.
+
+        Of several searches the best texts come first, then the second best, and so on.
+
+        Args:
+            k: most texts; None for all.
+        """
+        plan, matched = self.plan(), self._matched()
+        paths = [piece for piece in self._pieces.values() if isinstance(piece, PathEvidence)]
+        ids = zip_longest(*([hit.id for hit in one.search.hits] for one in self._outcomes))
+        pieces = map(self._pieces.get, dict.fromkeys(chain.from_iterable(ids)))
+        evidence = [piece for piece in pieces if isinstance(piece, Evidence)][:k]
+        if self._outcomes and matched.region is None:
+            base, most = self._searches.base(), self._settings.images
+            with snapshot(base.database.connection):
+                matched = match(base, None, self._question, most)
+        took = plan.milliseconds
+        return Planned(matched, evidence, paths, plan.queries, plan, took, self._replies)
+
+    def _matched(self) -> Matched:
+        """Return the units of the last search by picture, or else of the last search."""
+        every = [one.matched for one in self._outcomes]
+        return ([Matched()] + every + [one for one in every if one.region])[-1]
+
+    # ---- decisions -----------------------------------------------------------------------------
+
+    def _decide(self, queries: tuple[str, ...]) -> tuple[Reformulation, Choice]:
+        """Make both decisions of a round (eq. 7 and 8)."""
+        matched, picture = self._matched(), self._searches.picture
+        searchers = tuple(self._searches.searchers)
+        state = PlanState(
+            self._question, queries, picture, self._rounds, matched.units, matched.about, searchers
+        )
+        if self._settings.modelling == "sequential":
+            reformulation = self._reformulated(state)
+            return reformulation, self._planner.choose(
+                replace(state, queries=reformulation.queries)
+            )
+        if self._searches.mllm is None:
+            return self._reformulated(state), self._planner.choose(state)
+        with ThreadPool(2) as pool:
+            first = pool.apply_async(self._reformulated, (state,))
+            second = pool.apply_async(self._planner.choose, (state,))
+            return first.get(), second.get()
+
+    def _reformulated(self, state: PlanState) -> Reformulation:
+        """Return the reformulation without empty and repeated queries; none keeps the last ones."""
+        made = self._planner.reformulate(state)
+        queries = (" ".join(query.split()) for query in made.queries)
+        return replace(made, queries=tuple(dict.fromkeys(filter(None, queries))) or state.queries)
+
+    def _is_spent(self) -> bool:
+        """Return whether a limit is reached, and note which."""
+        spent = {
+            "rounds": len(self._rounds),
+            # A round takes two calls.
+            "calls": len(self._replies) + 1 if self._searches.mllm else -1,
+            "tokens": sum(one.prompt_tokens + one.completion_tokens for one in self._replies),
+            "seconds": time.monotonic() - self._started,
+        }
+        for name, amount in spent.items():
+            limit = getattr(self._settings, f"max_{name}")
+            if limit is not None and amount >= limit:
+                self._stopped = f"the limit {name}={limit:g}"
+                if name == "rounds" and self._planner.name == DocumentPlanner.name:
+                    self._stopped = "the document has no further round"
+                return True
+        return False
+
+    # ---- actions -------------------------------------------------------------------------------
+
+    def _run_round(self, reformulation: Reformulation, choice: Choice) -> Round:
+        """Carry out the action of a round, and return the round."""
+        action, region, note = self._possible(choice)
+        notes = [reformulation.note, choice.note, note]
+        outcomes: list[SearchOutcome] = []
+        if action == "relevance":
+            notes.append(self._drop_irrelevant())
+        elif action != "none":
+            queries = [q for q in reformulation.queries if (q, action, region) not in self._done]
+            self._done |= {(query, action, region) for query in queries}
+            if queries:
+                limit, spent = self._settings.max_seconds, time.monotonic() - self._started
+                left = None if limit is None else max(0.0, limit - spent)
+                outcomes = self._searches.run(action, queries, region, left)
+            else:
+                action, region = "none", None
+                notes.append("this was searched before")
+                if self._planner.name != DocumentPlanner.name:
+                    self._stopped = "the planner repeated a search"
+        self._collect(outcomes)
+        return Round(
+            reformulation.queries,
+            action,
+            reformulation.clear,
+            region and scaled(region, self._scale),
+            (reformulation.why, choice.why),
+            tuple(one.search for one in outcomes),
+            (reformulation.tokens, choice.tokens),
+            notes=tuple(filter(None, notes)),
+        )
+
+    def _possible(self, choice: Choice) -> tuple[str, Box | None, str]:
+        """Return the action and region that can be carried out, and a note on what changed."""
+        action, picture = choice.action, self._searches.picture
+        if action not in (*ACTIONS, *(f"searcher:{name}" for name in self._searches.searchers)):
+            self._stopped = f"the planner asked for the unknown action {action[:40]!r}"
+            return "none", None, self._stopped
+        if action in ("image", "region") and picture is None:
+            return "text", None, f"there is no picture for the action {action!r}: searched texts"
+        if action != "region" or picture is None:
+            return action, None, ""
+        x0, y0, x1, y1 = choice.region or (0, 0, 0, 0)
+        box = max(0, x0), max(0, y0), min(picture.width, x1), min(picture.height, y1)
+        if box[0] >= box[2] or box[1] >= box[3]:
+            return "image", None, "the region is empty: searched the whole picture"
+        return action, box, ""
+
+    def _collect(self, outcomes: Sequence[SearchOutcome]) -> None:
+        """Add the evidence of searches that is not known yet."""
+        self._outcomes += outcomes
+        for outcome in outcomes:
+            for hit, piece in zip(outcome.search.hits, outcome.pieces, strict=True):
+                if isinstance(piece, Evidence) and piece.chunk < 0:  # of a searcher
+                    piece = replace(piece, chunk=-next(self._numbers))
+                self._pieces.setdefault(hit.id, piece)
+
+    def _drop_irrelevant(self) -> str:
+        """Drop texts that the model calls irrelevant (ReflectiVA); return a note on a problem."""
+        searches = self._searches
+        if searches.mllm is None:
+            return "the action relevance needs a model: nothing was dropped"
+        texts = {id: piece for id, piece in self._pieces.items() if isinstance(piece, Evidence)}
+        query = RerankerQuery(self._question, searches.picture, (), searches.mllm)
+        try:
+            reranker = RelevanceReranker(prompts=searches.prompts)
+            scores = reranker.score(query, [*texts.values()])
+        except KuError as error:
+            return f"the action relevance failed: {error}"
+        for id, score in zip(texts, scores.tolist(), strict=True):
+            if score == 0:
+                del self._pieces[id]
+        return ""
+
+
+class DocumentPlanner:
+    """Makes the decisions that a plan records, such as one that was edited.
+
+    Args:
+        plan: the plan.
+        scale: width of the question's picture ÷ width of the picture that is searched.
+    """
+
+    name = "document"
+
+    def __init__(self, plan: Plan, scale: float = 1.0) -> None:
+        self._rounds, self._scale = plan.rounds, scale
+
+    def reformulate(self, state: PlanState) -> Reformulation:
+        """Return the queries of the present round."""
+        one = self._round(state)
+        return Reformulation(one.queries, one.clear, one.why[0])
+
+    def choose(self, state: PlanState) -> Choice:
+        """Return the action of the present round; "none" after the last one."""
+        one = self._round(state)
+        region = one.region and scaled(one.region, 1 / self._scale)
+        return Choice(one.action, region, one.why[1])
+
+    def _round(self, state: PlanState) -> Round:
+        number = len(state.rounds)
+        return self._rounds[number] if number < len(self._rounds) else Round(state.queries, "none")

@@ -1,0 +1,152 @@
+"""The rerankers of the project: by units, by a cross-encoder, and by a multimodal model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from ku_rag.encoders.sentence_transformers import find_model, load_model, model_files
+from ku_rag.encoders.torch_runtime import place
+from ku_rag.errors import BadInput, BudgetSpent
+from ku_rag.graph.mllm_calls import AgentQuestion, ask_all
+from ku_rag.mllm.prompts import fenced, load_prompts
+from ku_rag.mllm.structured_output import TEXT, object_schema
+from ku_rag.rerankers.base import RerankerQuery, Scores
+from ku_rag.text.tokens import name_key
+from ku_rag.types import Evidence
+from ku_rag.weights.files import content_hash
+
+_MATCH, _SECTION, _LINKED = 0.2, 0.1, 0.1
+"""Weights of the unit's match with the picture, its best chunk and that of units which it names,
+beside the chunk's own score."""
+_BATCH = 32
+_SCHEMA = object_schema(reason=TEXT, relevant=TEXT)
+_VERDICTS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_UNKNOWN = 0.5
+
+
+class UnitFusionReranker:
+    """Fuses the score of a chunk with those of its unit; needs no model.
+
+    OMGM (Yang et al. 2025) fuses the scores of its stages: of the unit that a picture matches, of
+    its best section, and of the text itself. SCAR propagates scores over linked units: a unit gets
+    a share of the score of the best unit that its texts name.
+    """
+
+    name = "embedded"
+    fingerprint = "unit-fusion:1"
+
+    def score(self, query: RerankerQuery, evidence: Sequence[Evidence]) -> Scores:
+        """Return the fused scores, float32[n]."""
+        highest = max((one.score for one in evidence), default=0.0) or 1.0
+        own = [one.score / highest for one in evidence]
+        section: dict[str, float] = {}
+        names: dict[str, str] = {}
+        for one, score in zip(evidence, own, strict=True):
+            for unit, name in zip(one.owners or (), one.owner_names, strict=False):
+                section[unit] = max(score, section.get(unit, score))
+                names[unit] = f" {name_key(name)} "
+        linked: dict[str, float] = {}
+        for one in evidence:
+            text, owners = f" {name_key(one.text)} ", one.owners or ()
+            named = (section[u] for u, name in names.items() if u not in owners and name in text)
+            best = max(named, default=0.0)
+            linked |= {unit: max(best, linked.get(unit, best)) for unit in owners}
+        # The match of a unit that a text names says nothing beyond the name.
+        matches = {unit.id: unit.score for unit in query.units if query.picture}
+        fused = {
+            unit: _MATCH * matches.get(unit, 0.0) + _SECTION * best + _LINKED * linked[unit]
+            for unit, best in section.items()
+        }
+        shares = (max((fused[u] for u in one.owners or ()), default=0.0) for one in evidence)
+        return np.array([a + b for a, b in zip(own, shares, strict=True)], np.float32)
+
+
+class CrossEncoderReranker:
+    """Scores texts by a sentence-transformers model with one output, which reads both together.
+
+    Args:
+        argument: path of a saved model, or a name whose files are in the Hugging Face cache.
+        device: "auto", "cpu", "cuda" or "mps".
+        batch_size: texts in a batch; 0 for 32.
+
+    Raises:
+        NotFound: the model is not on this machine; nothing is downloaded.
+        BadInput: it is damaged, contains code, or has several outputs.
+        MissingExtra: sentence-transformers is not installed.
+    """
+
+    name = "cross-encoder"
+
+    def __init__(self, argument: str, *, device: str = "auto", batch_size: int = 0) -> None:
+        where = place(device, needs="sentence")
+        folder = find_model(argument)
+        files = model_files(folder, lists_modules=False)
+        self._model = where.load(load_model(folder, "CrossEncoder"))
+        if self._model.num_labels != 1:
+            raise BadInput(
+                f"{folder} has {self._model.num_labels} outputs: expected a cross-encoder with "
+                "one, the relevance of a text"
+            )
+        self._batch_size = batch_size or _BATCH
+        self._lock = Lock()
+        self.fingerprint = f"cross-encoder:{content_hash(*files)}"
+
+    def score(self, query: RerankerQuery, evidence: Sequence[Evidence]) -> Scores:
+        """Return the model's output for question and text, float32[n]; longer texts are cut."""
+        pairs = [(query.text, "\n".join([*one.owner_names, one.text])) for one in evidence]
+        options = {"batch_size": self._batch_size, "show_progress_bar": False}
+        with self._lock:  # the tokenizer serves one thread
+            found = self._model.predict(pairs, convert_to_tensor=True, **options) if pairs else None
+        made = np.zeros(0) if found is None else found.float().cpu().numpy()
+        return np.asarray(made, np.float32)
+
+
+class RelevanceReranker:
+    """Scores 1 what a multimodal model calls relevant, 0 what it does not, and else .5.
+
+    ReflectiVA (Cocchi et al. 2025, section 3) trains a model to say so by a token; here any model
+    is asked in words, in one call for each text. A call that fails gives .5.
+
+    Args:
+        prompts: folder whose relevance.md replaces that of the package.
+
+    Raises:
+        NotFound, BadInput: see `load_prompts`.
+    """
+
+    name = "mllm"
+
+    def __init__(self, *, prompts: Path | None = None) -> None:
+        self._prompt = load_prompts("ku_rag.rerankers", prompts)["relevance"]
+        self.fingerprint = f"mllm:{self._prompt.label}"
+
+    def score(self, query: RerankerQuery, evidence: Sequence[Evidence]) -> Scores:
+        """Return the verdicts, float32[n].
+
+        Raises:
+            BadInput: there is no model.
+            BudgetSpent: the budget of the model is spent.
+            ModelFailed: all calls failed.
+        """
+        if query.mllm is None:
+            raise BadInput(
+                'the reranker "mllm" asks a multimodal model, and the base has none: set mllm, or '
+                "choose another reranker"
+            )
+        shown = [query.picture] if query.picture else []
+        texts = [fenced([{"of": one.owner_names, "text": one.text}]) for one in evidence]
+        asked = [
+            AgentQuestion(self._prompt.fill(question=query.text, data=text), shown, _SCHEMA)
+            for text in texts
+        ]
+        outcomes = ask_all(query.mllm, asked)
+        failed = [one.failure for one in outcomes if one.failure]
+        for failure in failed:
+            if isinstance(failure, BudgetSpent) or len(failed) == len(outcomes):
+                raise failure
+        verdicts = (str(one.fields.get("relevant", "")).strip(" .").casefold() for one in outcomes)
+        return np.array([_VERDICTS.get(one, _UNKNOWN) for one in verdicts], np.float32)

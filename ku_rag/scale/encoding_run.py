@@ -1,0 +1,192 @@
+"""`ku encode`: sources become shards with vectors; no knowledge base is opened.
+
+A run that was interrupted continues: shards that are there and sound are not encoded again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ku_rag
+from ku_rag import arguments, manifest
+from ku_rag.encoders import load_encoder, sides
+from ku_rag.encoders.base import Encoder
+from ku_rag.errors import BadInput, Refused
+from ku_rag.ingest.readers.folder import read
+from ku_rag.scale import local_engine, ray_engine
+from ku_rag.scale.shards import Shard, ShardWriter
+from ku_rag.settings import Settings
+from ku_rag.store.layout import write_durably
+from ku_rag.transfer.parquet_reader import read_manifest
+from ku_rag.transfer.shard_set import SHARDS
+from ku_rag.transfer.tables import ENTITIES, FORMAT, MANIFEST, TABLES, parquet
+from ku_rag.types import Quarantined, Serializable
+
+_OURS = re.compile(rf"{MANIFEST}(\.\d+\.partial)?$|{SHARDS}$")
+"""Names in a folder of shards, also of what a killed run left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded(Serializable):
+    """What a run of `encode` did.
+
+    Args:
+        shards: Number of shards.
+        reused: How many of them an earlier run had written.
+        counts: Rows by table.
+        left_out: Items that are in no shard, in the order of the sources.
+        seconds: Duration.
+    """
+
+    shards: int
+    reused: int
+    counts: Mapping[str, int]
+    left_out: Sequence[Quarantined]
+    seconds: float
+
+
+def encode(
+    sources: Sequence[str | Path],
+    out: str | Path,
+    *,
+    settings: Settings | None = None,
+    encoder: Encoder | None = None,
+    engine: str = "local",
+    workers: int = 0,
+    address: str | None = None,
+    block: int = 1024,
+    progress: Callable[[int], None] | None = None,
+) -> Encoded:
+    """Encode sources to shards, which `ku import` stores without encoding (docs/scale.md).
+
+    Args:
+        sources: Folders and files, as `ku ingest` takes them. Ray reads several at once.
+        out: New, empty, or of an earlier run over the same sources, which is continued or renewed.
+        settings: Name of the encoder, device, batch size and longest chunk.
+        encoder: An encoder that has no name.
+        engine: "local" or "ray".
+        workers: Threads, or actors of Ray; 0 for one thread, or an actor for each GPU or processor.
+        address: Of a Ray cluster; None starts Ray on this machine.
+        block: Records of a shard.
+        progress: Called with the number of units so far.
+
+    Raises:
+        NotFound, BadInput: A source cannot be read, or is inside another one.
+        Refused: The folder holds something else, or shards of another encoder or version.
+        KuError: A worker died again and again.
+        MissingExtra: pyarrow or Ray is not installed.
+    """
+    parquet()
+    started = time.monotonic()
+    folder = arguments.path(out, "the folder of the shards").absolute()
+    paths = _resolved(sources, folder)
+    settings = settings or Settings()
+    load = partial(_load, encoder, settings)
+    made = load()
+    header = {
+        "format": FORMAT,
+        "ku_rag": ku_rag.__version__,
+        "encoder": manifest.describe_encoder(None if encoder else _spec(settings), made),
+        "max_tokens": min(settings.max_tokens or made.max_tokens, made.max_tokens),
+        "settings": {"max_tokens": settings.max_tokens},
+    }
+    of_all = header | {"block": block, "sources": [path.as_posix() for path in paths]}
+    _begin(folder, of_all)
+    if engine == "ray":
+        running = ray_engine.run(paths, block, folder, header, load, workers, address)
+    else:
+        running = local_engine.run(paths, block, ShardWriter(folder, header, made), workers or 1)
+    shards, units = [], 0
+    for shard in running:
+        shards.append(shard)
+        units += shard.counts["units"]
+        if progress:
+            progress(units)
+    return _finish(folder, of_all, shards, time.monotonic() - started)
+
+
+def _spec(settings: Settings) -> str:
+    return "+".join(sides(settings.encoder or "embedded"))
+
+
+def _load(encoder: Encoder | None, settings: Settings) -> Encoder:
+    if encoder is not None:
+        return encoder
+    batch_size = settings.batch_size
+    return load_encoder(_spec(settings), device=settings.device, batch_size=batch_size)
+
+
+def _resolved(sources: Sequence[str | Path], out: Path) -> list[Path]:
+    """Return absolute paths of sources, each once.
+
+    Raises:
+        NotFound: A source does not exist.
+        BadInput: One is inside another, or the folder of the shards is; or no reader knows it.
+    """
+    paths = list(dict.fromkeys(arguments.path(one, "the source").resolve() for one in sources))
+    for path in (*paths, out.resolve()):
+        for other in paths:
+            if other in path.parents:
+                raise BadInput(f"{path} is inside the source {other}: name another folder")
+    for path in paths:
+        read(path)  # refuses a wrong name before the folder of the shards is made
+    return paths
+
+
+def _begin(folder: Path, made: Mapping[str, Any]) -> None:
+    """Write the manifest of a run that is not finished, unless there is one of the same making.
+
+    Raises:
+        Refused: The folder holds something else, or is a file or inside one.
+    """
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise Refused(f"{path} is no folder: name a new or empty folder for the shards")
+    there = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
+    found = read_manifest(folder / MANIFEST)
+    if (SHARDS in there and not found) or not all(map(_OURS.match, there)):
+        raise Refused(f"{folder} holds other files: name a new or empty folder for the shards")
+    for key, value in made.items():
+        if found and found.get(key) != value:
+            raise Refused(
+                f"{folder} holds shards of another run, whose {key} is {found.get(key)!r} instead "
+                f"of {value!r}: name a new folder, or delete this one"
+            )
+    if not found:
+        _write_manifest(folder, {**made, "finished": False, "sha256": {}})
+    (folder / SHARDS).mkdir(exist_ok=True)
+
+
+def _finish(folder: Path, made: Mapping[str, Any], shards: list[Shard], seconds: float) -> Encoded:
+    """Write the manifest of a finished run, delete what it does not name, and report."""
+    shards.sort(key=lambda shard: shard.place)
+    digests = {shard.name: shard.digest for shard in shards}
+    # As in a shard, which has no entities.
+    counts = Counter({table.name: 0 for table in TABLES if table != ENTITIES})
+    for shard in shards:
+        counts.update(shard.counts)
+    _write_manifest(folder, {**made, "finished": True, "counts": counts, "sha256": digests})
+    for path in (folder / SHARDS).iterdir():
+        if path.name not in digests:  # of an earlier state of the sources, or of a killed run
+            shutil.rmtree(path, ignore_errors=True)
+    return Encoded(
+        shards=len(shards),
+        reused=sum(shard.reused for shard in shards),
+        counts=dict(counts),
+        left_out=[one for shard in shards for one in shard.left_out],
+        seconds=round(seconds, 3),
+    )
+
+
+def _write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+    text = json.dumps(content, ensure_ascii=False, indent=1)
+    write_durably([(folder / MANIFEST, (text + "\n").encode())])

@@ -1,0 +1,336 @@
+"""A vector index whose candidates come from Milvus. SQLite stays the truth.
+
+A collection contains the vectors of one kind up to a watermark, the number of the last change that
+`sync` sent. Vectors stored since then are searched locally, and all scores are computed from the
+stored vectors, so a search finds the same rows as an exact local index. A collection that does not
+fit the knowledge base is not used.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ku_rag.encoders.base import Vectors
+from ku_rag.errors import IndexUnavailable, Locked
+from ku_rag.indexes.segment import Rows
+from ku_rag.indexes.vector_index import Spare, VectorIndex, nearest, top
+from ku_rag.scale.milvus_collection import MOST_HITS, CollectionState, MilvusCollection
+from ku_rag.store import vectors as stored
+from ku_rag.store.connection import last_row, snapshot
+from ku_rag.store.database import Database
+from ku_rag.store.lock import WriterLock
+from ku_rag.types import Progress, Serializable
+
+BATCH = 65_536
+"""Rows that are sent before the watermark moves, and vectors held in memory at once."""
+_GROWTH = 8
+"""Factor of the number of candidates, as long as too many of them were deleted."""
+_PAUSE_S = 30.0
+"""After a failure, the local index alone answers for so long, if it may."""
+
+_log = logging.getLogger("ku_rag")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSync(Serializable):
+    """The rows that one sync upserted and deleted, and whether it created the collection."""
+
+    name: str
+    upserted: int
+    deleted: int
+    created: bool
+    seconds: float
+
+
+class MilvusIndex(VectorIndex):
+    """Nearest neighbours among the vectors of one kind and encoder, by Milvus.
+
+    Args:
+        database, folder, kind, encoder, dim, spare: See `VectorIndex`.
+        uri: Address of the Milvus server.
+        strict: Raise an error where the collection cannot be used, instead of searching locally.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        folder: Path,
+        kind: stored.Kind,
+        encoder: int,
+        dim: int,
+        *,
+        spare: Spare = lambda: nullcontext(False),
+        uri: str,
+        strict: bool,
+    ) -> None:
+        super().__init__(database, folder, kind, encoder, dim, spare=spare)
+        base = database.meta("id")
+        self._collection = MilvusCollection(uri, f"ku_{base}_{kind}", dim)
+        (fingerprint,) = database.connection.execute(
+            "SELECT fingerprint FROM encoders WHERE row = ?", (encoder,)
+        ).fetchone()
+        self._identity = (base, fingerprint)
+        self._folder = folder
+        self._runs_key = f"milvus:{kind}"
+        self._strict = strict
+        self._sync_lock = WriterLock(folder / f"milvus-{kind}.lock", wait_s=0)
+        self._known: CollectionState | None = None
+        self._retry_at = 0.0
+
+    # ---- searching -----------------------------------------------------------------------------
+
+    def search(
+        self, queries: Vectors, k: int, *, among: Rows | None = None
+    ) -> tuple[Rows, Vectors]:
+        """See `VectorIndex.search`; vectors of the rows `among` are gathered from the store.
+
+        Raises:
+            IndexUnavailable: The collection cannot be used, and the index is strict.
+        """
+        if among is not None or k > MOST_HITS:
+            return self._scan(queries, k, self.rows() if among is None else np.unique(among))
+        if time.monotonic() >= self._retry_at:
+            try:
+                with snapshot(self._database.connection):
+                    return self._search(queries, k)
+            except IndexUnavailable as error:
+                self._known = None
+                if self._strict:
+                    raise
+                self._retry_at = time.monotonic() + _PAUSE_S
+                _log.warning("%s; the local index is searched", error)
+        return super().search(queries, k)
+
+    def _search(self, queries: Vectors, k: int) -> tuple[Rows, Vectors]:
+        """Search the collection, and locally the vectors stored since its watermark."""
+        before = self._known
+        if before is None or self._misfit(before):
+            before = self._usable()
+        stored_since = self._changed(before.seq, puts=True)
+        found = self._candidates(queries, k, stored_since)
+        # Another process may have created it anew meanwhile; the search then found too few rows.
+        self._known = self._usable()
+        if self._known.made != before.made:
+            return self._search(queries, k)
+        return top([found, self._scan(queries, k, stored_since)], k)
+
+    def _candidates(self, queries: Vectors, k: int, without: Rows) -> tuple[Rows, Vectors]:
+        """Return the k nearest rows of the collection that are stored, with scores of the store."""
+        limit = k
+        while True:
+            proposed = self._collection.search(queries, limit)
+            found = self.score(queries, np.where(np.isin(proposed, without), -1, proposed))
+            complete = (found[0] >= 0).sum(axis=1).min(initial=k) >= k
+            if complete or proposed.shape[1] < limit:
+                return found
+            if limit == MOST_HITS:
+                raise IndexUnavailable(
+                    f"{self._collection} proposes too many rows that were deleted or replaced "
+                    "since: run `ku index sync`"
+                )
+            limit = min(MOST_HITS, limit * _GROWTH)
+
+    def _scan(self, queries: Vectors, k: int, rows: Rows) -> tuple[Rows, Vectors]:
+        """Return the k nearest of some rows by their stored vectors, read in batches."""
+        best = np.full((len(queries), 0), -1), np.empty((len(queries), 0), np.float32)
+        for at in range(0, len(rows), BATCH):
+            held, gathered = self.gather(rows[at : at + BATCH])
+            best = top([best, nearest(queries, gathered, held, k)], k)
+        return top([best], k)
+
+    def _changed(self, after: int, *, puts: bool = False) -> Rows:
+        """Return the rows put or dropped after a change, or only those put: int64[n], unique."""
+        connection = self._database.connection
+        last = last_row(connection, "changes")
+        runs = stored.changes(connection, self.kind, self._encoder, after, last)
+        items = [run.items for run in runs if run.put or not puts]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *items]))
+
+    def _usable(self) -> CollectionState:
+        """Return the state of the collection; raise `IndexUnavailable` if it cannot answer."""
+        state = self._collection.state()
+        why = self._misfit(state)
+        if state is None or why or state.uploaded is not None:
+            why = why or "has not received all vectors yet"
+            raise IndexUnavailable(f"{self._collection} {why}: run `ku index sync`")
+        return state
+
+    def _misfit(self, state: CollectionState | None) -> str:
+        """Return why a collection cannot be brought up to date by changes alone; "" if it can."""
+        if state is None:
+            return "does not exist, or was not completely created"
+        if state.knowledge_base != self._identity[0]:
+            return f"belongs to another knowledge base, {state.knowledge_base}"
+        if state.encoder != self._identity[1]:
+            return f"holds vectors of the encoder {state.encoder}, not of {self._identity[1]}"
+        if not self._knows(state.run):
+            return (
+                "is ahead of this knowledge base, which was restored from an older copy, or was "
+                "synced from another copy of it"
+            )
+        if state.seq < int(self._database.meta("changes_pruned") or 0):
+            return "lacks changes that `ku compact` has removed from the log"
+        return ""
+
+    def _knows(self, run: str) -> bool:
+        """Return whether a sync is one of the base's last two, now or in the state being read."""
+        if run in (self._database.meta(self._runs_key) or ()):
+            return True
+        with closing(self._database.connect()) as newest:
+            found = newest.execute("SELECT value FROM meta WHERE key = ?", (self._runs_key,))
+            return any(run in json.loads(value) for (value,) in found)
+
+    # ---- following the store -------------------------------------------------------------------
+
+    def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> IndexSync:
+        """Bring the collection up to date; continue a call that was interrupted.
+
+        Args:
+            rebuild: Create the collection anew.
+            progress: Called with the number of rows sent so far.
+
+        Raises:
+            IndexUnavailable: The server cannot be reached, or reports an error.
+            Locked: Another call is syncing, or another process is writing to the base.
+        """
+        started = time.monotonic()
+        upserted = deleted = 0
+        created = False
+        self._folder.mkdir(exist_ok=True)
+        with self._sync_lock.at_once() as held:
+            if not held:
+                raise Locked(f"{self._collection} is being synced: wait for that sync")
+            found = self._collection.state()
+            for rows, state in self._batches(None if rebuild else found):
+                created = found is None or state.made != found.made
+                sent = self._send(rows)
+                self._collection.set_state(state)
+                upserted, deleted = upserted + sent, deleted + len(rows) - sent
+                if progress:
+                    progress(upserted + deleted)
+        self._known, self._retry_at = None, 0.0
+        seconds = round(time.monotonic() - started, 3)
+        return IndexSync(self.kind, upserted, deleted, created, seconds)
+
+    def _batches(self, state: CollectionState | None) -> Iterator[tuple[Rows, CollectionState]]:
+        """Yield batches of rows to send, each with the state that the collection has afterwards.
+
+        `state` is the current one; the collection is created if it is None or does not fit.
+        """
+        run = uuid.uuid4().hex
+        with self._database.writing(), self._database.change() as connection:
+            last = last_row(connection, "changes")
+            if state is None or self._misfit(state):
+                made, names = uuid.uuid4().hex, [run]
+                state = CollectionState(*self._identity, made, run, last, 0)
+            elif state.uploaded is None and state.seq == last:
+                return
+            else:
+                made, names = "", [run, state.run]
+                state = replace(state, run=run)
+            self._database.set_meta(self._runs_key, names)
+            # Read here: `ku compact` may remove them from the log at any time.
+            changes = stored.changes(connection, self.kind, self._encoder, state.seq, last)
+        if made:
+            self._collection.create(state)
+        else:
+            self._collection.set_state(state)
+        while state.uploaded is not None:
+            first = stored.place(self.kind, self._encoder, state.uploaded + 1)
+            found = connection.execute(
+                "SELECT item FROM vectors WHERE row BETWEEN ? AND ? ORDER BY row LIMIT ?",
+                (first, stored.places(self.kind, self._encoder)[1], BATCH),
+            )
+            rows = np.fromiter((item for (item,) in found), np.int64)
+            state = replace(state, uploaded=int(rows[-1]) if len(rows) == BATCH else None)
+            yield rows, state
+        items, size = [np.empty(0, np.int64)], 0
+        for change in changes:
+            items.append(change.items)
+            size += len(change.items)
+            if size >= BATCH:
+                state = replace(state, seq=change.seq)
+                yield np.unique(np.concatenate(items)), state
+                items, size = items[:1], 0
+        if state.seq < last:
+            yield np.unique(np.concatenate(items)), replace(state, seq=last)
+
+    def _send(self, rows: Rows) -> int:
+        """Upsert the rows that have a vector, delete the others; return how many have one."""
+        upserted = 0
+        for at in range(0, len(rows), BATCH):
+            part = rows[at : at + BATCH]
+            held, gathered = self.gather(part)
+            self._collection.upsert(held, gathered)
+            self._collection.delete(np.setdiff1d(part, held))
+            upserted += len(held)
+        self._collection.flush()
+        return upserted
+
+    def refresh(self) -> None:
+        """Do nothing: the local index is built only when it is needed."""
+
+    def compact(self) -> None:
+        """Bring the collection up to date before changes are pruned; delete local files."""
+        try:
+            self.sync()
+        except IndexUnavailable as error:
+            if self._strict:
+                raise
+            _log.warning("%s; it keeps deleted rows until `ku index sync`", error)
+        self.remove_files()
+
+    # ---- inspection ----------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Number of chunks or images of the base."""
+        (count,) = self._database.connection.execute(
+            f"SELECT count(*) FROM {self.kind}s"
+        ).fetchone()
+        return int(count)
+
+    def describe(self) -> dict[str, Any]:
+        """See `VectorIndex.describe`; "problem" is why the collection cannot be used, or None."""
+        found = {"name": self.kind, "kind": "milvus", "recall": 1.0, "count": self.count}
+        tail, problem = self.count, None
+        try:
+            tail = len(self._changed(self._usable().seq, puts=True))
+        except IndexUnavailable as error:
+            problem = str(error)
+        return {**found, "segments": [], "tail": tail, "tombstones": 0, "problem": problem}
+
+    def problems(self) -> Iterator[str]:
+        """Compare the row numbers of the collection with those of the store, for `verify`."""
+        yield from super().problems()
+        with snapshot(self._database.connection):
+            last = last_row(self._database.connection, f"{self.kind}s")
+            spans = [(at, at + MOST_HITS - 1) for at in range(0, last + 1, MOST_HITS)]
+            spans = [(-(2**62), -1), *spans, (spans[-1][1] + 1, 2**62)]
+            try:
+                changed, expected = self._changed(self._usable().seq), self.rows()
+                held = np.concatenate([self._collection.rows(*span) for span in spans])
+            except IndexUnavailable as error:
+                yield str(error)
+                return
+        advice = "run `ku index sync`, with --rebuild if it does not help"
+        if len(excess := np.setdiff1d(held, expected)):
+            yield (
+                f"{self._collection} holds {len(excess):,} rows that the knowledge base does not "
+                f"have, such as {self.kind} {excess[0]}: {advice}"
+            )
+        if len(missing := np.setdiff1d(np.setdiff1d(expected, held), changed)):
+            yield (
+                f"{self._collection} lacks {len(missing):,} rows, such as {self.kind} "
+                f"{missing[0]}: {advice}"
+            )

@@ -1,0 +1,136 @@
+"""Encoding by Ray Data: tasks read the sources, actors encode blocks and write their shards."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ku_rag.encoders.base import Encoder
+from ku_rag.errors import KuError, reason
+from ku_rag.plugins import extra
+from ku_rag.scale.blocks import Block, read_blocks
+from ku_rag.scale.shards import Shard, ShardWriter
+
+_SHARE = 0.5
+"""Of the processors, for actors: tasks that read need the others."""
+_CONNECT_TIMEOUT_S = 10
+_RETRIES = 3
+"""How often a block is tried again after its worker died."""
+
+Row = dict[str, Any]
+"""A row of Ray Data: a block or a shard, or the error that ends the run, under "item"."""
+
+
+class ShardActor:
+    """Writes the shards of blocks in a process of its own.
+
+    Args:
+        folder: See `ShardWriter`.
+        header: Likewise.
+        load: Returns the encoder.
+    """
+
+    def __init__(
+        self, folder: Path, header: Mapping[str, Any], load: Callable[[], Encoder]
+    ) -> None:
+        self._writer = ShardWriter(folder, header, load())
+
+    def __call__(self, row: Row) -> Row:
+        """Return the shard of a block. An error is returned, because Ray tries again if raised."""
+        item: Block | KuError = row["item"]
+        try:
+            return {"item": item if isinstance(item, KuError) else self._writer.write(item)}
+        except KuError as error:
+            return {"item": error}
+
+
+def run(
+    sources: Sequence[Path],
+    size: int,
+    folder: Path,
+    header: Mapping[str, Any],
+    load: Callable[[], Encoder],
+    workers: int,
+    address: str | None = None,
+) -> Iterator[Shard]:
+    """Yield the shards of sources, in the order in which they are written.
+
+    Args:
+        sources: Folders and files; every worker reaches them under these names.
+        size: Records of a block.
+        folder: See `ShardWriter`.
+        header: Likewise.
+        load: Returns the encoder; each actor calls it.
+        workers: Number of actors; 0 for one for each GPU of the cluster, or each processor.
+        address: Of the cluster; None uses the one that this process is connected to, or starts one.
+
+    Raises:
+        KuError: A source cannot be read, a shard not be written, or a worker died again and again;
+            or no cluster is at the address.
+        MissingExtra: Ray is not installed.
+    """
+    ray, data = extra("ray", "ray"), extra("ray", "ray.data")
+
+    def read(row: Row) -> Iterator[Row]:
+        try:
+            for block in read_blocks(sources[row["item"]], int(row["item"]), size):
+                yield {"item": block}
+        except KuError as error:
+            yield {"item": error}
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    context = data.DataContext.get_current()
+    context.target_max_block_size = 1  # Ray would merge blocks of records, for one actor
+    context.enable_progress_bars = False
+    try:
+        if not ray.is_initialized():
+            _connect(ray, address)
+        numbers = data.from_items(list(range(len(sources))), override_num_blocks=len(sources))
+        with warnings.catch_warnings(action="ignore"):  # limits of restarts end with Ray 2.64
+            rows = numbers.flat_map(read, num_cpus=_SHARE / 2).map(
+                ShardActor,
+                fn_constructor_args=[folder, header, load],
+                max_restarts=_RETRIES,
+                max_task_retries=_RETRIES,
+                **_resources(ray.cluster_resources(), workers, data.ActorPoolStrategy),
+            )
+        for row in rows.iter_rows():
+            if isinstance(row["item"], KuError):
+                raise row["item"]
+            yield row["item"]
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        raise KuError(
+            f"a worker of Ray failed ({reason(error)}): see the logs of Ray; the same command "
+            "continues after the shards that are written"
+        ) from error
+
+
+def _connect(ray: Any, address: str | None) -> None:  # noqa: ANN401 - a module
+    """Connect to the cluster at an address, or start one on this machine."""
+    try:
+        server = urlsplit(f"//{(address or '').removeprefix('ray://')}")
+        if server.port:  # Ray would wait for minutes where nothing listens
+            timeout = _CONNECT_TIMEOUT_S
+            socket.create_connection((server.hostname, server.port), timeout).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, ValueError) as error:
+        place = f"at {address}" if address else "on this machine"
+        raise KuError(
+            f"no Ray cluster {place} ({reason(error)}): start one or correct --address"
+        ) from error
+
+
+def _resources(found: Mapping[str, float], workers: int, pool: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of Ray
+    """Return the number of actors, and what each takes of a cluster."""
+    processors, gpus = found.get("CPU", 1.0), found.get("GPU", 0.0)
+    workers = workers or int(gpus or processors)
+    return {
+        "compute": pool(size=workers),
+        "num_cpus": min(1.0, _SHARE * processors / workers),
+        "num_gpus": min(1.0, gpus / workers) or None,
+    }

@@ -1,0 +1,127 @@
+"""Shards: each is an export of the records of one block, under the hash of their content.
+
+A shard appears when everything in it is written and synced. It holds no times, so equal blocks
+give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ku_rag import arguments
+from ku_rag.encoders.base import Encoder
+from ku_rag.errors import KuError
+from ku_rag.ingest.batch_encoding import BatchEncoder
+from ku_rag.ingest.preparation import PreparedRecord, prepare
+from ku_rag.scale.blocks import Block
+from ku_rag.store.connection import as_json
+from ku_rag.transfer import atomic_folder
+from ku_rag.transfer.parquet_reader import Export
+from ku_rag.transfer.record_export import write_records
+from ku_rag.transfer.shard_set import SHARDS
+from ku_rag.transfer.tables import MANIFEST
+from ku_rag.types import Quarantined, Serializable
+
+
+@dataclass(frozen=True, slots=True)
+class Shard(Serializable):
+    """What became of one block.
+
+    Args:
+        place: Number of the source, number of the block in it.
+        name: SHA-256 of the block's content, the name of the folder below shards/.
+        digest: SHA-256 of the shard's manifest.
+        counts: Rows by table.
+        left_out: Items of the block that are not in the shard.
+        reused: Whether an earlier run had written it.
+    """
+
+    place: tuple[int, int]
+    name: str
+    digest: str
+    counts: Mapping[str, int]
+    left_out: Sequence[Quarantined]
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWriter:
+    """Prepares, cuts and encodes blocks and writes their shards; several threads may use it.
+
+    Args:
+        folder: Of all shards; every worker reaches it under this name.
+        header: What the manifest of each shard says of its making.
+        encoder: Makes the vectors.
+    """
+
+    folder: Path
+    header: Mapping[str, Any]
+    encoder: Encoder
+
+    def write(self, block: Block) -> Shard:
+        """Write the shard of a block, unless it is there and sound.
+
+        Raises:
+            ReadOnly: The folder cannot be written.
+        """
+        records, left_out = _prepare(block)
+        name = _content_hash(records, left_out)
+        folder = self.folder / SHARDS / name
+        found = self._sound_manifest(folder)
+        if reused := bool(found):
+            left_out = [Quarantined(**one) for one in found["left_out"]]
+        else:
+            batches = BatchEncoder(self.encoder, self.header["max_tokens"])
+            plan = batches.plan(records)
+            batches.encode(plan)
+            left_out += batches.assign(records, plan)
+            with atomic_folder.beside(folder, replaces=lambda _: True, what="a shard") as made:
+                found = {**self.header, "block": name}
+                found["left_out"] = [one.to_dict() for one in left_out]
+                records = [record for record in records if record.sources]
+                found |= write_records(made, records, self.encoder)
+                text = json.dumps(found, ensure_ascii=False, indent=1)
+                (made / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        digest = arguments.file_hash(folder / MANIFEST)
+        return Shard(block.place, name, digest, found["counts"], left_out, reused)
+
+    def _sound_manifest(self, folder: Path) -> dict[str, Any]:
+        """Return the manifest of a shard that holds what was written; {} if it does not."""
+        try:
+            export = Export(folder)
+        except KuError:
+            return {}
+        expected = {**self.header, "block": folder.name}.items()
+        return export.manifest if export.is_whole and expected <= export.manifest.items() else {}
+
+
+def _prepare(block: Block) -> tuple[list[PreparedRecord], list[Quarantined]]:
+    """Return the records of a block, one for each unit, and what was left out."""
+    records: dict[object, PreparedRecord] = {}
+    left_out = []
+    for item in block.items:
+        if isinstance(item, Quarantined):
+            left_out.append(item)
+            continue
+        record, unread = prepare(item, "ingest")
+        left_out += unread
+        key = object() if record.unit is None else record.unit
+        records.setdefault(key, PreparedRecord(record.unit, [])).sources += record.sources
+    # As in an export, texts that belong to no unit come last.
+    return sorted(records.values(), key=lambda record: record.unit is None), left_out
+
+
+def _content_hash(records: Iterable[PreparedRecord], left_out: Iterable[Quarantined]) -> str:
+    found = hashlib.sha256()
+    for record in records:
+        for source in record.sources:
+            declared = source.declared.to_json() if source.declared else None
+            found.update(as_json([record.unit, source.uri, source.digest, declared]).encode())
+    for one in left_out:
+        found.update(as_json([one.item, one.reason]).encode())
+    return found.hexdigest()

@@ -1,0 +1,159 @@
+"""Access control: host names, keys, origins, rate limits; and security headers."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry, Histogram
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ku_rag.serve import problems
+
+COOKIE = "ku_key"
+"""Name of the cookie with the key of a browser."""
+PUBLIC_PATHS = frozenset({"/healthz", "/login", "/static/page.css", "/static/page.js"})
+"""Paths that require no key."""
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Settings of a server.
+
+    Args:
+        keys: keys that may read and write; without any key, every request may.
+        read_only_keys: keys that may only read.
+        read_only: refuse all writes.
+        hosts: accepted host names, in lower case.
+        rate_limit: requests per second and key; bursts may be twice as large.
+        root_path: path prefix that a reverse proxy strips, such as "/ku".
+        threads: number of worker threads.
+        waiting: maximum number of requests that wait for a thread.
+        mcp_add: whether MCP clients whose keys may write can add units.
+    """
+
+    keys: Collection[str] = ()
+    read_only_keys: Collection[str] = ()
+    read_only: bool = False
+    hosts: Collection[str] = ("localhost", "127.0.0.1", "::1")
+    rate_limit: float = 100.0
+    root_path: str = ""
+    threads: int = 8
+    waiting: int = 64
+    mcp_add: bool = False
+
+
+class AccessMiddleware:
+    """Refuses requests that the settings do not allow, and measures all requests by route."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, registry: CollectorRegistry) -> None:
+        self._app, self._settings = app, settings
+        self._buckets: dict[str, tuple[float, float]] = {}
+        name, labels = "ku_http_request_seconds", ("route", "status")
+        self._seconds = Histogram(name, "Seconds of requests.", labels, registry=registry)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+        await asyncio.sleep(0)  # uvicorn first closes the connection if the body is malformed
+
+        async def send_checked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self._app(scope, receive, send_checked)
+        except HTTPException as error:
+            response = problems.respond(problems.describe(error), error.headers)
+            if error.status_code == 401 and "text/html" in Headers(scope=scope).get("accept", ""):
+                response = RedirectResponse(f"{self._settings.root_path}/login", 303)
+            await response(scope, receive, send_checked)
+        finally:
+            route = getattr(scope.get("route"), "path", "")
+            self._seconds.labels(route, status).observe(time.perf_counter() - started)
+
+    def _check(self, scope: Scope) -> None:
+        """Set `may_write` in the state of a request.
+
+        Raises:
+            HTTPException: the request is refused.
+        """
+        headers, settings = Headers(scope=scope), self._settings
+        host = _host_name(headers.getlist("host"))
+        if host not in settings.hosts:
+            raise HTTPException(
+                421, "the Host header names no host of this server: see --allowed-host"
+            )
+        if scope["method"] not in _SAFE and not _is_same_site(headers, host):
+            raise HTTPException(403, "the request comes from another site")
+        state = scope.setdefault("state", {})
+        state["may_write"] = not settings.read_only
+        every = [*settings.keys, *settings.read_only_keys]
+        path = scope["path"].removeprefix(settings.root_path)
+        if not every or path in PUBLIC_PATHS:
+            return
+        given = _key(HTTPConnection(scope)).encode()
+        known = [key for key in every if hmac.compare_digest(key.encode(), given)]
+        if not known:
+            detail = "a key is required: send it as `Authorization: Bearer KEY`"
+            raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
+        state["may_write"] &= known[0] in settings.keys
+        if not self._take_token(known[0]):
+            rate = f"{settings.rate_limit:g}"
+            raise HTTPException(429, f"more than {rate} requests per second: slow down")
+
+    def _take_token(self, key: str) -> bool:
+        """Take a token from the bucket of a key, which holds two seconds of requests."""
+        rate, now = self._settings.rate_limit, time.monotonic()
+        tokens, before = self._buckets.get(key, (2 * rate, now))
+        tokens = min(2 * rate, tokens + (now - before) * rate)
+        self._buckets[key] = (tokens - (tokens >= 1), now)
+        return tokens >= 1
+
+
+def _host_name(given: list[str]) -> str | None:
+    """Return the host name in lower case, or None unless there is exactly one valid header."""
+    try:
+        return urlsplit(f"//{given[0]}").hostname if len(given) == 1 else None
+    except ValueError:
+        return None
+
+
+def _is_same_site(headers: Mapping[str, str], host: str | None) -> bool:
+    """Whether a request comes from a page of this server or from no browser."""
+    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or _host_name([origin.partition("://")[2]]) == host
+
+
+def _key(request: HTTPConnection) -> str:
+    """Return the key of a request, or ""."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")

@@ -1,0 +1,285 @@
+"""Request bodies: fields, pictures and units, from JSON or a form."""
+
+from __future__ import annotations
+
+import base64
+import re
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from PIL.Image import Image
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from ku_rag import arguments, pictures
+from ku_rag.errors import BadInput
+from ku_rag.graph.evidence.construction_settings import EvidenceSettings
+from ku_rag.ingest.readers.records import read_record
+from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.serve.served_base import ServedBase
+from ku_rag.types import Added, Record, Relation, SearchResult, Unit
+
+if TYPE_CHECKING:
+    from ku_rag.answering.pipeline import QueryEvent
+
+MAX_PIXELS = 40_000_000
+"""Maximum number of pixels of a picture in a request."""
+MAX_PICTURES = 100
+"""Maximum number of pictures of a unit in a request."""
+
+_DATA = re.compile(r"data:[\w/.+;=-]*;base64,", re.ASCII)
+STORED = re.compile(r"(?:/[\w/.-]*)?/v1/images/([0-9a-f]{64})(?:\?.*)?", re.ASCII)
+"""The address of a stored picture; the group is its hash."""
+_NOT_OF_RECORDS = frozenset({"counts", "sources", "named_in", "images"})
+"""Keys of the JSON of a unit that are not part of a record: "images" is read by `picture_files`."""
+_PICTURES = "All pictures of the unit, as data URIs or addresses of stored pictures."
+_EXAMPLE = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class PictureBody(BaseModel):
+    """A picture, and a filter of units."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    image: Annotated[str | bytes | None, WithJsonSchema({"type": "string"})] = Field(
+        None, description="A data URI; in a form a file.", examples=[_EXAMPLE]
+    )
+    k: int = Field(10, ge=1, le=1000, description="Maximum number of units and of chunks.")
+    kind: str | None = Field(None, description="Only units of this kind.")
+    where: list[str] = Field([], description='Conditions on metadata, such as "calories<100".')
+
+    def picture(self) -> Image | None:
+        """Return the decoded picture; see `decode_picture`."""
+        return None if self.image is None else decode_picture(self.image)
+
+
+class SearchBody(PictureBody):
+    """A picture, a text, or both."""
+
+    text: str = Field("", description="Words to search for.", examples=["red flag"])
+
+    def find(self, kb: KnowledgeBase) -> SearchResult:
+        """Search a base."""
+        return kb.search(image=self.picture(), **self.model_dump(exclude={"image"}))
+
+
+class QueryBody(PictureBody):
+    """A question; the fields are named like the options of `ku query`."""
+
+    k: int = Field(3, ge=1, le=100, description="Maximum number of pieces of evidence.")
+    question: str = Field(description="A sentence.", examples=["Which country is it from?"])
+    strict: Literal["", "kurag"] = Field("", description="Use only the published method.")
+    method: Literal["", "evidence", "model-only"] = ""
+    plan: Literal["", "parallel", "sequential"] = Field("", description="Search in rounds.")
+    no_kcc: bool = Field(False, description="Ask the model once, with the evidence.")
+    no_units: bool = Field(False, description="Search texts only, by a caption of the picture.")
+    no_graph: bool = Field(False, description="Leave out paths of the graph.")
+    no_image_matching: bool = Field(False, description="Select no pictures by descriptions.")
+    no_visual_evidence: bool = Field(False, description="Ask no pictures.")
+    no_table_mining: bool = Field(False, description="Read no tables.")
+
+    def construction(self) -> EvidenceSettings:
+        """Return the settings of an evidence graph."""
+        return EvidenceSettings(
+            image_matching=not self.no_image_matching,
+            visual_evidence=not self.no_visual_evidence,
+            table_mining=not self.no_table_mining,
+        )
+
+    def events(self, kb: KnowledgeBase) -> Iterator[QueryEvent]:
+        """Answer the question; see `KnowledgeBase.query_events`."""
+        return kb.query_events(self.picture(), self.question, **self.options())
+
+    def options(self) -> dict[str, Any]:
+        """Return the keyword arguments of `KnowledgeBase.query`."""
+        same = {"k", "kind", "where", "strict", "method"}
+        return self.model_dump(include=same) | {
+            "plan": self.plan or None,
+            "kcc": not self.no_kcc,
+            "units": not self.no_units,
+            "graph": not self.no_graph,
+            "construction": self.construction() if self.method == "evidence" else None,
+        }
+
+
+class UnitChanges(BaseModel):
+    """New values of fields of a unit; absent fields stay as they are."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str | None = None
+    kind: str | None = None
+    aliases: list[str] | None = None
+    texts: list[str] | None = None
+    images: Annotated[list[str] | None, Field(description=_PICTURES)] = None
+    relations: list[Relation] | None = None
+    metadata: dict[str, Any] | None = None
+
+    def apply(self, base: ServedBase, unit_id: str) -> Added:
+        """Replace the given fields of a unit.
+
+        Raises:
+            NotFound: there is no such unit.
+            BadInput: a new value is invalid.
+        """
+        if any(one.target_kind for one in self.relations or ()):
+            raise BadInput('"target_kind" is for new units: leave it out, or name the target\'s id')
+        given = self.model_dump(exclude={"images", "relations"})
+        with picture_files(base, self.images or []) as files:
+            images = None if self.images is None else files
+            done = base.kb.update(unit_id, images=images, **given)
+        if self.relations is not None:
+            stated = set(base.kb.show(unit_id).relations) - set(self.relations)
+            for word, target in {(one.relation, one.target) for one in stated}:
+                base.kb.graph.delete(relation=(unit_id, word, target))
+            left = base.kb.show(unit_id).relations
+            for one in self.relations:
+                if one not in left:
+                    notes = {"information": one.information, "condition": one.condition}
+                    base.kb.graph.add_relation(unit_id, one.relation, one.target, **notes)
+        return done
+
+
+# ---- bodies ------------------------------------------------------------------------------------
+
+
+def sends(kind: str) -> dict[str, Any]:
+    """Route arguments that document a media type of responses other than JSON."""
+    return {"responses": {200: {"content": {kind: {}}}}}
+
+
+def body(model: type[BaseModel]) -> dict[str, Any]:
+    """Route arguments that document a body that is JSON or a form."""
+    schema = model.model_json_schema()
+    file = {"image": {"type": "string", "format": "binary"}}
+    form = schema | {"properties": schema["properties"] | file}
+    content = {"application/json": {"schema": schema}, "multipart/form-data": {"schema": form}}
+    return {"openapi_extra": {"requestBody": {"required": True, "content": content}}}
+
+
+def fields_of(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
+    """Return a dependency that reads a body as JSON or as a form."""
+
+    async def read(request: Request) -> M:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        try:
+            if kind == "application/json":
+                return model.model_validate(await request.json())
+            if kind == "multipart/form-data":
+                async with request.form(max_files=1, max_fields=100) as form:
+                    fields: dict[str, Any] = {n: v for n, v in form.items() if v != ""}
+                    fields["where"] = form.getlist("where")
+                    if isinstance(image := fields.get("image"), UploadFile):
+                        fields["image"] = await image.read() or None
+                    return model.model_validate(fields)
+        except ValidationError as error:
+            raise RequestValidationError(error.errors(include_input=False)) from error
+        except (ValueError, RecursionError, ClientDisconnect) as error:
+            raise HTTPException(400, f"the body cannot be parsed: {error}") from error
+        raise HTTPException(415, f"the body is {kind[:80]!r}: send JSON or multipart/form-data")
+
+    return read
+
+
+# ---- pictures ----------------------------------------------------------------------------------
+
+
+def read_picture(given: str | bytes) -> tuple[bytes, str]:
+    """Return the content of a picture and its format, such as "PNG".
+
+    Args:
+        given: a data URI, or the content of a file.
+
+    Raises:
+        BadInput: it is neither, is no picture, or has too many pixels.
+    """
+    if isinstance(given, str):
+        if (start := _DATA.match(given)) is None:
+            raise BadInput(
+                f"the picture is {given[:40]!r}: expected a data URI, such as "
+                "data:image/png;base64,…; no address is fetched and no path is read"
+            )
+        try:
+            given = base64.b64decode(given[start.end() :], validate=True)
+        except ValueError as error:
+            raise BadInput(f"the data URI of the picture is not base64 ({error})") from error
+    width, height, kind = pictures.probe(given)
+    if width * height > MAX_PIXELS:
+        raise BadInput(
+            f"the picture has {width:,} × {height:,} pixels: a request may contain at most "
+            f"{MAX_PIXELS:,}; scale it down"
+        )
+    return given, kind
+
+
+def decode_picture(given: str | bytes) -> Image:
+    """Decode a picture of a request; see `read_picture`."""
+    return pictures.open_picture(read_picture(given)[0])
+
+
+# ---- units -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def picture_files(base: ServedBase, given: Sequence[str]) -> Iterator[list[Path]]:
+    """Write the pictures of a request to files in a temporary folder, and yield their paths.
+
+    Args:
+        base: the base that stores them.
+        given: data URIs, or addresses of stored pictures.
+
+    Raises:
+        BadInput: one is no picture, or there are too many.
+        NotFound: one is not stored.
+        Refused: the base stores no copies.
+    """
+    if given:
+        base.check_copies()
+    if len(given) > MAX_PICTURES:
+        raise BadInput(f"{len(given)} pictures: a unit in a request has at most {MAX_PICTURES}")
+    with tempfile.TemporaryDirectory(prefix="ku-unit-") as folder:
+        files = []
+        for number, one in enumerate(given):
+            stored = STORED.fullmatch(one)
+            image, kind = read_picture(base.kb.picture(stored[1]).read_bytes() if stored else one)
+            files.append(Path(folder, f"{number}.{kind.lower()}"))
+            files[-1].write_bytes(image)
+        yield files
+
+
+@contextmanager
+def unit_of(base: ServedBase, data: Mapping[str, Any], id: str | None = None) -> Iterator[Unit]:
+    """Provide the unit of a record, with its pictures in a temporary folder.
+
+    Args:
+        base: the base that stores the unit.
+        data: a record, see docs/writing-knowledge.md; for its pictures see `picture_files`.
+        id: the id of the unit; None for that of the record, if it has one.
+
+    Raises:
+        BadInput: the record is invalid.
+    """
+    record = {key: value for key, value in data.items() if key not in _NOT_OF_RECORDS}
+    read = next(read_record(record, Path("unit.json"), "the unit"))
+    if not isinstance(read, Record) or read.unit is None:
+        raise BadInput(getattr(read, "reason", "the record describes no unit"))
+    [source] = read.sources
+    with picture_files(base, arguments.texts(data.get("images") or (), '"images"')) as files:
+        yield replace(
+            read.unit,
+            id=id or (read.unit.id if "id" in data else None),
+            texts=source.texts,
+            images=tuple(files),
+            tables=source.tables,
+        )

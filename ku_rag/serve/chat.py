@@ -1,0 +1,93 @@
+"""An OpenAI-compatible chat API: one model for each base, which always retrieves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.serve.bodies import decode_picture, sends
+from ku_rag.serve.served_base import ServedBase
+
+router = APIRouter(prefix="/v1")
+
+_NO_ANSWER = "There is no answer in the knowledge base."
+
+
+class MessagePart(BaseModel):
+    """A text, or a picture as a data URI; no address is fetched."""
+
+    type: str = "text"
+    text: str = ""
+    image_url: dict[str, str] = {}
+
+
+class ChatMessage(BaseModel):
+    """A message of a conversation."""
+
+    role: str
+    content: str | list[MessagePart] | None = None
+
+
+class ChatRequest(BaseModel):
+    """A conversation; other fields of OpenAI's API are ignored."""
+
+    model: str = Field(examples=["default"])
+    messages: list[ChatMessage] = Field(examples=[[{"role": "user", "content": "Who built it?"}]])
+    stream: bool = False
+
+    def question(self) -> tuple[str, str | None]:
+        """Return the text of the last user message and the last picture of the user.
+
+        Raises:
+            BadInput: the last user message has no text.
+        """
+        contents = [one.content or "" for one in self.messages if one.role == "user"]
+        parts = [[MessagePart(text=one)] if isinstance(one, str) else one for one in contents]
+        images = [part.image_url.get("url", "") for of in parts for part in of if part.image_url]
+        text = "\n".join(part.text for of in parts[-1:] for part in of).strip()
+        if not text:
+            raise BadInput('the last message of the role "user" has no text: ask something')
+        return text, images[-1] if images else None
+
+
+@router.get("/models")
+async def list_models(request: Request) -> dict[str, Any]:
+    """List the knowledge bases as models."""
+    about = {"object": "model", "created": 0, "owned_by": "ku-rag"}
+    return {"object": "list", "data": [{"id": name, **about} for name in request.app.state.bases]}
+
+
+@router.post("/chat/completions", **sends("text/event-stream"))
+async def complete(request: Request, asked: ChatRequest) -> Response:
+    """Answer the last question of a conversation; the field "ku" has the evidence and region."""
+    base: ServedBase | None = request.app.state.bases.get(asked.model)
+    if base is None:
+        raise NotFound(f"there is no model {asked.model[:80]!r}: GET /v1/models lists them")
+    question, image = asked.question()
+    answer = await base.read(
+        lambda kb: kb.query(None if image is None else decode_picture(image), question).to_dict()
+    )
+    prompt, reply = (answer["usage"].get(f"{kind}_tokens", 0) for kind in ("prompt", "completion"))
+    usage = {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}
+    head = {"id": f"chatcmpl-{uuid4().hex}", "created": int(time.time()), "model": base.name}
+    message = {"role": "assistant", "content": answer["answer"] or _NO_ANSWER}
+    end = {"index": 0, "finish_reason": "stop"}
+    if not asked.stream:
+        found = {"object": "chat.completion", "choices": [end | {"message": message}]}
+        return base.respond(head | found | {"usage": usage, "ku": answer})
+
+    async def chunks() -> AsyncIterator[tuple[None, object]]:
+        part = head | {"object": "chat.completion.chunk"}
+        first = {"index": 0, "delta": message, "finish_reason": None}
+        yield None, part | {"choices": [first]}
+        yield None, part | {"choices": [end | {"delta": {}}], "usage": usage, "ku": answer}
+        yield None, "[DONE]"
+
+    return await base.events(chunks())

@@ -1,0 +1,160 @@
+"""HTML pages; a script reads event streams and sends changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Form, Query, Request
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.serve.access import COOKIE
+from ku_rag.serve.problems import describe
+from ku_rag.serve.routes import Base, Name, Offset, QueryFields, tag_of
+from ku_rag.serve.served_base import ServedBase
+from ku_rag.types import Evidence, PathEvidence
+
+if TYPE_CHECKING:
+    from ku_rag.answering.pipeline import QueryEvent
+    from ku_rag.graph.model import Entity
+
+router = APIRouter(include_in_schema=False)
+files = StaticFiles(packages=[("ku_rag.serve", "static")])
+
+
+def split_path(path: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the entities of a graph path, each with the arrow that leads to it."""
+    rest, steps = path["text"], []
+    for entity in path["entities"]:
+        arrow, _, rest = rest.partition(entity)
+        steps.append((arrow, entity))
+    return steps
+
+
+_templates = Environment(loader=PackageLoader("ku_rag.serve"), autoescape=True)
+_templates.globals["split_path"] = split_path
+
+
+def _render(request: Request, base: ServedBase, template: str, **values: object) -> str:
+    return _templates.get_template(template).render(
+        base=base,
+        url=base.address,
+        sized=f"{'&' if base.parameters else '?'}size=320",
+        bases=list(request.app.state.bases.values()),
+        here=getattr(request.scope.get("route"), "path", ""),
+        may_write=request.state.may_write,
+        **values,
+    )
+
+
+def _page(
+    request: Request, base: ServedBase, template: str, status: int = 200, **values: object
+) -> Response:
+    html = _render(request, base, template, **values)
+    return Response(html, status, {"Cache-Control": "no-store"}, "text/html")
+
+
+def show_problem(request: Request, problem: Mapping[str, Any]) -> Response:
+    """Return the page of a problem; that of a missing key has a form for it."""
+    base: ServedBase = next(iter(request.app.state.bases.values()))
+    return _page(request, base, "problem.html", problem["status"], problem=problem)
+
+
+@router.get("/")
+async def ask(request: Request, base: Base) -> Response:
+    """Return a form for a question and a picture."""
+    return _page(request, base, "ask.html", found={})
+
+
+@router.post("/")
+async def answer(request: Request, base: Base, asked: QueryFields) -> Response:
+    """Return the answer as a page, or to a script as events with the HTML of each step."""
+    found: dict[str, Any] = {"question": asked.question, "rounds": []}
+    steps = base.stream(asked.events)
+
+    def add(step: QueryEvent) -> tuple[str, object]:
+        found["rounds"] += [step.data] * (step.kind == "round")
+        found.update(base.public({**step.data}), **_marked_evidence(step))
+        return step.kind, {"html": _render(request, base, "answer.html", found=found)}
+
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return await base.events(add(step) async for step in steps)
+    async for step in steps:
+        add(step)
+    return _page(request, base, "ask.html", found=found)
+
+
+def _marked_evidence(step: QueryEvent) -> dict[str, Any]:
+    """Return marked texts and table cells of evidence by label, and the parts of the answer."""
+    if step.answer is None:
+        return {}
+    from ku_rag.answering.report import mark_piece  # slow to import, and not needed at the start
+
+    reading = step.answer.reading
+    pieces: list[Evidence | PathEvidence] = [*step.answer.chunks, *step.answer.paths]
+    return {
+        "marked": {one.label: Markup(mark_piece(one, reading)) for one in pieces},
+        "cells": {one.label: one.table.cells for one in step.answer.chunks if one.table},
+        "parts": {reading.answer, *reading.items} - {""},
+    }
+
+
+@router.get("/units")
+async def list_units(
+    request: Request, base: Base, text: Name = "", kind: Name = "", offset: Offset = 0
+) -> Response:
+    """Return a page of units by id, or of the units that a text finds, best first."""
+    limit = 50
+
+    def find(kb: KnowledgeBase) -> list[dict[str, Any]]:
+        if not text.strip():
+            listed = kb.list(kind=kind or None, limit=limit + 1, offset=offset)
+            return [unit.to_dict() for unit in listed]
+        found = kb.search(text=text, k=limit, kind=kind or None)
+        texts = {unit.id: "" for unit in found.units}
+        for chunk in found.chunks:
+            texts |= {id: texts.get(id) or chunk.text for id in chunk.unit_ids}
+        return [kb.show(id).to_dict() | {"found": texts[id]} for id in [*texts][:limit]]
+
+    asked: dict[str, Any] = {"text": text, "kind": kind, "limit": limit, "offset": offset}
+    return _page(request, base, "units.html", found=await base.read(find), unit={}, **asked)
+
+
+@router.get("/units/{name:path}")
+async def show_unit(
+    request: Request, base: Base, name: str, hops: Annotated[int, Query(ge=1, le=2)] = 1
+) -> Response:
+    """Return the page of a unit, or of an entity without one, with its graph neighbourhood."""
+
+    def link(entity: Entity) -> str:
+        return base.address(f"/units/{entity.unit or f'{entity.name} ({entity.kind})'}")
+
+    def show(kb: KnowledgeBase) -> dict[str, Any]:
+        entity = kb.graph.show(name).to_dict()
+        unit = base.unit(entity["id"]) if entity["id"] else {}
+        drawn = Markup(kb.graph.drawing(name, hops=hops, link=link))
+        return {"entity": entity, "unit": unit, "tag": tag_of(unit), "drawn": drawn}
+
+    return _page(request, base, "unit.html", hops=hops, **await base.read(show))
+
+
+@router.get("/login")
+async def login(request: Request) -> Response:
+    """Return a form for a key."""
+    is_wrong = COOKIE in request.cookies
+    detail = "Unknown key." if is_wrong else "A key is required."
+    return show_problem(request, describe(HTTPException(401, detail)))
+
+
+@router.post("/login")
+async def store_key(request: Request, base: Base, key: Annotated[str, Form()]) -> Response:
+    """Store a key in a cookie that scripts cannot read."""
+    response, is_secure = RedirectResponse(base.address("/"), 303), request.url.scheme == "https"
+    path = f"{base.root_path}/"
+    response.set_cookie(COOKIE, key, path=path, secure=is_secure, httponly=True, samesite="strict")
+    return response

@@ -1,0 +1,80 @@
+"""Errors as problem documents (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ku_rag import errors
+
+MEDIA_TYPE = "application/problem+json"
+
+_FOLDERS = re.compile(r"""(?<![\w:/.])/(?:[^\s/'"]+/)+""")
+"""The folders of an absolute path; a URL does not match."""
+_RETRY = {"Retry-After": "2"}
+_LATER = frozenset({423, 429, 503})
+"""Statuses after which a retry can succeed."""
+_STATUS: Mapping[type[errors.KuError], int] = {
+    errors.NotFound: 404,
+    errors.BadInput: 422,
+    errors.Refused: 409,
+    errors.ReadOnly: 403,
+    errors.Closed: 503,
+    errors.MissingExtra: 501,
+    errors.ModelFailed: 502,
+    errors.BudgetSpent: 503,
+    errors.IndexUnavailable: 503,
+    errors.Mismatch: 409,
+    errors.Locked: 423,
+}
+
+
+def encode_json(value: object) -> bytes:
+    """Return JSON in UTF-8; integers may have more than 64 bits."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def without_folders(text: str, *roots: str) -> str:
+    """Return a message in which absolute paths are replaced by file names.
+
+    Args:
+        text: the message.
+        *roots: folders whose paths may contain spaces.
+    """
+    for root in roots:
+        text = text.replace(f"{root}/", "").replace(root, root.rpartition("/")[2])
+    return _FOLDERS.sub("", text)
+
+
+def describe(error: Exception, *roots: str) -> dict[str, Any]:
+    """Return the JSON of an error; for an error of ku-rag, "code" is the name of its class."""
+    status, detail, code = 500, "the server failed: its log says why", {}
+    if isinstance(error, errors.KuError):
+        status, detail = _STATUS.get(type(error), 500), without_folders(str(error), *roots)
+        code = {"code": type(error).__name__}
+    elif isinstance(error, HTTPException):
+        status, detail = error.status_code, str(error.detail)
+    elif isinstance(error, RequestValidationError):
+        wrong: list[dict[str, Any]] = [*error.errors()][:20]
+        detail = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in wrong)
+        status = 422
+    title = HTTPStatus(status).phrase
+    return {"type": "about:blank", "title": title, "status": status, "detail": detail, **code}
+
+
+def respond(found: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response for a problem."""
+    status = found["status"]
+    sent = {**(_RETRY if status in _LATER else {}), **(headers or {})}
+    return Response(orjson.dumps(found), status, sent, MEDIA_TYPE)

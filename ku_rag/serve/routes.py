@@ -1,0 +1,308 @@
+"""The REST API: one route for each method of a knowledge base."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Annotated, Any, cast
+from uuid import uuid4
+
+from fastapi import APIRouter, Body, Depends, File, Form, Header, Query, Request, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, Response
+
+from ku_rag.errors import BadInput, NotFound, ReadOnly
+from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.serve.bodies import QueryBody, SearchBody, UnitChanges, body, fields_of, sends, unit_of
+from ku_rag.serve.jobs import Job, start
+from ku_rag.serve.problems import encode_json
+from ku_rag.serve.served_base import ServedBase
+
+router = APIRouter(prefix="/v1")
+
+MAX_UPLOAD = 1 << 30
+"""Maximum size of an upload in bytes."""
+MAX_FILES = 1000
+"""Maximum number of files of an upload."""
+
+
+async def _base(request: Request, kb: str = "") -> ServedBase:
+    """Return the base that the parameter kb names, or the default."""
+    bases: dict[str, ServedBase] = request.app.state.bases
+    found = bases.get(kb) if kb else next(iter(bases.values()))
+    if found is None:
+        raise NotFound(f"there is no knowledge base {kb[:80]!r}: /v1/models lists them")
+    return found
+
+
+async def _check_writable(request: Request) -> None:
+    if not request.state.may_write:
+        raise ReadOnly("this server or this key is read-only: nothing was changed")
+
+
+Base = Annotated[ServedBase, Depends(_base)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Offset = Annotated[int, Query(ge=0, le=2**40)]
+Name = Annotated[str, Query(max_length=2000)]  # two of them, percent-encoded, fit into a line
+IfMatch = Annotated[str, Header(description="The ETag that the unit must have.")]
+QueryFields = Annotated[QueryBody, Depends(fields_of(QueryBody))]
+SearchFields = Annotated[SearchBody, Depends(fields_of(SearchBody))]
+UnitJson = Annotated[dict[str, Any], Body(examples=[{"name": "Lamp", "texts": ["It is red."]}])]
+WRITES: dict[str, Any] = {"dependencies": [Depends(_check_writable)]}
+
+
+# ---- questions ---------------------------------------------------------------------------------
+
+
+@router.post("/query", **body(QueryBody))
+async def query(base: Base, asked: QueryFields) -> Response:
+    """Answer a question, with or without a picture."""
+    return await base.reply(lambda kb: kb.query(asked.picture(), asked.question, **asked.options()))
+
+
+@router.post("/query/stream", **body(QueryBody), **sends("text/event-stream"))
+async def stream_query(base: Base, asked: QueryFields) -> Response:
+    """Answer a question and stream each step: round, region, units, evidence, draft, answer."""
+    steps = base.stream(asked.events)
+    return await base.events((step.kind, {**step.data}) async for step in steps)
+
+
+@router.post("/plan", **body(QueryBody))
+async def plan(base: Base, asked: QueryFields) -> Response:
+    """Plan a question: reformulate it and search in rounds, without answering it."""
+    how, chosen = asked.plan or "sequential", asked.model_dump(include={"kind", "where"})
+    return await base.reply(lambda kb: kb.plan(asked.picture(), asked.question, how, **chosen))
+
+
+@router.post("/evidence-graph", **body(QueryBody))
+async def evidence_graph(base: Base, asked: QueryFields) -> Response:
+    """Build the evidence graph of a question."""
+    how = asked.construction()
+    return await base.reply(
+        lambda kb: kb.graph.evidence(asked.question, image=asked.picture(), construction=how)
+    )
+
+
+@router.post("/search", **body(SearchBody))
+async def search(base: Base, asked: SearchFields) -> Response:
+    """Find units and chunks for a picture, a text, or both."""
+    return await base.reply(asked.find)
+
+
+@router.post("/look", **body(SearchBody))
+async def look(base: Base, asked: SearchFields) -> Response:
+    """Find the units that a picture shows, with the pictures and reasons of the matches."""
+    return await base.reply(lambda kb: {"units": asked.find(kb).units})
+
+
+# ---- units -------------------------------------------------------------------------------------
+
+
+def tag_of(unit: Mapping[str, Any]) -> str:
+    """Return the ETag of the JSON of a unit."""
+    return f'"{sha256(encode_json(unit)).hexdigest()[:32]}"'
+
+
+@router.get("/units")
+async def list_units(
+    base: Base,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    kind: str | None = None,
+    where: Annotated[tuple[str, ...], Query()] = (),
+) -> Response:
+    """List units ordered by id, and the offset of the next page."""
+
+    def units(kb: KnowledgeBase) -> dict[str, Any]:
+        found = kb.list(kind=kind, where=where, limit=limit + 1, offset=offset)
+        following = offset + limit if len(found) > limit else None
+        return {"items": found[:limit], "next_offset": following}
+
+    return await base.reply(units)
+
+
+@router.post("/units", status_code=201, **WRITES)
+async def add_unit(base: Base, unit: UnitJson) -> Response:
+    """Add a unit record; without an id it is merged into the unit that it matches, if any."""
+
+    def add(kb: KnowledgeBase) -> dict[str, Any]:
+        with unit_of(base, unit) as described:
+            return kb.add(described).to_dict()
+
+    added = await base.change(add)
+    return base.respond(added, 201, {"Location": base.address(f"/v1/units/{added['id']}")})
+
+
+@router.get("/units/{unit_id:path}")
+async def get_unit(base: Base, unit_id: str) -> Response:
+    """Return a unit with its tables, by its id or its unique name."""
+    unit = await base.read(lambda _: base.unit(unit_id))
+    return Response(encode_json(unit), 200, {"ETag": tag_of(unit)}, "application/json")
+
+
+@router.put("/units/{unit_id:path}", **WRITES)
+async def put_unit(base: Base, unit_id: str, unit: UnitJson, if_match: IfMatch = "") -> Response:
+    """Store a unit record under an id; it replaces the unit that has this id."""
+
+    def put(kb: KnowledgeBase) -> object:
+        with unit_of(base, unit, unit_id) as described:
+            return kb.add_many([described], replace=True)
+
+    return await _change(base, unit_id, if_match, put, may_be_new=True)
+
+
+@router.patch("/units/{unit_id:path}", **WRITES)
+async def update_unit(
+    base: Base, unit_id: str, changes: UnitChanges, if_match: IfMatch = ""
+) -> Response:
+    """Replace the given fields of a unit."""
+    return await _change(base, unit_id, if_match, lambda _: changes.apply(base, unit_id))
+
+
+@router.delete("/units/{unit_id:path}", **WRITES)
+async def delete_unit(base: Base, unit_id: str, if_match: IfMatch = "") -> Response:
+    """Delete a unit with all contents that no other source provides."""
+    return await _change(base, unit_id, if_match, lambda kb: kb.delete(unit_id))
+
+
+async def _change(
+    base: ServedBase,
+    unit_id: str,
+    expected: str,
+    function: Callable[[KnowledgeBase], object],
+    *,
+    may_be_new: bool = False,
+) -> Response:
+    """Change a unit in one transaction, if it has the expected ETag.
+
+    Raises:
+        NotFound: no unit has this id, and it may not be new.
+        HTTPException: 412, the unit has another ETag.
+    """
+
+    def checked(kb: KnowledgeBase) -> object:
+        with kb.transaction():
+            if expected or not may_be_new:
+                kb.tables(unit_id)  # `show` takes names as well, and `delete` takes sources
+            if expected not in ("", "*") and tag_of(base.unit(unit_id)) != expected:
+                raise HTTPException(
+                    412, f"the unit {unit_id[:80]!r} was changed meanwhile: get it again"
+                )
+            return function(kb)
+
+    return base.respond(await base.change(checked))
+
+
+@router.get("/tables")
+async def list_tables(base: Base, unit: Name) -> Response:
+    """List the tables of a unit."""
+    return await base.reply(lambda kb: {"items": kb.tables(unit)})
+
+
+@router.get("/images/{digest}", response_class=Response, **sends("image/*"))
+async def get_image(
+    base: Base,
+    digest: str,
+    size: Annotated[
+        int, Query(ge=0, le=2048, description="Maximum width and height; 0 for the original.")
+    ] = 0,
+    if_none_match: Annotated[str, Header()] = "",
+) -> Response:
+    """Return a stored picture by its SHA-256, or a smaller copy."""
+    tag = f'"{digest}-{size}"'
+    headers = {"ETag": tag, "Cache-Control": "private, max-age=31536000, immutable"}
+
+    def picture(kb: KnowledgeBase) -> Response:
+        file = kb.picture(digest)
+        if if_none_match == tag:
+            return Response(status_code=304, headers=headers)
+        if not size:
+            return FileResponse(file, headers=headers)
+        return Response(base.small_copy(digest, size), 200, headers, "image/jpeg")
+
+    return await base.read(picture)
+
+
+# ---- graph -------------------------------------------------------------------------------------
+
+
+@router.get("/graph/entities/{name:path}")
+async def show_entity(base: Base, name: str, most: Limit = 100) -> Response:
+    """Return an entity and its relations in both directions."""
+    return await base.reply(lambda kb: kb.graph.show(name, most=most))
+
+
+@router.get("/graph/relations")
+async def list_relations(base: Base) -> Response:
+    """List the names of relations, most frequent first."""
+    return await base.reply(lambda kb: {"items": kb.graph.schema()})
+
+
+@router.get("/graph/paths")
+async def find_paths(
+    base: Base, start: Name, end: Name | None = None, most: Limit = 10, longest: int = 4
+) -> Response:
+    """List the shortest paths between two entities, or from one."""
+    return await base.reply(
+        lambda kb: {"items": kb.graph.paths(start, end, most=most, longest=longest)}
+    )
+
+
+@router.get("/graph/neighbourhood")
+async def neighbourhood(base: Base, name: Name, hops: int = 1, most: int = 60) -> Response:
+    """Return the entities within one or two hops of an entity."""
+    return await base.reply(lambda kb: kb.graph.neighbourhood(name, hops=hops, most=most))
+
+
+# ---- ingests -----------------------------------------------------------------------------------
+
+
+@router.post("/ingest", status_code=202, max_body_size=MAX_UPLOAD, **WRITES)
+async def ingest(
+    request: Request,
+    base: Base,
+    files: Annotated[list[UploadFile], File()],
+    names: Annotated[tuple[str, ...], Form(description="Names of the files, with folders.")] = (),
+    idempotency_key: Annotated[str, Header(max_length=200)] = "",
+) -> Response:
+    """Ingest uploaded files; each folder is one unit. The response describes the job."""
+    base.check_copies()
+    if names and len(names) != len(files):
+        raise BadInput(
+            f"{len(files)} files and {len(names)} names: give one name per file, or none"
+        )
+    every = names or [file.filename or "" for file in files]
+    given = [(name, file.file) for name, file in zip(every, files, strict=True)]
+    key = sha256(f"{base.name}\n{idempotency_key}".encode()).hexdigest()[:32]
+    id, known = key if idempotency_key else uuid4().hex, request.app.state.jobs
+    job = await start(known, id, base, given)
+    return base.respond(job, 202, {"Location": f"{base.root_path}/v1/jobs/{id}"})
+
+
+async def _job(request: Request, job_id: str) -> Job:
+    """Return the job with an id."""
+    if job := request.app.state.jobs.get(job_id):
+        return cast(Job, job)
+    raise NotFound(f"there is no job {job_id[:80]!r}: only recent jobs are kept")
+
+
+KnownJob = Annotated[Job, Depends(_job)]
+
+
+@router.get("/jobs/{job_id}")
+async def get_job(job: KnownJob) -> Response:
+    """Return the state of an ingest, the number of records read, and its report."""
+    return job.base.respond(job)
+
+
+@router.get("/jobs/{job_id}/events", **sends("text/event-stream"))
+async def job_events(job: KnownJob) -> Response:
+    """Stream the states of an ingest until it ends."""
+    return await job.base.events(job.events())
+
+
+@router.delete("/jobs/{job_id}", status_code=202, **WRITES)
+async def cancel_job(job: KnownJob) -> Response:
+    """Cancel an ingest; committed records stay."""
+    job.cancelled.set()
+    return job.base.respond(job, 202)

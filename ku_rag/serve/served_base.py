@@ -1,0 +1,255 @@
+"""A knowledge base that is served: worker threads, one change at a time, and public JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+from fastapi.sse import EventSourceResponse, format_sse_event
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ku_rag import pictures
+from ku_rag.errors import Closed, KuError, Locked, Refused
+from ku_rag.graph.model import VIDEOS
+from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.serve.problems import describe, encode_json, without_folders
+
+T = TypeVar("T")
+
+UPLOADS = "uploads"
+"""The folder in a base from which uploads are ingested; it gives sources stable names."""
+
+_FILES = frozenset({"source", "uri", "item", VIDEOS})
+"""Keys of results whose values may be paths of files that the server does not offer."""
+_MESSAGES = frozenset({"error", "reason", "why"})
+"""Keys of results whose values are messages that may name files."""
+
+
+class WorkerPool:
+    """Worker threads with a bounded queue.
+
+    Args:
+        threads: number of threads.
+        waiting: maximum number of calls that wait for a thread.
+
+    Attributes:
+        used: number of calls in progress or waiting.
+    """
+
+    def __init__(self, threads: int, waiting: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, "ku-serve")
+        self._most, self.used = threads + waiting, 0
+
+    def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Call a function in a thread.
+
+        Raises:
+            HTTPException: 429, too many calls are waiting.
+        """
+        if self.used >= self._most:
+            raise HTTPException(429, "the server is busy: try again in a few seconds")
+        self.used += 1
+        future = asyncio.wrap_future(self._threads.submit(function))
+        future.add_done_callback(self._release)
+        return future
+
+    def _release(self, _: asyncio.Future[T]) -> None:
+        self.used -= 1
+
+    def close(self) -> None:
+        """Wait for the calls in progress; cancel those that wait."""
+        self._threads.shutdown(cancel_futures=True)
+
+
+class ServedBase:
+    """A knowledge base that requests share.
+
+    Args:
+        name: the name in addresses and messages.
+        kb: the base.
+        pool: the threads that call the base.
+        root_path: prefix of all addresses; see `ServerSettings`.
+        is_default: whether addresses without the parameter kb are about this base.
+
+    Attributes:
+        write_lock: held by the change or ingest of this server that is in progress.
+        parameters: query parameters of every address about this base.
+        root: path of the folder.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kb: KnowledgeBase,
+        pool: WorkerPool,
+        root_path: str = "",
+        *,
+        is_default: bool = True,
+    ) -> None:
+        self.name, self.kb, self._pool, self.root_path = name, kb, pool, root_path
+        self.parameters = {} if is_default else {"kb": name}
+        self.write_lock, self.root = asyncio.Lock(), str(kb.path)
+
+    def address(self, path: str, **query: object) -> str:
+        """Return the address of a path of the server, without empty query parameters."""
+        given = self.parameters | {name: value for name, value in query.items() if value}
+        encoded = urlencode(given, quote_via=quote)
+        return f"{self.root_path}{quote(path)}{'?' * bool(encoded)}{encoded}"
+
+    # ---- calls ---------------------------------------------------------------------------------
+
+    async def read(self, function: Callable[[KnowledgeBase], T]) -> T:
+        """Call a function with the base in a worker thread."""
+        return await self._pool.submit(lambda: function(self.kb))
+
+    async def change(self, function: Callable[[KnowledgeBase], T]) -> T:
+        """Call a function that changes the base, one at a time.
+
+        Raises:
+            Locked: the change before it did not end in time.
+        """
+        try:
+            async with asyncio.timeout(self.kb.settings.lock_wait_s):
+                await self.write_lock.acquire()
+        except TimeoutError:
+            raise Locked(f"another request writes to {self.name}: try again later") from None
+        try:
+            return await self.read(function)
+        finally:
+            self.write_lock.release()
+
+    async def stream(self, function: Callable[[KnowledgeBase], Iterator[T]]) -> AsyncIterator[T]:
+        """Yield the items of an iterator that runs in one worker thread.
+
+        The iterator stops at its next item after the client has disconnected.
+        """
+        loop, items = asyncio.get_running_loop(), asyncio.Queue[list[T]]()
+        has_left = threading.Event()
+
+        def produce() -> None:
+            try:
+                for item in function(self.kb):
+                    if has_left.is_set():
+                        return
+                    loop.call_soon_threadsafe(items.put_nowait, [item])
+            finally:
+                loop.call_soon_threadsafe(items.put_nowait, [])
+
+        produced = self._pool.submit(produce)
+        try:
+            while item := await items.get():
+                yield item[0]
+            await produced
+        finally:
+            has_left.set()
+
+    # ---- contents ------------------------------------------------------------------------------
+
+    def unit(self, unit_id: str) -> dict[str, Any]:
+        """Return the public JSON of a unit and its tables, without the rows among its texts."""
+        unit = self.kb.show(unit_id)
+        tables = self.kb.tables(unit.id)
+        rows = {table.row_text(n) for table in tables for n in range(len(table.rows))}
+        texts = [text for text in unit.texts if text not in rows]
+        found: dict[str, Any] = self.public(unit.to_dict() | {"texts": texts, "tables": tables})
+        return found
+
+    def small_copy(self, digest: str, size: int) -> bytes:
+        """Return a stored picture as JPEG, at most `size` pixels wide and high."""
+        smaller = pictures.load_picture(self.kb.picture(digest), size)
+        smaller.thumbnail((size, size))
+        smaller.save(out := io.BytesIO(), "JPEG", quality=85)
+        return out.getvalue()
+
+    # ---- responses -----------------------------------------------------------------------------
+
+    async def reply(self, function: Callable[[KnowledgeBase], object]) -> Response:
+        """Return the result of a function as JSON."""
+        return self.respond(await self.read(function))
+
+    def respond(
+        self, value: object, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """Return a value as JSON without paths of this machine."""
+        body = encode_json(self.public(value))
+        return Response(body, status, headers, "application/json")
+
+    async def events(self, events: AsyncIterator[tuple[str | None, object]]) -> Response:
+        """Send events, each a kind and data; an error becomes an event of the kind "error".
+
+        The first event is awaited, so that an earlier error becomes a problem document.
+        """
+        first = await anext(events)
+
+        def written(kind: str | None, data: object) -> bytes:
+            text = data if isinstance(data, str) else encode_json(self.public(data)).decode()
+            return format_sse_event(data_str=text, event=kind)
+
+        async def sent() -> AsyncIterator[bytes]:
+            yield written(*first)
+            try:
+                async for event in events:
+                    yield written(*event)
+            except KuError as error:
+                yield written("error", describe(error, self.root))
+
+        return EventSourceResponse(sent(), headers={"Cache-Control": "no-store"})
+
+    def public(self, value: Any, key: str = "") -> Any:  # noqa: ANN401 - any result
+        """Convert a value to JSON with addresses of pictures and names of other files.
+
+        Texts and tables are returned as stored, and so is metadata, except an entity's videos.
+
+        Args:
+            value: the value.
+            key: the key of the value in an object.
+        """
+        if key == "metadata" and isinstance(value, dict):
+            return value | {k: self.public(one, k) for k, one in value.items() if k == VIDEOS}
+        if isinstance(value, dict):
+            return {k: self.public(one, k) for k, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.public(one, key) for one in value]
+        if hasattr(value, "to_dict"):
+            return self.public(value.to_dict(), key)
+        if not isinstance(value, str):
+            return value
+        if key in ("image", "images") and value.startswith("/"):
+            file = Path(value)  # a linked picture is known by its path
+            is_copy = file.is_relative_to(self.kb.path)
+            digest = file.stem if is_copy else self.kb.picture_hash(file)
+            return self.address(f"/v1/images/{digest}")
+        if key in _FILES and value.startswith("/"):
+            path, mark, record = value.partition("#")
+            inside = path.removeprefix(f"{self.root}/{UPLOADS}/")
+            return (inside if inside != path else "/".join(path.split("/")[-2:])) + mark + record
+        if key in _MESSAGES and self.root in value:
+            return without_folders(value, self.root)
+        return value
+
+    def check_folder(self) -> None:
+        """Check that the folder exists: its open files stay readable when it is deleted.
+
+        Raises:
+            Closed: it was deleted.
+        """
+        if not self.kb.path.is_dir():
+            raise Closed(
+                f"the folder of {self.name} was deleted: restore it and restart the server"
+            )
+
+    def check_copies(self) -> None:
+        """Check that the base stores copies of pictures.
+
+        Raises:
+            Refused: it links them instead.
+        """
+        if self.kb.settings.images == "link":
+            raise Refused("this base links pictures and stores no copies: use `ku ingest`")

@@ -1,0 +1,151 @@
+// Reads the event streams of queries and ingests, and sends changes of units.
+
+const find = (selector, root = document) => root.querySelector(selector);
+const ask = find("#ask"), picture = find("#picture"), answer = find("#answer");
+const upload = find("#upload"), job = find("#job"), drawing = find(".drawing");
+
+/** Send a request; throw an error with the detail of the problem if it fails. */
+async function send(address, options) {
+  const response = await fetch(address, options);
+  if (response.ok) return response;
+  if (response.status === 401) location.reload(); // asks for the key
+  throw new Error((await response.json()).detail);
+}
+
+/** Yield the kind and the data of each server-sent event of a response. */
+async function* readEvents(response) {
+  let rest = "";
+  for await (const text of response.body.pipeThrough(new TextDecoderStream())) {
+    const events = (rest + text).split("\n\n");
+    rest = events.pop();
+    for (const event of events) {
+      const [, kind, data] = event.match(/^event: (.*)\ndata: (.*)/) ?? [];
+      if (kind) yield [kind, JSON.parse(data)];
+    }
+  }
+}
+
+/** Call a function instead of submitting a form, and show in its status what it returns. */
+function onSubmit(form, action) {
+  form?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const button = find("button", form), status = find("[role=status]", form);
+    button.disabled = true;
+    status.textContent = "Working …";
+    status.textContent = await action(status).catch((error) => error.message);
+    button.disabled = false;
+  });
+}
+
+function showPicture() {
+  const [file] = ask.elements.image.files;
+  picture.hidden = !file;
+  showRegion(0, 0, 0, 0);
+  if (file) find("img", picture).src = URL.createObjectURL(file);
+}
+
+function showRegion(left, top, right, bottom) {
+  const { naturalWidth, naturalHeight } = find("img", picture), frame = find("rect", picture);
+  const values = { x: left, y: top, width: right - left, height: bottom - top };
+  find("svg", picture).setAttribute("viewBox", `0 0 ${naturalWidth} ${naturalHeight}`);
+  for (const name in values) frame.setAttribute(name, values[name]);
+}
+
+function setPicture(event, { files }) {
+  if (!files.length) return; // a text
+  event.preventDefault();
+  ask.elements.image.files = files;
+  showPicture();
+}
+
+if (ask) {
+  ask.elements.image.addEventListener("change", showPicture);
+  addEventListener("paste", (event) => setPicture(event, event.clipboardData));
+  addEventListener("dragover", (event) => event.preventDefault());
+  addEventListener("drop", (event) => setPicture(event, event.dataTransfer));
+}
+
+onSubmit(ask, async (status) => {
+  const options = { method: "POST", headers: { Accept: "text/event-stream" } };
+  const response = await send("", { ...options, body: new FormData(ask) });
+  for await (const [kind, { html, detail }] of readEvents(response)) {
+    if (kind === "error") throw new Error(detail);
+    answer.innerHTML = html; // the server has escaped texts in it
+    status.textContent = `Working: ${kind} …`;
+    const region = find("[data-box]", answer);
+    if (region) showRegion(...JSON.parse(region.dataset.box));
+  }
+  return find("h2", answer).textContent;
+});
+
+const dataUri = (file) => new Promise((resolve) => {
+  const reader = new FileReader();
+  reader.onload = () => resolve(reader.result);
+  reader.readAsDataURL(file);
+});
+
+/** Return the address of a stored picture, or the data URI of a file. */
+const pictureUri = (picture) => picture instanceof File ? dataUri(picture) : picture;
+
+/** Return the relation that a line states. */
+function readRelation(line) {
+  const [relation, target, information, condition] = line.split(" | ").map((part) => part.trim());
+  return { relation, target, information: information || null, condition: condition || null };
+}
+
+/** Return the fields of a unit that a form changes. */
+async function changesOf(form) {
+  const data = new FormData(form), isGiven = (text) => text.trim();
+  const pictures = data.getAll("images").filter(({ size }) => size !== 0); // no file was chosen
+  const fields = {
+    name: data.get("name"),
+    kind: data.get("kind"),
+    aliases: data.get("aliases").split("\n").filter(isGiven),
+    texts: data.getAll("texts").filter(isGiven),
+    images: await Promise.all(pictures.map(pictureUri)),
+    relations: data.get("relations").split("\n").filter(isGiven).map(readRelation),
+    metadata: JSON.parse(data.get("metadata")),
+  };
+  const isChanged = (one) =>
+    one.value !== one.defaultValue || one.checked !== one.defaultChecked;
+  const changed = [...form.elements].filter((one) => one.name && isChanged(one));
+  return Object.fromEntries(changed.map(({ name }) => [name, fields[name]]));
+}
+
+for (const form of document.querySelectorAll("form[data-method]")) {
+  const { method, to, tag = "", next = location.href } = form.dataset;
+  onSubmit(form, async () => {
+    if (method === "DELETE" && !confirm("Delete this unit and its contents?")) return;
+    const headers = { "Content-Type": "application/json", "If-Match": tag };
+    const body = method === "DELETE" ? undefined : JSON.stringify(await changesOf(form));
+    const { id } = await (await send(to, { method, headers, body })).json();
+    location.assign(next.replace("ID", encodeURIComponent(id)));
+  });
+}
+
+if (drawing) drawing.scrollLeft = (drawing.scrollWidth - drawing.clientWidth) / 2;
+
+async function showJob(address) {
+  const busy = find("span", job);
+  job.hidden = busy.hidden = false;
+  find("button", job).onclick = () => send(address, { method: "DELETE" });
+  const response = await send(`${address}/events`);
+  for await (const [, { state, records, report, error }] of readEvents(response)) {
+    const { quarantined = [], ...counts } = report ?? { records };
+    const counted = Object.entries(counts).map((one) => one.join(": ").replace("_", " "));
+    find("[role=status]", job).textContent = `${state}; ${error?.detail ?? counted.join(", ")}`;
+    const leftOut = quarantined.map(({ item, reason }) => `Left out: ${item}: ${reason}`);
+    find(".text", job).textContent = leftOut.join("\n");
+  }
+  busy.hidden = true;
+}
+
+onSubmit(upload, async () => {
+  const body = new FormData();
+  for (const file of [...upload.elements].flatMap(({ files }) => [...(files ?? [])])) {
+    body.append("files", file);
+    body.append("names", file.webkitRelativePath || file.name);
+  }
+  const { id } = await (await send(upload.action, { method: "POST", body })).json();
+  await showJob(upload.dataset.job + id);
+});

@@ -1,0 +1,225 @@
+"""Increments: what has changed in a base since a snapshot, for copies that only serve readers.
+
+SQLite's session extension (https://sqlite.org/sessionintro.html) compares the tables with those of
+the snapshot and writes the rows that differ as a patchset: new and changed rows as they are now,
+deleted ones by their keys. A copy applies it in one transaction, so readers see the state before
+or after it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+import orjson
+
+from ku_rag.arguments import file_hash
+from ku_rag.errors import BadInput, Mismatch, NotFound
+from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.store.compaction import sweep
+from ku_rag.store.connection import Connection, explained, roll_back, snapshot
+from ku_rag.store.content_rows import content_hash
+from ku_rag.store.database import Database
+from ku_rag.store.layout import Layout, write_durably
+from ku_rag.transfer import atomic_folder
+from ku_rag.transfer.snapshot import Snapshot, copy_pictures
+from ku_rag.types import Serializable
+
+FORMAT = 1
+_MANIFEST, _ROWS = "manifest.json", "rows.patchset"
+_ERASING = "ku.erasing"
+"""Name of a file in a copy whose database may still hold what its base has erased."""
+
+
+@dataclass(slots=True)
+class Applied(Serializable):
+    """What was applied to a copy.
+
+    Args:
+        increments: number of increments; 0 if the copy held the last commit already.
+        pictures: number of their pictures.
+        commit: number of the commit that the copy holds now.
+        erased: whether the log was emptied and deleted pictures were erased. False if others read
+            an older state; then call again.
+    """
+
+    increments: int = 0
+    pictures: int = 0
+    commit: int = 0
+    erased: bool = True
+
+
+def write(database: Database, layout: Layout, folder: Path, since: Path, *, link: bool) -> Snapshot:
+    """Write what has changed since a snapshot; see `KnowledgeBase.snapshot`.
+
+    The folder does not appear if nothing has changed.
+    """
+    started, earlier = time.monotonic(), Layout(since).database
+    Database(earlier, read_only=True).close()  # raises if it cannot be read
+    with closing(database.connect()) as connection, explained(database.path):
+        connection.execute("ATTACH ? AS since", (str(earlier),))
+        with snapshot(connection):
+            begin, end = _state(connection, "since"), _state(connection)
+            if begin == end:
+                return Snapshot(since=begin["commits"], commit=end["commits"])
+            if begin["id"] != end["id"] or begin["commits"] >= end["commits"]:
+                raise Mismatch(
+                    f"{since} holds {_described(begin)}, the knowledge base {_described(end)}: "
+                    "expected an earlier commit of the same base; take a whole snapshot"
+                )
+            with atomic_folder.beside(
+                folder, replaces=lambda _: False, what="an increment"
+            ) as made:
+                _write_rows(connection, made / _ROWS)
+                listed = "SELECT hash, file FROM images EXCEPT SELECT hash, file FROM since.images"
+                found = copy_pictures(connection, listed, layout, Layout(made), link=link)
+                sequences = connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
+                increment = {
+                    "format": FORMAT,
+                    "since": begin,
+                    "state": end,
+                    "rows": file_hash(made / _ROWS),
+                    "sequences": sequences,
+                    "pictures": found.pictures,
+                }
+                manifest = {"sha256": content_hash(orjson.dumps(increment)), "increment": increment}
+                (made / _MANIFEST).write_bytes(orjson.dumps(manifest))
+                found.bytes = Layout(made).bytes()
+    found.since, found.commit = begin["commits"], end["commits"]
+    found.seconds = round(time.monotonic() - started, 3)
+    return found
+
+
+def _write_rows(connection: Connection, file: Path) -> None:
+    tables = connection.execute(
+        "SELECT name FROM sqlite_master "
+        "WHERE type = 'table' AND rootpage > 0 AND name NOT LIKE 'sqlite_%'"
+    ).fetchall()
+    with file.open("wb") as out:
+        write_piece: Any = out.write  # returns a number, which SQLite does not use
+        for (table,) in tables:
+            with closing(apsw.Session(connection, "main")) as session:
+                session.attach(table)
+                session.diff("since", table)
+                session.patchset_stream(write_piece)
+
+
+def apply(
+    database: Database, layout: Layout, indexes: Sequence[VectorIndex], folder: Path
+) -> Applied:
+    """Apply an increment, or those of a folder in order; see `KnowledgeBase.apply_increments`."""
+    paths = [folder, *folder.iterdir()] if folder.is_dir() else []
+    increments = [_read(path) for path in paths if (path / _MANIFEST).exists()]
+    if not increments:
+        raise NotFound(
+            f"{folder} holds no increment: name a folder that `ku snapshot --since` made"
+        )
+    increments.sort(key=lambda one: int(one["state"]["commits"]))
+    done = Applied()
+    with database.writing(), closing(database.connect()) as connection, explained(database.path):
+        connection.execute("PRAGMA foreign_keys = OFF")  # rows change table by table
+        state, erasing = _state(connection), database.path.with_name(_ERASING)
+        while following := [one for one in increments if one["since"] == state]:
+            increment = following[-1]
+            _apply(connection, layout, increment, erasing)
+            state = increment["state"]
+            database.note_commit(state["commits"])
+            done.increments += 1
+            done.pictures += increment["pictures"]
+        done.commit = state["commits"]
+        if erasing.exists():  # also of a call that was stopped
+            for index in indexes:
+                index.remove_files()
+            connection.execute("VACUUM")
+            erasing.unlink()
+        log = database.path.with_name(f"{database.path.name}-wal")
+        done.erased = not (log.exists() and log.stat().st_size) or sweep(database, layout)
+    for index in indexes:
+        index.refresh()  # it acquires the lock to write the files of a large base
+    own = [one for one in increments if one["state"]["id"] == state["id"]]
+    if state != (newest := (own or increments)[-1]["state"]):
+        raise Mismatch(
+            f"{layout.root} holds {_described(state)}; {folder} leads to {_described(newest)} "
+            "and has no increment from there: expected all increments since the copy was made, and "
+            "no changes of its own; otherwise replace it by a whole snapshot"
+        )
+    return done
+
+
+def _apply(
+    connection: Connection, layout: Layout, increment: dict[str, Any], erasing: Path
+) -> None:
+    """Apply an increment; if the base was compacted, write the file `erasing` before the commit."""
+    path: Path = increment["path"]
+    pruned = "SELECT value FROM meta WHERE key = 'changes_pruned'"
+    before = connection.execute(pruned).fetchall()
+    rows, pictures = path / _ROWS, sorted(Layout(path).images.glob("*/*"))
+    try:
+        if len(pictures) != increment["pictures"] or file_hash(rows) != increment["rows"]:
+            raise _damaged(path)
+        write_durably(_contents(pictures, path, layout))
+        connection.execute("BEGIN IMMEDIATE")
+        with rows.open("rb") as data:
+            apsw.Changeset.apply(data.read, connection)
+        connection.execute("DELETE FROM sqlite_sequence")
+        connection.executemany("INSERT INTO sqlite_sequence VALUES (?, ?)", increment["sequences"])
+        if connection.execute(pruned).fetchall() != before:
+            write_durably([(erasing, b"")])
+        connection.execute("COMMIT")
+    except PermissionError as error:
+        raise _unreadable(path, error) from error
+    except (OSError, apsw.AbortError) as error:
+        raise _damaged(path) from error
+    finally:
+        roll_back(connection)
+
+
+def _contents(pictures: Sequence[Path], path: Path, layout: Layout) -> Iterator[tuple[Path, bytes]]:
+    for picture in pictures:
+        data = picture.read_bytes()
+        if content_hash(data) != picture.stem:
+            raise _damaged(path)
+        yield layout.root / picture.relative_to(path), data
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        checked = json.loads((path / _MANIFEST).read_bytes())
+        increment: dict[str, Any] = checked["increment"]
+        if checked["sha256"] != content_hash(orjson.dumps(increment)):
+            raise _damaged(path)
+        if increment["format"] != FORMAT:
+            raise Mismatch(f"{path} was made by a later version of ku-rag: install that version")
+    except PermissionError as error:
+        raise _unreadable(path, error) from error
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise _damaged(path) from error
+    return increment | {"path": path}
+
+
+def _state(connection: Connection, schema: str = "main") -> dict[str, Any]:
+    """The id of the base, the number of the last commit, and the random value of that commit."""
+    rows = connection.execute(
+        f"SELECT key, value FROM {schema}.meta WHERE key IN ('id', 'commits', 'state')"
+    )
+    return {key: json.loads(value) for key, value in rows}
+
+
+def _described(state: dict[str, Any]) -> str:
+    return f"commit {state['commits']} ({state.get('state')}) of base {state['id']}"
+
+
+def _unreadable(path: Path, error: OSError) -> BadInput:
+    return BadInput(f"{path} cannot be read ({error.strerror}): allow it to be read, and try again")
+
+
+def _damaged(path: Path) -> BadInput:
+    return BadInput(
+        f"{path} is incomplete or damaged: it was not applied; copy it again from where it was made"
+    )

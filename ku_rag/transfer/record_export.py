@@ -1,0 +1,118 @@
+"""Export of prepared records that are in no store: the tables of an export, written from memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ku_rag import arguments
+from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.pair import side
+from ku_rag.ingest.preparation import PreparedPicture, PreparedRecord, PreparedSource
+from ku_rag.store import table_rows
+from ku_rag.store.connection import as_json
+from ku_rag.store.layout import image_file
+from ku_rag.transfer.tables import (
+    CHUNKS,
+    IMAGES,
+    PICTURES,
+    RELATIONS,
+    SHOWINGS,
+    SOURCES,
+    TABLE_ROWS,
+    UNITS,
+    Row,
+    TableFile,
+    write_table,
+)
+
+
+def write_records(
+    folder: Path, records: Sequence[PreparedRecord], encoder: Encoder
+) -> dict[str, Any]:
+    """Write the tables and pictures of an export, one row for each record with an id.
+
+    Args:
+        folder: Empty.
+        records: Encoded; those that belong to no unit come last.
+        encoder: That made their vectors.
+
+    Returns:
+        What the manifest says of them: "counts" of rows by table, "bytes" and "sha256" by file.
+    """
+    pictures = {picture.digest: picture for one in records for picture in one.pictures()}
+    for picture in pictures.values():
+        file = folder / PICTURES / image_file(picture.digest, picture.suffix)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(picture.data)
+    sources = [(record.unit, source) for record in records for source in record.sources]
+    rows: dict[TableFile, list[Row]] = {
+        UNITS: list(_units(records)),
+        SOURCES: [_source(*one) for one in sources],
+        CHUNKS: [row for one in sources for row in _chunks(*one)],
+        IMAGES: [_image(picture) for _, picture in sorted(pictures.items())],
+        SHOWINGS: [
+            (unit, source.uri, position, picture.digest)
+            for unit, source in sources
+            for position, picture in enumerate(source.pictures)
+        ],
+        RELATIONS: [row for one in sources for row in _relations(*one)],
+        TABLE_ROWS: [
+            (unit, source.uri, *row)
+            for unit, source in sources
+            for row in table_rows.stored_rows(source.tables, source.first_row)
+        ],
+    }
+    for table, found in rows.items():
+        dim = side(encoder, table.vectors).dim if table.vectors else None
+        if found or table in (UNITS, SOURCES, CHUNKS):
+            write_table(folder, table, found, dim)
+    files = sorted(folder.glob("*.parquet"))
+    return {
+        "counts": {table.name: len(found) for table, found in rows.items()},
+        "bytes": {file.name: file.stat().st_size for file in files},
+        "sha256": {file.name: arguments.file_hash(file) for file in files},
+    }
+
+
+def _units(records: Iterable[PreparedRecord]) -> Iterator[Row]:
+    for record in records:
+        declared = record.sources[0].declared
+        if record.unit is not None and declared is not None:
+            aliases, metadata = as_json(declared.aliases or ()), dict(declared.metadata or {})
+            yield (
+                record.unit,
+                declared.name,
+                declared.kind,
+                aliases,
+                json.dumps(metadata, ensure_ascii=False, sort_keys=True),
+                declared.match,
+            )
+
+
+def _source(unit: str | None, source: PreparedSource) -> Row:
+    declared = source.declared.to_json() if source.declared else "{}"
+    sizes = len(source.chunks or ()), len(source.pictures)
+    return source.uri, unit, source.origin, source.digest, declared, *sizes
+
+
+def _chunks(unit: str | None, source: PreparedSource) -> Iterator[Row]:
+    vectors = np.asarray(source.chunk_vectors, "<f2")
+    for position, (document, text) in enumerate(source.chunks or ()):
+        yield unit, source.uri, position, document, text, vectors[position].tobytes()
+
+
+def _image(picture: PreparedPicture) -> Row:
+    file = f"{PICTURES}/{image_file(picture.digest, picture.suffix)}"
+    vector = np.asarray(picture.vector, "<f2").tobytes()
+    return picture.digest, file, picture.width, picture.height, len(picture.data), vector
+
+
+def _relations(unit: str | None, source: PreparedSource) -> Iterator[Row]:
+    for position, one in enumerate(source.relations):
+        notes = one.target_kind, one.information, one.condition
+        yield unit, source.uri, position, one.relation, one.target, *notes, None, None

@@ -1,0 +1,150 @@
+"""Import of the shards of `ku encode`: exports of blocks of records, one after another.
+
+The manifest of the folder names the shards with the checksums of their manifests, and these have
+the checksums of the tables. Shards hold different sources, so their order is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ku_rag import arguments
+from ku_rag.encoders.pair import side
+from ku_rag.errors import BadInput, Mismatch
+from ku_rag.ingest.pipeline import Pipeline
+from ku_rag.ingest.preparation import PreparedRecord
+from ku_rag.store.vectors import KINDS
+from ku_rag.transfer.parquet_import import ExportRecords
+from ku_rag.transfer.parquet_reader import Export, read_manifest
+from ku_rag.transfer.tables import MANIFEST, UNITS
+from ku_rag.types import Quarantined
+
+SHARDS = "shards"
+
+
+def is_shard_set(folder: Path) -> bool:
+    """Whether `ku encode` wrote, or began to write, a folder."""
+    return (folder / SHARDS).is_dir()
+
+
+def is_inside_shard_set(folder: Path) -> bool:
+    """Whether a folder is the one that holds the shards in a folder that `ku encode` wrote."""
+    return (
+        folder.name == SHARDS
+        and (folder.parent / MANIFEST).is_file()
+        and not is_shard_set(folder)
+        and not (folder / UNITS.file).is_file()
+    )
+
+
+def check_shards(
+    folder: Path, *, partial: bool = False
+) -> tuple[Mapping[str, Any], list[Quarantined]]:
+    """Return the manifest of a folder of shards, and the shards that are not sound.
+
+    No table is read.
+
+    Args:
+        folder: That `ku encode` wrote.
+        partial: Return the shards that are not sound, instead of raising an error.
+
+    Raises:
+        BadInput: Encoding was not finished, or a shard is not sound.
+        Mismatch: The shards are of a later format.
+    """
+    manifest = read_manifest(folder / MANIFEST)
+    if not manifest.get("finished"):
+        raise BadInput(
+            f"{folder} is not finished: run the same `ku encode` again, which continues it"
+        )
+    problems = list(_find_problems(folder / SHARDS, manifest["sha256"]))
+    if problems and not partial:
+        raise _refusal(folder, len(manifest["sha256"]), problems)
+    return manifest, problems
+
+
+class ShardSet:
+    """The records of all shards in a folder, shard by shard.
+
+    Args:
+        folder: That `ku encode` wrote.
+        pipeline: Stores the records.
+        partial: Import the sound shards although others are not sound.
+
+    Raises:
+        BadInput: Encoding was not finished; or a shard is missing, truncated, changed or doubled
+            and `partial` is not given. Changed tables are found in the iteration, when the shards
+            before them are stored; importing again continues.
+        Mismatch: The shards are of another encoder, for chunks of another length, or of a later
+            format.
+    """
+
+    def __init__(self, folder: Path, pipeline: Pipeline, *, partial: bool = False) -> None:
+        self._folder, self._pipeline, self._partial = folder, pipeline, partial
+        manifest, self._problems = check_shards(folder, partial=partial)
+        self._check_making(manifest)
+        self._digests: Mapping[str, str] = manifest["sha256"]
+
+    def __iter__(self) -> Iterator[PreparedRecord | Quarantined]:
+        """Yield the records of the sound shards, and a report of the others."""
+        yield from self._problems
+        broken = {problem.item for problem in self._problems}
+        for name in self._digests:
+            if name in broken:
+                continue
+            export = Export(self._folder / SHARDS / name)
+            if export.is_whole:
+                yield from ExportRecords(export, self._pipeline)
+                continue
+            problem = Quarantined(name, "its tables are not what was written")
+            if not self._partial:
+                raise _refusal(self._folder, len(self._digests), [problem])
+            yield problem
+
+    def _check_making(self, manifest: Mapping[str, Any]) -> None:
+        made, pipeline = manifest["encoder"]["sides"], self._pipeline
+        for kind in KINDS:
+            ours = side(pipeline.encoder, kind).fingerprint
+            if made[kind][0] != ours:
+                raise Mismatch(
+                    f"{self._folder} has vectors of the encoder {made[kind][0]}, the base is made "
+                    f"with {ours}: encode with the encoder of the base, or import into a new one"
+                )
+        if manifest["max_tokens"] != pipeline.max_tokens:
+            raise Mismatch(
+                f"{self._folder} has chunks of up to {manifest['max_tokens']} tokens, the base has "
+                f"{pipeline.max_tokens}: encode again with KU_MAX_TOKENS={pipeline.max_tokens}, "
+                "or import into a new base"
+            )
+
+
+def _find_problems(shards: Path, digests: Mapping[str, str]) -> Iterator[Quarantined]:
+    """Yield the shards that are missing, truncated or doubled; no table is read."""
+    for name, digest in digests.items():
+        manifest = shards / name / MANIFEST
+        if not manifest.is_file():
+            yield Quarantined(name, "it is missing")
+        elif arguments.file_hash(manifest) != digest:
+            yield Quarantined(name, "its manifest is not the one that was written")
+        else:
+            sizes = read_manifest(manifest)["bytes"]
+            for file, size in sizes.items():
+                path = manifest.with_name(file)
+                found = path.stat().st_size if path.is_file() else 0
+                if found != size:
+                    reason = f"{file} has {found:,} bytes instead of {size:,}"
+                    yield Quarantined(name, f"{reason}: it is truncated")
+                    break
+    there = {path.name for path in shards.iterdir() if not path.name.startswith(".")}
+    for name in sorted(there - digests.keys()):
+        yield Quarantined(name, "the manifest does not name it: it is a copy, or another run's")
+
+
+def _refusal(folder: Path, count: int, problems: list[Quarantined]) -> BadInput:
+    listed = "; ".join(f"{one.item[:16]}: {one.reason}" for one in problems[:3])
+    return BadInput(
+        f"{len(problems):,} of {count:,} shards in {folder} cannot be imported ({listed}): run "
+        "`ku encode` or copy the folder again, or pass --partial to import the others"
+    )

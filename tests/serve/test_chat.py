@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.serve.conftest import data_uri
+
+QUESTION = "Which country does it come from?"
+
+
+def conversation(*content):
+    return {"model": "default", "messages": [{"role": "user", "content": [*content]}]}
+
+
+@pytest.fixture
+def shown(fruit_base):
+    return {"type": "image_url", "image_url": {"url": data_uri(fruit_base / "Mango/photo.png")}}
+
+
+def test_a_picture_and_a_question_are_answered_with_evidence(client, shown):
+    asked = conversation(shown, {"type": "text", "text": QUESTION}) | {"temperature": 0.2, "n": 1}
+    found = client.post("/v1/chat/completions", json=asked).json()
+    assert found["choices"][0]["message"] == {"role": "assistant", "content": "Peru"}
+    assert found["ku"]["citations"]
+    assert found["ku"]["region"]["box"]
+
+
+def test_a_later_question_is_about_the_same_picture(client, shown):
+    asked = conversation(shown, {"type": "text", "text": "What is this?"})
+    asked["messages"] += [
+        {"role": "assistant", "content": "A fruit."},
+        {"role": "user", "content": QUESTION},
+    ]
+    found = client.post("/v1/chat/completions", json=asked).json()
+    assert found["choices"][0]["message"]["content"] == "Peru"
+
+
+def test_the_stream_ends_with_the_evidence(client, shown):
+    asked = conversation(shown, {"type": "text", "text": QUESTION}) | {"stream": True}
+    lines = client.post("/v1/chat/completions", json=asked).text.strip().split("\n\n")
+    *chunks, end = [line.removeprefix("data: ") for line in lines]
+    first, last = map(json.loads, chunks)
+    assert end == "[DONE]"
+    assert first["choices"][0]["delta"]["content"] == "Peru"
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert last["ku"]["units"][0]["image"].startswith("/v1/images/")
+
+
+def test_what_is_not_known_is_said(client):
+    asked = conversation({"type": "text", "text": "How tall is the Eiffel Tower?"})
+    found = client.post("/v1/chat/completions", json=asked).json()
+    assert "no answer in the knowledge base" in found["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://169.254.169.254/a.png", "file:///etc/passwd", "/etc/passwd", "data:,x", ""]
+)
+def test_no_address_is_fetched(client, url):
+    shown = {"type": "image_url", "image_url": {"url": url}}
+    asked = conversation(shown, {"type": "text", "text": QUESTION})
+    found = client.post("/v1/chat/completions", json=asked)
+    assert (found.status_code, found.json()["code"]) == (422, "BadInput")
+
+
+def test_the_client_of_openai(client, shown):
+    openai = pytest.importorskip("openai")
+    api = openai.OpenAI(base_url="http://localhost/v1", api_key="none", http_client=client)
+    assert [model.id for model in api.models.list()] == ["default"]
+    asked = conversation(shown, {"type": "text", "text": QUESTION})
+    found = api.chat.completions.create(**asked)
+    assert found.choices[0].message.content == "Peru"
+    assert found.ku["citations"]
+    parts = [*api.chat.completions.create(**asked, stream=True)]
+    assert "".join(one.choices[0].delta.content or "" for one in parts) == "Peru"
+    with pytest.raises(openai.NotFoundError):
+        api.chat.completions.create(**asked | {"model": "gpt"})
+    with pytest.raises(openai.NotFoundError):
+        api.embeddings.create(model="default", input="x")

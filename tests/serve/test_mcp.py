@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import base64
+import io
+import json
+import sys
+from collections.abc import Iterator
+
+import anyio
+import pytest
+from fastapi.testclient import TestClient
+from mcp import StdioServerParameters, stdio_client
+from mcp.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp.types import INVALID_PARAMS
+from PIL import Image
+
+from ku_rag import KnowledgeBase
+from ku_rag.pictures import load_picture
+from ku_rag.serve.access import ServerSettings
+from ku_rag.serve.app import create_app
+from ku_rag.serve.mcp import create_server
+from ku_rag.serve.served_base import ServedBase, WorkerPool
+from tests.serve.conftest import data_uri
+
+QUESTION = "Which country does it come from?"
+READING = ["ask", "look", "search", "unit", "graph_paths"]
+
+
+@pytest.fixture
+def pool() -> Iterator[WorkerPool]:
+    pool = WorkerPool(threads=2, waiting=2)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def server(served, pool):
+    """The MCP server of the base of fruits; clients may add units."""
+    return create_server(ServedBase("default", served, pool), may_add=True)
+
+
+@pytest.fixture
+def mango(fruit_base):
+    return fruit_base / "Mango" / "photo.png"
+
+
+def talk(server, function, *given):
+    """What an async function returns that is given a client of a server."""
+
+    async def run():
+        async with Client(server) as client:
+            return await function(client, *given)
+
+    return anyio.run(run)
+
+
+def call(server, tool, **given):
+    """The result of a tool."""
+    return talk(server, lambda client: client.call_tool(tool, given))
+
+
+def refusal(server, tool, **given):
+    """The message of a tool that fails."""
+    result = call(server, tool, **given)
+    assert result.is_error
+    return result.content[0].text
+
+
+def pictures_of(result):
+    return [one for one in result.content if one.type == "image"]
+
+
+def test_tools_are_described_and_only_add_writes(server, served, pool):
+    tools = talk(server, lambda client: client.list_tools()).tools
+    assert [tool.name for tool in tools] == [*READING, "add"]
+    for tool in tools:
+        assert tool.description.endswith(".")
+        assert tool.output_schema["type"] == "object"
+        assert tool.annotations.read_only_hint == (tool.name != "add")
+    without = create_server(ServedBase("default", served, pool))
+    tools = talk(without, lambda client: client.list_tools()).tools
+    assert [tool.name for tool in tools] == READING
+    assert "add" in refusal(without, "add", record={"name": "Lamp"})
+
+
+def test_ask_gives_the_answer_of_the_method_with_its_evidence(server, served, mango):
+    expected = served.query(mango, QUESTION)
+    result = call(server, "ask", question=QUESTION, picture=data_uri(mango))
+    found = result.structured_content
+    assert found["answer"] == expected.answer == "Peru"
+    assert found["citations"] == list(expected.citations)
+    assert [one["text"] for one in found["chunks"]] == [one.text for one in expected.chunks]
+    assert found["units"][0]["confidence"] == expected.units[0].confidence
+    assert found["chunks"][0]["origin"] == "Mango"
+    assert json.loads(result.content[0].text) == found
+    assert call(server, "ask", question="Who wrote it?").structured_content["answer"] == ""
+
+
+def test_look_and_unit_show_pictures_that_are_resources(server, mango):
+    for tool, given in (("look", {"picture": data_uri(mango)}), ("unit", {"id": "Mango"})):
+        result = call(server, tool, **given)
+        found = result.structured_content
+        uri = found["units"][0]["image"] if tool == "look" else found["images"][0]
+        [content] = talk(server, lambda client, uri: client.read_resource(uri), uri).contents
+        for data in (pictures_of(result)[0].data, content.blob):
+            picture = Image.open(io.BytesIO(base64.b64decode(data)))
+            assert (picture.format, picture.size) == ("JPEG", load_picture(mango).size)
+
+
+def test_search_and_paths(server, served):
+    served.graph.add_relation("Mango", "grown in", "Peru")
+    found = call(server, "search", text="sweet", k=1).structured_content
+    assert [one["origin"] for one in found["chunks"]] == ["Mango"]
+    assert call(server, "search", text="sweet", kind="tree").structured_content["chunks"] == []
+    paths = call(server, "graph_paths", start="Mango", end="Peru").structured_content
+    assert paths == {"result": ["Mango —grown in→ Peru"]}
+
+
+def test_a_unit_is_a_resource(server, served):
+    name = "a/../b c?#ü"
+    call(server, "add", record={"id": name, "name": "Lamp", "texts": ["It is red."]})
+
+    async def read(client):
+        found = await client.read_resource("ku://unit/a%2F..%2Fb%20c%3F%23%C3%BC")
+        with pytest.raises(MCPError, match="there is no unit 'none'") as refused:
+            await client.read_resource("ku://unit/none")
+        assert refused.value.error.code == INVALID_PARAMS
+        return json.loads(found.contents[0].text)
+
+    assert talk(server, read)["id"] == name == served.show("Lamp").id
+
+
+def test_add_takes_pictures_and_joins(server, served, mango):
+    record = {"name": "Lamp", "texts": ["It is red."], "images": [data_uri(mango)], "id": "lamp"}
+    record["metadata"] = {"x": 1 << 70, "image": "/a/b"}
+    added = call(server, "add", record=record)
+    assert added.structured_content["metadata"] == record["metadata"]
+    assert added.structured_content["texts"] == ["It is red."]
+    assert len(pictures_of(added)) == len(served.show("lamp").images) == 1
+    assert "name" in refusal(server, "add", record={"texts": ["It is red."]})
+
+
+@pytest.mark.parametrize(
+    "picture",
+    ["http://localhost/x.png", "file:///etc/passwd", "/etc/passwd", "data:image/png;base64,AAAA"],
+)
+def test_no_address_is_fetched_and_no_path_is_read(server, picture):
+    message = refusal(server, "look", picture=picture)
+    assert "root:" not in message
+    assert "data" in message or "picture" in message
+
+
+def test_pictures_are_read_below_the_folders_that_the_user_names(served, pool, fruit_base):
+    base = ServedBase("default", served, pool)
+    server = create_server(base, folders=[fruit_base / "Mango"])
+    inside, outside = fruit_base / "Mango" / "photo.png", fruit_base / "Kiwi" / "photo.png"
+    found = call(server, "look", picture=str(inside)).structured_content
+    assert found["units"][0]["id"] == "Mango"
+    found = call(server, "look", picture="photo.png").structured_content
+    assert found["units"][0]["id"] == "Mango"
+    assert "--pictures" in refusal(server, "look", picture="../Kiwi/photo.png")
+    link = inside.with_name("link.png")
+    link.symlink_to(outside)
+    for path in (outside, link, inside.parent / ".." / "Kiwi" / "photo.png"):
+        assert "--pictures" in refusal(server, "look", picture=str(path))
+    assert str(fruit_base) not in refusal(server, "look", picture=str(inside.with_name("none.png")))
+    assert call(server, "look", picture=data_uri(outside)).structured_content["units"]
+
+
+def test_errors_name_no_folder_of_this_machine(server, served):
+    served.close()
+    assert str(served.path.parent) not in refusal(server, "search", text="sweet")
+
+
+def test_the_prompt_holds_the_question(server):
+    given = {"question": QUESTION}
+    found = talk(server, lambda client: client.get_prompt("answer_from_evidence", given))
+    assert QUESTION in found.messages[0].content.text
+
+
+# ---- over HTTP and stdio -----------------------------------------------------------------------
+
+
+def post(client, method, params=None, path="/mcp", key="", session=""):
+    """The response to a message of JSON-RPC, and the JSON that it holds."""
+    headers = {"Accept": "application/json, text/event-stream", "MCP-Session-Id": session}
+    headers |= {"Authorization": f"Bearer {key}"}
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}
+    response = client.post(path, json=message, headers={k: v for k, v in headers.items() if v})
+    _, found, data = response.text.partition("data: ")
+    return response, json.loads(data.partition("\n")[0]) if found else None
+
+
+def start(client, **where):
+    """The id of a new session."""
+    about = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about}
+    response, data = post(client, "initialize", params, **where)
+    assert data["result"]["serverInfo"]["name"] == "ku-rag"
+    return response.headers["mcp-session-id"]
+
+
+def test_keys_and_hosts_hold_for_mcp(served):
+    settings = ServerSettings(keys=["writer"], read_only_keys=["reader"], mcp_add=True)
+    app = create_app({"default": served}, settings)
+    added = {"name": "add", "arguments": {"record": {"name": "Lamp", "id": "lamp"}}}
+    with TestClient(app, base_url="http://localhost") as client:
+        assert post(client, "ping")[0].status_code == 401
+        evil = client.post("/mcp", headers={"Host": "evil.example", "Authorization": "writer"})
+        assert evil.status_code == 421
+        session = start(client, key="writer")
+        found = post(client, "tools/call", added, key="reader", session=session)[1]["result"]
+        assert "read-only" in found["content"][0]["text"]
+        assert found["isError"]
+        found = post(client, "tools/call", added, key="writer", session=session)[1]["result"]
+        assert found["structuredContent"]["id"] == "lamp"
+        assert post(client, "ping", key="reader", session="another")[0].status_code == 404
+        large = client.post(
+            "/mcp", content=b" " * (33 << 20), headers={"Authorization": "Bearer writer"}
+        )
+        assert large.status_code == 413
+
+
+def test_each_base_has_a_path(served, tmp_path):
+    with KnowledgeBase.open(tmp_path / "other", create=True) as other:
+        app = create_app({"fruits": served, "other": other})
+        asked = {"name": "unit", "arguments": {"id": "Mango"}}
+        with TestClient(app, base_url="http://localhost") as client:
+            for path, is_error in (("/mcp", False), ("/mcp/other", True)):
+                session = start(client, path=path)
+                found = post(client, "tools/call", asked, path=path, session=session)[1]["result"]
+                assert found.get("isError", False) == is_error
+            assert client.post("/mcp/none").status_code == 404
+
+
+def test_ku_mcp_answers_over_stdin_and_stdout(served, mango):
+    served.close()
+    command = ["-m", "ku_rag", "mcp", "--kb", str(served.path), "--pictures", str(mango.parent)]
+    process = StdioServerParameters(command=sys.executable, args=command)
+    result = call(stdio_client(process), "ask", question=QUESTION, picture=str(mango))
+    assert result.structured_content["answer"] == "Peru"

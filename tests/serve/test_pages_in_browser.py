@@ -1,0 +1,213 @@
+"""The pages in Chromium: what a person does with them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+from PIL import Image
+
+from ku_rag.serve.access import ServerSettings
+from ku_rag.serve.app import create_app
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome is installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        options = ["--disable-gpu", "--no-sandbox"]
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def address(served, request):
+    """The address of a server of the base of fruits, which listens."""
+    app = create_app({"default": served}, getattr(request, "param", None))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture
+def page(browser, address):
+    """A page that reports errors of scripts and what the security policy has blocked."""
+    errors = []
+    with browser.new_context(base_url=address, viewport={"width": 390, "height": 800}) as context:
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda one: errors.append(one.text) if "Policy" in one.text else None)
+        yield page
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert errors == []
+
+
+def ask(page, question):
+    page.get_by_label("Question").fill(question)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("region", name="Answer").wait_for()
+
+
+def test_a_picture_is_asked_about_and_the_answer_cites(page, fruit_base):
+    page.goto("/")
+    page.get_by_label("Picture").set_input_files(fruit_base / "Mango" / "photo.png")
+    ask(page, "Which country does it come from?")
+    assert page.get_by_role("heading", name="Peru").is_visible()
+    assert page.locator("#picture rect").bounding_box()["width"] > 10
+    assert "Peru" in page.locator("article.cited mark").inner_text()
+    page.locator(".units").get_by_role("link", name="Mango").click()
+    page.get_by_role("heading", name="Mango").wait_for()
+
+
+@pytest.mark.parametrize("event", ["paste", "drop"])
+def test_a_picture_is_pasted_or_dropped(page, fruit_base, event):
+    page.goto("/")
+    page.evaluate(
+        """([event, bytes]) => {
+            const data = new DataTransfer();
+            data.items.add(new File([new Uint8Array(bytes)], "a.png", {type: "image/png"}));
+            const made = {clipboardData: data, dataTransfer: data, bubbles: true};
+            const Event = {paste: ClipboardEvent, drop: DragEvent}[event];
+            document.querySelector("#ask").dispatchEvent(new Event(event, made));
+        }""",
+        [event, list((fruit_base / "Mango" / "photo.png").read_bytes())],
+    )
+    page.get_by_alt_text("Your picture").wait_for()
+    ask(page, "What is this?")
+    assert page.locator("#picture rect").bounding_box()["width"] > 10
+
+
+def test_a_question_is_asked_with_the_keyboard_and_planned(page):
+    page.goto("/")
+    names = []
+    for key in ["Tab"] * 5 + ["Enter", "Tab"]:
+        page.keyboard.press(key)
+        names.append(page.evaluate("(one => one.name || one.textContent)(document.activeElement)"))
+    assert names == ["Ask", "Units", "image", "question", "Options", "Options", "plan"]
+    page.keyboard.press("s")
+    page.get_by_label("Question").fill("How many moons has the Mango?")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Not in the knowledge base").wait_for()
+    assert page.get_by_role("heading", name="Rounds").is_visible()
+    page.locator("[role=status]", has_text="Not in the knowledge base").wait_for()
+
+
+def test_a_unit_is_added_edited_and_deleted(page, tmp_path):
+    Image.new("RGB", (200, 150), "blue").save(tmp_path / "blue.png")
+    page.goto("/units")
+    page.get_by_text("Add a unit").click()
+    page.get_by_label("Name", exact=True).fill("Blue lamp/1 ü%")
+    page.get_by_label("Text 1").fill("It is blue. <script>alert(1)</script>")
+    page.get_by_label("Pictures").set_input_files(tmp_path / "blue.png")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("heading", name="Blue lamp/1 ü%").wait_for()
+    assert page.get_by_alt_text("Picture 1", exact=True).is_visible()
+    page.get_by_text("Edit").click()
+    page.get_by_label("Kind").fill("lamp")
+    page.get_by_label("Text 2").fill("It is heavy.")
+    page.get_by_role("button", name="Save").click()
+    page.locator("p.text", has_text="It is heavy.").wait_for()
+    assert page.locator("p.text").count() == 2
+    assert page.get_by_alt_text("Picture 1", exact=True).is_visible()
+    page.get_by_text("Edit or delete").click()
+    Image.new("RGB", (200, 150), "red").save(tmp_path / "red.png")
+    page.get_by_label("Pictures").set_input_files(tmp_path / "red.png")
+    page.get_by_role("checkbox").uncheck()
+    page.get_by_label("Relations").fill("stands on | Floor\nlights | Hall | dimly | at night")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("Hall (dimly) (at night)").wait_for()
+    assert page.locator("main > a > img").count() == 1
+    page.get_by_text("Edit or delete").click()
+    assert page.get_by_label("Relations").input_value().splitlines() == [
+        "stands on | Floor", "lights | Hall | dimly | at night",
+    ]  # fmt: skip
+    questions = []
+    page.once("dialog", lambda one: (questions.append(one.message), one.dismiss()))
+    page.get_by_role("button", name="Delete").click()
+    assert questions == ["Delete this unit and its contents?"]
+    page.once("dialog", lambda one: one.accept())
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("heading", name="Units").wait_for()
+    assert page.get_by_role("link", name="Blue lamp").count() == 0
+
+
+def test_a_unit_that_was_changed_meanwhile_is_kept(page, served):
+    page.goto("/units/Mango")
+    served.update("Mango", kind="fruit")
+    page.get_by_text("Edit").click()
+    page.get_by_label("Kind").fill("tree")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("was changed meanwhile").wait_for()
+    assert served.show("Mango").kind == "fruit"
+
+
+def test_units_are_searched_and_neighbours_are_links(page, served):
+    served.graph.add_relation("Mango", "grows in", "Peru")
+    page.goto("/units")
+    page.get_by_label("Text", exact=True).fill("sweet")
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url(re.compile("text=sweet"))
+    page.get_by_role("link", name="Mango").first.click()
+    page.get_by_role("link", name="Draw two steps").click()
+    page.locator(".drawing a", has_text="Peru").click()
+    page.get_by_role("heading", name="Peru").wait_for()
+
+
+def test_files_are_ingested_with_progress_and_what_is_left_out(page, tmp_path):
+    file = tmp_path / "things.jsonl"
+    records = [{"id": f"t{n}", "name": f"Thing {n}", "text": "It is."} for n in range(20)]
+    file.write_text("\n".join(map(json.dumps, [*records, {"name": ""}])))
+    page.goto("/units")
+    page.get_by_text("Add files").click()
+    page.get_by_label("Files").set_input_files(file)
+    page.get_by_role("button", name="Upload").click()
+    page.locator("#job [role=status]", has_text="done; units added: 20").wait_for()
+    assert "things.jsonl" in page.locator("#job .text").inner_text()
+    page.goto("/units/t7")
+    assert page.get_by_role("heading", name="Thing 7").is_visible()
+
+
+@pytest.mark.parametrize("address", [ServerSettings(keys=["a;b c"])], indirect=True)
+def test_the_key_is_asked_for_once(page):
+    page.goto("/units")
+    page.get_by_label("Key").fill("a;b c")
+    page.get_by_role("button", name="Continue").click()
+    ask(page, "Which country does the Mango come from?")
+    assert page.get_by_role("heading", name="Peru").is_visible()
+    assert page.evaluate("document.cookie") == ""
+
+
+def test_a_form_is_enough(browser, address, fruit_base):
+    with browser.new_context(base_url=address, java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto("/")
+        page.get_by_label("Picture").set_input_files(fruit_base / "Mango" / "photo.png")
+        ask(page, "Which country does it come from?")
+        assert page.get_by_role("heading", name="Peru").is_visible()
+
+
+def test_the_first_view_is_usable_soon(page):
+    page.goto("/")  # the server renders its first page
+    page.goto("/")
+    timing = page.evaluate("performance.getEntriesByType('navigation')[0].toJSON()")
+    assert timing["domInteractive"] < 1000

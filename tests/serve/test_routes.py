@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.serve.app import create_app
+from tests.serve.conftest import data_uri
+
+
+@pytest.fixture
+def mango(fruit_base):
+    return fruit_base / "Mango" / "photo.png"
+
+
+def test_a_form_and_json_give_the_answer_of_the_method(client, served, mango):
+    asked = {"question": "Which country does it come from?", "k": 2}
+    expected = served.query(mango, asked["question"], k=2).to_dict()
+    by_json = client.post("/v1/query", json={**asked, "image": data_uri(mango)})
+    by_form = client.post("/v1/query", data=asked, files={"image": mango.read_bytes()})
+    for found in (by_json.json(), by_form.json()):
+        assert found["answer"] == expected["answer"] == "Peru"
+        assert found.keys() == expected.keys()
+        assert found["units"][0]["image"].startswith("/v1/images/")
+        assert [one["text"] for one in found["chunks"]] == [
+            one["text"] for one in expected["chunks"]
+        ]
+
+
+def test_search_and_look(client, mango):
+    assert len(client.post("/v1/search", json={"text": "sweet", "k": 1}).json()["chunks"]) == 1
+    found = client.post("/v1/search", json={"image": data_uri(mango), "text": "sweet"}).json()
+    assert found["units"][0]["id"] == "Mango"
+    assert client.post("/v1/look", files={"image": mango.read_bytes()}).json()["units"][0]["image"]
+
+
+def test_units_are_listed_page_by_page(client):
+    first = client.get("/v1/units", params={"limit": 1}).json()
+    second = client.get("/v1/units", params={"offset": first["next_offset"]}).json()
+    assert [first["items"][0]["id"], second["items"][0]["id"]] == ["Kiwi", "Mango"]
+    assert second["next_offset"] is None
+
+
+def test_a_unit_comes_back_as_it_was_put(client, served):
+    record = {
+        "name": "Lamp",
+        "texts": [f"It is red. See {served.path}/lamp.txt"],
+        "tables": [{"name": "Sizes", "header": ["image", "b"], "rows": [["/a/b/c", "2"]]}],
+        "relations": [{"relation": "stands on", "target": "Floor"}],
+        "metadata": {
+            "image": "/shelf/a/b",
+            "source": "/a/b/c/d",
+            "nested": [{"uri": "/x/y/z#1", "images": ["/a"]}],
+            "why": f"{served.path}/lamp.txt",
+        },
+    }
+    assert client.put("/v1/units/lamp", json=record).json()["units_added"] == 1
+    found = client.get("/v1/units/lamp")
+    assert {key: found.json()[key] for key in record} == record
+    assert client.put("/v1/units/lamp", json=found.json()).is_success
+    again = client.get("/v1/units/lamp")
+    assert again.headers["etag"] == found.headers["etag"]
+    assert client.get("/v1/tables", params={"unit": "lamp"}).json()["items"] == record["tables"]
+
+
+def test_integers_may_have_more_than_64_bits(client):
+    record = {"id": "aa", "name": "aa", "metadata": {"x": 9999999999999999999999}}
+    assert client.post("/v1/units", json=record).status_code == 201
+    found = client.get("/v1/units/aa")
+    assert found.json()["metadata"] == record["metadata"]
+    [item] = [one for one in client.get("/v1/units").json()["items"] if one["id"] == "aa"]
+    assert item["metadata"] == record["metadata"]
+    assert "9999999999999999999999" in client.get("/units/aa").text
+    assert client.get("/v1/graph/entities/aa").json()["metadata"] == record["metadata"]
+    seen = {"If-Match": found.headers["etag"]}
+    assert client.delete("/v1/units/aa", headers=seen).json()["units"] == ["aa"]
+
+
+def test_a_unit_that_was_changed_meanwhile_is_not_overwritten(client):
+    seen = {"If-Match": client.get("/v1/units/Mango").headers["etag"]}
+    assert client.patch("/v1/units/Mango", json={"kind": "fruit"}, headers=seen).is_success
+    for refused in (
+        client.patch("/v1/units/Mango", json={"kind": "tree"}, headers=seen),
+        client.put("/v1/units/Mango", json={"name": "Mango"}, headers=seen),
+        client.delete("/v1/units/Mango", headers=seen),
+    ):
+        assert (refused.status_code, refused.json()["title"]) == (412, "Precondition Failed")
+    assert client.get("/v1/units/Mango").json()["kind"] == "fruit"
+
+
+def test_a_put_that_fails_keeps_the_unit(client, served):
+    before = client.get("/v1/units/Mango").json()
+    broken = {"name": "Mango", "images": ["data:image/png;base64,AAAA"]}
+    assert client.put("/v1/units/Mango", json=broken).status_code == 422
+    assert client.put("/v1/units/Mango", json={"name": ""}).status_code == 422
+    assert client.get("/v1/units/Mango").json() == before
+    assert served.verify().ok
+
+
+def test_pictures_and_relations_of_a_unit_are_changed(client, served, fruit_base):
+    kiwi = data_uri(fruit_base / "Kiwi" / "photo.png")
+    grown = {"relation": "grown in", "target": "Peru"}
+    likes = {"relation": "likes", "target": "Sun", "information": "much", "condition": "in May"}
+    [mango] = client.get("/v1/units/Mango").json()["images"]
+
+    def change(**changes):
+        assert client.patch("/v1/units/Mango", json=changes).is_success
+        return client.get("/v1/units/Mango").json()
+
+    found = change(images=[mango, kiwi], relations=[grown, likes])
+    [added] = {*found["images"]} - {mango}
+    assert found["relations"] == [grown, likes]
+    assert change(images=[added])["images"] == [added]
+    found = change(relations=[likes, grown | {"condition": "always"}])
+    assert sorted(found["relations"], key=str) == [grown | {"condition": "always"}, likes]
+    assert change(relations=[])["relations"] == []
+    for wrong in (
+        {"relations": [{"relation": "", "target": "x"}]},
+        {"relations": [{"relation": "is in", "target": "x", "target_kind": "room"}]},
+        {"images": ["/etc/passwd"]},
+    ):
+        assert client.patch("/v1/units/Mango", json=wrong).status_code == 422
+    assert len(served.show("Mango").images) == 1
+    assert served.verify().ok
+
+
+def test_videos_are_named_without_their_folders(client, served, tmp_path):
+    record = {"entity": "Kea", "id": "kea", "videos": ["film/kea.mp4"]}
+    (tmp_path / "film").mkdir()
+    (tmp_path / "film" / "kea.mp4").write_bytes(b"no video")
+    (tmp_path / "graph.jsonl").write_text(json.dumps(record))
+    served.graph.import_file(tmp_path / "graph.jsonl")
+    assert served.show("kea").metadata["videos"] == [str(tmp_path / "film" / "kea.mp4")]
+    found = client.get("/v1/units/kea")
+    assert found.json()["metadata"]["videos"] == ["film/kea.mp4"]
+    for path in ("/v1/units", "/v1/graph/entities/kea", "/units/kea"):
+        page = client.get(path).text
+        assert "film/kea.mp4" in page
+        assert str(tmp_path) not in page
+    assert client.put("/v1/units/kea", json=found.json()).is_success
+    assert client.get("/v1/units/kea").json()["metadata"]["videos"] == ["film/kea.mp4"]
+
+
+def test_deleting_takes_an_id_and_no_name(client):
+    client.put("/v1/units/m1", json={"name": "Medlar", "texts": ["brown"]})
+    assert client.delete("/v1/units/Medlar").status_code == 404
+    assert client.delete("/v1/units/m1").json()["units"] == ["m1"]
+    assert client.get("/v1/units/m1").status_code == 404
+
+
+def test_pictures_have_tags_and_sizes(client, mango):
+    address = client.get("/v1/units/Mango").json()["images"][0]
+    whole = client.get(address)
+    assert whole.content == mango.read_bytes()
+    assert whole.headers["content-type"] == "image/png"
+    assert len(client.get(address, params={"size": 32}).content) > 0
+    cached = client.get(address, headers={"If-None-Match": whole.headers["etag"]})
+    assert (cached.status_code, cached.content) == (304, b"")
+
+
+def test_pictures_that_are_linked_have_addresses(fruit_base, tmp_path):
+    mango = fruit_base / "Mango" / "photo.png"
+    with KnowledgeBase.open(tmp_path / "linking", create=True, images="link") as base:
+        base.ingest(fruit_base)
+        with TestClient(create_app({"default": base}), base_url="http://localhost") as client:
+            [address] = client.get("/v1/units/Mango").json()["images"]
+            assert client.get(address).content == mango.read_bytes()
+            for refused in (
+                client.put("/v1/units/x", json={"name": "x", "images": [address]}),
+                client.post("/v1/ingest", files={"files": ("x.txt", b"x")}),
+            ):
+                assert (refused.status_code, refused.json()["code"]) == (409, "Refused")
+
+
+def test_the_graph(client):
+    client.put(
+        "/v1/units/lamp",
+        json={"name": "Lamp", "relations": [{"relation": "stands on", "target": "Floor"}]},
+    )
+    assert client.get("/v1/graph/entities/lamp").json()["out"][0]["tail"]["name"] == "Floor"
+    assert client.get("/v1/graph/relations").json()["items"][0]["relation"] == "stands on"
+    [path] = client.get("/v1/graph/paths", params={"start": "lamp"}).json()["items"]
+    assert path["entities"] == ["Lamp", "Floor"]
+    around = client.get("/v1/graph/neighbourhood", params={"name": "lamp"}).json()
+    assert [node["name"] for node in around["nodes"]] == ["Lamp", "Floor"]
+
+
+def test_the_evidence_graph(client):
+    asked = {"question": "Which country does the Mango come from?"}
+    found = client.post("/v1/evidence-graph", json=asked).json()
+    assert {"Mango", "Peru"} <= {node["name"] for node in found["nodes"]}
+
+
+def test_uploads_are_ingested_with_progress(client):
+    files = [
+        ("files", ("Pear/about.txt", b"Title: Pear\nColour: green\n")),
+        ("files", ("left.xyz", b"abc")),
+    ]
+    asked = {"files": files, "headers": {"Idempotency-Key": "one"}}
+    started = client.post("/v1/ingest", **asked)
+    assert started.status_code == 202
+    events = client.get(started.headers["location"] + "/events").text
+    last = json.loads(events.strip().rpartition("data: ")[2])
+    assert last["state"] == "done"
+    assert last["report"]["units_added"] == 1
+    assert last["report"]["quarantined"][0]["item"] == "left.xyz"
+    assert client.get("/v1/units/Pear").json()["sources"][0]["uri"] == "Pear/about.txt"
+    assert client.post("/v1/ingest", **asked).json()["id"] == last["id"]
+    again = client.post("/v1/ingest", files=files).headers["location"]
+    client.get(again + "/events")
+    assert client.get(again).json()["report"]["units_unchanged"] == 1
+
+
+def test_no_response_names_a_folder_of_the_machine(client, served, fruit_base):
+    mango = fruit_base / "Mango" / "photo.png"
+    asked = {"question": "Which country does it come from?", "image": data_uri(mango)}
+    client.put("/v1/units/Kiwi", json={"name": "Kiwi", "images": [data_uri(mango)]})
+    for found in (
+        client.post("/v1/query", json=asked),
+        client.post("/v1/evidence-graph", json=asked),
+        client.post("/v1/search", json={"text": "sweet"}),
+        client.get("/v1/units/Mango"),
+        client.get("/v1/graph/entities/Mango"),
+        client.put("/v1/units/x", json={"name": "x", "images": ["data:image/png;base64,AAAA"]}),
+        client.put("/v1/units/x", json={"name": "x", "images": ["../../etc/passwd"]}),
+        client.get("/v1/units/nothing"),
+        client.get("/metrics"),
+        client.get("/openapi.json"),
+    ):
+        assert str(served.path) not in found.text
+        assert str(fruit_base.parent) not in found.text
+        assert "/tmp" not in found.text
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/completions", "/api/tags", "/nothing"])
+def test_paths_of_foreign_interfaces_do_not_exist(client, path):
+    for found in (client.get(path), client.post(path, json={})):
+        assert found.status_code == 404
+        assert found.headers["content-type"] == "application/problem+json"
+
+
+def test_an_index_that_cannot_be_reached_is_a_problem_of_now(fruit_base):
+    pytest.importorskip("pymilvus", reason="needs the extra milvus")
+    settings = {"index_engine": "milvus", "index_uri": "http://127.0.0.1:9"}
+    with (
+        KnowledgeBase.open(
+            fruit_base.with_name("kb"), index_unreachable="fail", **settings
+        ) as base,
+        TestClient(create_app({"default": base}), base_url="http://localhost") as client,
+    ):
+        found = client.post("/v1/search", json={"text": "Which fruit is sweet?"})
+        assert (found.status_code, found.json()["code"]) == (503, "IndexUnavailable")
+        assert "Retry-After" in found.headers
