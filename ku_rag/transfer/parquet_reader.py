@@ -6,6 +6,7 @@ Parquet verifies a checksum of each page; a row group with a damaged page is rep
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,8 @@ class Export:
             return
         seen: set[str] = set()
         try:
-            for batch in self._read(table, ["vector"] if dim else []):
+            found = self._read(table, ["vector"] if dim else [])
+            for batch in _one_ahead(found) if dim else found:
                 yield self._sound(table, self._decode(table, batch, dim), seen)
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             raise BadInput(
@@ -153,22 +155,23 @@ class Export:
             lengths = np.linalg.norm(batch.vectors.astype(np.float32), axis=1)
         off = (lengths != 0) & ~(np.abs(lengths - 1) < _UNIT_LENGTH)
         wrong = set(np.flatnonzero(off).tolist())
-        columns = [(name, check) for name, check in _CHECKS.items() if name in batch.columns]
-        sound = []
-        for number, key in enumerate(batch.column(table.key)):
-            try:
-                if key in seen:
-                    raise BadInput("it occurs more than once in the table: the first row is kept")
-                for name, check in columns:
-                    check(batch.columns[name][number], f"the {name}")
-            except BadInput as error:
-                self.leave_out(_described(table, batch, number), str(error))
-                continue
-            sound.append(number)
-            seen |= {key} if key is not None else set()
-            if number in wrong:
-                reason = f"its vector has length {lengths[number]:.4g}, expected 1"
-                self.leave_out(_described(table, batch, number), f"{reason}; it was encoded again")
+        refused: dict[int, str] = {}
+        for name, check in _CHECKS.items():
+            values = batch.columns.get(name, ())
+            reasons = {one: _refusal(check, one, name) for one in set(values)}
+            if any(reasons.values()):
+                refused |= {n: why for n, one in enumerate(values) if (why := reasons[one])}
+        for number, key in enumerate(batch.columns.get(table.key, ())):
+            if key in seen:
+                refused[number] = "it occurs more than once in the table: the first row is kept"
+            elif key is not None and number not in refused:
+                seen.add(key)
+        for number in sorted(refused.keys() | wrong):
+            reason = refused.get(number) or (
+                f"its vector has length {lengths[number]:.4g}, expected 1; it was encoded again"
+            )
+            self.leave_out(_described(table, batch, number), reason)
+        sound = [number for number in range(len(lengths)) if number not in refused]
         without_vector = {*batch.without_vector, *wrong}
         if len(sound) == len(lengths):
             return RowBatch(batch.columns, batch.vectors, without_vector)
@@ -203,14 +206,14 @@ class Export:
         """Return a batch of pyarrow as Python values, in the types of the table."""
         pa, _ = parquet()
         types = table.types()
-        columns = {
-            name: batch.column(name).cast(types[name]).to_pylist()
-            for name in batch.schema.names
-            if name in types
-        }
-        vectors = np.zeros((batch.num_rows, dim), "<f2")
+        columns = {}
+        for name in types.keys() & set(batch.schema.names):
+            column = batch.column(name)
+            same = column.type == types[name]  # a cast to the same type copies
+            columns[name] = (column if same else column.cast(types[name])).to_pylist()
         if "vector" not in batch.schema.names:
-            return RowBatch(columns, vectors, range(batch.num_rows))
+            none = np.zeros((batch.num_rows, dim), "<f2")
+            return RowBatch(columns, none, range(batch.num_rows))
         column = batch.column("vector")
         if not pa.types.is_floating(getattr(column.type, "value_type", pa.null())):
             raise BadInput(
@@ -233,8 +236,18 @@ class Export:
         if not column.null_count:
             return RowBatch(columns, found, ())
         present = column.is_valid().to_pylist()
+        vectors = np.zeros((batch.num_rows, dim), "<f2")
         vectors[present] = found
         return RowBatch(columns, vectors, [n for n, one in enumerate(present) if not one])
+
+
+def _one_ahead(items: Iterator[Any]) -> Iterator[Any]:
+    """Yield items while a thread reads the next one: decoding vectors needs no interpreter lock."""
+    with ThreadPoolExecutor(1, "ku-parquet") as pool:
+        following = pool.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, items, None)
+            yield item
 
 
 def _optional_identity(value: object, what: str) -> str | None:
@@ -247,6 +260,15 @@ _CHECKS: Mapping[str, Callable[[object, str], str | None]] = {
     "text": arguments.text,
 }
 """Column → check of its values."""
+
+
+def _refusal(check: Callable[[object, str], object], value: object, column: str) -> str | None:
+    """Return why a value may not be in a column; None if it may."""
+    try:
+        check(value, f"the {column}")
+    except BadInput as error:
+        return str(error)
+    return None
 
 
 def _described(table: TableFile, batch: RowBatch, number: int) -> str:
