@@ -4,8 +4,8 @@
 
 Each engine encodes for so many minutes. all-MiniLM-L6-v2 takes the processor. Many workers are
 simulated by an encoder that sleeps 10 ms for each text, so that its rate does not depend on what
-else the machine does. A rate counts from the first quarter of the shards on: the start of Ray and of
-its actors is before that.
+else the machine does. A rate counts from the first quarter of the shards on: the start of Ray and
+of its actors is before that.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ BLOCK, PACE = 100, 0.01
 MINILM_RATE = 75
 """About so many texts a second of one worker; it decides only how long a run takes."""
 RUNS = {
-    "minilm_local_2": ("local", 2),
-    "minilm_ray_2": ("ray", 2),
     "paced_local_1": ("local", 1),
     "paced_ray_1": ("ray", 1),
     "paced_ray_8": ("ray", 8),
     "paced_local_2": ("local", 2),
     "paced_ray_2": ("ray", 2),
+    "minilm_local_2": ("local", 2),
+    "minilm_ray_2": ("ray", 2),
 }
 TARGETS = [
     ("Ray, 1 worker / local, 1 thread", "paced_ray_1", "paced_local_1", 0.9),

@@ -32,7 +32,10 @@ _QUERIES = 400
 _MARGIN = 0.003
 """Recall is measured on a sample, so the chosen plan exceeds the target by this much."""
 _CANDIDATES = (10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-_PROBES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192)
+_PROBES = (
+    *(1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192),
+    *(256, 384, 512, 768, 1024, 1536, 2048),  # for vectors without clusters
+)
 _RESCORE_S = 5e-6
 """Approximate cost of rescoring one candidate with its stored vector."""
 _SCANNED_PER_S = 4e9
@@ -41,6 +44,8 @@ _NEIGHBOURS_KEPT = 50
 _TIE = 1e-6
 FLAT_MAX = 20_000
 """Up to this many vectors, an exact scan in half precision takes a few milliseconds."""
+_FLAT_MAX_BYTES = 1 << 30
+"""An exact index that is larger is the last resort: it is built in memory."""
 
 _BATCH = 8192
 
@@ -59,7 +64,7 @@ def build_segment(
     recall: float = RECALL,
     chosen: bool = False,
 ) -> Segment:
-    """Build a segment that reaches a recall; fall back to an exact one if the kind does not.
+    """Build a segment that reaches a recall; fall back to others if the kind does not.
 
     Args:
         gather: reads vectors from the store.
@@ -69,17 +74,23 @@ def build_segment(
         recall: required recall@10, 0 to 1.
         chosen: the user chose the kind, so a fallback is a warning.
     """
+    large = len(rows) * dim * np.dtype(np.float16).itemsize > _FLAT_MAX_BYTES
+    fallbacks: list[KindName] = ["ivf-sq8", "flat"] if large else ["flat"]
     if len(rows) <= FLAT_MAX:
         kind = "flat"
     segment = build_and_measure(gather, rows, dim, kind=kind, recall=recall)
-    if segment.plan.recall < recall:
+    for other in fallbacks:
+        found = segment.plan.recall
+        if found >= recall:
+            break
         _log.log(
             logging.WARNING if chosen else logging.INFO,
             "an index of kind %s reaches recall@10 %.3f for %d vectors, %.3f is required: "
-            "using an exact index instead",
-            kind, segment.plan.recall, len(rows), recall,
+            "using kind %s instead",
+            kind, found, len(rows), recall, other,
         )  # fmt: skip
-        segment = build_and_measure(gather, rows, dim, kind="flat", recall=recall)
+        del segment  # free its memory first
+        segment, kind = build_and_measure(gather, rows, dim, kind=other, recall=recall), other
     return segment
 
 

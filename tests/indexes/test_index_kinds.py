@@ -207,7 +207,19 @@ def test_where_a_kind_finds_too_little_vectors_are_held_exactly(
     with caplog.at_level(logging.WARNING, "ku_rag"):
         index.refresh()
     assert index.describe()["kind"] == "flat"
-    assert "is required: using an exact index instead" in caplog.text
+    assert "is required: using kind flat instead" in caplog.text
+
+
+def test_many_vectors_without_clusters_get_one_byte_a_dimension(database, tmp_path, monkeypatch):
+    monkeypatch.setattr(segment_builder, "_CANDIDATES", (16,))
+    monkeypatch.setattr(segment_builder, "_FLAT_MAX_BYTES", 1 << 18)
+    vectors = np.random.default_rng(3).standard_normal((COUNT, DIM), np.float32)
+    put(database, range(1, COUNT + 1), vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    index = opened(database, tmp_path)
+    index.refresh()
+    described = index.describe()
+    assert described["kind"] == "ivf-sq8"
+    assert described["recall"] >= 0.99
 
 
 def test_equal_vectors_take_each_others_place_in_the_measure():
