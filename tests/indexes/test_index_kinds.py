@@ -215,6 +215,7 @@ def test_many_vectors_without_clusters_get_one_byte_a_dimension(database, tmp_pa
     monkeypatch.setattr(segment_builder, "_FLAT_MAX_BYTES", 1 << 18)
     vectors = np.random.default_rng(3).standard_normal((COUNT, DIM), np.float32)
     put(database, range(1, COUNT + 1), vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    database.set_meta("index", {"chunk": {"kind": "rabitq", "recall": 0.99, "count": COUNT}})
     index = opened(database, tmp_path)
     index.refresh()
     described = index.describe()
