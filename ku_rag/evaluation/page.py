@@ -32,34 +32,35 @@ def render(evaluation: Evaluation) -> str:
     Returns:
         The page, to be written as UTF-8.
     """
-    settings, left_out = evaluation.settings, evaluation.left_out
+    settings, main = evaluation.settings, next(iter(evaluation.figures), "")
     shown = {k: v for k, v in settings.items() if k not in _NOT_SHOWN and v not in (None, "")}
-    title = f"{settings['method']} on {settings['dataset']}"
     counts = (
         f"{evaluation.questions} questions, {evaluation.answered} answered, "
-        f"{evaluation.failed} failed, {len(left_out) - evaluation.failed} not read"
+        f"{evaluation.failed} failed, {len(evaluation.left_out) - evaluation.failed} not read"
     )
-    main = next(iter(evaluation.figures), "")
-    loss = {n: _loss(record, main) for n, record in enumerate(evaluation.records)}
-    wrong = sorted((n for n in loss if loss[n]), key=lambda n: loss[n], reverse=True)
-    cases = [_case(evaluation.records[n], main) for n in wrong[:_WORST]]
-    not_read = (f"<li>{escape(f'{one.item}: {one.reason}')}</li>" for one in left_out[:_WORST])
-    more = f"<p>{len(left_out) - _WORST} more</p>" * (len(left_out) > _WORST)
+    ranked = sorted(evaluation.records, key=lambda one: _loss(one, main), reverse=True)
+    worst = [one for one in ranked[:_WORST] if _loss(one, main)]
+    left_out = (f"<li>{escape(f'{one.item}: {one.reason}')}</li>" for one in evaluation.left_out)
     spent = {f"judge: {name}": count for name, count in evaluation.judge_usage.items()}
     parts = [
-        f'<h2>{escape(title)}</h2><p class="quiet">{counts}</p>',
+        f'<p class="quiet">{counts}</p>',
         _table("Figures", _figures(evaluation)),
         _table(f"{main} by confidence of the match", _calibration(evaluation, main)),
-        f"<h3>The {len(cases)} worst of {len(wrong)} questions without a full score</h3>"
-        * bool(cases),
-        *cases,
-        f"<h3>Failed or not read</h3><ul>{''.join(not_read)}</ul>{more}" * bool(left_out),
+        ""
+        if evaluation.calibration is None
+        else f'<p class="quiet">Expected calibration error: '
+        f"{evaluation.calibration:.3f}. Lower is better.</p>",
+        f"<h3>The {len(worst)} worst questions</h3>" * bool(worst),
+        *(_case(one, main) for one in worst),
+        "<h3>All questions, the worst first</h3>",
+        _fold(f"{len(ranked)} questions", _questions(ranked, main)),
+        f"<h3>Failed or not read</h3><ul>{''.join(left_out)}</ul>" * bool(evaluation.left_out),
         '<div class="how">',
         fact_list("Settings", shown),
         fact_list("Seconds and tokens", {**evaluation.seconds, **evaluation.usage, **spent}),
         "</div>",
     ]
-    return page(f"ku-rag: {title}", "\n".join(parts))
+    return page(f"ku-rag: {settings['method']} on {settings['dataset']}", "\n".join(parts))
 
 
 def _table(title: str, rows: Iterable[str]) -> str:
@@ -90,15 +91,13 @@ def _row(
 
 
 def _calibration(evaluation: Evaluation, measure: str) -> Iterator[str]:
-    """Show the mean score of questions by the confidence of their best match, and the error."""
+    """Show the mean score of questions by the confidence of their best match."""
     bins: dict[int, list[float]] = {}
     for sure, score in with_confidence(evaluation.records, measure):
         bins.setdefault(min(int(sure * _BINS), _BINS - 1), []).append(score)
     for number, scores in sorted(bins.items()):
         name = f"confidence {number / _BINS:.1f} to {(number + 1) / _BINS:.1f}"
         yield _row(name, fmean(scores), len(scores))
-    if evaluation.calibration is not None:
-        yield _row("Expected calibration error", evaluation.calibration)
 
 
 def _loss(record: Record, measure: str) -> float:
@@ -109,17 +108,28 @@ def _loss(record: Record, measure: str) -> float:
     return float(score if is_lower_better(measure) else 1 - score)
 
 
+def _questions(records: Iterable[Record], measure: str) -> str:
+    """Show each question with its gold answer, its answer, and its score or error, as a table."""
+    heads = ("question", "expected", "answer", measure)
+    rows = (
+        (one["question"], _expected(one), one["prediction"]["answer"], _score(one, measure))
+        for one in records
+    )
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+    )
+    return f"<table><tr>{''.join(f'<th>{escape(head)}</th>' for head in heads)}</tr>{body}</table>"
+
+
 def _case(record: Record, measure: str) -> str:
     """Show a question with its picture, gold answer, answer and evidence."""
-    score, picture, found = record["scores"].get(measure), "", record["prediction"]
+    picture, found = "", record["prediction"]
     facts = {
-        "expected": " | ".join(one or "no answer" for one in record["answers"])
-        or ", ".join(record["units"]),
+        "expected": _expected(record),
         "answer": found["answer"] or "—",
         "draft": found["draft"],
         "why": record["why"],
-        "error": record["error"],
-        measure: None if score is None else f"{score:.3f}",
+        "error" if record["error"] else measure: _score(record, measure),
     }
     if record["image"]:
         try:
@@ -129,9 +139,23 @@ def _case(record: Record, measure: str) -> str:
             picture = f'<p class="quiet">{escape(str(error))}</p>'
     pieces = (f"{one['evidence']}: {one['text']}" for one in record["evidence"])
     evidence = "".join(f"<blockquote>{escape(piece)}</blockquote>" for piece in pieces)
-    folded = f"<details><summary>Evidence</summary>{evidence}</details>" if evidence else ""
+    folded = _fold("Evidence", evidence) if evidence else ""
     return (
         f'<article class="evidence"><h2>{escape(record["question"])}</h2>'
         f'<div class="top{"" if picture else " bare"}">{picture}'
         f"<div>{fact_list('', {k: v for k, v in facts.items() if v})}{folded}</div></div></article>"
     )
+
+
+def _expected(record: Record) -> str:
+    return " | ".join(one or "no answer" for one in record["answers"]) or ", ".join(record["units"])
+
+
+def _score(record: Record, measure: str) -> str:
+    """Return the score of a question, or why it failed."""
+    score = record["scores"].get(measure)
+    return str(record["error"]) or ("" if score is None else f"{score:.3f}")
+
+
+def _fold(summary: str, html: str) -> str:
+    return f"<details><summary>{summary}</summary>{html}</details>"

@@ -87,6 +87,16 @@ def test_texts_of_the_page_are_escaped(base, tmp_path):
     assert "&lt;script&gt;" in page
 
 
+def test_the_page_has_one_title_and_lists_every_question(base, tmp_path):
+    asked = [{"question": f"Who painted it in {n}?", "answers": [f"P{n}"]} for n in range(25)]
+    base.evaluate(write(tmp_path / "q.jsonl", asked), out=tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert page.count("<h2>") == 20
+    assert page.count("ku on q.jsonl") == 2  # the title of the document and the heading
+    listed = page.partition("<summary>25 questions</summary>")[2]
+    assert all(f"<td>Who painted it in {n}?</td><td>P{n}</td>" in listed for n in range(25))
+
+
 def test_a_run_is_continued_where_it_stopped(base, questions, tmp_path):
     base.evaluate(questions, out=tmp_path / "run")
     file = tmp_path / "run" / "records.jsonl"
@@ -236,7 +246,7 @@ def test_the_confidence_of_matches_is_calibrated_against_the_main_measure(base, 
     [sure, _] = [record["prediction"]["confidence"] for record in found.records]
     assert found.calibration == pytest.approx(abs(sure - 1 / 2))
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
-    assert f">{found.calibration:.3f}<" in page.partition("Expected calibration error")[2]
+    assert f"Expected calibration error: {found.calibration:.3f}. Lower is better." in page
     assert base.evaluate(write(file, QUESTIONS[:1])).calibration is None
 
 
