@@ -11,15 +11,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
-from ku_rag.types import Box, Serializable
+from ku_rag.types import Serializable
 
 VERSION = 1
 """Version of the document."""
 MODELLINGS = ("parallel", "sequential")
 """Orders of the two decisions of a round (CogPlanner, eq. 7 and 8)."""
-ACTIONS = ("text", "image", "region", "graph", "evidence-graph", "relevance", "none")
-"""All actions except "searcher:NAME", which asks an installed searcher. "relevance" drops collected
-evidence that a model judges irrelevant."""
+ACTIONS = ("text", "image", "graph", "evidence-graph", "none")
+"""All actions except "searcher:NAME", which asks an installed searcher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,6 @@ class Round(Serializable):
         queries: the query, or the sub-queries that it was decomposed into.
         action: one of `ACTIONS`, or "searcher:NAME".
         clear: whether the planner found the query clear as it is.
-        region: the part of the picture to search, for the action "region".
         why: reasons for the queries and for the action, in this order.
         searches: a search for each query.
         tokens: tokens of the replies to both decisions, in this order.
@@ -119,7 +117,6 @@ class Round(Serializable):
     queries: tuple[str, ...]
     action: str
     clear: bool = True
-    region: Box | None = None
     why: tuple[str, str] = ("", "")
     searches: tuple[PlannedSearch, ...] = ()
     tokens: tuple[int, int] = (0, 0)
@@ -190,10 +187,8 @@ class Plan(Serializable):
                 raise BadInput(
                     f"{where} has no query, or an empty one: add a query, or remove the round"
                 )
-            if one.action == "region" and one.region is None:
-                raise BadInput(f'{where} searches a region: add "region", [x0, y0, x1, y1]')
-            same = known.setdefault((frozenset(one.queries), one.action, one.region), number)
-            if same != number and one.action not in ("none", "relevance"):
+            same = known.setdefault((frozenset(one.queries), one.action), number)
+            if same != number and one.action != "none":
                 raise BadInput(f"{where} repeats round {same}: remove one of them")
         return plan
 

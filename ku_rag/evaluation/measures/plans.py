@@ -10,8 +10,6 @@ from ku_rag.evaluation.measures.base import Prediction, Score
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.planning.plan import Plan
 
-_KINDS = {"none": "none", "relevance": "none", "image": "image", "region": "image"}
-"""The actions of the paper; all others count as searches for text."""
 _GOLD = ("golden_query", "final_queries")
 """Fields of a question with the gold query."""
 
@@ -34,7 +32,7 @@ def _of_plan(count: Callable[[Plan], float]) -> Score:
 
 
 def _searches(kind: str) -> Score:
-    return _of_plan(lambda plan: sum(_KINDS.get(one.action, "text") == kind for one in plan.rounds))
+    return _of_plan(lambda plan: sum(one.action == kind for one in plan.rounds))
 
 
 PLAN_SCORES: Mapping[str, Score] = {
@@ -43,7 +41,9 @@ PLAN_SCORES: Mapping[str, Score] = {
     "query_f1": partial(_query, answer_text.token_f1),
     "plan_actions": _of_plan(lambda plan: len(plan.rounds)),
     "no_search": _searches("none"),
-    "text_search": _searches("text"),
+    "text_search": _of_plan(
+        lambda plan: sum(one.action not in ("none", "image") for one in plan.rounds)
+    ),
     "image_search": _searches("image"),
     "plan_tokens": _of_plan(lambda plan: plan.tokens[0]),
     "plan_tokens_para": _of_plan(lambda plan: plan.tokens[1]),
