@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import chain, count, zip_longest
+from itertools import chain, zip_longest
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
@@ -77,9 +77,6 @@ class PlanRun:
         self._replies = searches.mllm.replies if searches.mllm else []
         self._rounds: list[Round] = []
         self._outcomes: list[SearchOutcome] = []
-        self._pieces: dict[str, Piece] = {}
-        self._done: set[tuple[str, str]] = set()
-        self._numbers = count(1)
         self._stopped = ""
         self._started = time.monotonic()
 
@@ -124,11 +121,19 @@ class PlanRun:
         Args:
             k: most texts; None for all.
         """
-        plan, matched = self.plan(), self._matched()
-        paths = [piece for piece in self._pieces.values() if isinstance(piece, PathEvidence)]
-        ids = zip_longest(*([hit.id for hit in one.search.hits] for one in self._outcomes))
-        pieces = map(self._pieces.get, dict.fromkeys(chain.from_iterable(ids)))
-        evidence = [piece for piece in pieces if isinstance(piece, Evidence)][:k]
+        plan, matched, found = self.plan(), self._matched(), dict[str, Piece]()
+        ids = [[hit.id for hit in one.search.hits] for one in self._outcomes]
+        for one in self._outcomes:
+            for hit, piece in zip(one.search.hits, one.pieces, strict=True):
+                found.setdefault(hit.id, piece)
+        paths = [piece for piece in found.values() if isinstance(piece, PathEvidence)]
+        ranked = map(found.get, dict.fromkeys(chain.from_iterable(zip_longest(*ids))))
+        evidence = [piece for piece in ranked if isinstance(piece, Evidence)][:k]
+        # Results of searchers have no row in the store: they get numbers below zero.
+        evidence = [
+            piece if piece.chunk >= 0 else replace(piece, chunk=-n)
+            for n, piece in enumerate(evidence, 1)
+        ]
         if self._outcomes and matched.region is None:
             base, most = self._searches.base(), self._settings.images
             with snapshot(base.database.connection):
@@ -200,11 +205,9 @@ class PlanRun:
             action = "text"
         outcomes: list[SearchOutcome] = []
         if action != "none":
-            queries = [
-                query for query in reformulation.queries if (query, action) not in self._done
-            ]
-            self._done |= {(query, action) for query in queries}
-            if queries:
+            same = (one.searches for one in self._rounds if one.action == action)
+            searched = {search.query for one in same for search in one}
+            if queries := [query for query in reformulation.queries if query not in searched]:
                 limit, spent = self._settings.max_seconds, time.monotonic() - self._started
                 left = None if limit is None else max(0.0, limit - spent)
                 outcomes = self._searches.run(action, queries, left)
@@ -213,7 +216,7 @@ class PlanRun:
                 notes.append("this was searched before")
                 if self._planner.name != DocumentPlanner.name:
                     self._stopped = "the planner repeated a search"
-        self._collect(outcomes)
+        self._outcomes += outcomes
         return Round(
             reformulation.queries,
             action,
@@ -223,15 +226,6 @@ class PlanRun:
             (reformulation.tokens, choice.tokens),
             notes=tuple(filter(None, notes)),
         )
-
-    def _collect(self, outcomes: Sequence[SearchOutcome]) -> None:
-        """Add the evidence of searches that is not known yet."""
-        self._outcomes += outcomes
-        for outcome in outcomes:
-            for hit, piece in zip(outcome.search.hits, outcome.pieces, strict=True):
-                if isinstance(piece, Evidence) and piece.chunk < 0:  # of a searcher
-                    piece = replace(piece, chunk=-next(self._numbers))
-                self._pieces.setdefault(hit.id, piece)
 
 
 class DocumentPlanner:
