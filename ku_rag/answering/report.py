@@ -103,7 +103,7 @@ def _section(section: Section, anchor: str) -> str:
         _evidence(answer, anchor),
         _graph(answer.evidence_graph) if isinstance(answer.evidence_graph, EvidenceSearch) else "",
         _passage(section.pages),
-        f'<div class="how">{fact_list("Made with", answer.models)}{fact_list("Time", times)}</div>',
+        f'<div class="how">{_facts("Made with", answer.models)}{_facts("Time", times)}</div>',
     ]
     return f'<section class="question" id="{anchor}">{"".join(parts)}</section>'
 
@@ -250,11 +250,9 @@ def _passage(pages: Sequence[Image.Image]) -> str:
     return f'<details><summary>{summary}</summary><div class="pages">{images}</div></details>'
 
 
-def fact_list(title: str, facts: Mapping[str, object]) -> str:
-    """Return names and values in HTML, under a title if it is not empty; "" for no facts."""
+def _facts(title: str, facts: Mapping[str, object]) -> str:
     rows = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in facts.items())
-    head = f"<h3>{title}</h3>" if title else ""
-    return f"<div>{head}<dl>{rows}</dl></div>" if rows else ""
+    return f"<div><h3>{title}</h3><dl>{rows}</dl></div>" if rows else ""
 
 
 # ---- words, numbers, pictures ------------------------------------------------------------------
