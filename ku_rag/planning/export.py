@@ -109,12 +109,16 @@ def _decisions(plan: Plan) -> Iterator[dict[str, Any]]:
     planner = MLLMPlanner(ScriptedMLLM(()), DocumentPlanner(plan))
     actions = {one.action for one in plan.rounds}
     searchers = sorted(a.removeprefix("searcher:") for a in actions if a.startswith("searcher:"))
-    picture, _ = query_picture(plan.image)
+    picture, scale = query_picture(plan.image)
     state = PlanState(plan.question, (plan.question,), picture, searchers=searchers)
     for number, one in enumerate(plan.rounds, 1):
         shown = [plan.image, *found_pictures(state)]
         files = [str(Path(file).resolve()) for file in shown if file]
-        choice = {"reason": one.why[1], "action": one.action}
+        choice: dict[str, Any] = {"reason": one.why[1], "action": one.action}
+        if one.region and picture:  # in percent, as the prompt asks
+            sides = zip(one.region, picture.size * 2, strict=True)
+            percents = (round(100 * edge / (side * scale), 1) for edge, side in sides)
+            choice["region"] = [min(max(percent, 0.0), 100.0) for percent in percents]
         after = replace(state, queries=one.queries)
         asked = state if plan.settings.modelling == "parallel" else after
         reformulated = {"reason": one.why[0], "queries": one.queries, "clear": one.clear}

@@ -15,6 +15,7 @@ from ku_rag.mllm.structured_output import BOOLEAN, TEXT, TEXTS, object_schema
 from ku_rag.pictures import load_picture
 from ku_rag.planning.plan import ACTIONS
 from ku_rag.planning.planner import Choice, Planner, PlanState, Reformulation
+from ku_rag.types import Box
 
 _LONGEST_SIDE = 1024
 _PICTURE_SIDE = 512
@@ -24,6 +25,7 @@ _MOST_PICTURES = 6
 _MOST_QUERIES = 5
 
 _QUERIES = object_schema("queries", reason=TEXT, queries=TEXTS, clear=BOOLEAN)
+_BOX = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
 
 
 class MLLMPlanner:
@@ -56,7 +58,7 @@ class MLLMPlanner:
         fields, details = self._ask("action", state)
         if not fields:
             return replace(self._fallback.choose(state), **details)
-        return Choice(fields["action"], **details)
+        return Choice(fields["action"], _pixels(fields.get("region"), state), **details)
 
     def request(self, decision: str, state: PlanState) -> Request:
         """Return the request for a decision, "reformulation" or "action"."""
@@ -72,9 +74,9 @@ class MLLMPlanner:
         schema, values = _QUERIES, {"question": state.question, "data": fenced(lines)}
         if decision == "action":
             searchers = [f"searcher:{name}" for name in state.searchers]
-            actions = [one for one in ACTIONS if state.picture or one != "image"]
+            actions = [one for one in ACTIONS if state.picture or one not in ("image", "region")]
             action = {**TEXT, "enum": actions + searchers}
-            schema = object_schema("action", reason=TEXT, action=action)
+            schema = object_schema("action", reason=TEXT, action=action, region=_BOX)
             listed = ", ".join(f'"{one}"' for one in searchers)
             values["searchers"] = listed and f"- {listed}: search outside the collection."
         filled = self._prompts[decision].fill(**values)
@@ -98,3 +100,13 @@ def found_pictures(state: PlanState) -> dict[str, str]:
         if hit.image and len(found) < _MOST_PICTURES:
             found.setdefault(hit.image, hit.title)
     return found
+
+
+def _pixels(box: list[float] | None, state: PlanState) -> Box | None:
+    """Return a box in percent of the picture's sides in pixels; None if it is empty."""
+    if not box or state.picture is None:
+        return None
+    width, height = state.picture.size
+    x0, y0, x1, y1 = (min(max(edge, 0.0), 100.0) / 100 for edge in box)
+    pixels = round(x0 * width), round(y0 * height), round(x1 * width), round(y1 * height)
+    return pixels if pixels[0] < pixels[2] and pixels[1] < pixels[3] else None

@@ -11,14 +11,15 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
-from ku_rag.types import Serializable
+from ku_rag.types import Box, Serializable
 
 VERSION = 1
 """Version of the document."""
 MODELLINGS = ("parallel", "sequential")
 """Orders of the two decisions of a round (CogPlanner, eq. 7 and 8)."""
-ACTIONS = ("text", "image", "graph", "evidence-graph", "none")
-"""All actions except "searcher:NAME", which asks an installed searcher."""
+ACTIONS = ("text", "image", "region", "graph", "evidence-graph", "relevance", "none")
+"""All actions except "searcher:NAME", which asks an installed searcher. "relevance" drops collected
+evidence that a model judges irrelevant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class Round(Serializable):
         queries: the query, or the sub-queries that it was decomposed into.
         action: one of `ACTIONS`, or "searcher:NAME".
         clear: whether the planner found the query clear as it is.
+        region: the part of the picture to search, for the action "region".
         why: reasons for the queries and for the action, in this order.
         searches: a search for each query.
         tokens: tokens of the replies to both decisions, in this order.
@@ -117,6 +119,7 @@ class Round(Serializable):
     queries: tuple[str, ...]
     action: str
     clear: bool = True
+    region: Box | None = None
     why: tuple[str, str] = ("", "")
     searches: tuple[PlannedSearch, ...] = ()
     tokens: tuple[int, int] = (0, 0)
@@ -187,8 +190,10 @@ class Plan(Serializable):
                 raise BadInput(
                     f"{where} has no query, or an empty one: add a query, or remove the round"
                 )
-            same = known.setdefault((frozenset(one.queries), one.action), number)
-            if same != number and one.action != "none":
+            if one.action == "region" and one.region is None:
+                raise BadInput(f'{where} searches a region: add "region", [x0, y0, x1, y1]')
+            same = known.setdefault((frozenset(one.queries), one.action, one.region), number)
+            if same != number and one.action not in ("none", "relevance"):
                 raise BadInput(f"{where} repeats round {same}: remove one of them")
         return plan
 
@@ -224,15 +229,7 @@ def _restored(kind: Any, value: object, where: str) -> Any:  # noqa: ANN401 - of
     if isinstance(kind, UnionType):
         return None if value is None else _restored(get_args(kind)[0], value, where)
     if is_dataclass(kind) and isinstance(kind, type):
-        given, known = arguments.json_object(value, where), signature(kind).parameters
-        if unknown := [key for key in given if key not in known]:
-            expected = f"expected some of {', '.join(known)}"
-            raise BadInput(f"{where} has the field {unknown[0]!r}: {expected}")
-        required = [name for name, one in known.items() if one.default is one.empty]
-        if lacking := [name for name in required if name not in given]:
-            raise BadInput(f"{where} lacks the field {lacking[0]!r}: add it")
-        hints = get_type_hints(kind)
-        return kind(**{k: _restored(hints[k], v, f"{where}, {k}") for k, v in given.items()})
+        return _restored_object(kind, value, where)
     if get_origin(kind) is tuple:
         kinds = get_args(kind)
         if not isinstance(value, list):
@@ -249,3 +246,14 @@ def _restored(kind: Any, value: object, where: str) -> Any:  # noqa: ANN401 - of
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise arguments.wrong(value, where, kind.__name__)
     return value
+
+
+def _restored_object(kind: type[Any], value: object, where: str) -> Any:  # noqa: ANN401
+    given, hints = arguments.json_object(value, where), get_type_hints(kind)
+    known = signature(kind).parameters
+    if unknown := [key for key in given if key not in known]:
+        raise BadInput(f"{where} has the field {unknown[0]!r}: expected some of {', '.join(known)}")
+    required = [name for name, one in known.items() if one.default is one.empty]
+    if lacking := [name for name in required if name not in given]:
+        raise BadInput(f"{where} lacks the field {lacking[0]!r}: add it")
+    return kind(**{k: _restored(hints[k], v, f"{where}, {k}") for k, v in given.items()})

@@ -9,7 +9,7 @@ from typing import Protocol
 from PIL.Image import Image
 
 from ku_rag.planning.plan import Hit, Round
-from ku_rag.types import Match
+from ku_rag.types import Box, Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,12 @@ class Choice:
 
     Args:
         action: see `Round`; "none" says that the evidence is sufficient.
+        region: pixels (x0, y0, x1, y1) of the picture, for the action "region".
         why, tokens, note: as in `Reformulation`.
     """
 
     action: str
+    region: Box | None = None
     why: str = ""
     tokens: int = 0
     note: str = ""

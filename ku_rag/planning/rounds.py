@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import chain, count, zip_longest
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
-from ku_rag.answering.pipeline import Planned, QueryInput, query_picture
-from ku_rag.errors import BadInput, BudgetSpent
+from ku_rag.answering.pipeline import Planned, QueryInput, query_picture, scaled
+from ku_rag.errors import BadInput, BudgetSpent, KuError
 from ku_rag.mllm.base import MLLM, MeteredMLLM, usage
 from ku_rag.planning.embedded_planner import EmbeddedPlanner
 from ku_rag.planning.mllm_planner import MLLMPlanner
@@ -18,10 +18,12 @@ from ku_rag.planning.plan import ACTIONS, Plan, PlanSettings, Round
 from ku_rag.planning.planner import Choice, Planner, PlanState, Reformulation
 from ku_rag.planning.searchers import Searchers, load_searchers
 from ku_rag.planning.searches import Piece, Searches, SearchOutcome
+from ku_rag.rerankers.base import RerankerQuery
+from ku_rag.rerankers.implementations import RelevanceReranker
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.matching import match
 from ku_rag.store.connection import snapshot
-from ku_rag.types import Evidence, PathEvidence
+from ku_rag.types import Box, Evidence, PathEvidence
 
 
 def start(
@@ -40,7 +42,7 @@ def start(
     metered = MeteredMLLM(mllm) if mllm else None
     planner: Planner = EmbeddedPlanner()
     image = str(asked.image) if isinstance(asked.image, str | Path) else None
-    picture, _ = query_picture(asked.image)
+    picture, scale = query_picture(asked.image)
     if isinstance(plan, Plan):
         if plan.question != asked.text:
             raise BadInput(
@@ -48,7 +50,7 @@ def start(
             )
         if plan.image and image and Path(plan.image).resolve() != Path(image).resolve():
             raise BadInput(f"the plan is for the picture {plan.image}: name this, or edit the plan")
-        planner = DocumentPlanner(plan)
+        planner = DocumentPlanner(plan, scale)
         settings = replace(plan.settings, max_rounds=len(plan.rounds))
     else:
         settings = plan if isinstance(plan, PlanSettings) else PlanSettings(str(plan))
@@ -56,7 +58,7 @@ def start(
             planner = MLLMPlanner(metered, planner, prompts=asked.prompts)
     known = load_searchers(searchers)
     searches = Searches(base, picture, metered, asked.prompts, settings, known)
-    return PlanRun(asked.text, image, planner, searches)
+    return PlanRun(asked.text, image, planner, searches, scale)
 
 
 class PlanRun:
@@ -67,16 +69,25 @@ class PlanRun:
         image: the file of its picture, for the document.
         planner: makes the decisions.
         searches: carries them out, with the settings and the model of the plan.
+        scale: width of the question's picture ÷ width of the picture that is searched.
     """
 
     def __init__(
-        self, question: str, image: str | None, planner: Planner, searches: Searches
+        self,
+        question: str,
+        image: str | None,
+        planner: Planner,
+        searches: Searches,
+        scale: float = 1.0,
     ) -> None:
-        self._question, self._image, self._planner = question, image, planner
+        self._question, self._image, self._planner, self._scale = question, image, planner, scale
         self._searches, self._settings = searches, searches.settings
         self._replies = searches.mllm.replies if searches.mllm else []
         self._rounds: list[Round] = []
         self._outcomes: list[SearchOutcome] = []
+        self._pieces: dict[str, Piece] = {}
+        self._done: set[tuple[str, str, Box | None]] = set()
+        self._numbers = count(1)
         self._stopped = ""
         self._started = time.monotonic()
 
@@ -121,19 +132,11 @@ class PlanRun:
         Args:
             k: most texts; None for all.
         """
-        plan, matched, found = self.plan(), self._matched(), dict[str, Piece]()
-        ids = [[hit.id for hit in one.search.hits] for one in self._outcomes]
-        for one in self._outcomes:
-            for hit, piece in zip(one.search.hits, one.pieces, strict=True):
-                found.setdefault(hit.id, piece)
-        paths = [piece for piece in found.values() if isinstance(piece, PathEvidence)]
-        ranked = map(found.get, dict.fromkeys(chain.from_iterable(zip_longest(*ids))))
-        evidence = [piece for piece in ranked if isinstance(piece, Evidence)][:k]
-        # Results of searchers have no row in the store: they get numbers below zero.
-        evidence = [
-            piece if piece.chunk >= 0 else replace(piece, chunk=-n)
-            for n, piece in enumerate(evidence, 1)
-        ]
+        plan, matched = self.plan(), self._matched()
+        paths = [piece for piece in self._pieces.values() if isinstance(piece, PathEvidence)]
+        ids = zip_longest(*([hit.id for hit in one.search.hits] for one in self._outcomes))
+        pieces = map(self._pieces.get, dict.fromkeys(chain.from_iterable(ids)))
+        evidence = [piece for piece in pieces if isinstance(piece, Evidence)][:k]
         if self._outcomes and matched.region is None:
             base, most = self._searches.base(), self._settings.images
             with snapshot(base.database.connection):
@@ -195,37 +198,76 @@ class PlanRun:
 
     def _run_round(self, reformulation: Reformulation, choice: Choice) -> Round:
         """Carry out the action of a round, and return the round."""
-        action, notes = choice.action, [reformulation.note, choice.note]
-        if action not in (*ACTIONS, *(f"searcher:{name}" for name in self._searches.searchers)):
-            self._stopped = f"the planner asked for the unknown action {action[:40]!r}"
-            notes.append(self._stopped)
-            action = "none"
-        elif action == "image" and self._searches.picture is None:
-            notes.append("there is no picture for the action 'image': searched texts")
-            action = "text"
+        action, region, note = self._possible(choice)
+        notes = [reformulation.note, choice.note, note]
         outcomes: list[SearchOutcome] = []
-        if action != "none":
-            same = (one.searches for one in self._rounds if one.action == action)
-            searched = {search.query for one in same for search in one}
-            if queries := [query for query in reformulation.queries if query not in searched]:
+        if action == "relevance":
+            notes.append(self._drop_irrelevant())
+        elif action != "none":
+            queries = [q for q in reformulation.queries if (q, action, region) not in self._done]
+            self._done |= {(query, action, region) for query in queries}
+            if queries:
                 limit, spent = self._settings.max_seconds, time.monotonic() - self._started
                 left = None if limit is None else max(0.0, limit - spent)
-                outcomes = self._searches.run(action, queries, left)
+                outcomes = self._searches.run(action, queries, region, left)
             else:
-                action = "none"
+                action, region = "none", None
                 notes.append("this was searched before")
                 if self._planner.name != DocumentPlanner.name:
                     self._stopped = "the planner repeated a search"
-        self._outcomes += outcomes
+        self._collect(outcomes)
         return Round(
             reformulation.queries,
             action,
             reformulation.clear,
+            region and scaled(region, self._scale),
             (reformulation.why, choice.why),
             tuple(one.search for one in outcomes),
             (reformulation.tokens, choice.tokens),
             notes=tuple(filter(None, notes)),
         )
+
+    def _possible(self, choice: Choice) -> tuple[str, Box | None, str]:
+        """Return the action and region that can be carried out, and a note on what changed."""
+        action, picture = choice.action, self._searches.picture
+        if action not in (*ACTIONS, *(f"searcher:{name}" for name in self._searches.searchers)):
+            self._stopped = f"the planner asked for the unknown action {action[:40]!r}"
+            return "none", None, self._stopped
+        if action in ("image", "region") and picture is None:
+            return "text", None, f"there is no picture for the action {action!r}: searched texts"
+        if action != "region" or picture is None:
+            return action, None, ""
+        x0, y0, x1, y1 = choice.region or (0, 0, 0, 0)
+        box = max(0, x0), max(0, y0), min(picture.width, x1), min(picture.height, y1)
+        if box[0] >= box[2] or box[1] >= box[3]:
+            return "image", None, "the region is empty: searched the whole picture"
+        return action, box, ""
+
+    def _collect(self, outcomes: Sequence[SearchOutcome]) -> None:
+        """Add the evidence of searches that is not known yet."""
+        self._outcomes += outcomes
+        for outcome in outcomes:
+            for hit, piece in zip(outcome.search.hits, outcome.pieces, strict=True):
+                if isinstance(piece, Evidence) and piece.chunk < 0:  # of a searcher
+                    piece = replace(piece, chunk=-next(self._numbers))
+                self._pieces.setdefault(hit.id, piece)
+
+    def _drop_irrelevant(self) -> str:
+        """Drop texts that the model calls irrelevant (ReflectiVA); return a note on a problem."""
+        searches = self._searches
+        if searches.mllm is None:
+            return "the action relevance needs a model: nothing was dropped"
+        texts = {id: piece for id, piece in self._pieces.items() if isinstance(piece, Evidence)}
+        query = RerankerQuery(self._question, searches.picture, (), searches.mllm)
+        try:
+            reranker = RelevanceReranker(prompts=searches.prompts)
+            scores = reranker.score(query, [*texts.values()])
+        except KuError as error:
+            return f"the action relevance failed: {error}"
+        for id, score in zip(texts, scores.tolist(), strict=True):
+            if score == 0:
+                del self._pieces[id]
+        return ""
 
 
 class DocumentPlanner:
@@ -233,12 +275,13 @@ class DocumentPlanner:
 
     Args:
         plan: the plan.
+        scale: width of the question's picture ÷ width of the picture that is searched.
     """
 
     name = "document"
 
-    def __init__(self, plan: Plan) -> None:
-        self._rounds = plan.rounds
+    def __init__(self, plan: Plan, scale: float = 1.0) -> None:
+        self._rounds, self._scale = plan.rounds, scale
 
     def reformulate(self, state: PlanState) -> Reformulation:
         """Return the queries of the present round."""
@@ -248,7 +291,8 @@ class DocumentPlanner:
     def choose(self, state: PlanState) -> Choice:
         """Return the action of the present round; "none" after the last one."""
         one = self._round(state)
-        return Choice(one.action, one.why[1])
+        region = one.region and scaled(one.region, 1 / self._scale)
+        return Choice(one.action, region, one.why[1])
 
     def _round(self, state: PlanState) -> Round:
         number = len(state.rounds)

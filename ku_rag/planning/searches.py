@@ -20,7 +20,7 @@ from ku_rag.planning.searchers import Searcher
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.matching import match
 from ku_rag.store.connection import snapshot
-from ku_rag.types import Evidence, PathEvidence
+from ku_rag.types import Box, Evidence, PathEvidence
 
 _LONGEST_TEXT = 3200
 """Characters of a text, about 800 tokens (CogPlanner, section 6.1.3)."""
@@ -57,7 +57,7 @@ class Searches:
     Args:
         base: returns what is searched, for the calling thread.
         picture: of the question, RGB; None without one.
-        mllm: the model that plans and builds evidence graphs; None without one.
+        mllm: the model that plans, judges relevance and builds evidence graphs; None without one.
         prompts: the folder whose prompts replace those of the package.
         settings: sizes of the searches.
         searchers: by name.
@@ -71,7 +71,7 @@ class Searches:
     searchers: Mapping[str, Searcher]
 
     def run(
-        self, action: str, queries: Sequence[str], seconds: float | None
+        self, action: str, queries: Sequence[str], region: Box | None, seconds: float | None
     ) -> list[SearchOutcome]:
         """Search for several queries at the same time.
 
@@ -81,17 +81,18 @@ class Searches:
         Args:
             action: a search of the plan.
             queries: at least one.
+            region: pixels of the picture, for the action "region".
             seconds: the time that is left; None for no limit.
         """
         limit = seconds
         if action.startswith("searcher:"):
             limit = _SEARCHER_TIMEOUT if seconds is None else min(seconds, _SEARCHER_TIMEOUT)
         if len(queries) == 1 and limit is None:
-            return [self._run(action, queries[0])]
+            return [self._run(action, queries[0], region)]
         end = None if limit is None else time.monotonic() + limit
         outcomes = []
         with ThreadPool(min(len(queries), _WORKERS)) as pool:
-            waiting = [pool.apply_async(self._run, (action, one)) for one in queries]
+            waiting = [pool.apply_async(self._run, (action, one, region)) for one in queries]
             for query, one in zip(queries, waiting, strict=True):
                 try:
                     outcomes.append(one.get(end and max(0.0, end - time.monotonic())))
@@ -100,21 +101,24 @@ class Searches:
                     outcomes.append(SearchOutcome(PlannedSearch(query, error=error)))
         return outcomes
 
-    def _run(self, action: str, query: str) -> SearchOutcome:
+    def _run(self, action: str, query: str, region: Box | None) -> SearchOutcome:
         started = time.perf_counter()
         try:
             if action.startswith("searcher:"):
                 found = self._search_outside(action.partition(":")[2], query)
             else:
-                found = self._search_base(action, query)
+                found = self._search_base(action, query, region)
         except KuError as error:
             found = SearchOutcome(PlannedSearch(query, error=str(error)))
         took = round((time.perf_counter() - started) * 1000, 2)
         return replace(found, search=replace(found.search, milliseconds=took))
 
-    def _search_base(self, action: str, query: str) -> SearchOutcome:
+    def _search_base(self, action: str, query: str, region: Box | None) -> SearchOutcome:
         base, settings = self.base(), self.settings
-        picture = self.picture if action == "image" else None
+        by_picture = action in ("image", "region")
+        picture = self.picture if by_picture else None
+        if picture and action == "region" and region:
+            picture = picture.crop(region)
         with snapshot(base.database.connection):
             matched = match(base, picture, query, settings.images)
             pieces: Sequence[Piece] = ()
@@ -125,8 +129,13 @@ class Searches:
         if action == "evidence-graph":
             graph = graph_evidence.build_graph(base, query, matched, self.mllm, self.prompts)
             pieces = graph_evidence.statements(graph.graph, first_label=1)
+        if action == "region" and region and matched.region:
+            # From pixels of the crop to those of the picture.
+            x, y, (x0, y0, x1, y1) = *region[:2], matched.region.box
+            box = x0 + x, y0 + y, x1 + x, y1 + y
+            matched = replace(matched, region=replace(matched.region, box=box))
         names = tuple(unit.name for unit in matched.units)
-        files = {unit.id: unit.image for unit in matched.units if picture}
+        files = {unit.id: unit.image for unit in matched.units if by_picture}
         search = PlannedSearch(query, tuple(_hit(one, files) for one in pieces), names)
         return SearchOutcome(search, pieces, matched)
 

@@ -234,6 +234,8 @@ def test_a_lower_error_rate_is_better(base, questions, tmp_path):
     found = {one.measure: one for one in compare(tmp_path / "plain", tmp_path / "ku")}["cer"]
     assert found.second < found.first
     assert (found.better, found.worse) == (1, 0)
+    with pytest.raises(BadInput, match="no measure 'helped:cer'"):
+        base.evaluate(questions, measures=["helped:cer"])
 
 
 def test_the_confidence_of_matches_is_calibrated_against_the_main_measure(base, tmp_path):

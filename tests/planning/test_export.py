@@ -15,7 +15,7 @@ from ku_rag.planning.export import export_plans
 
 QUESTION = "How many copies did this game sell?"
 ROUNDS = (
-    (["What does this corner show?"], {"action": "image"}),
+    (["What does this corner show?"], {"action": "region", "region": [0, 0, 50, 100]}),
     (["How many copies did Astro Bot sell?"], {"action": "text"}),
     (["How many copies did Astro Bot sell?"], {"action": "none"}),
 )
@@ -58,7 +58,7 @@ def test_each_decision_is_a_record_with_the_prompt_that_was_sent(planned, astro_
     assert sorted(one["messages"][0]["content"] for one in records) == sorted(sent)
     replies = [json.loads(one["messages"][1]["content"]) for one in records]
     assert replies[0] == {"reason": "Not named.", "queries": ROUNDS[0][0], "clear": False}
-    assert replies[1] == {"reason": "Not known.", "action": "image"}
+    assert replies[1] == {"reason": "Not known.", "action": "region", "region": [0, 0, 50, 100]}
     assert replies[5] == {"reason": "Not known.", "action": "none"}
     for one in records:
         assert [turn["role"] for turn in one["messages"]] == ["user", "assistant"]

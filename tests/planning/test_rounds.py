@@ -5,6 +5,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from ku_rag import KnowledgeBase
 from ku_rag.errors import BadInput, NotFound
@@ -255,6 +256,29 @@ def test_a_search_by_picture_without_one_searches_texts(games):
     assert "there is no picture" in one.notes[0]
 
 
+@pytest.mark.parametrize("region", [[50, 0, 50, 20], [90, 90, 200, 300]])
+def test_an_empty_region_searches_the_whole_picture(games, astro_bot, region):
+    rounds = [{"queries": [QUESTION], "action": "region", "region": region}]
+    plan = Plan.from_dict({"question": QUESTION, "rounds": rounds})
+    (one,) = games.plan(astro_bot, QUESTION, plan).rounds
+    assert one.action == "image"
+    assert "the region is empty" in one.notes[0]
+
+
+def test_a_region_is_in_pixels_of_a_large_picture(games, astro_bot, tmp_path):
+    with Image.open(astro_bot) as small:
+        small.convert("RGB").resize((3200, 2000)).save(tmp_path / "large.png")
+    region = [0, 0, 3200, 1000]
+    rounds = [{"queries": [QUESTION], "action": "region", "region": region}]
+    plan = Plan.from_dict({"question": QUESTION, "rounds": rounds})
+    (one,) = games.plan(tmp_path / "large.png", QUESTION, plan).rounds
+    assert list(one.region) == region
+    answer = games.query(tmp_path / "large.png", QUESTION, plan=plan)
+    x0, y0, x1, y1 = answer.region.box
+    assert 0 <= x0 < 1600 < x1 <= 3200
+    assert 0 <= y0 < y1 <= 1000
+
+
 @pytest.mark.parametrize(
     "options", [{"strict": "kurag"}, {"method": "model-only"}, {"units": False}]
 )
@@ -263,13 +287,33 @@ def test_a_plan_is_refused_with_options_that_search_otherwise(games, astro_bot, 
         games.query(astro_bot, QUESTION, plan="sequential", **options)
 
 
-def test_searches_of_the_graph(games, astro_bot):
-    actions = ["graph", "evidence-graph"]
-    rounds = [{"queries": [SUB_QUERIES[0]], "action": action} for action in actions]
+def test_the_other_actions(games, astro_bot):
+    actions = ["graph", "evidence-graph", "relevance", "region"]
+    rounds = [
+        {"queries": [SUB_QUERIES[0]], "action": action, "region": [0, 0, 96, 64]}
+        for action in actions
+    ]
     plan = Plan.from_dict({"question": QUESTION, "rounds": rounds})
     done = games.plan(astro_bot, QUESTION, plan).rounds
     assert [one.action for one in done] == actions
-    assert all(one.searches[0].units[0] == "Astro Bot" for one in done)
+    assert "needs a model" in done[2].notes[0]
+    assert done[3].searches[0].units[0] == "Astro Bot"
+
+
+def test_relevance_drops_what_the_model_calls_irrelevant(games):
+    def reply(request):
+        if "relevant" in request.schema["properties"]:
+            relevant = "Wukong" in lines_of(request)[-1]["text"]
+            return {"reason": "", "relevant": "yes" if relevant else "no"}
+        if "answer" in request.schema["properties"]:
+            return {"reason": "", "citations": [], "answer": "20 million"}
+        action = ("text", "relevance", "none")[round_of(request)]
+        return {"reason": "", "queries": [QUESTION], "clear": True, "action": action}
+
+    with open_with(games, ScriptedMLLM(reply)) as kb:
+        answer = kb.query(None, QUESTION, plan="sequential", kcc=False)
+    assert [one.action for one in answer.plan.rounds] == ["text", "relevance", "none"]
+    assert [one.origin for one in answer.chunks] == ["Black Myth Wukong"]
 
 
 # ---- searchers ---------------------------------------------------------------------------------
@@ -350,7 +394,8 @@ ROUND = {"queries": ["What?"], "action": "text"}
         ({"rounds": [{**ROUND, "action": "dance"}]}, "action 'dance'"),
         ({"rounds": [{**ROUND, "queries": []}]}, "no query"),
         ({"rounds": [{**ROUND, "queries": "What?"}]}, "expected a list"),
-        ({"rounds": [{**ROUND, "why": ["because"]}]}, "expected a list of 2"),
+        ({"rounds": [{**ROUND, "action": "region"}]}, "region"),
+        ({"rounds": [{**ROUND, "region": [1, 2]}]}, "expected a list of 4"),
         ({"rounds": [ROUND, {**ROUND, "queries": ["Who?"]}, ROUND]}, "round 3 .* repeats round 1"),
         ({"question": None}, "expected str"),
         ({"settings": {"modelling": "both"}}, "modelling"),

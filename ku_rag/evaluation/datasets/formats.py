@@ -211,8 +211,8 @@ DATASETS: Mapping[str, DatasetFormat] = {
     "dynvqa": DatasetFormat(("f1", "judged"), _ASKED | {"golden_query": "golden_query"}, _dynvqa),
     "cogbench": DatasetFormat(
         ("claim_precision", "claim_recall", "word_f1"),
-        _ASKED
-        | {"id": "id", "question": "query", "image": "image", "final_queries": "final_queries"},
+        {"id": "id", "question": "query", "image": "image", "answers": "answer"}
+        | {name: name for name in ("final_queries", "steps", "domain", "answer_type")},
         _cogbench,
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from ku_rag.errors import BadInput
@@ -46,11 +47,12 @@ _SCORES: Mapping[str, Score] = {
 _OVERALL = {"infoseek": official.infoseek_overall}
 MEASURES = (
     *_SCORES,
-    *("recall@K", "precision@K", "ndcg@K", "mrr", "mrr@K"),
+    *("recall@K", "precision@K", "ndcg@K", "mrr", "mrr@K", "helped:MEASURE", "harmed:MEASURE"),
     *JUDGED,
 )
-"""Names of the measures; K is a number of units."""
+"""Names of the measures: K is a number of units, MEASURE the name of another measure."""
 
+_RIGHT = 0.5
 _RANKING = re.compile(r"(recall|precision|ndcg|mrr)@([1-9]\d{0,3})|(mrr)")
 _OFFICIAL = {"recall": "R", "precision": "P", "ndcg": "nDCG", "mrr": "RR"}
 """Names of ranking measures in ir-measures."""
@@ -66,6 +68,10 @@ def measure(name: str, judge: MLLM | None = None) -> Measure:
     Raises:
         BadInput: There is no such measure, or it needs a model.
     """
+    effect, _, main = name.partition(":")
+    if effect in ("helped", "harmed") and main and not is_lower_better(main):
+        score = measure(main, judge).score
+        return Measure(name, partial(_corrected, score, effect == "helped"))
     if name in JUDGED:
         if judge is None:
             raise BadInput(f"the measure {name} needs a model that judges: name one with --judge")
@@ -80,7 +86,7 @@ def measure(name: str, judge: MLLM | None = None) -> Measure:
 
 def is_lower_better(name: str) -> bool:
     """Whether a lower score of the measure of a name is better."""
-    return name in ("cer", "wer") or name.startswith(("plan_tokens", "plan_ratio"))
+    return name in ("cer", "wer") or name.startswith(("harmed:", "plan_tokens", "plan_ratio"))
 
 
 def _ranked(
@@ -100,3 +106,20 @@ def _ranked(
     run = [library.ScoredDoc("1", str(place), -float(place)) for place in ranked]
     calculated = library.calc_aggregate([library.parse_measure(official_name)], gold, run)
     return float(sum(calculated.values()))
+
+
+def _corrected(
+    score: Score, helped: bool, question: EvaluationQuestion, prediction: Prediction
+) -> float | None:
+    """Return whether a correction helped: the draft was wrong and the answer is right; or harmed.
+
+    A score of at least .5 counts as right. A prediction without a draft has no score.
+    """
+    if prediction.draft is None:
+        return None
+    draft = score(question, replace(prediction, answer=prediction.draft, items=()))
+    answer = score(question, prediction)
+    if draft is None or answer is None:
+        return None
+    worse, better = (draft, answer) if helped else (answer, draft)
+    return float(worse < _RIGHT <= better)

@@ -68,12 +68,12 @@ def test_a_run_is_summed_up_by_means_of_all_and_of_groups():
 
 def test_every_name_makes_a_measure_of_that_name():
     for name in MEASURES:
-        made = name.replace("K", "10")
+        made = name.replace("K", "10").replace("MEASURE", "em")
         assert measure(made, ScriptedMLLM([])).name == made
 
 
 def test_an_unknown_name_is_refused_with_those_there_are():
-    for name in ("f2", "recall@0", "recall@"):
+    for name in ("f2", "recall@0", "recall@", "helped:", "helped:f2"):
         with pytest.raises(BadInput, match=r"no measure '.*'; there are: kurag_accuracy, .*mrr"):
             measure(name)
 

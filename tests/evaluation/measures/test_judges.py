@@ -71,3 +71,20 @@ def test_recall_is_of_the_claims_of_the_gold_answer():
 def test_no_claims_and_too_few_verdicts(replies, expected):
     made = measure("claim_precision", ScriptedMLLM(replies))
     assert made.score(ASKED, Prediction("Jumps.")) == expected
+
+
+@pytest.mark.parametrize(
+    ("draft", "answer", "helped", "harmed"),
+    [
+        ("Tail", "back slam", 1, 0),
+        ("back slam", "Tail", 0, 1),
+        ("Tail", "", 0, 0),
+        ("back slam", "Back Slam!", 0, 0),
+        (None, "Back Slam", None, None),
+    ],
+)
+def test_corrections(draft, answer, helped, harmed):
+    found = Prediction(answer, draft=draft)
+    assert measure("helped:em").score(ASKED, found) == helped
+    assert measure("harmed:em").score(ASKED, found) == harmed
+    assert measure("helped:em").score(EvaluationQuestion("1", "?"), found) is None

@@ -15,10 +15,14 @@ ROUNDS = (
     Round(("Astro Bot sales", "Black Myth Wukong sales"), "text", tokens=(20, 5)),
     Round(("Astro Bot sales", "Black Myth Wukong sales"), "none", tokens=(7, 8)),
 )
+STEPS = [
+    {"queries": ["Which game is this?"], "action": "image"},
+    {"queries": ["Astro Bot sales", "sales of Black Myth Wukong"], "action": "text"},
+]
 ASKED = EvaluationQuestion(
     "1",
     "Did this game outsell Black Myth?",
-    fields={"final_queries": ["Astro Bot sales", "Black Myth Wukong sales"]},
+    fields={"final_queries": ["Astro Bot sales", "Black Myth Wukong sales"], "steps": STEPS},
 )
 
 
@@ -35,6 +39,23 @@ def test_the_last_queries_are_compared_with_the_gold_queries():
     assert score("query_f1", plan, EvaluationQuestion("3", "?")) is None
 
 
+def test_sub_queries_and_actions_are_compared_with_the_gold_steps():
+    plan = Plan("?", ROUNDS)
+    # "of" is the one word that the closest query lacks: F1 = 2 * 4 / (4 + 5).
+    assert score("subquery_precision", plan) == pytest.approx((1 + 1 + 8 / 9) / 3)
+    assert score("subquery_recall", plan) == pytest.approx((1 + 1 + 8 / 9) / 3)
+    assert score("action_precision", plan) == pytest.approx(2 / 3)
+    assert score("action_recall", plan) == 1.0
+    assert score("action_recall", None) is None
+    assert score("subquery_precision", Plan("?", ())) == 0.0
+
+
+def test_steps_without_an_action_or_queries_are_refused_by_name():
+    asked = EvaluationQuestion("1", "?", fields={"steps": [{"action": "text"}]})
+    with pytest.raises(Exception, match="lacks the field 'queries'"):
+        score("action_recall", Plan("?", ROUNDS), asked)
+
+
 @pytest.mark.parametrize(("modelling", "para"), [("parallel", 9 + 20 + 8), ("sequential", 53)])
 def test_tokens_are_those_of_both_threads_or_of_the_longer_one(modelling, para):
     plan = Plan("?", ROUNDS, settings=PlanSettings(modelling))
@@ -47,4 +68,4 @@ def test_measures_are_those_that_the_questions_have_gold_for():
     names = plan_measures([EvaluationQuestion("1", "?")])
     assert "query_f1" not in names
     assert "plan_tokens" in names
-    assert {"query_f1", "plan_tokens"} <= {*plan_measures([ASKED])}
+    assert {"query_f1", "action_recall"} <= {*plan_measures([ASKED])}
