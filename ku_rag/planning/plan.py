@@ -229,7 +229,15 @@ def _restored(kind: Any, value: object, where: str) -> Any:  # noqa: ANN401 - of
     if isinstance(kind, UnionType):
         return None if value is None else _restored(get_args(kind)[0], value, where)
     if is_dataclass(kind) and isinstance(kind, type):
-        return _restored_object(kind, value, where)
+        given, known = arguments.json_object(value, where), signature(kind).parameters
+        if unknown := [key for key in given if key not in known]:
+            expected = f"expected some of {', '.join(known)}"
+            raise BadInput(f"{where} has the field {unknown[0]!r}: {expected}")
+        required = [name for name, one in known.items() if one.default is one.empty]
+        if lacking := [name for name in required if name not in given]:
+            raise BadInput(f"{where} lacks the field {lacking[0]!r}: add it")
+        hints = get_type_hints(kind)
+        return kind(**{k: _restored(hints[k], v, f"{where}, {k}") for k, v in given.items()})
     if get_origin(kind) is tuple:
         kinds = get_args(kind)
         if not isinstance(value, list):
@@ -246,14 +254,3 @@ def _restored(kind: Any, value: object, where: str) -> Any:  # noqa: ANN401 - of
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise arguments.wrong(value, where, kind.__name__)
     return value
-
-
-def _restored_object(kind: type[Any], value: object, where: str) -> Any:  # noqa: ANN401
-    given, hints = arguments.json_object(value, where), get_type_hints(kind)
-    known = signature(kind).parameters
-    if unknown := [key for key in given if key not in known]:
-        raise BadInput(f"{where} has the field {unknown[0]!r}: expected some of {', '.join(known)}")
-    required = [name for name, one in known.items() if one.default is one.empty]
-    if lacking := [name for name in required if name not in given]:
-        raise BadInput(f"{where} lacks the field {lacking[0]!r}: add it")
-    return kind(**{k: _restored(hints[k], v, f"{where}, {k}") for k, v in given.items()})
