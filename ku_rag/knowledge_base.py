@@ -116,15 +116,11 @@ class KnowledgeBase:
     `NotFound` where a file that is named does not exist, and `BadInput` where an argument is not
     what its description says or a picture cannot be read. Every method that writes raises
     `ReadOnly` where the base cannot be written to, `Locked` while another process writes, and
-    `Mismatch` if another process has changed the encoder.
-
-    Attributes:
-        settings: how the base works.
+    `Mismatch` if another process has changed the encoder and this one has named it.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self.settings: Settings = session.settings
 
     @classmethod
     def open(
@@ -198,6 +194,11 @@ class KnowledgeBase:
         from ku_rag.graph_view import GraphView
 
         return GraphView(self._session)
+
+    @property
+    def settings(self) -> Settings:
+        """How the base works."""
+        return self._session.settings
 
     @property
     def path(self) -> Path:
@@ -784,6 +785,7 @@ class KnowledgeBase:
         """Free the space of what was deleted, and erase its content from disk.
 
         Raises:
+            Refused: the base is an unchanged copy, which could not follow its base any more.
             Locked: another process is writing, or is reading an older state.
         """
         session = self._session
@@ -865,7 +867,8 @@ class KnowledgeBase:
         """Change the encoder: encode everything again, then switch in one transaction.
 
         Queries use the old vectors until then; the old weights are not needed. A call that was
-        interrupted continues where it stopped. Other processes must open the base again.
+        interrupted continues where it stopped. Other processes use the new encoder from their next
+        call on, unless they named one when they opened the base.
 
         Args:
             encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol.
@@ -997,10 +1000,10 @@ class KnowledgeBase:
         Each increment is one transaction. Nothing else may change the copy.
 
         Args:
-            folder: an increment, or a folder of increments that follow each other.
+            folder: an increment, or a folder of increments that follow each other, or an empty one.
 
         Raises:
-            NotFound: there is no increment.
+            NotFound: there is no such folder.
             BadInput: one is incomplete or damaged; those before it were applied.
             Mismatch: one is missing, they are of another base, or the copy has changes of its own;
                 those that follow the copy's commit were applied.

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import uuid
 from collections.abc import Collection, Mapping
+from contextlib import closing, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import apsw
 
 from ku_rag.encoders import load_encoder, load_side, sides
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.deferred import Deferred
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.encoders.pair import Paired, side
-from ku_rag.errors import Mismatch, NotFound
+from ku_rag.errors import KuError, Mismatch, NotFound
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
 from ku_rag.store import vectors
+from ku_rag.store.connection import connect
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, sync_names, write_durably
 from ku_rag.store.lock import WriterLock
@@ -118,6 +124,28 @@ def make(
                     made = side(encoder, kind)
                     vectors.encoder_row(connection, made.fingerprint, made.dim)
     return database
+
+
+def discard(layout: Layout, there: Collection[Path]) -> None:
+    """Delete a base that was made for nothing, unless it has contents or another process uses it.
+
+    Args:
+        layout: paths of the base.
+        there: files that were in its folder before; if there are any, they and the folder stay.
+    """
+    with (
+        suppress(KuError, OSError, apsw.Error),
+        WriterLock(layout.lock, wait_s=0),
+        closing(connect(layout.database)) as connection,
+    ):
+        connection.set_busy_timeout(0)
+        if connection.execute("SELECT 1 FROM sources").fetchone():
+            return
+        connection.execute("PRAGMA journal_mode = DELETE")  # fails while others have it open
+        for path in set(layout.root.iterdir()) - set(there):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not there:
+            layout.root.rmdir()
 
 
 def lost(layout: Layout) -> list[str]:

@@ -112,6 +112,7 @@ class Session:
         try:
             with explained(self.layout.database):
                 made = database.meta("encoder") if database else None
+            self._follows = encoder is None and (as_made or not settings.encoder)
             if encoder is None or isinstance(encoder, str):
                 encoder, spec = manifest.choose_encoder(made, settings, as_made=as_made)
                 settings = replace(settings, encoder=spec)
@@ -168,8 +169,7 @@ class Session:
 
         database = self.database
         with explained(database.path), database.writing():
-            encoding = self.encoding
-            manifest.check(database, encoding.encoder)
+            encoding = self._present_encoding()
             if self._pipeline is None:
                 self._pipeline = Pipeline(
                     database, self.layout, encoding.encoder, encoding.rows, self.settings
@@ -255,6 +255,22 @@ class Session:
         self.encoding = Encoding(encoder, rows, images, chunks)
         self._pipeline = None
 
+    def _present_encoding(self) -> Encoding:
+        """Return the encoding, after the change of the encoder by another process if there was one.
+
+        Raises:
+            Mismatch: it was changed, and this session was opened with an encoder that was named.
+        """
+        made = self.database.meta("encoder")
+        with self._loading:
+            differs = made["fingerprint"] != self.encoding.encoder.fingerprint
+            if differs and self._follows and made["spec"]:
+                encoder, spec = manifest.choose_encoder(made, self.settings, as_made=True)
+                self.use_encoder(encoder)
+                self.settings = replace(self.settings, encoder=spec)
+        manifest.check(self.database, self.encoding.encoder)
+        return self.encoding
+
     def _index_class(self) -> Callable[..., VectorIndex]:
         """Return the class of the indexes, with the options that the settings give."""
         settings = self.settings
@@ -291,8 +307,7 @@ class Session:
         Raises:
             Mismatch: another process has changed the encoder.
         """
-        database, encoding = self.database, self.encoding
-        manifest.check(database, encoding.encoder)
+        database, encoding = self.database, self._present_encoding()
         image_search = ImageSearch(
             encoder=encoding.encoder,
             segmenter=self.segmenter,

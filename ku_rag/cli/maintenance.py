@@ -9,7 +9,7 @@ import click
 
 from ku_rag.cli.options import PATH, base_exists, base_path, common, open_base
 from ku_rag.cli.output import print_left_out, print_report, print_result, progress
-from ku_rag.errors import NotFound
+from ku_rag.errors import KuError, NotFound
 from ku_rag.types import Quarantined
 
 _KINDS = ("flat", "rabitq", "ivf-sq8", "ivf-rabitq")
@@ -159,6 +159,8 @@ def import_(folder: Path, encoder: str | None, partial: bool) -> None:
     encoder are kept; others are computed again, except those of shards, which have to fit.
     Importing the same thing twice changes nothing.
     """
+    from ku_rag import manifest
+    from ku_rag.store.layout import Layout
     from ku_rag.transfer.parquet_reader import settings_of
     from ku_rag.transfer.shard_set import check_shards, is_inside_shard_set, is_shard_set
 
@@ -167,14 +169,21 @@ def import_(folder: Path, encoder: str | None, partial: bool) -> None:
     if is_inside_shard_set(folder):
         raise NotFound(f"{folder} holds single shards: name its parent folder")
     options: dict[str, Any] = {}
+    layout = Layout(base_path())
+    there = [*layout.root.iterdir()] if layout.root.is_dir() else []
     if not base_exists():
         if is_shard_set(folder):
             check_shards(folder, partial=partial)
         options = {"create": True, **settings_of(folder, encoder)}
     elif encoder is not None:
         options = {"encoder": encoder}
-    with open_base(**options) as base, progress("importing", "units") as moved:
-        report = base.import_(folder, partial=partial, progress=moved)
+    try:
+        with open_base(**options) as base, progress("importing", "units") as moved:
+            report = base.import_(folder, partial=partial, progress=moved)
+    except KuError:
+        if "create" in options:
+            manifest.discard(layout, there)
+        raise
     print_report(report)
 
 
@@ -197,6 +206,8 @@ def snapshot(folder: Path, link: bool, since: Path | None, applies: bool) -> Non
         with open_base(as_made=True) as base:
             applied = base.apply_increments(folder)
         lines = [f"applied: {applied.increments:,} increments; now at commit {applied.commit}"]
+        if not applied.found:
+            lines = [f"{folder} holds no increment; still at commit {applied.commit}"]
         if not applied.erased:
             lines.append(
                 "deleted content is not erased yet, because others read an older state: apply again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -33,6 +34,7 @@ from ku_rag.evaluation.run import Evaluation, Progress, Record
 from ku_rag.mllm.base import MLLM, MeteredMLLM
 from ku_rag.pictures import load_picture
 from ku_rag.store.layout import write_durably
+from ku_rag.store.lock import WriterLock
 from ku_rag.types import Answer, Quarantined, Serializable
 
 if TYPE_CHECKING:
@@ -74,6 +76,9 @@ def evaluate(
 
     Without a judge, official measures of the dataset that need one are left out. A run belongs to
     one state of the base, by the number of its last commit.
+
+    Raises:
+        Locked: another process writes a run in the folder.
     """
     check_method(method, mllm)
     dataset, options = load_questions(asked), options or MethodOptions()
@@ -97,20 +102,23 @@ def evaluate(
         "commits": commits,
         "version": ku_rag.__version__,
     }
-    known = run.open_run(out, settings, resume=resume) if out else {}
 
     def ask(question: EvaluationQuestion) -> Record:
         return run.scored(
             question, lambda: answer(base, method, question, options), chosen, judging
         )
 
-    records = run.ask_all(questions, ask, out and out / run.RECORDS, known, progress)
-    found = run.summarize(settings, dataset, questions, chosen, records)
     if out:
-        summary = orjson.dumps(found.to_dict(), option=orjson.OPT_INDENT_2)
-        write_durably(
-            [(out / run.SUMMARY, summary), (out / PAGE, page.render(found).encode("utf-8"))]
-        )
+        out.mkdir(parents=True, exist_ok=True)
+    with WriterLock(out / "run.lock", wait_s=0) if out else nullcontext():
+        known = run.open_run(out, settings, resume=resume) if out else {}
+        records = run.ask_all(questions, ask, out and out / run.RECORDS, known, progress)
+        found = run.summarize(settings, dataset, questions, chosen, records)
+        if out:
+            summary = orjson.dumps(found.to_dict(), option=orjson.OPT_INDENT_2)
+            write_durably(
+                [(out / run.SUMMARY, summary), (out / PAGE, page.render(found).encode("utf-8"))]
+            )
     return found
 
 

@@ -294,7 +294,7 @@ def failures(records: Sequence[Record]) -> list[Quarantined]:
 
 
 def open_run(out: Path, settings: Mapping[str, Any], *, resume: bool) -> dict[str, Record]:
-    """Make the folder of a run, or return the records of the run in it that did not fail.
+    """Begin a run in a folder, or return the records of the run in it that did not fail.
 
     Raises:
         Refused: It holds a run, and `resume` is false.
@@ -303,7 +303,6 @@ def open_run(out: Path, settings: Mapping[str, Any], *, resume: bool) -> dict[st
     records = out / RECORDS
     if records.exists() and not resume:
         raise Refused(f"{out} holds a run: continue it with --resume, or name another folder")
-    out.mkdir(parents=True, exist_ok=True)
     if not records.exists():
         write_durably([(out / SUMMARY, orjson.dumps({"settings": settings}))])
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from ku_rag.errors import Locked
+from ku_rag.errors import Locked, Refused
 from ku_rag.store.connection import explained, last_row
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
@@ -17,9 +17,17 @@ def compact(database: Database, layout: Layout) -> None:
     that are forgotten here.
 
     Raises:
+        Refused: the base is an unchanged copy, which could not follow its base any more.
         Locked: another process reads an older state, so neither could the log be emptied nor
             pictures be swept; everything else was done.
     """
+    if layout.copied.exists() and layout.copied.read_text() == database.meta("state"):
+        raise Refused(
+            f"{layout.root} is an unchanged copy of commit {database.meta('commits')}, and no "
+            "increment could be applied after a change: run `ku compact` on the base that it was "
+            "copied from, and the next increment erases deleted content here, too. If it is a base "
+            f"of its own now, delete {layout.copied.name} first"
+        )
     connection = database.connection
     with database.change():
         connection.execute("INSERT INTO words (words) VALUES ('optimize')")

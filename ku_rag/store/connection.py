@@ -6,6 +6,7 @@ verifies on reading (https://sqlite.org/cksumvfs.html). It is part of apsw's whe
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ import numpy as np
 import orjson
 
 from ku_rag.errors import Corrupt, Locked, Mismatch, ReadOnly
+from ku_rag.store.layout import Layout
 
 APPLICATION_ID = 0x4B55_5241  # "KURA": tells a knowledge base from any other SQLite file
 _VFS = "cksmvfs"
@@ -49,7 +51,7 @@ class Connection(apsw.Connection):
 def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Connection:
     """Open a connection to a database file, verifying page checksums.
 
-    A file on a medium that cannot be written to is opened immutable.
+    A file on a medium that cannot be written to is opened immutable, unless it is a copy.
 
     Args:
         path: the file.
@@ -58,7 +60,7 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
 
     Raises:
         apsw.Error: it cannot be opened.
-        ReadOnly: it has commits in its log that cannot be read without writing.
+        ReadOnly: its log cannot be read without writing.
     """
     with _loading:
         if _VFS not in apsw.vfs_names():
@@ -69,6 +71,11 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
     else:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = Connection(str(path), flags=flags, vfs=_VFS)
+        if Layout(path.parent).copied.exists():
+            # Servers that may not write the folder read the log while its two files exist.
+            keep = ctypes.c_int(1)
+            connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(keep))
+            connection.execute("PRAGMA journal_size_limit = 0")  # the last one empties the log
     connection.set_busy_timeout(_BUSY_MS)
     connection.execute(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE; "
@@ -92,6 +99,11 @@ def _open_for_reading(path: Path) -> Connection:
             raise ReadOnly(
                 f"{path.parent} has commits in {log.name} and cannot be written to: "
                 "open it once as its owner, then read it"
+            ) from None
+        if Layout(path.parent).copied.exists():
+            raise ReadOnly(
+                f"{path.parent} is a copy that may change, cannot be written to, and has no file "
+                f"{path.name}-shm: run `ku snapshot DIR --apply` as its owner, then open it again"
             ) from None
         uri = f"{path.absolute().as_uri()}?immutable=1"
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI

@@ -4,6 +4,7 @@ kb/  ku.sqlite    everything that matters
      images/ab/…  pictures by content hash
      indexes/     caches; deleting the folder loses nothing
      ku.commits   the number of the last commit
+     ku.copy      in a copy: the state at which it was made or last updated
      ku.erasing   in a copy: deleted content is still to be erased
      ku.toml      settings
      writer.lock  held by the one writer
@@ -29,6 +30,7 @@ class Layout:
         indexes: the folder of the caches.
         settings: the settings file.
         lock: the writer lock's file.
+        copied: in a copy, the file that contains the state at which it was made or last updated.
     """
 
     def __init__(self, root: Path) -> None:
@@ -38,6 +40,7 @@ class Layout:
         self.indexes = root / "indexes"
         self.settings = root / "ku.toml"
         self.lock = root / "writer.lock"
+        self.copied = root / "ku.copy"
 
     def image(self, file: str) -> Path:
         """The path of a picture, given the `file` column of its row."""

@@ -28,7 +28,7 @@ from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, write_durably
 from ku_rag.transfer import atomic_folder
-from ku_rag.transfer.snapshot import Snapshot, copy_pictures
+from ku_rag.transfer.snapshot import Snapshot, State, copy_pictures, read_state
 from ku_rag.types import Serializable
 
 FORMAT = 1
@@ -37,22 +37,45 @@ _ERASING = "ku.erasing"
 """Name of a file in a copy whose database may still hold what its base has erased."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """The manifest of an increment.
+
+    Args:
+        since: the state at which it begins.
+        state: the state at which it ends.
+        rows: SHA-256 of the patchset, in hexadecimal.
+        sequences: the rows of `sqlite_sequence`.
+        pictures: number of its pictures.
+        format: version of the format.
+    """
+
+    since: State
+    state: State
+    rows: str
+    sequences: Sequence[tuple[str, int]]
+    pictures: int
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
 class Applied(Serializable):
     """What was applied to a copy.
 
     Args:
-        increments: number of increments; 0 if the copy held the last commit already.
+        found: number of increments in the folder.
+        increments: number of those applied; 0 if the copy held the last commit already.
         pictures: number of their pictures.
         commit: number of the commit that the copy holds now.
         erased: whether the log was emptied and deleted pictures were erased. False if others read
             an older state; then call again.
     """
 
-    increments: int = 0
-    pictures: int = 0
-    commit: int = 0
-    erased: bool = True
+    found: int
+    increments: int
+    pictures: int
+    commit: int
+    erased: bool
 
 
 def write(database: Database, layout: Layout, folder: Path, since: Path, *, link: bool) -> Snapshot:
@@ -61,16 +84,19 @@ def write(database: Database, layout: Layout, folder: Path, since: Path, *, link
     The folder does not appear if nothing has changed.
     """
     started, earlier = time.monotonic(), Layout(since).database
-    Database(earlier, read_only=True).close()  # raises if it cannot be read
-    with closing(database.connect()) as connection, explained(database.path):
+    with (
+        closing(Database(earlier, read_only=True)),  # raises if it cannot be read
+        closing(database.connect()) as connection,
+        explained(database.path),
+    ):
         connection.execute("ATTACH ? AS since", (str(earlier),))
         with snapshot(connection):
-            begin, end = _state(connection, "since"), _state(connection)
+            begin, end = read_state(connection, "since"), read_state(connection)
             if begin == end:
-                return Snapshot(since=begin["commits"], commit=end["commits"])
-            if begin["id"] != end["id"] or begin["commits"] >= end["commits"]:
+                return Snapshot(since=begin.commits, commit=end.commits)
+            if begin.id != end.id or begin.commits >= end.commits:
                 raise Mismatch(
-                    f"{since} holds {_described(begin)}, the knowledge base {_described(end)}: "
+                    f"{since} holds {begin}, the knowledge base {end}: "
                     "expected an earlier commit of the same base; take a whole snapshot"
                 )
             with atomic_folder.beside(
@@ -78,22 +104,16 @@ def write(database: Database, layout: Layout, folder: Path, since: Path, *, link
             ) as made:
                 _write_rows(connection, made / _ROWS)
                 listed = "SELECT hash, file FROM images EXCEPT SELECT hash, file FROM since.images"
-                found = copy_pictures(connection, listed, layout, Layout(made), link=link)
+                pictures, left_out = copy_pictures(
+                    connection, listed, layout, Layout(made), link=link
+                )
                 sequences = connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
-                increment = {
-                    "format": FORMAT,
-                    "since": begin,
-                    "state": end,
-                    "rows": file_hash(made / _ROWS),
-                    "sequences": sequences,
-                    "pictures": found.pictures,
-                }
+                increment = Increment(begin, end, file_hash(made / _ROWS), sequences, pictures)
                 manifest = {"sha256": content_hash(orjson.dumps(increment)), "increment": increment}
                 (made / _MANIFEST).write_bytes(orjson.dumps(manifest))
-                found.bytes = Layout(made).bytes()
-    found.since, found.commit = begin["commits"], end["commits"]
-    found.seconds = round(time.monotonic() - started, 3)
-    return found
+                size = Layout(made).bytes()
+    seconds = round(time.monotonic() - started, 3)
+    return Snapshot(pictures, size, left_out, seconds, end.commits, begin.commits)
 
 
 def _write_rows(connection: Connection, file: Path) -> None:
@@ -114,63 +134,64 @@ def apply(
     database: Database, layout: Layout, indexes: Sequence[VectorIndex], folder: Path
 ) -> Applied:
     """Apply an increment, or those of a folder in order; see `KnowledgeBase.apply_increments`."""
-    paths = [folder, *folder.iterdir()] if folder.is_dir() else []
-    increments = [_read(path) for path in paths if (path / _MANIFEST).exists()]
-    if not increments:
+    if not folder.is_dir():
         raise NotFound(
-            f"{folder} holds no increment: name a folder that `ku snapshot --since` made"
+            f"{folder} is not a folder: name one that `ku snapshot --since` made, or their parent"
         )
-    increments.sort(key=lambda one: int(one["state"]["commits"]))
-    done = Applied()
+    # Names that begin with a dot are of increments that are being written.
+    paths = [folder, *(path for path in folder.iterdir() if not path.name.startswith("."))]
+    read = [(path, _read(path)) for path in paths if (path / _MANIFEST).exists()]
+    read.sort(key=lambda one: one[1].state.commits)
+    increments = pictures = 0
     with database.writing(), closing(database.connect()) as connection, explained(database.path):
         connection.execute("PRAGMA foreign_keys = OFF")  # rows change table by table
-        state, erasing = _state(connection), database.path.with_name(_ERASING)
-        while following := [one for one in increments if one["since"] == state]:
-            increment = following[-1]
-            _apply(connection, layout, increment, erasing)
-            state = increment["state"]
-            database.note_commit(state["commits"])
-            done.increments += 1
-            done.pictures += increment["pictures"]
-        done.commit = state["commits"]
+        state, erasing = read_state(connection), database.path.with_name(_ERASING)
+        while following := [one for one in read if one[1].since == state]:
+            path, increment = following[-1]
+            _apply(connection, layout, path, increment, erasing)
+            state = increment.state
+            database.note_commit(state.commits)
+            increments += 1
+            pictures += increment.pictures
         if erasing.exists():  # also of a call that was stopped
             for index in indexes:
                 index.remove_files()
             connection.execute("VACUUM")
             erasing.unlink()
         log = database.path.with_name(f"{database.path.name}-wal")
-        done.erased = not (log.exists() and log.stat().st_size) or sweep(database, layout)
+        erased = not (log.exists() and log.stat().st_size) or sweep(database, layout)
     for index in indexes:
         index.refresh()  # it acquires the lock to write the files of a large base
-    own = [one for one in increments if one["state"]["id"] == state["id"]]
-    if state != (newest := (own or increments)[-1]["state"]):
+    ends = [increment.state for _, increment in read]
+    own = [end for end in ends if end.id == state.id]
+    if ends and state != (newest := (own or ends)[-1]):
         raise Mismatch(
-            f"{layout.root} holds {_described(state)}; {folder} leads to {_described(newest)} "
+            f"{layout.root} holds {state}; {folder} leads to {newest} "
             "and has no increment from there: expected all increments since the copy was made, and "
             "no changes of its own; otherwise replace it by a whole snapshot"
         )
-    return done
+    return Applied(len(read), increments, pictures, state.commits, erased)
 
 
 def _apply(
-    connection: Connection, layout: Layout, increment: dict[str, Any], erasing: Path
+    connection: Connection, layout: Layout, path: Path, increment: Increment, erasing: Path
 ) -> None:
     """Apply an increment; if the base was compacted, write the file `erasing` before the commit."""
-    path: Path = increment["path"]
     pruned = "SELECT value FROM meta WHERE key = 'changes_pruned'"
     before = connection.execute(pruned).fetchall()
     rows, pictures = path / _ROWS, sorted(Layout(path).images.glob("*/*"))
     try:
-        if len(pictures) != increment["pictures"] or file_hash(rows) != increment["rows"]:
+        if len(pictures) != increment.pictures or file_hash(rows) != increment.rows:
             raise _damaged(path)
         write_durably(_contents(pictures, path, layout))
         connection.execute("BEGIN IMMEDIATE")
         with rows.open("rb") as data:
             apsw.Changeset.apply(data.read, connection)
         connection.execute("DELETE FROM sqlite_sequence")
-        connection.executemany("INSERT INTO sqlite_sequence VALUES (?, ?)", increment["sequences"])
+        connection.executemany("INSERT INTO sqlite_sequence VALUES (?, ?)", increment.sequences)
         if connection.execute(pruned).fetchall() != before:
             write_durably([(erasing, b"")])
+        write_durably([(layout.copied, increment.state.state.encode())])
         connection.execute("COMMIT")
     except PermissionError as error:
         raise _unreadable(path, error) from error
@@ -188,31 +209,20 @@ def _contents(pictures: Sequence[Path], path: Path, layout: Layout) -> Iterator[
         yield layout.root / picture.relative_to(path), data
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Increment:
     try:
         checked = json.loads((path / _MANIFEST).read_bytes())
-        increment: dict[str, Any] = checked["increment"]
-        if checked["sha256"] != content_hash(orjson.dumps(increment)):
+        found = checked["increment"]
+        if checked["sha256"] != content_hash(orjson.dumps(found)):
             raise _damaged(path)
-        if increment["format"] != FORMAT:
+        if found["format"] != FORMAT:
             raise Mismatch(f"{path} was made by a later version of ku-rag: install that version")
+        states = {name: State(**found[name]) for name in ("since", "state")}
+        return Increment(**(found | states))
     except PermissionError as error:
         raise _unreadable(path, error) from error
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise _damaged(path) from error
-    return increment | {"path": path}
-
-
-def _state(connection: Connection, schema: str = "main") -> dict[str, Any]:
-    """The id of the base, the number of the last commit, and the random value of that commit."""
-    rows = connection.execute(
-        f"SELECT key, value FROM {schema}.meta WHERE key IN ('id', 'commits', 'state')"
-    )
-    return {key: json.loads(value) for key, value in rows}
-
-
-def _described(state: dict[str, Any]) -> str:
-    return f"commit {state['commits']} ({state.get('state')}) of base {state['id']}"
 
 
 def _unreadable(path: Path, error: OSError) -> BadInput:

@@ -104,17 +104,17 @@ class ShardSet:
             yield problem
 
     def _check_making(self, manifest: Mapping[str, Any]) -> None:
-        made, pipeline = manifest["encoder"]["sides"], self._pipeline
+        made, pipeline = (manifest.get("encoder") or {}).get("sides", {}), self._pipeline
         for kind in KINDS:
-            ours = side(pipeline.encoder, kind).fingerprint
-            if made[kind][0] != ours:
+            ours, (theirs, *_) = side(pipeline.encoder, kind).fingerprint, made.get(kind, [None])
+            if theirs != ours:
                 raise Mismatch(
-                    f"{self._folder} has vectors of the encoder {made[kind][0]}, the base is made "
+                    f"{self._folder} has vectors of the encoder {theirs}, the base is made "
                     f"with {ours}: encode with the encoder of the base, or import into a new one"
                 )
-        if manifest["max_tokens"] != pipeline.max_tokens:
+        if (longest := manifest.get("max_tokens")) != pipeline.max_tokens:
             raise Mismatch(
-                f"{self._folder} has chunks of up to {manifest['max_tokens']} tokens, the base has "
+                f"{self._folder} has chunks of up to {longest} tokens, the base has "
                 f"{pipeline.max_tokens}: encode again with KU_MAX_TOKENS={pipeline.max_tokens}, "
                 "or import into a new base"
             )

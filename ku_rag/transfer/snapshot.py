@@ -7,9 +7,11 @@ those that the copy names are copied after it. Caches are left out; a search reb
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ku_rag.store.connection import Connection, connect, explained, snapshot
@@ -19,7 +21,22 @@ from ku_rag.transfer import atomic_folder
 from ku_rag.types import Quarantined, Serializable
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of a base: its id, the number of the last commit, and a random value of that commit.
+
+    Bases of earlier versions have no such value before their next commit.
+    """
+
+    id: str
+    commits: int
+    state: str = ""
+
+    def __str__(self) -> str:
+        return f"commit {self.commits} ({self.state}) of base {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot(Serializable):
     """What was copied.
 
@@ -34,7 +51,7 @@ class Snapshot(Serializable):
 
     pictures: int = 0
     bytes: int = 0
-    left_out: list[Quarantined] = field(default_factory=list)
+    left_out: Sequence[Quarantined] = ()
     seconds: float = 0.0
     commit: int = 0
     since: int | None = None
@@ -49,34 +66,46 @@ def take(database: Database, layout: Layout, folder: Path, *, link: bool) -> Sna
         with closing(database.connect()) as reader, explained(database.path), snapshot(reader):
             reader.execute("SELECT count(*) FROM meta").fetchone()
             database.connection.execute("VACUUM INTO ?", (str(copy.database),))
+            copy.copied.touch()
             with closing(connect(copy.database)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 listed = "SELECT hash, file FROM images ORDER BY hash"
-                found = copy_pictures(connection, listed, layout, copy, link=link)
-                (found.commit,) = connection.execute(
-                    "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'commits'"
-                ).fetchone()
+                pictures, left_out = copy_pictures(connection, listed, layout, copy, link=link)
+                held = read_state(connection)
+        copy.copied.write_text(held.state)
         copy.images.mkdir(exist_ok=True)
         copy.indexes.mkdir()
         if layout.settings.exists():
             atomic_folder.copy_file(layout.settings, copy.settings)
-        found.bytes = copy.bytes()
-    found.seconds = round(time.monotonic() - started, 3)
-    return found
+        size = copy.bytes()
+    seconds = round(time.monotonic() - started, 3)
+    return Snapshot(pictures, size, left_out, seconds, held.commits)
+
+
+def read_state(connection: Connection, schema: str = "main") -> State:
+    """Return the state of the base in a schema of a connection."""
+    rows = connection.execute(
+        f"SELECT key, value FROM {schema}.meta WHERE key IN ('id', 'commits', 'state')"
+    )
+    return State(**{key: json.loads(value) for key, value in rows})
 
 
 def copy_pictures(
     connection: Connection, listed: str, layout: Layout, copy: Layout, *, link: bool
-) -> Snapshot:
-    """Copy the pictures that the query `listed` returns, as rows of hash and file."""
-    found = Snapshot()
+) -> tuple[int, list[Quarantined]]:
+    """Copy the pictures that the query `listed` returns, as rows of hash and file.
+
+    Returns:
+        The number of files, and the pictures that are missing or damaged.
+    """
+    copied, left_out = 0, list[Quarantined]()
     for digest, file in connection.execute(listed):
         path, target = layout.image(file), copy.image(file)
         if path == target:  # linked in place: an absolute path
             if not path.is_file():
-                found.left_out.append(Quarantined(digest, f"{path} is not there"))
+                left_out.append(Quarantined(digest, f"{path} is not there"))
         elif problem := atomic_folder.copy_picture(path, target, digest, link=link):
-            found.left_out.append(problem)
+            left_out.append(problem)
         else:
-            found.pictures += 1
-    return found
+            copied += 1
+    return copied, left_out

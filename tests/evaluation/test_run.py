@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ku_rag import KnowledgeBase, Relation, Unit
-from ku_rag.errors import BadInput, ModelFailed, NotFound, Refused
+from ku_rag.errors import BadInput, Locked, ModelFailed, NotFound, Refused
 from ku_rag.evaluation.comparison import compare
 from ku_rag.evaluation.methods import METHODS, MethodOptions
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
@@ -50,6 +50,20 @@ def questions(tmp_path) -> Path:
 def write(file: Path, records: list[dict[str, object]]) -> Path:
     file.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
     return file
+
+
+def test_a_second_run_in_the_same_folder_is_refused(base, questions, tmp_path):
+    seen = []
+
+    def resume(count: int, _: object) -> None:
+        with pytest.raises(Locked, match=r"is writing to .*/run and did not finish"):
+            base.evaluate(questions, out=tmp_path / "run", resume=True)
+        seen.append(count)
+
+    base.evaluate(questions, out=tmp_path / "run", progress=resume)
+    assert seen == [1, 2, 3]
+    assert len(list(read_records(tmp_path / "run" / "records.jsonl"))) == 3
+    base.evaluate(questions, out=tmp_path / "run", resume=True)
 
 
 def test_a_run_has_a_record_a_question_figures_and_a_page(base, questions, tmp_path):

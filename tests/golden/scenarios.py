@@ -297,6 +297,7 @@ def transfer(run: Recorder) -> None:
     run("add, since snapshot", "add", "--name", "Pear", "--text", "Pears are green.")
     run("snapshot, since", "snapshot", "increment", "--since", "copy")
     run("snapshot, apply", "snapshot", "increment", "--apply", "--kb", "copy")
+    run("snapshot, no increments", "snapshot", "fruits", "--apply", "--kb", "copy")
     run("snapshot, unchanged", "snapshot", "unchanged", "--since", "copy")
     run("list, snapshot", "list", "--kb", "copy")
     run("export, salvage", "export", "saved", "--salvage")
@@ -311,7 +312,8 @@ def transfer(run: Recorder) -> None:
         ("import", "fruits", "--kb", "kb4"),
         ("snapshot", "fruits"),
         ("snapshot", "increment", "--apply", "--kb", "kb2"),
-        ("snapshot", "fruits", "--apply"),
+        ("snapshot", "nowhere", "--apply"),
+        ("compact", "--kb", "copy"),
         ("snapshot", "new", "--since", "nowhere"),
         ("export", "x", "--salvage", "--kb", "nowhere"),
         ("export",),

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ku_rag import BadInput, KnowledgeBase, Mismatch
+from ku_rag import BadInput, KnowledgeBase, Mismatch, Unit, manifest
 from ku_rag.errors import Refused
 from ku_rag.scale.encoding_run import encode
 from ku_rag.settings import Settings
+from ku_rag.store.layout import Layout
 from tests.assets.schemas import Hashed
 from tests.conftest import picture, write_records
 from tests.transfer.test_parquet import Other
@@ -278,9 +279,44 @@ def test_a_refused_import_makes_no_base(ku, data):
     ku("encode", data, "--out", "set")
     done = ku("import", "set/shards")
     assert (done.code, "set/shards holds single shards: name its parent" in done.err) == (1, True)
-    manifest = json.loads(Path("set/manifest.json").read_text())
-    Path("set/manifest.json").write_text(json.dumps(manifest | {"finished": False}))
+    written = json.loads(Path("set/manifest.json").read_text())
+    Path("set/manifest.json").write_text(json.dumps(written | {"finished": False}))
     done = ku("import", "set")
     assert (done.code, "set is not finished" in done.err) == (1, True)
     assert "made" not in done.err
+    assert not Path("kb").exists()
+
+
+@pytest.mark.parametrize("there", [(), ("ku.toml",)])
+def test_an_import_that_fails_while_it_reads_leaves_no_base(ku, data, there):
+    ku("encode", data, "--out", "set")
+    change(shards(Path("set"))[-1])
+    for name in there:
+        Path("kb").mkdir()
+        Path("kb", name).write_text("k_chunks = 5\n")
+    done = ku("import", "set")
+    assert (done.code, "its tables are not what was written" in done.err) == (1, True)
+    assert Path("kb").exists() == bool(there)
+    assert [path.name for path in Path("kb").glob("*")] == [*there]
+
+
+def test_a_failed_import_leaves_a_base_that_others_use_or_fill(ku, data, tmp_path):
+    ku("encode", data, "--out", "set")
+    change(shards(Path("set"))[-1])
+    layout = Layout(tmp_path / "other")
+    with KnowledgeBase.open(layout.root, create=True) as base:
+        manifest.discard(layout, ())
+        base.add(Unit("Pier", texts=["A pier."]))
+    manifest.discard(layout, ())
+    ku("import", "set", "--kb", "other")
+    with KnowledgeBase.open(layout.root) as base:
+        assert [unit.name for unit in base.list()] == ["Pier"]
+        assert base.verify().ok
+
+
+def test_shards_whose_manifest_names_no_encoder_are_refused(ku, data):
+    ku("encode", data, "--out", "set")
+    named = json.loads(Path("set/manifest.json").read_text())
+    Path("set/manifest.json").write_text(json.dumps(named | {"encoder": None}))
+    assert ku("import", "set").code == 4
     assert not Path("kb").exists()

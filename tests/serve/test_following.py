@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 
 from ku_rag import Unit
@@ -68,3 +70,49 @@ def test_a_read_only_server_answers_from_what_was_applied(fruit_base, tmp_path):
         assert b"Traceback" not in said
     assert set(statuses) <= {200, 429}  # 429: more requests than a client may send
     assert statuses[200] > 20
+
+
+ENCODER = """
+from ku_rag.encoders.embedded import EmbeddedEncoder
+
+
+class Other(EmbeddedEncoder):
+    fingerprint = "other:1"
+"""
+
+
+def test_a_server_uses_the_encoder_to_which_the_writer_has_changed(
+    fruit_base, tmp_path, monkeypatch
+):
+    (tmp_path / "other-1.dist-info").mkdir()
+    (tmp_path / "other.py").write_text(ENCODER)
+    (tmp_path / "other-1.dist-info" / "METADATA").write_text("Name: other\nVersion: 1\n")
+    entry = "[ku_rag.encoders]\nother = other:Other\n"
+    (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(entry)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    kb, copy, increment = fruit_base.with_name("kb"), tmp_path / "copy", tmp_path / "increment"
+
+    def run(folder: Path, *arguments: str) -> None:
+        assert subprocess.run([*ku(folder, *arguments), "--quiet"]).returncode == 0
+
+    run(kb, "snapshot", str(copy))
+    server, port = start(copy, "--read-only")
+    named, named_port = start(copy, "--read-only", KU_ENCODER="embedded")
+    try:
+        asked = post("/v1/query", {"question": "Which fruit is sweet?"})
+        before = json.loads(send(port, asked)[1])["answer"]
+        assert send(named_port, asked)[0] == 200
+        run(kb, "reindex", "--encoder", "other")
+        run(kb, "snapshot", str(increment), "--since", str(copy))
+        run(copy, "snapshot", str(increment), "--apply")
+        assert send(port, request("GET", "/readyz"))[0] == 200
+        status, body = send(port, asked)
+        assert (status, json.loads(body)["answer"]) == (200, before)
+        status, body = send(named_port, request("GET", "/readyz"))
+        assert status == 409
+        assert b"was made with encoder other:1" in body
+    finally:
+        for one in (server, named):
+            one.send_signal(signal.SIGTERM)
+            _, said = one.communicate(timeout=30)
+            assert b"Traceback" not in said

@@ -62,13 +62,13 @@ def post(path: str, value: object, **headers: str) -> bytes:
     return request("POST", path, body, **{"Content_Type": "application/json"} | headers)
 
 
-def start(folder: Path, *options: str) -> tuple[subprocess.Popen[bytes], int]:
+def start(folder: Path, *options: str, **environment: str) -> tuple[subprocess.Popen[bytes], int]:
     port = free_port()
     server = subprocess.Popen(
         ku(folder, "serve", "--port", str(port), *options),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=os.environ | {"KU_LOCK_WAIT_S": "30"},
+        env=os.environ | {"KU_LOCK_WAIT_S": "30"} | environment,
     )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and server.poll() is None:

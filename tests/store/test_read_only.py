@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import pytest
 
@@ -55,3 +56,31 @@ def test_commits_in_the_log_of_a_read_only_medium_are_not_passed_over(medium):
     assert protect() == 0
     with pytest.raises(ReadOnly, match=r"commits in ku\.sqlite-wal"):
         KnowledgeBase.open(folder / "kb", read_only=True)
+
+
+def test_a_reader_without_write_permission_follows_a_copy(tmp_path):
+    copy, view, increment = tmp_path / "copy", tmp_path / "view", tmp_path / "increment"
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add(Unit("Anvil", id="anvil", texts=("The anvil weighs 90 kilograms.",)))
+        kb.snapshot(copy)
+        kb.add(Unit("Bellows", id="bellows", texts=("The bellows weigh 9 kilograms.",)))
+        kb.delete("anvil")
+        kb.snapshot(increment, since=copy)
+    view.mkdir()
+    if subprocess.run(["mount", "--bind", copy, view], capture_output=True).returncode:
+        pytest.skip("no folder can be mounted here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", view], check=True)
+        with KnowledgeBase.open(view, read_only=True) as reader:
+            assert reader.search(text="anvil", k=1).chunks
+            apply = ["-m", "ku_rag", "snapshot", increment, "--apply", "--quiet", "--kb", copy]
+            subprocess.run([sys.executable, *apply], check=True)
+            assert [unit.id for unit in reader.list()] == ["bellows"]
+            (found,) = reader.search(text="bellows", k=2).chunks
+            assert found.text == "The bellows weigh 9 kilograms."
+        for name in ("ku.sqlite-shm", "ku.sqlite-wal"):
+            (copy / name).unlink()
+        with pytest.raises(ReadOnly, match="--apply` as its owner"):
+            KnowledgeBase.open(view, read_only=True)
+    finally:
+        subprocess.run(["umount", view], check=True)

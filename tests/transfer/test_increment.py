@@ -84,6 +84,7 @@ def test_increments_end_at_a_whole_snapshot(base, tmp_path):
         with opened(tmp_path / "copy") as copy:
             applied = copy.apply_increments(tmp_path / "inc").to_dict()
             assert applied == {
+                "found": 1,
                 "increments": 1,
                 "pictures": 1,
                 "commit": done.commit,
@@ -207,6 +208,7 @@ def test_what_a_reader_needs_is_erased_by_the_next_call(base, tmp_path):
             assert (shown / gone[:2] / gone).exists()
             assert reader.show("p0").texts == ("Pier 0 was built in 1900.",)
         assert copy.apply_increments(tmp_path / "incs").to_dict() == {
+            "found": 2,
             "increments": 0,
             "pictures": 0,
             "commit": base._database.meta("commits"),
@@ -344,6 +346,23 @@ def test_rows_that_another_program_changed_are_not_overwritten(chain, tmp_path):
     assert rows(tmp_path / "at1") == before
 
 
+def test_an_increment_that_is_being_written_is_ignored(chain, tmp_path):
+    shutil.copytree(tmp_path / "inc0", tmp_path / "all" / ".0.0123456789ab.partial")
+    with opened(tmp_path / "at0") as copy:
+        assert copy.apply_increments(tmp_path / "all").found == 0
+
+
+def test_a_copy_that_follows_is_not_compacted_before_it_has_changes_of_its_own(chain, tmp_path):
+    with opened(tmp_path / "at1") as copy:
+        with pytest.raises(Refused, match="run `ku compact` on the base that it was copied from"):
+            copy.compact()
+        assert copy.apply_increments(tmp_path / "inc1").increments == 1
+        with pytest.raises(Refused, match="unchanged copy"):
+            copy.compact()
+        copy.add(Unit("Own", texts=["Own text."]))
+        assert copy.compact().bytes_after > 0
+
+
 def test_increments_of_another_base_beside_are_ignored(chain, tmp_path):
     shutil.copytree(tmp_path / "inc0", tmp_path / "both" / "0")
     with opened(tmp_path / "other", create=True) as other:
@@ -358,9 +377,9 @@ def test_increments_of_another_base_beside_are_ignored(chain, tmp_path):
 
 def test_folders_that_cannot_be_used_are_named(chain, tmp_path):
     (tmp_path / "empty").mkdir()
+    with opened(tmp_path / "at0") as copy, pytest.raises(NotFound, match="is not a folder"):
+        copy.apply_increments(tmp_path / "missing")
     for wrong in ("empty", "missing"):
-        with opened(tmp_path / "at0") as copy, pytest.raises(NotFound, match="holds no increment"):
-            copy.apply_increments(tmp_path / wrong)
         with pytest.raises(NotFound, match="no knowledge base"):
             chain.snapshot(tmp_path / "new", since=tmp_path / wrong)
     change(chain, 2)
@@ -400,7 +419,20 @@ def test_the_command_writes_and_applies(tmp_path, monkeypatch, capsys):
     done = ku("snapshot", "inc/1", "--since", "copy")
     assert (done["since"], done["commit"]) == (first["commit"], first["commit"] + 1)
     applied = ku("snapshot", "inc", "--apply", "--kb", "copy")
-    assert applied == {"increments": 1, "pictures": 0, "commit": done["commit"], "erased": True}
+    assert applied == {
+        "found": 1,
+        "increments": 1,
+        "pictures": 0,
+        "commit": done["commit"],
+        "erased": True,
+    }
+    (tmp_path / "empty").mkdir()
+    assert ku("snapshot", "empty", "--apply", "--kb", "copy") == applied | {
+        "found": 0,
+        "increments": 0,
+    }
+    ku("compact", "--kb", "copy", code=1)
+    assert ku("snapshot", "inc", "--apply", "--kb", "copy")["increments"] == 0
     assert ku("snapshot", "inc/2", "--since", "copy")["since"] == done["commit"]
     assert not (tmp_path / "inc" / "2").exists()
     ku("snapshot", "inc", "--apply", "--since", "copy", code=2)
