@@ -445,6 +445,7 @@ class KnowledgeBase:
             BadInput: there is no question, method or measure of that name, or the run in `out` has
                 other settings.
             Refused: `out` holds a run, and `resume` was not given.
+            Locked: another process writes a run in `out`.
             ModelFailed, BudgetSpent: the model does not answer any more; the run can be resumed.
             MissingExtra: a measure needs a package that is not installed.
         """

@@ -96,8 +96,7 @@ class Session:
         settings = Settings.load(self.layout.settings, **named)
         segmenting, ranking = absolute(settings.segmenter), absolute(settings.reranker)
         settings = replace(settings, segmenter=segmenting, reranker=ranking)
-        self._given = None if isinstance(segmenter, str) else segmenter
-        self._segmenter = self._given
+        self._segmenter = self._given = None if isinstance(segmenter, str) else segmenter
         self._reranker = None if isinstance(reranker, str) else reranker
         self._mllm = None if isinstance(mllm, str) else mllm
         self._loading = RLock()

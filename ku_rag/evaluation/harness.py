@@ -76,9 +76,6 @@ def evaluate(
 
     Without a judge, official measures of the dataset that need one are left out. A run belongs to
     one state of the base, by the number of its last commit.
-
-    Raises:
-        Locked: another process writes a run in the folder.
     """
     check_method(method, mllm)
     dataset, options = load_questions(asked), options or MethodOptions()
@@ -116,10 +113,9 @@ def evaluate(
         found = run.summarize(settings, dataset, questions, chosen, records)
         if out:
             summary = orjson.dumps(found.to_dict(), option=orjson.OPT_INDENT_2)
-            write_durably(
-                [(out / run.SUMMARY, summary), (out / PAGE, page.render(found).encode("utf-8"))]
-            )
-    return found
+            shown = page.render(found).encode("utf-8")
+            write_durably([(out / run.SUMMARY, summary), (out / PAGE, shown)])
+        return found
 
 
 @dataclass(frozen=True, slots=True)
