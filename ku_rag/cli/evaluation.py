@@ -29,11 +29,11 @@ from ku_rag.planning.plan import MODELLINGS
 
 _METHOD = click.Choice(METHODS)
 _STEPS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "kcc": ("Ask the model once, with the evidence; no correction.", {}),
-    "units": ("Search texts alone, by a caption of the picture.", {}),
-    "graph": ("Leave out paths of the graph.", {}),
-    "expand": ("Follow no links between chunks.", {"expand": False}),
-    "rerank": ("Keep the order of the search.", {"reranker": ""}),
+    "kcc": ("Ask the model once, with the evidence, without correction.", {}),
+    "units": ("Search only texts, by a caption of the picture.", {}),
+    "graph": ("Use no graph paths.", {}),
+    "expand": ("Do not follow links between chunks.", {"expand": False}),
+    "rerank": ("Do not rerank the evidence.", {"reranker": ""}),
     "region": ("Match the whole picture.", {"segmenter": "whole"}),
 }
 """Steps that --no-STEP leaves out: help, and the settings of a base without it."""
@@ -46,17 +46,26 @@ def _method_options(command: Command) -> Command:
     modelling = click.Choice(MODELLINGS)
     options: list[Callable[[Command], Command]] = [
         click.option("--order", type=order, default="breadth", help="Order of the graph search."),
-        number_option("--paths", "Paths that end the graph search.", 5, 1, 100),
-        number_option("--frames", "Most frames of a film for the graph search.", 8, 1, 100),
+        number_option("--paths", "Number of paths after which the graph search ends.", 5, 1, 100),
+        number_option("--frames", "Maximum video frames in a graph search.", 8, 1, 100),
         click.option("--setting", type=settings, help="Setting of the graph search."),
         evidence_options,
-        click.option("--plan", type=modelling, default="sequential", help="Order of decisions."),
-        click.option("--strict", type=click.Choice(["kurag"]), help="The published method alone."),
+        click.option(
+            "--plan",
+            type=modelling,
+            default="sequential",
+            help="Decisions of a round: together or in order.",
+        ),
+        click.option(
+            "--strict", type=click.Choice(["kurag"]), help="Use only the published method."
+        ),
         *(
             click.option(f"--no-{step}", step, flag_value=False, default=True, help=help)
             for step, (help, _) in _STEPS.items()
         ),
-        click.option("-k", type=click.IntRange(1, 1000), help="Most pieces of evidence."),
+        click.option(
+            "-k", type=click.IntRange(1, 1000), help="Maximum number of pieces of evidence."
+        ),
     ]
     for option in options:
         command = option(command)
@@ -97,20 +106,26 @@ def evaluate() -> None:
 
 @evaluate.command()
 @click.argument("dataset")
-@click.option("--path", type=PATH, help="The file of a published dataset.")
-@click.option("--images", type=PATH, help="The folder of its pictures.")
-@click.option("--method", type=_METHOD, default="ku", show_default=True, help="What answers.")
-@click.option("--measure", "measures", multiple=True, help="A further measure; may be repeated.")
+@click.option("--path", type=PATH, help="File of a published dataset.")
+@click.option("--images", type=PATH, help="Folder of its pictures.")
+@click.option(
+    "--method",
+    type=_METHOD,
+    default="ku",
+    show_default=True,
+    help="Method that answers the questions.",
+)
+@click.option("--measure", "measures", multiple=True, help="Additional measure; may be repeated.")
 @number_option("--every", "Ask every Nth question.", 1, 1)
-@number_option("--limit", "Most questions.", None, 1)
-@click.option("--out", type=PATH, help="The folder of the run: records, summary and a page.")
+@number_option("--limit", "Maximum number of questions.", None, 1)
+@click.option("--out", type=PATH, help="Output folder for records, summary and report.")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @_method_options
 @judge_option
 @mllm_option("answers; '' for none")
 @common
 def run(dataset: str, path: Path | None, images: Path | None, **given: Any) -> None:  # noqa: ANN401
-    """Answer the questions of DATASET by a method, and measure the answers.
+    """Answer the questions of DATASET with a method and measure the answers.
 
     DATASET is a file of questions, one JSON object a line: {"question", "image"?, "answers"?,
     "units"?, "id"?}; or the name of a published dataset, with --path.
@@ -141,7 +156,7 @@ def _means(scores: Mapping[str, list[float]]) -> str:
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Lay out the figures of a run."""
+    """Format the figures of a run as lines."""
     yield (
         f"{found['questions']} questions, {found['answered']} answered, {found['failed']} failed; "
         f"{found['seconds']['median']:.3f} s a question"
@@ -177,7 +192,7 @@ def compare_runs(first: Path, second: Path) -> None:
 @click.argument("folder", default="demo", type=PATH)
 @common
 def demo(folder: Path) -> None:
-    """Make the demo base in FOLDER, and ask its questions by every method without a model."""
+    """Create the demo base in FOLDER and evaluate every method that needs no model."""
     from ku_rag.demo.tour import write_questions
     from ku_rag.evaluation.methods import WITH_MODEL
     from ku_rag.knowledge_base import KnowledgeBase
@@ -196,13 +211,15 @@ def demo(folder: Path) -> None:
 @click.command("compare")
 @click.argument("image")
 @click.argument("question")
-@click.option("--method", "methods", type=_METHOD, multiple=True, help="One of those compared.")
+@click.option(
+    "--method", "methods", type=_METHOD, multiple=True, help="Method to compare; may be repeated."
+)
 @output_option("--report", "FILE.html", "Write a page with all answers.")
 @_method_options
 @mllm_option("answers; '' for none")
 @common
 def compare_methods(image: str, question: str, report: Path | None, **given: Any) -> None:  # noqa: ANN401
-    """Answer QUESTION about IMAGE by several methods ("-" asks without a picture)."""
+    """Answer QUESTION about IMAGE with several methods ("-" for no picture)."""
     options, opened = _chosen(given)
     shown = None if image == "-" else image
     with open_base(**opened) as base, progress(base.settings.mllm, items=""):

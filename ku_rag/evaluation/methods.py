@@ -27,7 +27,7 @@ QUERIES: Mapping[str, Mapping[str, Any]] = {
 }
 """Options of `KnowledgeBase.query` for each method that is a query.
 
-"plain" searches texts alone, by the question and, with a model, its caption of the picture. The
+"plain" searches only texts, by the question and, with a model, its caption of the picture. The
 baselines "fixed-text" and "fixed-image" search once, in texts or by picture, and answer in one turn
 (CogPlanner, section 4.1).
 """
@@ -44,16 +44,16 @@ class MethodOptions:
     """Options of methods; a method ignores those that it does not have.
 
     Args:
-        k: Most chunks of evidence; None takes the number of the settings.
+        k: Maximum number of chunks of evidence; None takes the setting of the base.
         kcc: False asks the model once, with the evidence ("w/o KCC").
-        units: False searches texts alone ("w/o KU").
+        units: False searches only texts ("w/o KU").
         graph: False leaves out graph paths.
-        strict: "kurag" for the published method alone.
+        strict: "kurag" uses only the published method.
         setting: Of the method "graph": one of MH-MMKG's settings; "" chooses, see
             `GraphView.search`.
         paths: Of the method "graph": number of paths that end the search.
         depth_first: Of the method "graph": follow each path to its end before the next.
-        frames: Of the method "graph": most frames of a film that are shown.
+        frames: Of the method "graph": maximum number of video frames.
         construction: Of the method "evidence": how the graph is built.
         plan: Of the method "plan": "parallel" or "sequential".
     """

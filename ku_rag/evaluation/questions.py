@@ -75,7 +75,7 @@ def read_question(data: Mapping[str, Any], number: int, pictures: Path) -> Evalu
             `EvaluationQuestion`. An empty list of answers says that no answer is right: "". The
             picture is either "image", a path below the folder of pictures, or the first of
             "picture_ids" that exists there with a suffix of pictures. If it is a folder, it holds
-            the frames of a film. Other fields are kept.
+            the frames of a video. Other fields are kept.
         number: Number of the record in its file, from 1: the default id.
         pictures: The resolved folder of pictures.
 

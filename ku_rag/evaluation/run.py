@@ -32,7 +32,7 @@ from ku_rag.types import INTERNAL, Answer, Evidence, PathEvidence, Quarantined, 
 
 RECORDS, SUMMARY = "records.jsonl", "summary.json"
 _MOST_FAILURES = 5
-"""A run ends after so many failures in a row for the same reason, or of the model."""
+"""Consecutive failures, of the model or for one reason, after which a run ends."""
 _LONGEST_TEXT = 1_000
 
 _CHECKSUM = b',"checksum":'
@@ -49,9 +49,9 @@ class Figure(Serializable):
     """The result of a measure over a run.
 
     Args:
-        value: Mean over the questions that it applies to, unless the measure sums up otherwise.
+        value: Mean over the questions with a score, unless the measure aggregates differently.
         interval: Of the mean, at 95 %, by bootstrap; None for fewer than two questions or a ratio.
-        questions: Number of questions that it applies to.
+        questions: Number of questions with a score.
         groups: The mean of each group of questions.
     """
 

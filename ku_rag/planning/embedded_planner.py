@@ -17,7 +17,7 @@ _READ = 5
 class EmbeddedPlanner:
     """Identifies what a question refers to, and searches until the evidence has its words.
 
-    A query changes only where the state tells how. A reference to the picture becomes the name of
+    A query changes only if the state shows how. A reference to the picture becomes the name of
     the unit that certainly matches. A comparison becomes a sub-query for each unit. After a search
     for texts that left words of the query uncovered, a unit that the query names and that was not
     found is searched for; else the query is searched for once more, with the name that its best

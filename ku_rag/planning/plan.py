@@ -29,8 +29,8 @@ class PlanSettings(Serializable):
     Args:
         modelling: "parallel" makes both decisions of a round from the last query, at the same
             time; "sequential" chooses the action for the reformulated query.
-        max_rounds: most rounds; 0 searches nothing.
-        max_calls: most calls of the model for decisions.
+        max_rounds: maximum number of rounds; 0 searches nothing.
+        max_calls: maximum number of model calls for decisions.
         max_tokens: tokens of these calls, after which no round begins.
         max_seconds: seconds after which no round begins and a search is abandoned.
         k: texts of a search, 1 or more (5 in the paper).

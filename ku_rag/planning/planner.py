@@ -47,7 +47,7 @@ class Reformulation:
     """A reformulated query.
 
     Args:
-        queries: the query, refined or as it was, or its sub-queries.
+        queries: the query, refined or unchanged, or its sub-queries.
         clear: whether it needs no further reformulation.
         why: the reason, one sentence.
         tokens: tokens of the model's reply.

@@ -130,7 +130,7 @@ class PlanRun:
         Of several searches the best texts come first, then the second best, and so on.
 
         Args:
-            k: most texts; None for all.
+            k: maximum number of texts; None for all.
         """
         plan, matched = self.plan(), self._matched()
         paths = [piece for piece in self._pieces.values() if isinstance(piece, PathEvidence)]

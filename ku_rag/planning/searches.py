@@ -52,7 +52,7 @@ class SearchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Searches:
-    """Everything that a plan searches with.
+    """The resources that the searches of a plan share.
 
     Args:
         base: returns what is searched, for the calling thread.

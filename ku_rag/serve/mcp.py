@@ -167,7 +167,7 @@ class UnitTools:
 
 
 def answer_from_evidence(question: str) -> str:
-    """Answer a question from the knowledge base alone, with citations."""
+    """Answer a question only from the knowledge base, with citations."""
     return (
         f"{question}\n\nAnswer with the tool `ask`, and cite its evidence by label and origin. "
         "If its answer is empty, say that the knowledge base has no answer; add nothing else."

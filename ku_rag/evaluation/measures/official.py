@@ -1,4 +1,4 @@
-"""Scores of the official evaluations of datasets, with the oddities of their code."""
+"""Scores of the official evaluations of datasets, including the quirks of their code."""
 
 from __future__ import annotations
 
