@@ -29,6 +29,8 @@ _LETTERS = 5
 _SIMILAR = 0.7
 """A name this similar to words of a question is suggested."""
 _CANDIDATES = 2000
+_MOST_LAST_WORDS = 3
+"""Words at the end of a name that stand for it."""
 _TITLES = frozenset(words("president king queen prince princess pope saint captain sir lady lord"))
 _TITLES |= frozenset(words("doctor dr professor mr mrs ms"))
 """Capitalised words before a name that are no part of another one."""
@@ -115,6 +117,23 @@ def find_names(connection: Connection, question: str) -> NamesFound:
         if others.isdisjoint(word for (name,) in names for word in name.split(" ")):
             found.spans.remove(inside[0])
             found.similar[question[tokens[start].start : tokens[end - 1].end]] = key
+    return found
+
+
+def find_last_words(connection: Connection, question: str) -> list[NamedSpan]:
+    """Find "the lamp" where one name alone ends in "lamp": "Steel Lamp"."""
+    said = [token.folded for token in tokenize(question[:_MOST_CHARACTERS])]
+    found = []
+    for at in (place + 1 for place, word in enumerate(said) if word == "the"):
+        for end in range(min(len(said), at + _MOST_LAST_WORDS), at, -1):
+            ending = " ".join(["", *said[at:end]])
+            keys = connection.execute(
+                "SELECT key FROM names WHERE substr(key, -length(?1)) = ?1 LIMIT 2", (ending,)
+            ).fetchall()
+            if len(keys) == 1 and matchable(ending.strip()) and said[end - 1] not in POINTED:
+                found.append(NamedSpan(at, tuple(said[at:end]), keys[0][0]))
+            if keys:
+                break
     return found
 
 

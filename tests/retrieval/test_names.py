@@ -54,3 +54,23 @@ def test_a_similar_name_is_suggested(kb, names):
     assert names("How long is Herot?").similar == {"herot": "heron"}  # Herod is as near
     answer = kb.query(None, "How long is the Night Heron?")
     assert (answer.answer, "did you mean 'heron'?" in answer.reading.why) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("Who sells the lamp?", ["l"]),
+        ("Who sells a lamp?", []),
+        ("How old is the aurora?", []),
+        ("Is the lamp heavier than a heron?", ["h"]),
+    ],
+)
+def test_the_last_word_of_one_name_alone_stands_for_it(kb, names, question, named):
+    units = kb.query(None, question).units
+    assert [one.id for one in units if one.named] == named
+
+
+def test_the_last_word_of_two_names_stands_for_neither(kb, names):
+    kb.add(Unit("Reading lamp"))
+    units = kb.query(None, "Who sells the lamp?").units
+    assert [one.id for one in units if one.named] == []
