@@ -9,8 +9,9 @@ import json
 import re
 import shutil
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,17 +23,19 @@ from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder
 from ku_rag.errors import BadInput, Refused
 from ku_rag.ingest.readers.folder import read
-from ku_rag.scale import local_engine, ray_engine
-from ku_rag.scale.shards import Shard, ShardWriter
+from ku_rag.scale import ray_engine
+from ku_rag.scale.shards import Shard, ShardWriter, read_blocks
 from ku_rag.settings import Settings
 from ku_rag.store.layout import write_durably
 from ku_rag.transfer.parquet_reader import read_manifest
 from ku_rag.transfer.shard_set import SHARDS
 from ku_rag.transfer.tables import ENTITIES, FORMAT, MANIFEST, TABLES, parquet
-from ku_rag.types import Quarantined, Serializable
+from ku_rag.types import Progress, Quarantined, Serializable
 
 _OURS = re.compile(rf"{MANIFEST}(\.\d+\.partial)?$|{SHARDS}$")
 """Names in a folder of shards, also of what a killed run left behind."""
+_AHEAD = 2
+"""Blocks that wait for each thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def encode(
     workers: int = 0,
     address: str | None = None,
     block: int = 1024,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Encoded:
     """Encode sources to shards, which `ku import` stores without encoding (docs/scale.md).
 
@@ -90,21 +93,23 @@ def encode(
     folder = arguments.path(out, "the folder of the shards").absolute()
     paths = _resolved(sources, folder)
     settings = settings or Settings()
-    load = partial(_load, encoder, settings)
+    spec = "+".join(sides(settings.encoder or "embedded"))
+
+    def load() -> Encoder:
+        return encoder or load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
+
     made = load()
-    header = {
-        "format": FORMAT,
-        "ku_rag": ku_rag.__version__,
-        "encoder": manifest.describe_encoder(None if encoder else _spec(settings), made),
-        "max_tokens": min(settings.max_tokens or made.max_tokens, made.max_tokens),
-        "settings": {"max_tokens": settings.max_tokens},
-    }
+    header: dict[str, Any] = {"format": FORMAT, "ku_rag": ku_rag.__version__}
+    header["encoder"] = manifest.describe_encoder(None if encoder else spec, made)
+    header["max_tokens"] = min(settings.max_tokens or made.max_tokens, made.max_tokens)
+    header["settings"] = {"max_tokens": settings.max_tokens}
     of_all = header | {"block": block, "sources": [path.as_posix() for path in paths]}
     _begin(folder, of_all)
+    writer = partial(ShardWriter, folder, header)
     if engine == "ray":
-        running = ray_engine.run(paths, block, folder, header, load, workers, address)
+        running = ray_engine.run(paths, block, lambda: writer(load()), workers, address)
     else:
-        running = local_engine.run(paths, block, ShardWriter(folder, header, made), workers or 1)
+        running = _run_threads(paths, block, writer(made), workers or 1)
     shards, units = [], 0
     for shard in running:
         shards.append(shard)
@@ -114,24 +119,26 @@ def encode(
     return _finish(folder, of_all, shards, time.monotonic() - started)
 
 
-def _spec(settings: Settings) -> str:
-    return "+".join(sides(settings.encoder or "embedded"))
-
-
-def _load(encoder: Encoder | None, settings: Settings) -> Encoder:
-    if encoder is not None:
-        return encoder
-    batch_size = settings.batch_size
-    return load_encoder(_spec(settings), device=settings.device, batch_size=batch_size)
+def _run_threads(
+    sources: Sequence[Path], size: int, writer: ShardWriter, workers: int
+) -> Iterator[Shard]:
+    """Yield the shards of sources, in order; the threads share the encoder."""
+    waiting = deque[Future[Shard]]()
+    with ThreadPoolExecutor(workers, "ku-encode") as pool:
+        try:
+            for number, source in enumerate(sources):
+                for block in read_blocks(source, number, size):
+                    waiting.append(pool.submit(writer.write, block))
+                    if len(waiting) > _AHEAD * workers:
+                        yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _resolved(sources: Sequence[str | Path], out: Path) -> list[Path]:
-    """Return absolute paths of sources, each once.
-
-    Raises:
-        NotFound: A source does not exist.
-        BadInput: One is inside another, or the folder of the shards is; or no reader knows it.
-    """
+    """Return absolute paths of sources, each once; refuse one inside another, and `out` in one."""
     paths = list(dict.fromkeys(arguments.path(one, "the source").resolve() for one in sources))
     for path in (*paths, out.resolve()):
         for other in paths:
@@ -143,11 +150,7 @@ def _resolved(sources: Sequence[str | Path], out: Path) -> list[Path]:
 
 
 def _begin(folder: Path, made: Mapping[str, Any]) -> None:
-    """Write the manifest of a run that is not finished, unless there is one of the same making.
-
-    Raises:
-        Refused: The folder holds something else, or is a file or inside one.
-    """
+    """Write the manifest of a run that is not finished; refuse a folder with something else."""
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise Refused(f"{path} is no folder: name a new or empty folder for the shards")

@@ -108,13 +108,9 @@ class MilvusCollection:
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self._dim)
         index = client.prepare_index_params()
         index.add_index(field_name="vector", index_type="FLAT", metric_type="COSINE")
-        self._call(
-            "create_collection",
-            schema=schema,
-            index_params=index,
-            consistency_level="Strong",  # at other levels a search may miss the last upserts
-            timeout=_WRITE_S,
-        )
+        given = {"schema": schema, "index_params": index, "consistency_level": "Strong"}
+        # At other levels of consistency a search may miss the last upserts.
+        self._call("create_collection", timeout=_WRITE_S, **given)
         self.set_state(state)
 
     def upsert(self, rows: Rows, vectors: Vectors) -> None:
@@ -122,8 +118,7 @@ class MilvusCollection:
         step = REQUEST_BYTES // vectors.itemsize // self._dim
         for at in range(0, len(rows), step):
             part = zip(rows[at : at + step].tolist(), vectors[at : at + step], strict=True)
-            data = [{"id": row, "vector": vector} for row, vector in part]
-            self._call("upsert", data=data, timeout=_WRITE_S)
+            self._call("upsert", data=[{"id": a, "vector": b} for a, b in part], timeout=_WRITE_S)
 
     def delete(self, rows: Rows) -> None:
         """Delete rows int64[n]; rows that are not in the collection are ignored."""
@@ -166,7 +161,9 @@ class MilvusCollection:
             return getattr(client, method)(self.name, timeout=timeout or TIMEOUT_S, **given)
         except (milvus.MilvusException, grpc.RpcError, ValueError) as error:
             self._client, self._loaded = None, False
-            why = getattr(error, "message", "") or reason(error)
-            why = why.replace(self._uri, "its address")  # which may hold a password
+            said = error.details() if isinstance(error, grpc.RpcError) else reason(error)
+            why = (getattr(error, "message", "") or said).replace(
+                self._uri, "its address"
+            )  # which may hold a password
             advice = _CONNECT if client is None else ""
             raise IndexUnavailable(f"{self} cannot be used: {why}{advice}") from error

@@ -203,9 +203,7 @@ class MilvusIndex(VectorIndex):
             IndexUnavailable: The server cannot be reached, or reports an error.
             Locked: Another call is syncing, or another process is writing to the base.
         """
-        started = time.monotonic()
-        upserted = deleted = 0
-        created = False
+        started, upserted, deleted, created = time.monotonic(), 0, 0, False
         self._folder.mkdir(exist_ok=True)
         with self._sync_lock.at_once() as held:
             if not held:
@@ -231,20 +229,17 @@ class MilvusIndex(VectorIndex):
         with self._database.writing(), self._database.change() as connection:
             last = last_row(connection, "changes")
             if state is None or self._misfit(state):
-                made, names = uuid.uuid4().hex, [run]
-                state = CollectionState(*self._identity, made, run, last, 0)
+                begin, names = self._collection.create, [run]
+                state = CollectionState(*self._identity, uuid.uuid4().hex, run, last, 0)
             elif state.uploaded is None and state.seq == last:
                 return
             else:
-                made, names = "", [run, state.run]
+                begin, names = self._collection.set_state, [run, state.run]
                 state = replace(state, run=run)
             self._database.set_meta(self._runs_key, names)
             # Read here: `ku compact` may remove them from the log at any time.
             changes = stored.changes(connection, self.kind, self._encoder, state.seq, last)
-        if made:
-            self._collection.create(state)
-        else:
-            self._collection.set_state(state)
+        begin(state)
         while state.uploaded is not None:
             first = stored.place(self.kind, self._encoder, state.uploaded + 1)
             found = connection.execute(
@@ -295,19 +290,17 @@ class MilvusIndex(VectorIndex):
     @property
     def count(self) -> int:
         """Number of chunks or images of the base."""
-        (count,) = self._database.connection.execute(
-            f"SELECT count(*) FROM {self.kind}s"
-        ).fetchone()
-        return int(count)
+        statement = f"SELECT count(*) FROM {self.kind}s"
+        return int(self._database.connection.execute(statement).fetchone()[0])
 
     def describe(self) -> dict[str, Any]:
         """See `VectorIndex.describe`; "problem" is why the collection cannot be used, or None."""
-        found = {"name": self.kind, "kind": "milvus", "recall": 1.0, "count": self.count}
-        tail, problem = self.count, None
+        count, problem = self.count, None
         try:
             tail = len(self._changed(self._usable().seq, puts=True))
         except IndexUnavailable as error:
-            problem = str(error)
+            tail, problem = count, str(error)
+        found = {"name": self.kind, "kind": "milvus", "recall": 1.0, "count": count}
         return {**found, "segments": [], "tail": tail, "tombstones": 0, "problem": problem}
 
     def problems(self) -> Iterator[str]:
@@ -323,14 +316,10 @@ class MilvusIndex(VectorIndex):
             except IndexUnavailable as error:
                 yield str(error)
                 return
-        advice = "run `ku index sync`, with --rebuild if it does not help"
-        if len(excess := np.setdiff1d(held, expected)):
-            yield (
-                f"{self._collection} holds {len(excess):,} rows that the knowledge base does not "
-                f"have, such as {self.kind} {excess[0]}: {advice}"
-            )
-        if len(missing := np.setdiff1d(np.setdiff1d(expected, held), changed)):
-            yield (
-                f"{self._collection} lacks {len(missing):,} rows, such as {self.kind} "
-                f"{missing[0]}: {advice}"
-            )
+        missing = np.setdiff1d(np.setdiff1d(expected, held), changed)
+        excess = np.setdiff1d(held, expected), "holds", " that the knowledge base does not have"
+        for rows, verb, where in (excess, (missing, "lacks", "")):
+            if len(rows):
+                found = f"{verb} {len(rows):,} rows{where}, such as {self.kind} {rows[0]}"
+                advice = "run `ku index sync`, with --rebuild if it does not help"
+                yield f"{self._collection} {found}: {advice}"

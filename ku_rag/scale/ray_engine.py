@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,15 +11,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ku_rag.encoders.base import Encoder
 from ku_rag.errors import KuError, reason
 from ku_rag.plugins import extra
-from ku_rag.scale.blocks import Block, read_blocks
-from ku_rag.scale.shards import Shard, ShardWriter
+from ku_rag.scale.shards import Block, Shard, ShardWriter, read_blocks
 
 _SHARE = 0.5
 """Of the processors, for actors: tasks that read need the others."""
 _CONNECT_TIMEOUT_S = 10
+_ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
+"""Attempts to connect, of 40 s where something else listens. Ray makes 20 if it is not set."""
 _RETRIES = 3
 """How often a block is tried again after its worker died."""
 
@@ -27,18 +28,10 @@ Row = dict[str, Any]
 
 
 class ShardActor:
-    """Writes the shards of blocks in a process of its own.
+    """Writes the shards of blocks in a process of its own."""
 
-    Args:
-        folder: See `ShardWriter`.
-        header: Likewise.
-        load: Returns the encoder.
-    """
-
-    def __init__(
-        self, folder: Path, header: Mapping[str, Any], load: Callable[[], Encoder]
-    ) -> None:
-        self._writer = ShardWriter(folder, header, load())
+    def __init__(self, make: Callable[[], ShardWriter]) -> None:
+        self._writer = make()
 
     def __call__(self, row: Row) -> Row:
         """Return the shard of a block. An error is returned, because Ray tries again if raised."""
@@ -52,9 +45,7 @@ class ShardActor:
 def run(
     sources: Sequence[Path],
     size: int,
-    folder: Path,
-    header: Mapping[str, Any],
-    load: Callable[[], Encoder],
+    make: Callable[[], ShardWriter],
     workers: int,
     address: str | None = None,
 ) -> Iterator[Shard]:
@@ -63,9 +54,7 @@ def run(
     Args:
         sources: Folders and files; every worker reaches them under these names.
         size: Records of a block.
-        folder: See `ShardWriter`.
-        header: Likewise.
-        load: Returns the encoder; each actor calls it.
+        make: Loads the encoder and returns the writer; each actor calls it.
         workers: Number of actors; 0 for one for each GPU of the cluster, or each processor.
         address: Of the cluster; None uses the one that this process is connected to, or starts one.
 
@@ -94,7 +83,7 @@ def run(
         with warnings.catch_warnings(action="ignore"):  # limits of restarts end with Ray 2.64
             rows = numbers.flat_map(read, num_cpus=_SHARE / 2).map(
                 ShardActor,
-                fn_constructor_args=[folder, header, load],
+                fn_constructor_args=[make],
                 max_restarts=_RETRIES,
                 max_task_retries=_RETRIES,
                 **_resources(ray.cluster_resources(), workers, data.ActorPoolStrategy),
@@ -117,8 +106,9 @@ def _connect(ray: Any, address: str | None) -> None:  # noqa: ANN401 - a module
         if server.port:  # Ray would wait for minutes where nothing listens
             timeout = _CONNECT_TIMEOUT_S
             socket.create_connection((server.hostname, server.port), timeout).close()
+            os.environ.setdefault(_ATTEMPTS, "1")
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         place = f"at {address}" if address else "on this machine"
         raise KuError(
             f"no Ray cluster {place} ({reason(error)}): start one or correct --address"

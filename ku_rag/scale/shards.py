@@ -1,4 +1,4 @@
-"""Shards: each is an export of the records of one block, under the hash of their content.
+"""Sources are read in blocks; a shard is an export of one block, under the hash of its content.
 
 A shard appears when everything in it is written and synced. It holds no times, so equal blocks
 give equal bytes.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.errors import KuError
 from ku_rag.ingest.batch_encoding import BatchEncoder
 from ku_rag.ingest.preparation import PreparedRecord, prepare
-from ku_rag.scale.blocks import Block
+from ku_rag.ingest.readers.folder import read
+from ku_rag.ingest.readers.records import Item
+from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.store.connection import as_json
 from ku_rag.transfer import atomic_folder
 from ku_rag.transfer.parquet_reader import Export
@@ -26,6 +28,23 @@ from ku_rag.transfer.record_export import write_records
 from ku_rag.transfer.shard_set import SHARDS
 from ku_rag.transfer.tables import MANIFEST
 from ku_rag.types import Quarantined, Serializable
+
+_BLOCK_BYTES = 64 << 20
+_PICTURE_BYTES = 256 << 10
+"""What a picture counts for before it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive records of one source.
+
+    Args:
+        place: Number of the source, number of the block in it.
+        items: The records, and what the reader left out.
+    """
+
+    place: tuple[int, int]
+    items: tuple[Item, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +66,38 @@ class Shard(Serializable):
     counts: Mapping[str, int]
     left_out: Sequence[Quarantined]
     reused: bool
+
+
+def read_blocks(source: Path, number: int, size: int) -> Iterator[Block]:
+    """Read a source in blocks that depend on its content only.
+
+    Args:
+        source: A folder or file, as `ku ingest` takes it.
+        number: Of the source.
+        size: Records of a block; one with long texts or many pictures has fewer.
+
+    Raises:
+        NotFound, BadInput: The source cannot be read; see `ku_rag.ingest.readers.folder.read`.
+    """
+    seen = SeenSources()
+    items: list[Item] = []
+    count = weight = 0
+    for item in read(source):
+        if isinstance(item, Quarantined):
+            items.append(item)
+        else:
+            record, repeated = seen.new_sources(item)
+            items += repeated
+            if not record.sources:
+                continue
+            items.append(record)
+            for one in record.sources:
+                weight += sum(map(len, one.texts)) + _PICTURE_BYTES * len(one.images)
+        if len(items) >= size or weight >= _BLOCK_BYTES:
+            yield Block((number, count), tuple(items))
+            items, weight, count = [], 0, count + 1
+    if items:
+        yield Block((number, count), tuple(items))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,9 @@
-"""One contract for every vector index: the same rows and scores as an exact search of the store.
-
-Milvus Lite is used where it is installed, a Milvus server where KU_TEST_MILVUS_URI names one.
-"""
+"""One contract for every vector index: the same rows and scores as an exact search of the store."""
 
 from __future__ import annotations
 
 import os
 import random
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -20,30 +16,10 @@ from ku_rag.scale.milvus_index import MilvusIndex
 from ku_rag.store import vectors as stored
 from ku_rag.store.database import Database
 from tests.conftest import picture
+from tests.scale.milvus_server import ENGINES
 
 DIM = 16
-SERVER = os.environ.get("KU_TEST_MILVUS_URI", "")
-WITHOUT_LITE = pytest.mark.skipif(
-    not (find_spec("pymilvus") and find_spec("milvus_lite")),
-    reason="needs pymilvus and milvus-lite, the extra test-all",
-)
-WITHOUT_SERVER = pytest.mark.skipif(not SERVER, reason="KU_TEST_MILVUS_URI names no Milvus server")
-REMOTE = [
-    pytest.param("lite", marks=[pytest.mark.long, WITHOUT_LITE]),
-    pytest.param("server", marks=[pytest.mark.long, WITHOUT_SERVER]),
-]
 WORDS = ["red", "green", "round", "heavy", "bridge", "river", "engine", "tower", "painter", "salt"]
-
-
-@pytest.fixture(scope="module")
-def uris(tmp_path_factory):
-    """The address of each engine."""
-    lite = str(tmp_path_factory.mktemp("milvus") / "milvus.db")
-    yield {"lite": lite, "server": SERVER}
-    if find_spec("milvus_lite"):
-        from milvus_lite.server_manager import server_manager_instance
-
-        server_manager_instance.release_server(lite)
 
 
 # ---- one index ---------------------------------------------------------------------------------
@@ -59,14 +35,14 @@ def database(tmp_path):
     database.close()
 
 
-@pytest.fixture(params=["local", *REMOTE])
-def index(request, database, tmp_path, uris, monkeypatch):
+@pytest.fixture(params=["local", *ENGINES])
+def index(request, database, tmp_path, milvus, monkeypatch):
     monkeypatch.setattr(vector_index, "BASE_MIN", 50)
     monkeypatch.setattr(milvus_index, "BATCH", 64)
     given = (database, tmp_path / "indexes", "chunk", 1, DIM)
     if request.param == "local":
         return VectorIndex(*given)
-    return MilvusIndex(*given, uri=uris[request.param], strict=True)
+    return MilvusIndex(*given, uri=milvus(request.param), strict=True)
 
 
 def update(index):
@@ -203,16 +179,14 @@ def found(base, query):
     )
 
 
-@pytest.mark.parametrize("engine", REMOTE)
-def test_queries_find_the_same_with_milvus(engine, uris, tmp_path, long):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_queries_find_the_same_with_milvus(engine, milvus, tmp_path, long):
     count = 100 if long else 20
     path, pictures = tmp_path / "kb", tmp_path / "pictures"
-    settings = {
-        "index_engine": "milvus", "index_uri": uris[engine], "index_unreachable": "fail"
-    }  # fmt: skip
+    settings = {"index_uri": milvus(engine), "index_unreachable": "fail"}
     with KnowledgeBase.open(path, create=True) as local:
         local.add_many(list(make_units(range(80), pictures, 0)))
-        with KnowledgeBase.open(path, **settings) as base:
+        with KnowledgeBase.open(path, index_engine="milvus", **settings) as base:
             base.sync_index()
             same_answers(base, local, make_queries(pictures, count, 1))
             local.add_many(list(make_units(range(70, 90), pictures, 1)))
@@ -224,10 +198,10 @@ def test_queries_find_the_same_with_milvus(engine, uris, tmp_path, long):
             assert base.verify().problems == ()
 
 
-@pytest.mark.parametrize("engine", REMOTE)
-def test_copies_that_apply_increments_use_the_collections_of_the_base(engine, uris, tmp_path):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_copies_that_apply_increments_use_the_collections_of_the_base(engine, milvus, tmp_path):
     path, copy, pictures = tmp_path / "kb", tmp_path / "copy", tmp_path / "pictures"
-    settings = {"index_engine": "milvus", "index_uri": uris[engine]}
+    settings = {"index_engine": "milvus", "index_uri": milvus(engine)}
     with KnowledgeBase.open(path, create=True, **settings) as base:
         base.add_many(list(make_units(range(30), pictures, 0)))
         base.sync_index()

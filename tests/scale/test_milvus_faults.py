@@ -11,7 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from importlib.util import find_spec
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -19,14 +19,9 @@ import pytest
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import BadInput, IndexUnavailable, Refused
 from ku_rag.scale import milvus_collection, milvus_index
+from tests.scale.milvus_server import ENGINES, WITHOUT_LITE
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(
-        not (find_spec("pymilvus") and find_spec("milvus_lite")),
-        reason="needs pymilvus and milvus-lite, the extra test-all",
-    ),
-]
+pytestmark = [pytest.mark.long, WITHOUT_LITE]
 
 UNITS = [
     Unit(f"Bridge {n}", id=f"b{n}", texts=(f"Bridge {n} crosses river {n % 7}.", f"Built in {n}."))
@@ -36,16 +31,15 @@ QUESTIONS = ["river 3", "built in 17", "which bridge crosses river 5"]
 
 
 class Server:
-    """Milvus Lite, behind a proxy that can stop answering."""
+    """Milvus, behind a proxy that can stop answering."""
 
-    def __init__(self, path):
-        from milvus_lite.server_manager import server_manager_instance
+    def __init__(self, address):
         from pymilvus import MilvusClient
 
-        self._release = lambda: server_manager_instance.release_server(str(path))
-        address = server_manager_instance.start_and_get_uri(str(path))
-        self._target = ("127.0.0.1", int(address.rpartition(":")[2]))
+        target = urlsplit(address)
+        self._target = (target.hostname, target.port)
         self.raw = MilvusClient(address)
+        self._others = set(self.raw.list_collections())
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.uri = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         self._sockets = []
@@ -71,8 +65,11 @@ class Server:
     @property
     def chunks(self):
         """The name of the collection of chunks."""
-        (name,) = (one for one in self.raw.list_collections() if one.endswith("_chunk"))
+        (name,) = (one for one in self._made() if one.endswith("_chunk"))
         return name
+
+    def _made(self):
+        return set(self.raw.list_collections()) - self._others
 
     def change_state(self, **fields):
         properties = self.raw.describe_collection(self.chunks)["properties"]
@@ -88,14 +85,15 @@ class Server:
 
     def close(self):
         self.stop()
+        for name in self._made():
+            self.raw.drop_collection(name)
         self.raw.close()
-        self._release()
 
 
-@pytest.fixture
-def server(tmp_path, monkeypatch):
+@pytest.fixture(params=ENGINES)
+def server(request, milvus, monkeypatch):
     monkeypatch.setattr(milvus_collection, "TIMEOUT_S", 2.0)
-    with closing(Server(tmp_path / "milvus.db")) as server:
+    with closing(Server(milvus(request.param))) as server:
         yield server
 
 
@@ -243,21 +241,10 @@ def test_a_base_restored_from_an_older_copy(path, server, caplog, tmp_path):
 
 
 def test_a_collection_that_is_left_half_made(path, server, caplog):
-    from pymilvus import DataType, MilvusClient, MilvusException
-
     check_repaired(path, server.uri)
     name = server.chunks
     server.raw.drop_collection(name)
-    schema = MilvusClient.create_schema(auto_id=False)
-    schema.add_field("id", DataType.INT64, is_primary=True)
-    schema.add_field("units", DataType.ARRAY, element_type=DataType.INT64, max_capacity=8)
-    schema.add_field("vector", DataType.FLOAT_VECTOR, dim=8)
-    index = MilvusClient.prepare_index_params()
-    index.add_index(field_name="vector", index_type="FLAT", metric_type="COSINE")
-    index.add_index(field_name="units", index_type="INVERTED")
-    with pytest.raises(MilvusException):  # Lite has no index on arrays
-        server.raw.create_collection(name, schema=schema, index_params=index)
-    assert server.raw.has_collection(name)
+    server.raw.create_collection(name, dimension=8)
     check_reported(path, server.uri, caplog, "was not completely created")
     check_repaired(path, server.uri)
 
