@@ -117,10 +117,14 @@ class KnowledgeBase:
     what its description says or a picture cannot be read. Every method that writes raises
     `ReadOnly` where the base cannot be written to, `Locked` while another process writes, and
     `Mismatch` if another process has changed the encoder and this one has named it.
+
+    Attributes:
+        settings: how the base works.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.settings: Settings = session.settings
 
     @classmethod
     def open(
@@ -194,11 +198,6 @@ class KnowledgeBase:
         from ku_rag.graph_view import GraphView
 
         return GraphView(self._session)
-
-    @property
-    def settings(self) -> Settings:
-        """How the base works."""
-        return self._session.settings
 
     @property
     def path(self) -> Path:
@@ -868,8 +867,7 @@ class KnowledgeBase:
         """Change the encoder: encode everything again, then switch in one transaction.
 
         Queries use the old vectors until then; the old weights are not needed. A call that was
-        interrupted continues where it stopped. Other processes use the new encoder from their next
-        call on, unless they named one when they opened the base.
+        interrupted continues where it stopped. Other processes follow, unless they named one.
 
         Args:
             encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol.

@@ -127,12 +127,7 @@ def make(
 
 
 def discard(layout: Layout, there: Collection[Path]) -> None:
-    """Delete a base that was made for nothing, unless it has contents or another process uses it.
-
-    Args:
-        layout: paths of the base.
-        there: files that were in its folder before; if there are any, they and the folder stay.
-    """
+    """Delete a base without contents that no other process uses, except the files in `there`."""
     with (
         suppress(KuError, OSError, apsw.Error),
         WriterLock(layout.lock, wait_s=0),

@@ -255,18 +255,12 @@ class Session:
         self._pipeline = None
 
     def _present_encoding(self) -> Encoding:
-        """Return the encoding, after the change of the encoder by another process if there was one.
-
-        Raises:
-            Mismatch: it was changed, and this session was opened with an encoder that was named.
-        """
+        """Follow another process that has changed the encoder, unless this session named one."""
         made = self.database.meta("encoder")
         with self._loading:
-            differs = made["fingerprint"] != self.encoding.encoder.fingerprint
-            if differs and self._follows and made["spec"]:
-                encoder, spec = manifest.choose_encoder(made, self.settings, as_made=True)
-                self.use_encoder(encoder)
-                self.settings = replace(self.settings, encoder=spec)
+            is_same = made["fingerprint"] == self.encoding.encoder.fingerprint
+            if self._follows and made["spec"] and not is_same:
+                self.use_encoder(manifest.choose_encoder(made, self.settings, as_made=True)[0])
         manifest.check(self.database, self.encoding.encoder)
         return self.encoding
 

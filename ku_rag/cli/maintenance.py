@@ -162,15 +162,13 @@ def import_(folder: Path, encoder: str | None, partial: bool) -> None:
     from ku_rag import manifest
     from ku_rag.store.layout import Layout
     from ku_rag.transfer.parquet_reader import settings_of
-    from ku_rag.transfer.shard_set import check_shards, is_inside_shard_set, is_shard_set
+    from ku_rag.transfer.shard_set import check_shards, is_shard_set
 
     if not folder.is_dir():
-        raise NotFound(f"{folder} is not a folder: name one that `ku export` made")
-    if is_inside_shard_set(folder):
-        raise NotFound(f"{folder} holds single shards: name its parent folder")
+        raise NotFound(f"{folder} is not a folder: name one that `ku export` or `ku encode` made")
     options: dict[str, Any] = {}
     layout = Layout(base_path())
-    there = [*layout.root.iterdir()] if layout.root.is_dir() else []
+    there = [*layout.root.glob("*")]
     if not base_exists():
         if is_shard_set(folder):
             check_shards(folder, partial=partial)
@@ -205,9 +203,8 @@ def snapshot(folder: Path, link: bool, since: Path | None, applies: bool) -> Non
             raise click.UsageError("--apply takes neither --link nor --since")
         with open_base(as_made=True) as base:
             applied = base.apply_increments(folder)
-        lines = [f"applied: {applied.increments:,} increments; now at commit {applied.commit}"]
-        if not applied.found:
-            lines = [f"{folder} holds no increment; still at commit {applied.commit}"]
+        none = "" if applied.found else f" ({folder} has none)"
+        lines = [f"applied: {applied.increments:,} increments{none}; at commit {applied.commit}"]
         if not applied.erased:
             lines.append(
                 "deleted content is not erased yet, because others read an older state: apply again"

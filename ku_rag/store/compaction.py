@@ -23,10 +23,8 @@ def compact(database: Database, layout: Layout) -> None:
     """
     if layout.copied.exists() and layout.copied.read_text() == database.meta("state"):
         raise Refused(
-            f"{layout.root} is an unchanged copy of commit {database.meta('commits')}, and no "
-            "increment could be applied after a change: run `ku compact` on the base that it was "
-            "copied from, and the next increment erases deleted content here, too. If it is a base "
-            f"of its own now, delete {layout.copied.name} first"
+            f"{layout.root} is an unchanged copy: compact the base that it comes from and apply "
+            f"the next increment, or delete {layout.copied.name} to make the copy a base of its own"
         )
     connection = database.connection
     with database.change():

@@ -95,15 +95,10 @@ def _open_for_reading(path: Path) -> Connection:
         # SQLite needs a -shm file to read a log; without a log the file is complete.
         connection.close()
         log = path.with_name(path.name + "-wal")
-        if log.exists() and log.stat().st_size > 0:
+        if Layout(path.parent).copied.exists() or (log.exists() and log.stat().st_size > 0):
             raise ReadOnly(
-                f"{path.parent} has commits in {log.name} and cannot be written to: "
-                "open it once as its owner, then read it"
-            ) from None
-        if Layout(path.parent).copied.exists():
-            raise ReadOnly(
-                f"{path.parent} is a copy that may change, cannot be written to, and has no file "
-                f"{path.name}-shm: run `ku snapshot DIR --apply` as its owner, then open it again"
+                f"{path.parent} cannot be written to, and has commits in {log.name} or, as a copy, "
+                "may get them: open it once as its owner, then read it"
             ) from None
         uri = f"{path.absolute().as_uri()}?immutable=1"
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI

@@ -39,16 +39,7 @@ _ERASING = "ku.erasing"
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """The manifest of an increment.
-
-    Args:
-        since: the state at which it begins.
-        state: the state at which it ends.
-        rows: SHA-256 of the patchset, in hexadecimal.
-        sequences: the rows of `sqlite_sequence`.
-        pictures: number of its pictures.
-        format: version of the format.
-    """
+    """The manifest of an increment from one state to another; `rows` is the patchset's SHA-256."""
 
     since: State
     state: State
@@ -103,15 +94,14 @@ def write(database: Database, layout: Layout, folder: Path, since: Path, *, link
                 folder, replaces=lambda _: False, what="an increment"
             ) as made:
                 _write_rows(connection, made / _ROWS)
+                copy = Layout(made)
                 listed = "SELECT hash, file FROM images EXCEPT SELECT hash, file FROM since.images"
-                pictures, left_out = copy_pictures(
-                    connection, listed, layout, Layout(made), link=link
-                )
+                pictures, left_out = copy_pictures(connection, listed, layout, copy, link=link)
                 sequences = connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
                 increment = Increment(begin, end, file_hash(made / _ROWS), sequences, pictures)
                 manifest = {"sha256": content_hash(orjson.dumps(increment)), "increment": increment}
                 (made / _MANIFEST).write_bytes(orjson.dumps(manifest))
-                size = Layout(made).bytes()
+                size = copy.bytes()
     seconds = round(time.monotonic() - started, 3)
     return Snapshot(pictures, size, left_out, seconds, end.commits, begin.commits)
 
@@ -135,14 +125,12 @@ def apply(
 ) -> Applied:
     """Apply an increment, or those of a folder in order; see `KnowledgeBase.apply_increments`."""
     if not folder.is_dir():
-        raise NotFound(
-            f"{folder} is not a folder: name one that `ku snapshot --since` made, or their parent"
-        )
+        raise NotFound(f"{folder} is not a folder: name an increment, or a folder of increments")
     # Names that begin with a dot are of increments that are being written.
     paths = [folder, *(path for path in folder.iterdir() if not path.name.startswith("."))]
     read = [(path, _read(path)) for path in paths if (path / _MANIFEST).exists()]
     read.sort(key=lambda one: one[1].state.commits)
-    increments = pictures = 0
+    done: list[Increment] = []
     with database.writing(), closing(database.connect()) as connection, explained(database.path):
         connection.execute("PRAGMA foreign_keys = OFF")  # rows change table by table
         state, erasing = read_state(connection), database.path.with_name(_ERASING)
@@ -151,8 +139,7 @@ def apply(
             _apply(connection, layout, path, increment, erasing)
             state = increment.state
             database.note_commit(state.commits)
-            increments += 1
-            pictures += increment.pictures
+            done.append(increment)
         if erasing.exists():  # also of a call that was stopped
             for index in indexes:
                 index.remove_files()
@@ -170,7 +157,8 @@ def apply(
             "and has no increment from there: expected all increments since the copy was made, and "
             "no changes of its own; otherwise replace it by a whole snapshot"
         )
-    return Applied(len(read), increments, pictures, state.commits, erased)
+    pictures = sum(one.pictures for one in done)
+    return Applied(len(read), len(done), pictures, state.commits, erased)
 
 
 def _apply(
@@ -193,10 +181,8 @@ def _apply(
             write_durably([(erasing, b"")])
         write_durably([(layout.copied, increment.state.state.encode())])
         connection.execute("COMMIT")
-    except PermissionError as error:
-        raise _unreadable(path, error) from error
     except (OSError, apsw.AbortError) as error:
-        raise _damaged(path) from error
+        raise _damaged(path, error) from error
     finally:
         roll_back(connection)
 
@@ -217,19 +203,14 @@ def _read(path: Path) -> Increment:
             raise _damaged(path)
         if found["format"] != FORMAT:
             raise Mismatch(f"{path} was made by a later version of ku-rag: install that version")
-        states = {name: State(**found[name]) for name in ("since", "state")}
-        return Increment(**(found | states))
-    except PermissionError as error:
-        raise _unreadable(path, error) from error
+        return Increment(**found | {name: State(**found[name]) for name in ("since", "state")})
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise _damaged(path) from error
+        raise _damaged(path, error) from error
 
 
-def _unreadable(path: Path, error: OSError) -> BadInput:
-    return BadInput(f"{path} cannot be read ({error.strerror}): allow it to be read, and try again")
-
-
-def _damaged(path: Path) -> BadInput:
+def _damaged(path: Path, error: Exception | None = None) -> BadInput:
+    if isinstance(error, PermissionError):
+        return BadInput(f"{path} cannot be read ({error.strerror}): allow it to be read")
     return BadInput(
         f"{path} is incomplete or damaged: it was not applied; copy it again from where it was made"
     )

@@ -92,7 +92,7 @@ class Export:
         if not (folder / UNITS.file).is_file():
             raise NotFound(
                 f"{folder} is no export: it has no {UNITS.file}; name the folder that `ku export` "
-                "made, or see docs/transfer.md"
+                "or `ku encode` made, or see docs/transfer.md"
             )
         self.manifest = read_manifest(folder / MANIFEST)
         known = {table.file for table in TABLES}

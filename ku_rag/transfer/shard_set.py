@@ -18,7 +18,7 @@ from ku_rag.ingest.preparation import PreparedRecord
 from ku_rag.store.vectors import KINDS
 from ku_rag.transfer.parquet_import import ExportRecords
 from ku_rag.transfer.parquet_reader import Export, read_manifest
-from ku_rag.transfer.tables import MANIFEST, UNITS
+from ku_rag.transfer.tables import MANIFEST
 from ku_rag.types import Quarantined
 
 SHARDS = "shards"
@@ -27,16 +27,6 @@ SHARDS = "shards"
 def is_shard_set(folder: Path) -> bool:
     """Whether `ku encode` wrote, or began to write, a folder."""
     return (folder / SHARDS).is_dir()
-
-
-def is_inside_shard_set(folder: Path) -> bool:
-    """Whether a folder is the one that holds the shards in a folder that `ku encode` wrote."""
-    return (
-        folder.name == SHARDS
-        and (folder.parent / MANIFEST).is_file()
-        and not is_shard_set(folder)
-        and not (folder / UNITS.file).is_file()
-    )
 
 
 def check_shards(

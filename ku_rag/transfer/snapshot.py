@@ -23,10 +23,7 @@ from ku_rag.types import Quarantined, Serializable
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A state of a base: its id, the number of the last commit, and a random value of that commit.
-
-    Bases of earlier versions have no such value before their next commit.
-    """
+    """A state of a base: its id, and the number and the random value of the last commit."""
 
     id: str
     commits: int
@@ -78,8 +75,7 @@ def take(database: Database, layout: Layout, folder: Path, *, link: bool) -> Sna
         if layout.settings.exists():
             atomic_folder.copy_file(layout.settings, copy.settings)
         size = copy.bytes()
-    seconds = round(time.monotonic() - started, 3)
-    return Snapshot(pictures, size, left_out, seconds, held.commits)
+    return Snapshot(pictures, size, left_out, round(time.monotonic() - started, 3), held.commits)
 
 
 def read_state(connection: Connection, schema: str = "main") -> State:
@@ -93,11 +89,7 @@ def read_state(connection: Connection, schema: str = "main") -> State:
 def copy_pictures(
     connection: Connection, listed: str, layout: Layout, copy: Layout, *, link: bool
 ) -> tuple[int, list[Quarantined]]:
-    """Copy the pictures that the query `listed` returns, as rows of hash and file.
-
-    Returns:
-        The number of files, and the pictures that are missing or damaged.
-    """
+    """Copy the pictures of the query `listed`; return their number, and those left out."""
     copied, left_out = 0, list[Quarantined]()
     for digest, file in connection.execute(listed):
         path, target = layout.image(file), copy.image(file)

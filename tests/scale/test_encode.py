@@ -278,7 +278,10 @@ def test_an_output_that_is_a_file_is_refused(ku, data):
 def test_a_refused_import_makes_no_base(ku, data):
     ku("encode", data, "--out", "set")
     done = ku("import", "set/shards")
-    assert (done.code, "set/shards holds single shards: name its parent" in done.err) == (1, True)
+    assert (done.code, "name the folder that `ku export` or `ku encode` made" in done.err) == (
+        1,
+        True,
+    )
     written = json.loads(Path("set/manifest.json").read_text())
     Path("set/manifest.json").write_text(json.dumps(written | {"finished": False}))
     done = ku("import", "set")

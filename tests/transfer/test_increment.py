@@ -354,7 +354,7 @@ def test_an_increment_that_is_being_written_is_ignored(chain, tmp_path):
 
 def test_a_copy_that_follows_is_not_compacted_before_it_has_changes_of_its_own(chain, tmp_path):
     with opened(tmp_path / "at1") as copy:
-        with pytest.raises(Refused, match="run `ku compact` on the base that it was copied from"):
+        with pytest.raises(Refused, match="compact the base that it comes from"):
             copy.compact()
         assert copy.apply_increments(tmp_path / "inc1").increments == 1
         with pytest.raises(Refused, match="unchanged copy"):
