@@ -46,26 +46,17 @@ def _method_options(command: Command) -> Command:
     modelling = click.Choice(MODELLINGS)
     options: list[Callable[[Command], Command]] = [
         click.option("--order", type=order, default="breadth", help="Order of the graph search."),
-        number_option("--paths", "Number of paths after which the graph search ends.", 5, 1, 100),
+        number_option("--paths", "Paths after which the graph search ends.", 5, 1, 100),
         number_option("--frames", "Maximum video frames in a graph search.", 8, 1, 100),
         click.option("--setting", type=settings, help="Setting of the graph search."),
         evidence_options,
-        click.option(
-            "--plan",
-            type=modelling,
-            default="sequential",
-            help="Decisions of a round: together or in order.",
-        ),
-        click.option(
-            "--strict", type=click.Choice(["kurag"]), help="Use only the published method."
-        ),
+        click.option("--plan", type=modelling, default="sequential", help="Order of decisions."),
+        click.option("--strict", type=click.Choice(["kurag"]), help="Only the published method."),
         *(
             click.option(f"--no-{step}", step, flag_value=False, default=True, help=help)
             for step, (help, _) in _STEPS.items()
         ),
-        click.option(
-            "-k", type=click.IntRange(1, 1000), help="Maximum number of pieces of evidence."
-        ),
+        click.option("-k", type=click.IntRange(1, 1000), help="Maximum pieces of evidence."),
     ]
     for option in options:
         command = option(command)
@@ -108,17 +99,11 @@ def evaluate() -> None:
 @click.argument("dataset")
 @click.option("--path", type=PATH, help="File of a published dataset.")
 @click.option("--images", type=PATH, help="Folder of its pictures.")
-@click.option(
-    "--method",
-    type=_METHOD,
-    default="ku",
-    show_default=True,
-    help="Method that answers the questions.",
-)
-@click.option("--measure", "measures", multiple=True, help="Additional measure; may be repeated.")
+@click.option("--method", type=_METHOD, default="ku", show_default=True, help="What to evaluate.")
+@click.option("--measure", "measures", multiple=True, help="Further measure; may be repeated.")
 @number_option("--every", "Ask every Nth question.", 1, 1)
 @number_option("--limit", "Maximum number of questions.", None, 1)
-@click.option("--out", type=PATH, help="Output folder for records, summary and report.")
+@click.option("--out", type=PATH, help="Folder for records, summary and report.")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @_method_options
 @judge_option
@@ -211,9 +196,7 @@ def demo(folder: Path) -> None:
 @click.command("compare")
 @click.argument("image")
 @click.argument("question")
-@click.option(
-    "--method", "methods", type=_METHOD, multiple=True, help="Method to compare; may be repeated."
-)
+@click.option("--method", "methods", type=_METHOD, multiple=True, help="Method; may be repeated.")
 @output_option("--report", "FILE.html", "Write a page with all answers.")
 @_method_options
 @mllm_option("answers; '' for none")
