@@ -489,7 +489,7 @@ def _of_kind(facts: FactReader, question: str, among: Collection[int] | None) ->
         kind for kind in kinds if stems(kind) and stems(kind) <= {*asked.content}
     )
     if not chosen and (
-        not _PREPOSITIONS.isdisjoint(asked.said[-1:]) or stems(GENERIC) & {*asked.content}
+        not _PREPOSITIONS.isdisjoint(asked.said[-1:]) or stems(GENERIC) & {*map(stem, asked.said)}
     ):
         # "What is Paris the capital of?", "Which things are red?"
         chosen, names = tuple(kinds), tuple(words(GENERIC))

@@ -269,6 +269,7 @@ def plants(tmp_path):
         ("Which plants?", ""),
         ("Which plants are not poisonous?", ""),
         ("How many plants are there?", "5"),
+        ("What is the cheapest thing?", "Rose"),
         ("Which is the cheapest plant?", "Rose"),
         ("Which is the cheapest poisonous plant?", "Foxglove"),
         ("Which plant has the highest price?", "Yew"),
