@@ -1,10 +1,11 @@
-"""`ku index sync` to Milvus Lite beside bare upserts of the same vectors by pymilvus.
+"""`ku index sync` to Milvus beside bare upserts of the same vectors by pymilvus.
 
-    python -m benchmarks.milvus_sync [--chunks 20000] [--write]
+    python -m benchmarks.milvus_sync [--chunks 20000] [--uri http://localhost:19530] [--write]
 
 Both send the same rows in requests of the same size to a new collection with the same index, and
-flush it. They take turns; the ratio is of medians. Seconds are those of the processor, that of the
-server included, which is a thread of this process, so that other processes count little.
+flush it. They take turns; the ratio is of medians. With Milvus Lite, which is a thread of this
+process, seconds are those of the processor, so that other processes count little. With --uri the
+server at that address is measured as well: seconds that passed.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def make_base(path: Path, chunks: int) -> Vectors:
 def bare(uri: str, vectors: Vectors) -> None:
     """Create a collection, upsert the vectors and flush."""
     client = MilvusClient(uri)
+    client.drop_collection("bare")
     schema = MilvusClient.create_schema(auto_id=False)
     schema.add_field("id", DataType.INT64, is_primary=True)
     schema.add_field("vector", DataType.FLOAT_VECTOR, dim=vectors.shape[1])
@@ -61,22 +63,22 @@ def bare(uri: str, vectors: Vectors) -> None:
     client.close()
 
 
-def measure(work: Path, chunks: int) -> dict[str, Any]:
-    """Median seconds of both ways."""
-    vectors = make_base(work / "kb", chunks)
+def measure(work: Path, vectors: Vectors, server: str) -> dict[str, Any]:
+    """Median seconds of both ways, with the server at an address, or with Milvus Lite if empty."""
+    clock = time.monotonic if server else time.process_time
     found: dict[str, list[float]] = {"sync": [], "bare": []}
     for number in range(ROUNDS):
         for way, seconds in found.items():
-            uri = str(work / f"{way}{number}.db")
-            MilvusClient(uri).close()  # starts the server
+            uri = server or str(work / f"{way}{number}.db")
+            MilvusClient(uri).close()  # starts Milvus Lite
             settings = {"index_engine": "milvus", "index_uri": uri}
             with KnowledgeBase.open(work / "kb", **settings) as base:
-                started = time.process_time()
+                started = clock()
                 if way == "bare":
                     bare(uri, vectors)
                 else:
-                    assert base.sync_index()[1].upserted == chunks
-                seconds.append(time.process_time() - started)
+                    assert base.sync_index(rebuild=True)[1].upserted == len(vectors)
+                seconds.append(clock() - started)
     return {way: round(statistics.median(seconds), 3) for way, seconds in found.items()}
 
 
@@ -84,14 +86,23 @@ def main() -> None:
     """Measure, print the ratio, write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chunks", type=int, default=20_000)
+    parser.add_argument("--uri", default="", help="of a Milvus server that is measured, too")
     parser.add_argument("--write", action="store_true", help="write the result file")
     given = parser.parse_args()
+    seconds, targets, versions = {}, [], {}
     with tempfile.TemporaryDirectory() as work:
-        seconds = measure(Path(work), given.chunks)
-    ratio = seconds["sync"] / seconds["bare"]
-    targets = [target("milvus", "ku index sync / bare upserts", ratio, MOST)]
+        vectors = make_base(Path(work, "kb"), given.chunks)
+        for name, uri in {"Milvus Lite": "", "Milvus server": given.uri}.items():
+            if uri or name == "Milvus Lite":
+                seconds[name] = found = measure(Path(work), vectors, uri)
+                what = f"ku index sync / bare upserts, {name}"
+                targets.append(target("milvus", what, found["sync"] / found["bare"], MOST))
+    if given.uri:
+        client = MilvusClient(given.uri)
+        client.drop_collection("bare")
+        versions = {"server": client.get_server_version()}
     print(told(targets))
-    figures = {"chunks": given.chunks, "load": os.getloadavg()[0], "seconds": seconds}
+    figures = {"chunks": given.chunks, "load": os.getloadavg()[0], "seconds": seconds} | versions
     if given.write:
         write_result(
             "milvus_sync", figures | {"targets": targets}, packages=("pymilvus", "milvus-lite")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -93,14 +94,22 @@ def test_a_source_without_records_makes_no_shards(cluster, tmp_path):
     assert (done.shards, done.counts["units"]) == (0, 0)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere:x"])
-def test_an_address_without_a_cluster_is_reported(tmp_path, address):
+@pytest.fixture
+def other_server():
+    """The address of a server that is not Ray's, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere:x", "other"])
+def test_an_address_without_a_cluster_is_reported(tmp_path, address, other_server):
+    address = address.replace("other", other_server)
     write_sources(tmp_path / "data")
     command = [sys.executable, "-m", "ku_rag", "encode", "data", "--out", "out"]
     command += ["--engine", "ray", "--address", address]
     # Another process: this one may be connected to a cluster.
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
     )
     assert f"no Ray cluster at {address} (" in done.stderr
     assert done.returncode == 1
