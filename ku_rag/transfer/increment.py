@@ -157,8 +157,7 @@ def apply(
             "and has no increment from there: expected all increments since the copy was made, and "
             "no changes of its own; otherwise replace it by a whole snapshot"
         )
-    pictures = sum(one.pictures for one in done)
-    return Applied(len(read), len(done), pictures, state.commits, erased)
+    return Applied(len(read), len(done), sum(one.pictures for one in done), state.commits, erased)
 
 
 def _apply(
