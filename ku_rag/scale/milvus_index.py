@@ -269,7 +269,8 @@ class MilvusIndex(VectorIndex):
             self._collection.upsert(held, gathered)
             self._collection.delete(np.setdiff1d(part, held))
             upserted += len(held)
-        self._collection.flush()
+        if len(rows):
+            self._collection.flush()
         return upserted
 
     def refresh(self) -> None:
