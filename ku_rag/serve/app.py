@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from mcp.server.transport_security import TransportSecuritySettings
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 import ku_rag
 from ku_rag.errors import KuError
@@ -19,7 +20,7 @@ from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve import chat, pages, problems, routes
 from ku_rag.serve.access import AccessMiddleware, ServerSettings
 from ku_rag.serve.jobs import cancel
-from ku_rag.serve.mcp import create_server
+from ku_rag.serve.mcp_sessions import McpSessions
 from ku_rag.serve.served_base import ServedBase, WorkerPool
 
 MAX_BODY = 32 << 20
@@ -40,10 +41,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with AsyncExitStack() as sessions:
-            for server in servers:
-                await sessions.enter_async_context(server.session_manager.run())
-            yield
+        yield
+        await asyncio.gather(*(one.close() for one in sessions))
         await cancel([*app.state.jobs.values()])
         pool.close()
 
@@ -75,13 +74,10 @@ def create_app(
     for router in (routes.router, chat.router, pages.router):
         app.include_router(router)
     app.mount("/static", pages.files)
-    # `AccessMiddleware` has checked the host.
-    checked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    servers = [create_server(one, may_add=settings.mcp_add) for one in app.state.bases.values()]
-    for n, (name, server) in enumerate(zip(bases, servers, strict=True)):
-        path = f"/mcp/{name}" if n else "/mcp"
-        mcp = server.streamable_http_app(streamable_http_path=path, transport_security=checked)
-        app.router.routes.extend(mcp.routes)
+    sessions = []
+    for n, base in enumerate(app.state.bases.values()):
+        sessions.append(McpSessions(base, may_add=settings.mcp_add))
+        app.router.routes.append(Route(f"/mcp/{base.name}" if n else "/mcp", sessions[-1]))
     return app
 
 

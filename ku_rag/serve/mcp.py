@@ -177,7 +177,7 @@ def answer_from_evidence(question: str) -> str:
 def create_server(
     base: ServedBase, *, may_add: bool = False, folders: Sequence[Path] = ()
 ) -> MCPServer[Any]:
-    """Create the MCP server of a knowledge base; see `UnitTools`."""
+    """Create the MCP server of a knowledge base; see `UnitTools` and `McpSessions`."""
     server = MCPServer[Any]("ku-rag", version=ku_rag.__version__, log_level="WARNING")
     tools, reads = UnitTools(base, folders), ToolAnnotations(read_only_hint=True)
     for tool in (tools.ask, tools.look, tools.search, tools.unit, tools.graph_paths):
