@@ -155,13 +155,13 @@ def print_answer(answer: Answer) -> None:
         )
     cited = set(answer.citations)
     lines += [f"  unit: {unit.name} ({unit.why})" for unit in answer.units]
-    said: dict[str, list[str]] = {label: [] for label in cited}
+    quoted: dict[str, list[str]] = {label: [] for label in cited}
     texts = {piece.label: piece.text for piece in answer.chunks if not piece.table}
     for label, (start, end) in zip(answer.citations, answer.reading.spans, strict=False):
-        said[label].append(texts.get(label, "")[start:end])
-    said |= {p.label: ["; ".join(p.text.splitlines())] for p in answer.chunks if p.table}
+        quoted[label].append(texts.get(label, "")[start:end])
+    quoted |= {p.label: ["; ".join(p.text.splitlines())] for p in answer.chunks if p.table}
     lines += [
-        f"  {piece.label}: {one_line(' … '.join(filter(None, said[piece.label])) or piece.text)}"
+        f"  {piece.label}: {one_line(' … '.join(filter(None, quoted[piece.label])) or piece.text)}"
         f"  [{piece.source}]"
         for piece in answer.chunks
         if piece.label in cited

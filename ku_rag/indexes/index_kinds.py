@@ -72,7 +72,7 @@ def faiss_module() -> Any:  # noqa: ANN401 - its stubs have C++ signatures, not 
 
 
 def training_size(kind: KindName, count: int) -> int:
-    """Number of training vectors for an index of `count` vectors."""
+    """Return the number of training vectors for an index of `count` vectors."""
     if kind == "flat":
         return 0
     if kind == "rabitq":  # only the mean is trained
@@ -109,7 +109,7 @@ class ByteQuantizer:
         return np.clip(quantised, -_BYTE_MAX, _BYTE_MAX, out=quantised)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form for the index header."""
+        """Return a JSON-ready form for the index header."""
         mean = base64.b64encode(self.mean.astype("<f4").tobytes()).decode()
         return {"mean": mean, "scale": self.scale}
 
@@ -122,12 +122,12 @@ class ByteQuantizer:
 def make(
     kind: KindName, dim: int, count: int, training: Vectors
 ) -> tuple[Any, ByteQuantizer | None]:
-    """Make an empty, trained index, and the quantiser that vectors pass before they are added.
+    """Make an empty, trained index, and the quantiser that is applied to vectors, if there is one.
 
     Args:
         kind: the kind of index.
         dim: length of a vector.
-        count: number of vectors that the index will hold.
+        count: number of vectors to be added.
         training: float32[training_size(kind, count), dim].
     """
     faiss = faiss_module()
@@ -172,7 +172,7 @@ def search_candidates(
     *,
     selected: bool = False,
 ) -> tuple[Vectors, Positions]:
-    """Find the positions that are probably nearest, best first.
+    """Return the positions that are probably nearest, best first.
 
     Args:
         index: a filled index from `make`.
@@ -242,5 +242,5 @@ def _search_with_growing_k(
 
 
 def list_count(count: int) -> int:
-    """Number of IVF lists for `count` vectors: the power of two nearest to 4 * sqrt(count)."""
+    """Return the number of IVF lists: the power of two nearest to 4 * sqrt(count)."""
     return int(min(_MAX_LISTS, max(1, 1 << round(np.log2(4 * np.sqrt(max(count, 1)))))))

@@ -32,7 +32,7 @@ _LINKED_CELLS = """
     JOIN linked l ON l.source = c.source AND l.document = c.document
 """
 _LETTERS_A_NAME = 16
-"""Reading all names is faster than looking them up if the texts have as many letters for each."""
+"""Reading all names is faster than looking them up if the texts have this many letters per name."""
 
 
 def rename(
@@ -89,9 +89,9 @@ def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, st
 
     def cut() -> Iterator[tuple[int, int | None, list[str]]]:
         for row, (owner, text) in chunks.items():
-            said = words(text)
-            links.extend((unit, row) for unit in names.find(said))
-            yield row, owner, said
+            folded = words(text)
+            links.extend((unit, row) for unit in names.find(folded))
+            yield row, owner, folded
 
     owners = {owner for owner, _ in chunks.values() if owner is not None}
     keywords.put(connection, owners, cut())
@@ -111,14 +111,14 @@ def names_in(connection: Connection, texts: Sequence[str]) -> NameIndex:
     ).fetchone()
     if count <= most:
         return NameIndex(connection.execute(_NAMES))
-    # Words contain no character before "!", so these keys are the word, or go on with a space.
+    # Words contain no character before "!", so these keys are the word, alone or before a space.
     begin = "n.key >= w.value AND n.key < w.value || '!'"
-    said = as_json({word for text in texts for word in words(text)})
+    distinct = as_json({word for text in texts for word in words(text)})
     return NameIndex(
         connection.execute(
             f"SELECT n.key, n.unit FROM json_each(?) w CROSS JOIN names n ON {begin} "
             "CROSS JOIN units u ON u.row = n.unit WHERE u.match",
-            (said,),
+            (distinct,),
         )
     )
 
@@ -141,7 +141,7 @@ def differences(connection: Connection) -> Iterator[str]:
         )
         if stored != expected:
             yield (
-                f"chunk {chunk} is listed by units {sorted(stored)}, its text says "
+                f"chunk {chunk} is listed by units {sorted(stored)}, expected "
                 f"{sorted(expected)} (unit row, 1 when owned)"
             )
 
@@ -151,7 +151,7 @@ def _link(connection: Connection, links: Sequence[tuple[int, int]]) -> None:
 
 
 def _link_cells(connection: Connection, condition: str, rows: Iterable[int]) -> None:
-    """List chunks with cells that link to units; the condition on rows tells which of them."""
+    """List the chunks with cells that link to units; the condition on rows selects the links."""
     if connection.execute("SELECT 1 FROM cell_links LIMIT 1").fetchone():
         select = _LINKED_CELLS.format(condition)
         connection.execute(f"INSERT OR IGNORE INTO unit_chunks {select}", (as_json(rows),))

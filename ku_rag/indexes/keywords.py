@@ -20,11 +20,11 @@ from ku_rag.text.tokens import content_words, is_cjk, words
 
 _MOST_TERMS = 64
 _LARGE = 10_000
-"""Chunks of a base from which on common terms are left out."""
+"""Number of chunks above which a base leaves out common terms."""
 _COMMON = 0.1
-"""Share of the chunks that have a term that hardly tells chunks apart."""
+"""A term is common if a larger share of the chunks have it."""
 _EXACT = 3
-"""Letters of the longest stem that is taken as it is, not as the beginning of others."""
+"""Letters of the longest stem that matches only itself; a longer one is a prefix."""
 
 
 def put(
@@ -32,7 +32,7 @@ def put(
     units: Collection[int],
     chunks: Iterable[tuple[int, int | None, Sequence[str]]],
 ) -> None:
-    """Index chunks, in place of what was indexed of them. Called inside a change.
+    """Index chunks, or index them again. Called inside a change.
 
     Args:
         connection: the database.
@@ -64,7 +64,7 @@ def rename(connection: Connection, unit: int) -> None:
 
 
 def language_of(connection: Connection) -> str:
-    """Return the language whose stems a base holds."""
+    """Return the language of the stems in a base."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'language'").fetchone()
     return row[0].strip('"') if row else "english"
 
@@ -85,8 +85,7 @@ class TermScores:
 def term_scores(connection: Connection, text: str) -> TermScores:
     """Return BM25 scores of the chunks that have a term of a text.
 
-    Stop words, and in large bases terms that very many chunks have, are left out where others
-    remain.
+    Stop words, and in large bases very common terms, are left out if other terms remain.
 
     Args:
         connection: the database.
@@ -135,15 +134,15 @@ def chunks_with_all(connection: Connection, keys: Sequence[str]) -> Iterator[tup
 def units_with(
     connection: Connection, word: str, units: Sequence[int], *, whole: bool = False
 ) -> set[int]:
-    """Which of these units list, as their own, a chunk with a word that begins with `word`.
+    """Return which units own a chunk with a word that begins with `word`.
 
     Args:
         connection: the database.
         word: folded.
         units: their rows.
-        whole: whether only forms of the word itself count.
+        whole: accept only forms of the word itself.
     """
-    # A cross join keeps the order that is written: the words once, not once for every listed chunk.
+    # A cross join keeps the written order: the words are read once, not once per listed chunk.
     rows = connection.execute(
         "SELECT DISTINCT l.unit FROM words CROSS JOIN unit_chunks l ON l.chunk = words.rowid "
         "WHERE words MATCH ? AND l.owned AND l.unit IN (SELECT value FROM json_each(?))",
@@ -153,7 +152,7 @@ def units_with(
 
 
 def count_units_with(connection: Connection, word: str, *, whole: bool = False) -> int:
-    """How many units have such a chunk of their own."""
+    """Return how many units own such a chunk; see `units_with`."""
     (count,) = connection.execute(
         "SELECT count(DISTINCT l.unit) FROM words CROSS JOIN unit_chunks l "
         "ON l.chunk = words.rowid "
@@ -164,20 +163,20 @@ def count_units_with(connection: Connection, word: str, *, whole: bool = False) 
 
 
 def differences(connection: Connection) -> Iterator[str]:
-    """Yield where the index is not what texts and names say; for `verify`."""
+    """Yield differences between the index and the stored texts and names; for `verify`."""
     language = language_of(connection)
-    held: Counter[int] = Counter()
+    stored: Counter[int] = Counter()
     for row, term in connection.execute("SELECT doc, term FROM word_places"):
-        held[row] += zlib.crc32(term.encode())
+        stored[row] += zlib.crc32(term.encode())
     for row, name, text in connection.execute(
         "SELECT c.row, u.name, c.text FROM chunks c JOIN sources s ON s.row = c.source "
         "LEFT JOIN units u ON u.row = s.unit"
     ):
         terms = index_terms(words(name or ""), language), index_terms(words(text), language)
-        if held.pop(row, 0) != sum(zlib.crc32(one.encode()) for one in " ".join(terms).split()):
-            yield f"chunk {row} is not in the keyword index as it should be"
-    for row in held:
-        yield f"the keyword index holds row {row}, which is no chunk"
+        if stored.pop(row, 0) != sum(zlib.crc32(one.encode()) for one in " ".join(terms).split()):
+            yield f"the terms of chunk {row} in the keyword index differ from its text and name"
+    for row in stored:
+        yield f"the keyword index has row {row}, which is not a chunk"
 
 
 def _quoted(term: str) -> str:

@@ -2,7 +2,7 @@
 
 Names and texts are compared as folded words (case, compatibility forms, diacritics), so a name
 matches at word boundaries only; in scripts without spaces every character is a word. All
-occurrences count, "York" inside "New York" too, because words alone do not tell which is meant.
+occurrences count, "York" inside "New York" too, because the words do not show which is meant.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ class NameIndex:
                 self._longer.add(key[:end])
                 end = key.find(" ", end + 1)
 
-    def find(self, said: Sequence[str]) -> set[int]:
-        """Return the rows of the units that a text names, given by its folded words."""
+    def find(self, words: Sequence[str]) -> set[int]:
+        """Return the rows of the units that a text names, given its folded words."""
         found: set[int] = set()
-        if self._first.isdisjoint(said):
+        if self._first.isdisjoint(words):
             return found
-        for first, key in enumerate(said):
+        for first, key in enumerate(words):
             last = first
             while True:
                 if key in self._units and matchable(key):
                     found.update(self._units[key])
                 last += 1
-                if key not in self._longer or last == len(said):
+                if key not in self._longer or last == len(words):
                     break
-                key = f"{key} {said[last]}"
+                key = f"{key} {words[last]}"
         return found
 
 
 @lru_cache(maxsize=1 << 12)
 def matchable(key: str) -> bool:
-    """Whether a name is specific enough to be searched in the texts of other units.
+    """Return whether a name is specific enough to be searched for in the texts of other units.
 
     Names that consist of stop words, or of fewer than three letters or digits (two in scripts
-    without spaces, or with both a letter and a digit, as in K2), would match everywhere.
+    without spaces, or with both a letter and a digit, as in K2), would match nearly everywhere.
 
     Args:
         key: `tokens.name_key` of the name.

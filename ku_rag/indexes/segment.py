@@ -20,16 +20,16 @@ class Segment:
 
     Args:
         rows: int64[n], ascending: the row at each position of the index.
-        index: FAISS's, filled in that order.
+        index: the FAISS index, filled in that order.
         plan: its search parameters.
-        fit: the quantiser that queries pass first; None for none.
+        quantizer: applied to queries; None for none.
         file: the name of its file without suffix; "" when it has none.
     """
 
     rows: Rows
     index: Any
     plan: IndexPlan
-    fit: ByteQuantizer | None = None
+    quantizer: ByteQuantizer | None = None
     file: str = ""
     _alive: Mask | None = field(default=None, init=False)
     _dropped: int = field(default=0, init=False)
@@ -45,27 +45,27 @@ class Segment:
         return np.empty(0, np.int64) if self._alive is None else self.rows[~self._alive]
 
     def holds(self, rows: Rows) -> Mask:
-        """Return which of some rows the segment has, undeleted: bool[len(rows)]."""
+        """Return which rows the segment contains and are not deleted: bool[len(rows)]."""
         places = np.searchsorted(self.rows, rows)
         places[places == len(self.rows)] = 0
-        there = self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
-        return there if self._alive is None else there & self._alive[places]
+        found = self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
+        return found if self._alive is None else found & self._alive[places]
 
     def drop(self, rows: Rows) -> None:
         """Mask deleted rows; rows that it does not contain are ignored."""
-        gone = rows[self.holds(rows)]
-        if len(gone):
+        found = rows[self.holds(rows)]
+        if len(found):
             if self._alive is None:
                 self._alive = np.ones(len(self.rows), np.bool_)
-            self._alive[np.searchsorted(self.rows, gone)] = False
-            self._dropped += len(gone)
+            self._alive[np.searchsorted(self.rows, found)] = False
+            self._dropped += len(found)
 
     def search(self, queries: Vectors, k: int, among: Rows | None = None) -> tuple[Rows, Vectors]:
         """Return rows that may be among the k nearest, to be rescored if the kind is not exact.
 
         Args:
             queries: float32[n, dim].
-            k: hits wanted.
+            k: number of hits to find.
             among: int64[m], only these rows.
 
         Returns:
@@ -74,13 +74,12 @@ class Segment:
         """
         mask = self._alive
         if among is not None:
-            held = among[self.holds(among)]
             mask = np.zeros(len(self.rows), np.bool_)
-            mask[np.searchsorted(self.rows, held)] = True
+            mask[np.searchsorted(self.rows, among[self.holds(among)])] = True
         cosines, positions = search_candidates(
             self.index,
             self.plan,
-            self.fit(queries) if self.fit else queries,
+            self.quantizer(queries) if self.quantizer else queries,
             -(-self.plan.candidates * max(k, TOP) // TOP),
             mask,
             selected=among is not None,

@@ -39,13 +39,13 @@ _PROBES = (
 _RESCORE_S = 5e-6
 """Approximate cost of rescoring one candidate with its stored vector."""
 _SCANNED_PER_S = 4e9
-"""About how many bytes of vectors are scanned in a second."""
+"""Approximate number of bytes of vectors scanned per second."""
 _NEIGHBOURS_KEPT = 50
 _TIE = 1e-6
 FLAT_MAX = 20_000
 """Up to this many vectors, an exact scan in half precision takes a few milliseconds."""
 _FLAT_MAX_BYTES = 1 << 30
-"""An exact index that is larger is the last resort: it is built in memory."""
+"""A larger exact index is the last resort, because it is built in memory."""
 
 _BATCH = 8192
 
@@ -160,7 +160,7 @@ class ExactNeighbours:
         self._cosines = np.take_along_axis(cosines, best, 1)
 
     def recall(self, proposed: Rows) -> NDArray[np.float64]:
-        """Share of the true ten among the first 1, 2, 3 … proposed rows: float64[r].
+        """Return the share of the true ten among the first 1, 2, 3 … proposed rows: float64[r].
 
         Rows that are as near as the tenth count as correct, because texts can be equal.
         """
@@ -188,9 +188,9 @@ def choose_plan(
     exact: ExactNeighbours,
     target: float,
 ) -> IndexPlan:
-    """Choose the plan of least cost that reaches a recall, or else the one with the highest recall.
+    """Choose the cheapest plan that reaches a recall, or else the one with the highest recall.
 
-    The cost is about the seconds for scanning the lists and rescoring the candidates.
+    The cost is an estimate of the seconds to scan the lists and rescore the candidates.
 
     Args:
         index: a filled index.

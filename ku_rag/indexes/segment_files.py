@@ -105,8 +105,8 @@ class IndexFiles:
         index = faiss.read_index(str(paths[0]), faiss.IO_FLAG_MMAP_IFC)
         rows = np.memmap(paths[1], np.dtype("<i8"), "r") if entry["count"] else np.empty(0, "<i8")
         # A plain array view: indexing a memmap object is several times slower.
-        fit = entry.get("fit") and ByteQuantizer.from_dict(entry["fit"])
-        return Segment(np.asarray(rows), index, IndexPlan(**entry["plan"]), fit, name)
+        quantizer = entry.get("fit") and ByteQuantizer.from_dict(entry["fit"])
+        return Segment(np.asarray(rows), index, IndexPlan(**entry["plan"]), quantizer, name)
 
     def write(
         self,
@@ -151,7 +151,7 @@ class IndexFiles:
                 "file": name,
                 "count": len(segment.rows),
                 "plan": asdict(segment.plan),
-                "fit": segment.fit and segment.fit.to_dict(),
+                "fit": segment.quantizer and segment.quantizer.to_dict(),
                 "sums": [_checksum(path) for path in paths],
             }
         sync_folder(self.folder)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ku_rag.errors import BadInput, Refused
 from ku_rag.indexes import vector_index
-from ku_rag.indexes.index_kinds import KINDS, KindName
+from ku_rag.indexes.index_kinds import KINDS, TOP, KindName
 from ku_rag.indexes.segment import Segment
 from ku_rag.indexes.segment_builder import RECALL, build_and_measure, sample_rows
 from ku_rag.indexes.vector_index import VectorIndex
@@ -60,18 +60,18 @@ class Tuning(Serializable):
 def tune_all(
     database: Database, images: VectorIndex, chunks: VectorIndex, *, recall: float, kind: str | None
 ) -> Tuning:
-    """Tune the indexes of pictures and chunks, and keep the choice; the caller may write.
+    """Tune the indexes of pictures and chunks, and store the choice; the caller may write.
 
     Args:
-        database: remembers the choice.
+        database: stores the choice.
         images: index of pictures.
         chunks: index of chunks.
-        recall: the recall@10 to be reached, above 0 up to 1.
-        kind: only this kind.
+        recall: required recall@10, above 0 up to 1.
+        kind: try only this kind.
 
     Raises:
         BadInput: there is no such kind, or the recall is out of range.
-        Refused: the kind that was named finds less.
+        Refused: the given kind does not reach the recall.
     """
     if isinstance(recall, bool) or not isinstance(recall, int | float) or not 0 < recall <= 1:
         raise BadInput(f"recall is {recall!r}: expected a number above 0, up to 1")
@@ -132,11 +132,11 @@ def tune(
 
 
 def _milliseconds(index: VectorIndex, segment: Segment) -> float:
-    """Median milliseconds of a query, rescoring with the stored vectors included."""
+    """Return the median milliseconds of a query, including rescoring with the stored vectors."""
     spent = []
     queries = index.gather(sample_rows(segment.rows, _TIMED))[1]
     for query in queries:
         started = time.perf_counter()
-        index.score(query[None], segment.search(query[None], 10)[0])
+        index.score(query[None], segment.search(query[None], TOP)[0])
         spent.append(time.perf_counter() - started)
     return float(np.median(spent)) * 1000

@@ -1,9 +1,9 @@
 """The vector index: a cache over the vectors in the store.
 
-Immutable segments and a tail in memory are searched together; whatever they propose is scored with
-the store's own vectors. The `changes` table feeds the tail and masks what was dropped. A new
-segment absorbs older ones that are not much larger, so there are always few of them. Small
-collections have no segment: their vectors are read from the store, which takes milliseconds.
+Immutable segments and a tail in memory are searched together; their candidates are scored with the
+stored vectors. The `changes` table feeds the tail and masks deleted rows. A new segment absorbs
+older ones that are not much larger, so there are always few of them. Small collections have no
+segment: their vectors are read from the store, which takes milliseconds.
 """
 
 from __future__ import annotations
@@ -16,25 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import ReadOnly
 from ku_rag.indexes.index_kinds import KindName
-from ku_rag.indexes.segment import Segment
+from ku_rag.indexes.segment import Rows, Segment
 from ku_rag.indexes.segment_builder import FLAT_MAX, RECALL, build_segment
 from ku_rag.indexes.segment_files import Header, IndexFiles
 from ku_rag.store import vectors as stored
 from ku_rag.store.connection import last_row
 from ku_rag.store.database import Database
 
-Rows = NDArray[np.int64]
-
 BASE_MIN = 4096
-"""A tail of this many vectors is worth a segment."""
+"""A tail of this many vectors becomes a segment."""
 _GATHER_MOST = 1000
 _ABSORBED = 2
-"""A new segment absorbs those before it that are up to this many times as large."""
+"""A new segment absorbs older ones that are at most this many times as large."""
 _WORN = 0.25
 """A segment is rebuilt when this share of its rows is deleted."""
 _OUTGROWN = 4
@@ -77,25 +74,25 @@ class VectorIndex:
         self._lock = threading.RLock()  # of everything below
         self._files = IndexFiles(folder, f"{kind}-{encoder}")
         self._no_tail = np.empty(0, np.int64), np.empty((0, dim), np.float32)
-        self._forget()
+        self._reset()
 
     def search(
         self, queries: Vectors, k: int, *, among: Rows | None = None
     ) -> tuple[Rows, Vectors]:
-        """The k nearest rows of each query by cosine, best first.
+        """Return the k nearest rows of each query by cosine, best first.
 
         Args:
             queries: float32[n, dim], L2-normalised.
-            k: most hits a query.
-            among: only these rows. Up to 1,000 their vectors are gathered from the store; beyond,
-                the index is searched under a selector.
+            k: maximum number of hits per query.
+            among: only these rows. The vectors of up to 1,000 rows are read from the store; for
+                more, the index is searched with a mask.
 
         Returns:
             (rows int64[n, k], cosines float32[n, k]); missing hits are row -1, cosine -1.
         """
         if among is not None and len(among) <= _GATHER_MOST:
-            held, gathered = self.gather(among)
-            return top([nearest(queries, gathered, held, k)], k)
+            rows, vectors = self.gather(among)
+            return top([nearest(queries, vectors, rows, k)], k)
         with self._lock:
             self._catch_up()
             rows, newest = self._tail
@@ -118,33 +115,32 @@ class VectorIndex:
             return top([self.score(queries, rows)], k)
 
     def gather(self, rows: Rows) -> tuple[Rows, Vectors]:
-        """The store's own vectors of some rows: (int64[n] ascending, float32[n, dim]).
+        """Read the stored vectors of rows: (int64[n] ascending, float32[n, dim]).
 
         Raises:
-            Corrupt: one of them fails its checksum.
+            Corrupt: a vector fails its checksum.
         """
         return stored.gather(self._database.connection, self.kind, self._encoder, rows, self.dim)
 
     def score(self, queries: Vectors, rows: Rows) -> tuple[Rows, Vectors]:
-        """Score rows int64[n, m] with the store's own vectors; those that are gone become -1."""
-        wanted = rows[rows >= 0]
-        held, found = self.gather(wanted)
-        if not len(held):
+        """Score rows int64[n, m] with the stored vectors; deleted rows become -1."""
+        stored_rows, vectors = self.gather(rows[rows >= 0])
+        if not len(stored_rows):
             return np.full(rows.shape, -1), np.full(rows.shape, -1.0, np.float32)
         if len(queries) == 1:
-            return held[None], queries @ found.T
-        places = np.minimum(np.searchsorted(held, rows), len(held) - 1)
-        there = held[places] == rows
-        cosines = np.take_along_axis(queries @ found.T, places, 1)
-        return np.where(there, rows, -1), np.where(there, cosines, np.float32(-1.0))
+            return stored_rows[None], queries @ vectors.T
+        places = np.minimum(np.searchsorted(stored_rows, rows), len(stored_rows) - 1)
+        is_stored = stored_rows[places] == rows
+        cosines = np.take_along_axis(queries @ vectors.T, places, 1)
+        return np.where(is_stored, rows, -1), np.where(is_stored, cosines, np.float32(-1.0))
 
     def sample(self, most: int) -> tuple[Rows, Vectors]:
-        """Up to `most` vectors, evenly spread over the rows: (int64[n], float32[n, dim])."""
+        """Read up to `most` vectors, evenly spread over the rows: (int64[n], float32[n, dim])."""
         rows = self.rows()
         return self.gather(rows[:: max(1, -(-len(rows) // most))])
 
     def rows(self) -> Rows:
-        """All rows that have a vector, from the store: int64[n], ascending."""
+        """Return all rows that have a stored vector: int64[n], ascending."""
         found = self._database.connection.execute(
             "SELECT item FROM vectors WHERE row BETWEEN ? AND ? ORDER BY row",
             stored.places(self.kind, self._encoder),
@@ -159,7 +155,7 @@ class VectorIndex:
             return sum(segment.count for segment in self._segments) + len(self._tail[0])
 
     def describe(self) -> dict[str, Any]:
-        """Kind, size, measured recall and state, for `stats`."""
+        """Return kind, size, measured recall and state, for `stats`."""
         with self._lock:
             count = self.count
             largest = max(self._segments, key=lambda segment: segment.count, default=None)
@@ -178,7 +174,7 @@ class VectorIndex:
 
     # ---- following the store -------------------------------------------------------------------
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         """Reset the state; the next refresh opens the files."""
         self._seq = -1
         self._header: Header | None = None
@@ -206,7 +202,7 @@ class VectorIndex:
             with self._spare() as may_write:
                 known = self._files.read_header(*self._base()) if may_write else None
                 may_write = may_write and (known is None or known.seq <= self._seq)
-                self._fold(unwritten_only=not may_write)
+                self._merge(unwritten_only=not may_write)
                 if may_write:
                     self._write()
             self._doubtful = False
@@ -233,14 +229,14 @@ class VectorIndex:
             return
         runs.reverse()  # the newest change of an item counts
         items, newest = np.unique(np.concatenate([run.items for run in runs]), return_index=True)
-        come = np.concatenate([np.full(len(run.items), run.put) for run in runs])[newest]
-        gone = items[~come]
+        put = np.concatenate([np.full(len(run.items), run.put) for run in runs])[newest]
+        deleted = items[~put]
         for segment in self._segments:
-            segment.drop(gone)
-        rows, held = self._tail
+            segment.drop(deleted)
+        rows, vectors = self._tail
         kept = ~np.isin(rows, items)
-        self._tail = rows[kept], held[kept]
-        self._pending = np.union1d(np.setdiff1d(self._pending, gone), items[come])
+        self._tail = rows[kept], vectors[kept]
+        self._pending = np.union1d(np.setdiff1d(self._pending, deleted), items[put])
 
     def _open(self, seq: int, pruned: int) -> int:
         """Load the files if they are valid and not older than the pruned changes.
@@ -250,9 +246,9 @@ class VectorIndex:
             pruned: the last change that was pruned.
 
         Returns:
-            The last change, which may be a later one now.
+            The last change; it may be later by now.
         """
-        self._forget()
+        self._reset()
         for _ in range(_ATTEMPTS):
             header = self._files.read_header(*self._base())
             if header is None:
@@ -266,7 +262,7 @@ class VectorIndex:
             try:
                 segments = [self._files.read_segment(entry) for entry in header.segments]
             except FileNotFoundError:
-                continue  # the writer put another one in its place meanwhile
+                continue  # the writer has replaced the header meanwhile
             except (OSError, ValueError, RuntimeError) as error:
                 _log.warning("the index of the %ss is rebuilt (%s)", self.kind, error)
                 self._doubtful = True
@@ -279,13 +275,13 @@ class VectorIndex:
         return seq
 
     def _base(self) -> tuple[str, int]:
-        """The id of the knowledge base, and how many commits it has lost."""
+        """Return the id of the knowledge base, and how many commits it has lost."""
         return self._database.meta("id"), int(self._database.meta("lost") or 0)
 
     # ---- the files -----------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Write everything as one segment, or none if it is little; only the writer does this."""
+        """Rewrite the files as one segment, or none if there are few rows; only for the writer."""
         with self._lock:
             rows = self.rows()
             if len(rows) < BASE_MIN:
@@ -294,9 +290,9 @@ class VectorIndex:
                 self.replace(self._build(rows))
 
     def replace(self, segment: Segment) -> None:
-        """Put one segment of all rows in the place of everything; only the writer does this."""
+        """Replace all segments and the tail by one segment of all rows; only for the writer."""
         with self._lock:
-            self._forget()
+            self._reset()
             self._seq = last_row(self._database.connection, "changes")
             self._segments = [segment]
             self._write()
@@ -305,7 +301,7 @@ class VectorIndex:
         """Delete the files; the next refresh rebuilds them."""
         with self._lock:
             self._files.sweep(None)
-            self._forget()
+            self._reset()
 
     def problems(self) -> Iterator[str]:
         """Yield contradictions between the files and the store, for `verify`."""
@@ -323,8 +319,8 @@ class VectorIndex:
             except (OSError, ValueError, RuntimeError) as error:
                 yield f"an index file cannot be used ({error}): `ku compact` rebuilds it"
 
-    def _fold(self, *, unwritten_only: bool = False) -> None:
-        """Build a segment of the tail, the new rows, and older segments that are small or worn.
+    def _merge(self, *, unwritten_only: bool = False) -> None:
+        """Merge the tail, the new rows, and older segments that are small or worn into one segment.
 
         Args:
             unwritten_only: keep older segments that have files.
@@ -350,11 +346,11 @@ class VectorIndex:
 
     def _build(self, rows: Rows) -> Segment:
         """Build a segment of the kind that `tune` chose, unless the base has outgrown it."""
-        wished = (self._database.meta("index") or {}).get(self.kind) or {}
-        tuned = len(rows) <= _OUTGROWN * wished.get("count", 0)
+        choice = (self._database.meta("index") or {}).get(self.kind) or {}
+        tuned = len(rows) <= _OUTGROWN * choice.get("count", 0)
         kind: KindName = "flat" if len(rows) <= FLAT_MAX else "rabitq"
-        kind = wished["kind"] if tuned else kind
-        recall = wished.get("recall", RECALL)
+        kind = choice["kind"] if tuned else kind
+        recall = choice.get("recall", RECALL)
         return build_segment(self.gather, rows, self.dim, kind=kind, recall=recall, chosen=tuned)
 
     def _write(self) -> None:
@@ -367,11 +363,11 @@ class VectorIndex:
                 self.kind,
                 error,
             )
-            self._forget()
+            self._reset()
 
 
 def nearest(queries: Vectors, vectors: Vectors, rows: Rows, k: int) -> tuple[Rows, Vectors]:
-    """The k rows of largest cosine for each query: (int64[n, m], float32[n, m]), in no order."""
+    """Return the k nearest rows of each query, unordered: (int64[n, m], float32[n, m])."""
     if not len(rows):
         return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
     cosines = queries @ vectors.T

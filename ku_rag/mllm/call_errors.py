@@ -163,13 +163,13 @@ def rejected_feature(error: CallError, sent: Mapping[str, Any], pictures: int) -
         A parameter of the request, "json_schema" or "json_object" as its response format, or
         "pictures" for more than one picture; "" if a request without it would fail as well.
     """
-    said = error.param or error.reason
+    text = error.param or error.reason
     if error.status in _REJECTING:
         for name in _OPTIONAL_PARAMETERS & sent.keys():
-            if re.search(rf"\b{name}\b", said):
+            if re.search(rf"\b{name}\b", text):
                 return name
-    if error.status in _REJECTING | _FAILING and _PICTURES.search(said):
+    if error.status in _REJECTING | _FAILING and _PICTURES.search(text):
         return "pictures" if pictures > 1 else ""
-    if _FORMATS.search(said) or (error.status in _REJECTING | _FAILING and not error.param):
+    if _FORMATS.search(text) or (error.status in _REJECTING | _FAILING and not error.param):
         return str(sent.get("response_format", {}).get("type", ""))
     return ""

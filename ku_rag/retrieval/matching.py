@@ -132,18 +132,18 @@ def _named(
     connection: Connection, names: NamesFound, among: Collection[int] | None
 ) -> dict[int, str]:
     """The units that a question names, of those that count: unit row → words of the question."""
-    said: dict[str, str] = {}
+    phrases: dict[str, str] = {}
     for span in names.spans:
-        said.setdefault(span.key, " ".join(span.words))
+        phrases.setdefault(span.key, " ".join(span.words))
     rows = connection.execute(
         "SELECT n.key, n.unit FROM json_each(?) w CROSS JOIN names n ON n.key = w.value "
         "ORDER BY w.key, n.unit",
-        (as_json(said),),
+        (as_json(phrases),),
     )
     named: dict[int, str] = {}
     for key, unit in rows:
         if among is None or unit in among:
-            named.setdefault(unit, said[key])
+            named.setdefault(unit, phrases[key])
     return named
 
 

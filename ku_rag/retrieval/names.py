@@ -25,7 +25,7 @@ _LONGEST_MISSPELT = 4
 """Words of the longest name that may be misspelt."""
 _SHORTEST_MISSPELT = 5
 _LETTERS = 5
-"""One letter of so many may be wrong, and at most two."""
+"""One letter in this many may be wrong, and at most two."""
 _SIMILAR = 0.7
 """A name this similar to words of a question is suggested."""
 _CANDIDATES = 2000
@@ -73,11 +73,11 @@ def find_names(connection: Connection, question: str) -> NamesFound:
     units has: "Heron" in "Night Heron".
     """
     tokens = tokenize(question[:_MOST_CHARACTERS])
-    said = [token.folded for token in tokens]
+    folded = [token.folded for token in tokens]
     spans = {
-        (at, at + size): " ".join(said[at : at + size])
-        for size in range(min(_LONGEST_NAME, len(said)), 0, -1)
-        for at in range(len(said) - size + 1)
+        (at, at + size): " ".join(folded[at : at + size])
+        for size in range(min(_LONGEST_NAME, len(folded)), 0, -1)
+        for at in range(len(folded) - size + 1)
     }
     rows = connection.execute(
         "SELECT n.key FROM json_each(?1) w CROSS JOIN names n ON n.key = w.value UNION "
@@ -89,15 +89,15 @@ def find_names(connection: Connection, question: str) -> NamesFound:
     for span, key in spans.items():
         form = next((form for form in _forms(key) if form in known), None)
         if form and not any(one.overlaps(*span) for one in found.spans):
-            found.spans.append(NamedSpan(span[0], tuple(said[slice(*span)]), form))
+            found.spans.append(NamedSpan(span[0], tuple(folded[slice(*span)]), form))
     for (at, end), key in spans.items():
         is_free = not any(one.overlaps(at, end) for one in found.spans)
         if is_free and question[tokens[at].start].isupper() and matchable(key):
-            said_here = NamedSpan(at, tuple(said[at:end]), key)
-            found.spans.extend(_qualified(connection, said_here))
+            written = NamedSpan(at, tuple(folded[at:end]), key)
+            found.spans.extend(_qualified(connection, written))
     language = language_of(connection)
     holds = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
-    for place, word in enumerate(said):
+    for place, word in enumerate(folded):
         is_short = len(word) < _SHORTEST_MISSPELT or is_cjk(word) or word in stop_words()
         if is_short or any(word in one.words for one in found.spans):
             continue
@@ -107,7 +107,7 @@ def find_names(connection: Connection, question: str) -> NamesFound:
     for start, end in _capitalised(question, tokens, found.spans):
         inside = [one for one in found.spans if one.overlaps(start, end)]
         named = {n for one in inside for n in range(one.at, one.at + len(one.words))}
-        others = {said[n] for n in range(start, end) if n not in named}
+        others = {folded[n] for n in range(start, end) if n not in named}
         if len(inside) != 1 or not others:
             continue
         key = inside[0].key
@@ -121,24 +121,24 @@ def find_names(connection: Connection, question: str) -> NamesFound:
 
 
 def find_last_words(connection: Connection, question: str) -> list[NamedSpan]:
-    """Find "the lamp" where one name alone ends in "lamp": "Steel Lamp"."""
-    said = [token.folded for token in tokenize(question[:_MOST_CHARACTERS])]
+    """Find "the lamp" if exactly one name ends in "lamp": "Steel Lamp"."""
+    folded = [token.folded for token in tokenize(question[:_MOST_CHARACTERS])]
     found = []
-    for at in (place + 1 for place, word in enumerate(said) if word == "the"):
-        for end in range(min(len(said), at + _MOST_LAST_WORDS), at, -1):
-            ending = " ".join(["", *said[at:end]])
+    for at in (place + 1 for place, word in enumerate(folded) if word == "the"):
+        for end in range(min(len(folded), at + _MOST_LAST_WORDS), at, -1):
+            ending = " ".join(["", *folded[at:end]])
             keys = connection.execute(
                 "SELECT key FROM names WHERE substr(key, -length(?1)) = ?1 LIMIT 2", (ending,)
             ).fetchall()
-            if len(keys) == 1 and matchable(ending.strip()) and said[end - 1] not in POINTED:
-                found.append(NamedSpan(at, tuple(said[at:end]), keys[0][0]))
+            if len(keys) == 1 and matchable(ending.strip()) and folded[end - 1] not in POINTED:
+                found.append(NamedSpan(at, tuple(folded[at:end]), keys[0][0]))
             if keys:
                 break
     return found
 
 
 def _qualified(connection: Connection, span: NamedSpan) -> list[NamedSpan]:
-    """The span of "HMS Suffolk" with the key of "HMS Suffolk (55)", if no other is called so."""
+    """Return the span of "HMS Suffolk" with the key of "HMS Suffolk (55)", if that is unique."""
     names = connection.execute(
         "SELECT n.key, u.name FROM names n JOIN units u ON u.row = n.unit "
         "WHERE n.key > ?1 || ' ' AND n.key < ?1 || '!' LIMIT ?2",
@@ -149,7 +149,7 @@ def _qualified(connection: Connection, span: NamedSpan) -> list[NamedSpan]:
 
 
 def _forms(key: str) -> Iterator[str]:
-    """A name, and what it is the plural of."""
+    """Yield a name, and its possible singulars."""
     yield key
     if not key.endswith("s"):
         return
@@ -161,7 +161,7 @@ def _forms(key: str) -> Iterator[str]:
 def _capitalised(
     question: str, tokens: Sequence[Token], spans: Sequence[NamedSpan]
 ) -> Iterator[tuple[int, int]]:
-    """Ranges of capitalised words and names with spaces alone between them; none of a title."""
+    """Yield ranges of capitalised words and names separated only by spaces; none of a title."""
     plain = stop_words() | _TITLES
     capital = [question[one.start].isupper() and one.folded not in plain for one in tokens]
     if all(capital[n] for n, one in enumerate(tokens) if n and one.folded not in stop_words()):
@@ -183,7 +183,7 @@ def _add_similar(
 ) -> None:
     """Add the name that words around an unknown one are a misspelling of, or suggest it."""
     from rapidfuzz import process
-    from rapidfuzz.distance import OSA  # only where a word is unknown
+    from rapidfuzz.distance import OSA  # needed only for unknown words
 
     near: list[tuple[bool, int, float, str, int, tuple[str, ...]]] = []
     for start in range(max(0, place - _LONGEST_MISSPELT + 1), place + 1):
@@ -194,27 +194,27 @@ def _add_similar(
         )
         keys = [key for (key,) in names] if tokens[start].folded not in stop_words() else []
         for end in range(place + 1, min(len(tokens), start + _LONGEST_MISSPELT) + 1):
-            said = tuple(token.folded for token in tokens[start:end])
-            text = " ".join(said)
+            folded = tuple(token.folded for token in tokens[start:end])
+            text = " ".join(folded)
             for key, similar, _ in process.extract(
                 text, keys, scorer=OSA.normalized_similarity, score_cutoff=_SIMILAR, limit=2
             ):
                 slips = OSA.distance(text, key)
                 close = slips <= min(2, len(text) // _LETTERS) and _digits(text) == _digits(key)
-                near.append((close, len(text) if close else 0, similar, key, start, said))
+                near.append((close, len(text) if close else 0, similar, key, start, folded))
     if not near:
         return
     best = max(near)
-    close, _, _, key, start, said = best
+    close, _, _, key, start, folded = best
     only = close and {other[3] for other in near if other[:2] == best[:2]} == {key}
     # "How many planets?" does not name Plants.
     capital = question[tokens[start].start].isupper() or question.islower()
-    if only and (capital or len(said) > 1):
-        end = start + len(said)
+    if only and (capital or len(folded) > 1):
+        end = start + len(folded)
         found.spans[:] = [one for one in found.spans if not one.overlaps(start, end)]
-        found.spans.append(NamedSpan(start, said, key))
+        found.spans.append(NamedSpan(start, folded, key))
     else:
-        found.similar[" ".join(said)] = key
+        found.similar[" ".join(folded)] = key
 
 
 def _digits(text: str) -> str:
@@ -268,20 +268,20 @@ def parted(question: str) -> tuple[str, list[ClueWord]]:
 
 def _clause(question: str, tokens: Sequence[Token]) -> tuple[int, int]:
     """Return where the clause of the clue starts and ends."""
-    said = [token.folded for token in tokens]
+    folded = [token.folded for token in tokens]
     capital = [question[token.start].isupper() for token in tokens]
-    for at in range(1, len(said)):
+    for at in range(1, len(folded)):
         # "the country in Asia", but not "the country in the picture"
-        placed = said[at] == "in" and any(capital[at + 1 : at + 3])
-        if said[at - 1] not in POINTED or not (placed or said[at] in _RELATIVE):
+        placed = folded[at] == "in" and any(capital[at + 1 : at + 3])
+        if folded[at - 1] not in POINTED or not (placed or folded[at] in _RELATIVE):
             continue
-        end = len(said)
-        if {"do", "does", "did"}.intersection(said[:at]):
+        end = len(folded)
+        if {"do", "does", "did"}.intersection(folded[:at]):
             # "Which sea does the country that borders Spain | touch?", "| belong to?"
-            tail = end - 1 - (said[-1] in ("to", "for", "on", "with", "like"))
-            waits = said[tail] == stem(said[tail]) or said[tail] in _VERBS
+            tail = end - 1 - (folded[-1] in ("to", "for", "on", "with", "like"))
+            waits = folded[tail] == stem(folded[tail]) or folded[tail] in _VERBS
             end = tail if at + 1 < tail and waits and not capital[tail] else end
-        elif {"was", "were"}.intersection(said[:at]) and said[-1].endswith("ed"):
+        elif {"was", "were"}.intersection(folded[:at]) and folded[-1].endswith("ed"):
             end -= 1
         return at, end
-    return len(said), len(said)
+    return len(folded), len(folded)

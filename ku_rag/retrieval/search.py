@@ -16,7 +16,8 @@ from ku_rag.encoders.base import Encoder, encode_queries
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.encoders.pair import side
 from ku_rag.indexes.keywords import term_scores
-from ku_rag.indexes.vector_index import Rows, VectorIndex
+from ku_rag.indexes.segment import Rows
+from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.retrieval.coverage import joint_scores
 from ku_rag.store.connection import Connection
 from ku_rag.text.tokens import content_words
