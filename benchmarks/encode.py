@@ -195,7 +195,7 @@ def growth(sizes: Sequence[int]) -> dict[int, dict[str, Any]]:
 def plan(sizes: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:
     """Bytes, hours and cost of larger collections."""
     most = max(sizes)
-    imported, encoded = most / sizes[most]["import_s"], ENCODED_A_SECOND
+    imported, encoded = most / sizes[most]["import_processor_s"], ENCODED_A_SECOND
     found: dict[str, Any] = {
         "encoding_chunks_a_second": round(encoded),
         "import_chunks_a_second": round(imported),

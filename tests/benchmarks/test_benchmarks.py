@@ -177,7 +177,7 @@ def test_the_page_is_filled_from_results(cache, tmp_path, monkeypatch):
 
 
 def test_a_plan_follows_from_rates_and_sizes():
-    sizes = {size: {"import_s": size / 5000, "disk_mb": 2} for size in (1000, 2000)}
+    sizes = {size: {"import_processor_s": size / 5000, "disk_mb": 2} for size in (1000, 2000)}
     found = encode.plan(sizes)
     assert found["100,000,000"]["encoding, hours"] == round(1e8 / 100 / 3600 / 32, 1)
     assert found["100,000,000"]["import, hours"] == round(1e8 / 5000 / 3600, 1)
