@@ -243,7 +243,7 @@ class Session:
                 kind,
                 rows[kind],
                 made[kind].dim,
-                spare=self._spare_lock,
+                try_lock=self._try_lock,
             )
             for kind in KINDS
         )
@@ -277,13 +277,13 @@ class Session:
         return partial(MilvusIndex, uri=uri, strict=settings.index_unreachable == "fail")
 
     @contextmanager
-    def _spare_lock(self) -> Iterator[bool]:
-        """The writer lock, if nobody holds it and this base may be written to."""
+    def _try_lock(self) -> Iterator[bool]:
+        """Try to acquire the writer lock without waiting; yield whether it was acquired."""
         if self.database.read_only:
             yield False
             return
-        with self.database.lock.at_once() as held:
-            yield held
+        with self.database.lock.try_acquire() as acquired:
+            yield acquired
 
     def update_indexes(self) -> None:
         """Write the vector indexes of a large base, so that processes that only read have them."""

@@ -40,8 +40,8 @@ _ATTEMPTS = 5
 
 _log = logging.getLogger("ku_rag")
 
-Spare = Callable[[], AbstractContextManager[bool]]
-"""Tries to acquire the writer lock without waiting; the context is whether it did."""
+TryLock = Callable[[], AbstractContextManager[bool]]
+"""Tries to acquire the writer lock without waiting; the context value is whether it did."""
 
 
 class VectorIndex:
@@ -53,7 +53,7 @@ class VectorIndex:
         kind: "chunk" or "image".
         encoder: row of the encoder in the store.
         dim: length of a vector.
-        spare: a reader that had to rebuild segments writes them if this acquires the lock.
+        try_lock: a reader that had to rebuild segments writes them if this acquires the lock.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class VectorIndex:
         encoder: int,
         dim: int,
         *,
-        spare: Spare = lambda: nullcontext(False),
+        try_lock: TryLock = lambda: nullcontext(False),
     ) -> None:
         self._database = database
         self.kind: stored.Kind = kind
         self.dim = dim
         self._encoder = encoder
-        self._spare = spare
+        self._try_lock = try_lock
         self._lock = threading.RLock()  # of everything below
         self._files = IndexFiles(folder, f"{kind}-{encoder}")
         self._no_tail = np.empty(0, np.int64), np.empty((0, dim), np.float32)
@@ -199,7 +199,7 @@ class VectorIndex:
                     self._tail = np.concatenate([self._tail[0], rows]), vectors
                     self._pending = np.empty(0, np.int64)
                 return
-            with self._spare() as may_write:
+            with self._try_lock() as may_write:
                 known = self._files.read_header(*self._base()) if may_write else None
                 may_write = may_write and (known is None or known.seq <= self._seq)
                 self._merge(unwritten_only=not may_write)

@@ -1,6 +1,6 @@
 """`ku encode`: sources become shards with vectors; no knowledge base is opened.
 
-A run that was interrupted continues: shards that are there and sound are not encoded again.
+A run that was interrupted continues: sound shards are not encoded again.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from ku_rag.transfer.tables import ENTITIES, FORMAT, MANIFEST, TABLES, parquet
 from ku_rag.types import Progress, Quarantined, Serializable
 
 _OURS = re.compile(rf"{MANIFEST}(\.\d+\.partial)?$|{SHARDS}$")
-"""Names in a folder of shards, also of what a killed run left behind."""
+"""Names in a folder of shards, including those that a killed run left behind."""
 _AHEAD = 2
-"""Blocks that wait for each thread."""
+"""Blocks queued for each thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded(Serializable):
-    """What a run of `encode` did.
+    """The result of `encode`.
 
     Args:
         shards: Number of shards.
-        reused: How many of them an earlier run had written.
+        reused: Number of them that an earlier run had written.
         counts: Rows by table.
         left_out: Items that are in no shard, in the order of the sources.
         seconds: Duration.
@@ -77,15 +77,15 @@ def encode(
         settings: Name of the encoder, device, batch size and longest chunk.
         encoder: An encoder that has no name.
         engine: "local" or "ray".
-        workers: Threads, or actors of Ray; 0 for one thread, or an actor for each GPU or processor.
-        address: Of a Ray cluster; None starts Ray on this machine.
-        block: Records of a shard.
+        workers: Threads, or Ray actors; 0 for one thread, or an actor for each GPU or processor.
+        address: Address of a Ray cluster; None starts Ray on this machine.
+        block: Records per shard.
         progress: Called with the number of units so far.
 
     Raises:
         NotFound, BadInput: A source cannot be read, or is inside another one.
         Refused: The folder holds something else, or shards of another encoder or version.
-        KuError: A worker died again and again.
+        KuError: A worker failed repeatedly.
         MissingExtra: pyarrow or Ray is not installed.
     """
     parquet()
@@ -145,7 +145,7 @@ def _resolved(sources: Sequence[str | Path], out: Path) -> list[Path]:
             if other in path.parents:
                 raise BadInput(f"{path} is inside the source {other}: name another folder")
     for path in paths:
-        read(path)  # refuses a wrong name before the folder of the shards is made
+        read(path)  # refuses a wrong name before the folder of the shards is created
     return paths
 
 
@@ -153,7 +153,7 @@ def _begin(folder: Path, made: Mapping[str, Any]) -> None:
     """Write the manifest of a run that is not finished; refuse a folder with something else."""
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
-            raise Refused(f"{path} is no folder: name a new or empty folder for the shards")
+            raise Refused(f"{path} is not a folder: name a new or empty folder for the shards")
     there = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
     found = read_manifest(folder / MANIFEST)
     if (SHARDS in there and not found) or not all(map(_OURS.match, there)):
@@ -173,13 +173,13 @@ def _finish(folder: Path, made: Mapping[str, Any], shards: list[Shard], seconds:
     """Write the manifest of a finished run, delete what it does not name, and report."""
     shards.sort(key=lambda shard: shard.place)
     digests = {shard.name: shard.digest for shard in shards}
-    # As in a shard, which has no entities.
+    # Shards have no entities.
     counts = Counter({table.name: 0 for table in TABLES if table != ENTITIES})
     for shard in shards:
         counts.update(shard.counts)
     _write_manifest(folder, {**made, "finished": True, "counts": counts, "sha256": digests})
     for path in (folder / SHARDS).iterdir():
-        if path.name not in digests:  # of an earlier state of the sources, or of a killed run
+        if path.name not in digests:  # from an earlier state of the sources, or from a killed run
             shutil.rmtree(path, ignore_errors=True)
     return Encoded(
         shards=len(shards),

@@ -16,7 +16,7 @@ from ku_rag.indexes.segment import Rows
 from ku_rag.plugins import extra
 
 MOST_HITS = 16_384
-"""Greatest number of rows that Milvus returns at once."""
+"""Maximum number of rows that Milvus returns at once."""
 TIMEOUT_S = 10.0
 """Limit of a call that neither writes nor loads the collection, seconds."""
 
@@ -27,7 +27,7 @@ _NOT_FOUND = 100
 _WRITE_S = 600.0
 """Limit of a call that writes or loads the collection, seconds."""
 REQUEST_BYTES = 16 << 20
-"""Greatest size of the vectors of one upsert."""
+"""Maximum size of the vectors of one upsert."""
 _TOKENS = ("KU_MILVUS_TOKEN", "MILVUS_TOKEN")
 _LOGGERS = ("pymilvus", "grpc", "milvus_lite.server_manager", "milvus_lite.adapter")
 """Loggers of libraries that log the errors that they raise."""
@@ -39,14 +39,14 @@ _CONNECT = (
 
 @dataclass(frozen=True, slots=True)
 class CollectionState:
-    """What a collection holds.
+    """What a collection contains.
 
     Args:
         knowledge_base, encoder: Id of the knowledge base, fingerprint of the encoder.
-        made: Random name given to the collection when it was created.
+        made: Random name given to the collection at its creation.
         run: Random name of the last sync that wrote to it; the knowledge base stores it as well.
         seq: Watermark: number of the last change that it contains.
-        uploaded: Last row that the first upload has sent; None once it is complete.
+        uploaded: Last row sent by the first upload; None once it is complete.
     """
 
     knowledge_base: str
@@ -79,7 +79,7 @@ class MilvusCollection:
         return f"the collection {self.name} at {self._uri.rpartition('@')[2]}"
 
     def state(self) -> CollectionState | None:
-        """Return what the collection holds; None if it does not exist or is not complete."""
+        """Return the state of the collection; None if it does not exist or is not complete."""
         try:
             properties = self._call("describe_collection")["properties"]
             return CollectionState(**json.loads(properties[_STATE]))
@@ -91,7 +91,7 @@ class MilvusCollection:
             raise
 
     def set_state(self, state: CollectionState) -> None:
-        """Store what the collection holds."""
+        """Store the state of the collection."""
         self._call("alter_collection_properties", properties={_STATE: json.dumps(asdict(state))})
 
     def flush(self) -> None:
@@ -142,7 +142,7 @@ class MilvusCollection:
         return np.unique(np.array([hit["id"] for hit in found], np.int64))
 
     def _load(self) -> None:
-        """Have the server load the collection, which it must before reads."""
+        """Load the collection on the server, which reads require."""
         if not self._loaded:
             self._call("load_collection", timeout=_WRITE_S)
             self._loaded = True
@@ -161,9 +161,8 @@ class MilvusCollection:
             return getattr(client, method)(self.name, timeout=timeout or TIMEOUT_S, **given)
         except (milvus.MilvusException, grpc.RpcError, ValueError) as error:
             self._client, self._loaded = None, False
-            said = error.details() if isinstance(error, grpc.RpcError) else reason(error)
-            why = (getattr(error, "message", "") or said).replace(
-                self._uri, "its address"
-            )  # which may hold a password
+            detail = error.details() if isinstance(error, grpc.RpcError) else reason(error)
+            why = getattr(error, "message", "") or detail
+            why = why.replace(self._uri, "its address")  # which may contain a password
             advice = _CONNECT if client is None else ""
             raise IndexUnavailable(f"{self} cannot be used: {why}{advice}") from error

@@ -1,9 +1,9 @@
-"""A vector index whose candidates come from Milvus. SQLite stays the truth.
+"""A vector index whose candidates come from Milvus. SQLite remains the source of truth.
 
 A collection contains the vectors of one kind up to a watermark, the number of the last change that
 `sync` sent. Vectors stored since then are searched locally, and all scores are computed from the
 stored vectors, so a search finds the same rows as an exact local index. A collection that does not
-fit the knowledge base is not used.
+match the knowledge base is not used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import IndexUnavailable, Locked
 from ku_rag.indexes.segment import Rows
-from ku_rag.indexes.vector_index import Spare, VectorIndex, nearest, top
+from ku_rag.indexes.vector_index import TryLock, VectorIndex, nearest, top
 from ku_rag.scale.milvus_collection import MOST_HITS, CollectionState, MilvusCollection
 from ku_rag.store import vectors as stored
 from ku_rag.store.connection import last_row, snapshot
@@ -34,9 +34,9 @@ from ku_rag.types import Progress, Serializable
 BATCH = 65_536
 """Rows that are sent before the watermark moves, and vectors held in memory at once."""
 _GROWTH = 8
-"""Factor of the number of candidates, as long as too many of them were deleted."""
+"""Factor by which the number of candidates grows while too many of them were deleted."""
 _PAUSE_S = 30.0
-"""After a failure, the local index alone answers for so long, if it may."""
+"""Time after a failure in which only the local index is searched, seconds."""
 
 _log = logging.getLogger("ku_rag")
 
@@ -56,9 +56,9 @@ class MilvusIndex(VectorIndex):
     """Nearest neighbours among the vectors of one kind and encoder, by Milvus.
 
     Args:
-        database, folder, kind, encoder, dim, spare: See `VectorIndex`.
+        database, folder, kind, encoder, dim, try_lock: See `VectorIndex`.
         uri: Address of the Milvus server.
-        strict: Raise an error where the collection cannot be used, instead of searching locally.
+        strict: Raise an error if the collection cannot be used, instead of searching locally.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class MilvusIndex(VectorIndex):
         encoder: int,
         dim: int,
         *,
-        spare: Spare = lambda: nullcontext(False),
+        try_lock: TryLock = lambda: nullcontext(False),
         uri: str,
         strict: bool,
     ) -> None:
-        super().__init__(database, folder, kind, encoder, dim, spare=spare)
+        super().__init__(database, folder, kind, encoder, dim, try_lock=try_lock)
         base = database.meta("id")
         self._collection = MilvusCollection(uri, f"ku_{base}_{kind}", dim)
         (fingerprint,) = database.connection.execute(
@@ -118,14 +118,14 @@ class MilvusIndex(VectorIndex):
             before = self._usable()
         stored_since = self._changed(before.seq, puts=True)
         found = self._candidates(queries, k, stored_since)
-        # Another process may have created it anew meanwhile; the search then found too few rows.
+        # Another process may have recreated it meanwhile; the search then found too few rows.
         self._known = self._usable()
         if self._known.made != before.made:
             return self._search(queries, k)
         return top([found, self._scan(queries, k, stored_since)], k)
 
     def _candidates(self, queries: Vectors, k: int, without: Rows) -> tuple[Rows, Vectors]:
-        """Return the k nearest rows of the collection that are stored, with scores of the store."""
+        """Return the k nearest stored rows of the collection, scored by their stored vectors."""
         limit = k
         while True:
             proposed = self._collection.search(queries, limit)
@@ -144,8 +144,8 @@ class MilvusIndex(VectorIndex):
         """Return the k nearest of some rows by their stored vectors, read in batches."""
         best = np.full((len(queries), 0), -1), np.empty((len(queries), 0), np.float32)
         for at in range(0, len(rows), BATCH):
-            held, gathered = self.gather(rows[at : at + BATCH])
-            best = top([best, nearest(queries, gathered, held, k)], k)
+            found, vectors = self.gather(rows[at : at + BATCH])
+            best = top([best, nearest(queries, vectors, found, k)], k)
         return top([best], k)
 
     def _changed(self, after: int, *, puts: bool = False) -> Rows:
@@ -205,8 +205,8 @@ class MilvusIndex(VectorIndex):
         """
         started, upserted, deleted, created = time.monotonic(), 0, 0, False
         self._folder.mkdir(exist_ok=True)
-        with self._sync_lock.at_once() as held:
-            if not held:
+        with self._sync_lock.try_acquire() as acquired:
+            if not acquired:
                 raise Locked(f"{self._collection} is being synced: wait for that sync")
             found = self._collection.state()
             for rows, state in self._batches(None if rebuild else found):
@@ -265,10 +265,10 @@ class MilvusIndex(VectorIndex):
         upserted = 0
         for at in range(0, len(rows), BATCH):
             part = rows[at : at + BATCH]
-            held, gathered = self.gather(part)
-            self._collection.upsert(held, gathered)
-            self._collection.delete(np.setdiff1d(part, held))
-            upserted += len(held)
+            found, vectors = self.gather(part)
+            self._collection.upsert(found, vectors)
+            self._collection.delete(np.setdiff1d(part, found))
+            upserted += len(found)
         if len(rows):
             self._collection.flush()
         return upserted
@@ -313,14 +313,15 @@ class MilvusIndex(VectorIndex):
             spans = [(-(2**62), -1), *spans, (spans[-1][1] + 1, 2**62)]
             try:
                 changed, expected = self._changed(self._usable().seq), self.rows()
-                held = np.concatenate([self._collection.rows(*span) for span in spans])
+                found = np.concatenate([self._collection.rows(*span) for span in spans])
             except IndexUnavailable as error:
                 yield str(error)
                 return
-        missing = np.setdiff1d(np.setdiff1d(expected, held), changed)
-        excess = np.setdiff1d(held, expected), "holds", " that the knowledge base does not have"
+        missing = np.setdiff1d(np.setdiff1d(expected, found), changed)
+        excess = np.setdiff1d(found, expected), "holds", " that the knowledge base does not have"
         for rows, verb, where in (excess, (missing, "lacks", "")):
             if len(rows):
-                found = f"{verb} {len(rows):,} rows{where}, such as {self.kind} {rows[0]}"
-                advice = "run `ku index sync`, with --rebuild if it does not help"
-                yield f"{self._collection} {found}: {advice}"
+                yield (
+                    f"{self._collection} {verb} {len(rows):,} rows{where}, such as {self.kind} "
+                    f"{rows[0]}: run `ku index sync`, with --rebuild if it does not help"
+                )

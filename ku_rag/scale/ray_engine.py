@@ -16,12 +16,12 @@ from ku_rag.plugins import extra
 from ku_rag.scale.shards import Block, Shard, ShardWriter, read_blocks
 
 _SHARE = 0.5
-"""Of the processors, for actors: tasks that read need the others."""
+"""Share of the processors for actors; the tasks that read sources need the rest."""
 _CONNECT_TIMEOUT_S = 10
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
-"""Attempts to connect, of 40 s where something else listens. Ray makes 20 if it is not set."""
+"""Number of attempts to connect, 20 if unset. Each takes 40 s if the port is not Ray's."""
 _RETRIES = 3
-"""How often a block is tried again after its worker died."""
+"""Number of retries of a block whose worker died."""
 
 Row = dict[str, Any]
 """A row of Ray Data: a block or a shard, or the error that ends the run, under "item"."""
@@ -34,7 +34,7 @@ class ShardActor:
         self._writer = make()
 
     def __call__(self, row: Row) -> Row:
-        """Return the shard of a block. An error is returned, because Ray tries again if raised."""
+        """Return the shard of a block. Errors are returned: Ray would retry if they were raised."""
         item: Block | KuError = row["item"]
         try:
             return {"item": item if isinstance(item, KuError) else self._writer.write(item)}
@@ -53,14 +53,14 @@ def run(
 
     Args:
         sources: Folders and files; every worker reaches them under these names.
-        size: Records of a block.
+        size: Records per block.
         make: Loads the encoder and returns the writer; each actor calls it.
         workers: Number of actors; 0 for one for each GPU of the cluster, or each processor.
-        address: Of the cluster; None uses the one that this process is connected to, or starts one.
+        address: Address of the cluster; None uses the current connection, or starts a cluster.
 
     Raises:
-        KuError: A source cannot be read, a shard not be written, or a worker died again and again;
-            or no cluster is at the address.
+        KuError: A source cannot be read, a shard cannot be written, a worker failed repeatedly, or
+            there is no cluster at the address.
         MissingExtra: Ray is not installed.
     """
     ray, data = extra("ray", "ray"), extra("ray", "ray.data")
@@ -103,7 +103,7 @@ def _connect(ray: Any, address: str | None) -> None:  # noqa: ANN401 - a module
     """Connect to the cluster at an address, or start one on this machine."""
     try:
         server = urlsplit(f"//{(address or '').removeprefix('ray://')}")
-        if server.port:  # Ray would wait for minutes where nothing listens
+        if server.port:  # Ray would wait for minutes if nothing listens there
             timeout = _CONNECT_TIMEOUT_S
             socket.create_connection((server.hostname, server.port), timeout).close()
             os.environ.setdefault(_ATTEMPTS, "1")
@@ -116,7 +116,7 @@ def _connect(ray: Any, address: str | None) -> None:  # noqa: ANN401 - a module
 
 
 def _resources(found: Mapping[str, float], workers: int, pool: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of Ray
-    """Return the number of actors, and what each takes of a cluster."""
+    """Return the number of actors, and the processors and GPUs of each."""
     processors, gpus = found.get("CPU", 1.0), found.get("GPU", 0.0)
     workers = workers or int(gpus or processors)
     return {

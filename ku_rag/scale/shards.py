@@ -1,7 +1,7 @@
 """Sources are read in blocks; a shard is an export of one block, under the hash of its content.
 
-A shard appears when everything in it is written and synced. It holds no times, so equal blocks
-give equal bytes.
+A shard appears when everything in it is written and synced. It contains no timestamps, so equal
+blocks give equal bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ku_rag.types import Quarantined, Serializable
 
 _BLOCK_BYTES = 64 << 20
 _PICTURE_BYTES = 256 << 10
-"""What a picture counts for before it is read."""
+"""Assumed size of a picture that has not been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Shard(Serializable):
-    """What became of one block.
+    """The result of encoding one block.
 
     Args:
         place: Number of the source, number of the block in it.
-        name: SHA-256 of the block's content, the name of the folder below shards/.
+        name: SHA-256 of the block's content; the name of its folder in shards/.
         digest: SHA-256 of the shard's manifest.
         counts: Rows by table.
         left_out: Items of the block that are not in the shard.
@@ -69,12 +69,12 @@ class Shard(Serializable):
 
 
 def read_blocks(source: Path, number: int, size: int) -> Iterator[Block]:
-    """Read a source in blocks that depend on its content only.
+    """Read a source in blocks that depend only on its content.
 
     Args:
         source: A folder or file, as `ku ingest` takes it.
-        number: Of the source.
-        size: Records of a block; one with long texts or many pictures has fewer.
+        number: Number of the source.
+        size: Records per block; fewer if texts are long or pictures are many.
 
     Raises:
         NotFound, BadInput: The source cannot be read; see `ku_rag.ingest.readers.folder.read`.
@@ -105,9 +105,9 @@ class ShardWriter:
     """Prepares, cuts and encodes blocks and writes their shards; several threads may use it.
 
     Args:
-        folder: Of all shards; every worker reaches it under this name.
-        header: What the manifest of each shard says of its making.
-        encoder: Makes the vectors.
+        folder: Folder of all shards; every worker reaches it under this name.
+        header: Fields of each manifest that describe how the shard was made.
+        encoder: Computes the vectors.
     """
 
     folder: Path
@@ -115,7 +115,7 @@ class ShardWriter:
     encoder: Encoder
 
     def write(self, block: Block) -> Shard:
-        """Write the shard of a block, unless it is there and sound.
+        """Write the shard of a block, unless a sound one exists.
 
         Raises:
             ReadOnly: The folder cannot be written.
@@ -131,7 +131,7 @@ class ShardWriter:
             plan = batches.plan(records)
             batches.encode(plan)
             left_out += batches.assign(records, plan)
-            with atomic_folder.beside(folder, replaces=lambda _: True, what="a shard") as made:
+            with atomic_folder.create(folder, replaces=lambda _: True, what="a shard") as made:
                 found = {**self.header, "block": name}
                 found["left_out"] = [one.to_dict() for one in left_out]
                 records = [record for record in records if record.sources]
@@ -142,7 +142,7 @@ class ShardWriter:
         return Shard(block.place, name, digest, found["counts"], left_out, reused)
 
     def _sound_manifest(self, folder: Path) -> dict[str, Any]:
-        """Return the manifest of a shard that holds what was written; {} if it does not."""
+        """Return the manifest of a shard that is unchanged; {} if it is not."""
         try:
             export = Export(folder)
         except KuError:

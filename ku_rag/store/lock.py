@@ -51,20 +51,20 @@ class WriterLock:
         self._turn.release()
 
     @contextmanager
-    def at_once(self) -> Iterator[bool]:
-        """Hold the lock if nobody does, this thread included; yields whether it is held."""
+    def try_acquire(self) -> Iterator[bool]:
+        """Hold the lock unless it is held, even by this thread; yield whether it was acquired."""
         if not self._turn.acquire(blocking=False):
             yield False
             return
-        held = False
+        acquired = False
         try:
             if self._depth == 0:
                 with suppress(Locked, ReadOnly):
                     self._acquire(0)
-                    held = True
-            yield held
+                    acquired = True
+            yield acquired
         finally:
-            if held:
+            if acquired:
                 self.__exit__()
             self._turn.release()
 

@@ -1,4 +1,4 @@
-"""A folder that appears at once, or not at all: made beside its place, synced, then renamed."""
+"""A folder that appears complete or not at all: written next to its target, synced, renamed."""
 
 from __future__ import annotations
 
@@ -22,40 +22,42 @@ _PARTIAL = ".partial"
 
 
 @contextmanager
-def beside(target: Path, *, replaces: Callable[[Path], bool], what: str) -> Iterator[Path]:
-    """A new folder beside `target`, which takes its place when the block ends well.
+def create(
+    target: Path, *, what: str, replaces: Callable[[Path], bool] = lambda _: False
+) -> Iterator[Path]:
+    """Yield a temporary folder next to `target`, and rename it to `target` at the end of the block.
 
-    Its files are synced first, so a folder of that name is whole even after a power cut. What a
-    maker that was killed left behind is swept by the next one.
+    Its files are synced first, so `target` is complete even after a power cut. The next call
+    deletes what a killed process left behind.
 
     Args:
         target: where the folder will be; it may exist if it is empty.
+        what: what is written, for messages.
         replaces: whether a folder that holds files may be replaced.
-        what: what is made, for messages.
 
     Raises:
-        Refused: the place is taken.
-        ReadOnly: it cannot be written there.
+        Refused: the target exists and may not be replaced.
+        ReadOnly: the folder cannot be written.
     """
     target = target.absolute()
     _check_free(target, replaces, what)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
-        made = _fresh(target)
-        held = os.open(made, os.O_RDONLY)
+        made = _make_temporary(target)
+        descriptor = os.open(made, os.O_RDONLY)
     except OSError as error:
         raise _unwritable(target, what, error) from error
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)  # tells a folder in the making from a left one
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # `_sweep` deletes folders that are not locked
         yield made
         _check_free(target, replaces, what)
         sync_tree(made)
-        _put(made, target)
+        _replace(made, target)
     except OSError as error:
         raise _unwritable(target, what, error) from error
     finally:
-        os.close(held)
+        os.close(descriptor)
         shutil.rmtree(made, ignore_errors=True)
 
 
@@ -66,9 +68,9 @@ def copy_picture(
 
     Args:
         stored: the file.
-        target: its new place; the folder is made.
+        target: path of the copy; its folder is created.
         digest: its content hash.
-        link: make a hard link where the file system can; the file is not read then.
+        link: make a hard link if the file system supports it; the file is not read then.
 
     Returns:
         Why it was left out; None for a sound picture.
@@ -93,10 +95,10 @@ def copy_picture(
 
 
 def copy_file(source: Path, target: Path) -> str:
-    """Copy a file, make the folder of the copy, and return the SHA-256 in hexadecimal.
+    """Copy a file, create the folder of the copy, and return the SHA-256 in hexadecimal.
 
     Raises:
-        OSError: it cannot be read, or the copy not be written.
+        OSError: it cannot be read, or the copy cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     found = hashlib.sha256()
@@ -123,16 +125,16 @@ def _check_free(target: Path, replaces: Callable[[Path], bool], what: str) -> No
     if not target.exists() and not target.is_symlink():
         return
     if not target.is_dir() or target.is_symlink():
-        raise Refused(f"{target} is no folder: name a new or empty folder for {what}")
+        raise Refused(f"{target} is not a folder: name a new or empty folder for {what}")
     if any(target.iterdir()) and not replaces(target):
         raise Refused(f"{target} holds other files: name a new or empty folder for {what}")
 
 
-def _put(made: Path, target: Path) -> None:
-    """Give a finished folder its name; what it replaces goes when it stands there."""
+def _replace(made: Path, target: Path) -> None:
+    """Rename a finished folder to its target, then delete the folder that was there."""
     parent = target.parent
     if target.is_dir() and any(target.iterdir()):
-        before = _fresh(target)
+        before = _make_temporary(target)
         target.rename(before / "before")
         made.rename(target)
         sync_folder(parent)
@@ -143,10 +145,10 @@ def _put(made: Path, target: Path) -> None:
 
 
 def _sweep(target: Path) -> None:
-    """Delete what makers of the same folder left behind when they were killed."""
+    """Delete what killed processes left behind of the same folder."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*{_PARTIAL}"):
         if (left / "before").is_dir() and not target.exists():
-            (left / "before").rename(target)  # stopped between two renames: take the older one
+            (left / "before").rename(target)  # killed between two renames: restore the older one
         try:
             handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
@@ -161,7 +163,7 @@ def _sweep(target: Path) -> None:
             os.close(handle)
 
 
-def _fresh(target: Path) -> Path:
+def _make_temporary(target: Path) -> Path:
     made = target.with_name(f".{target.name}.{secrets.token_hex(6)}{_PARTIAL}")
     made.mkdir()
     return made
@@ -170,5 +172,5 @@ def _fresh(target: Path) -> Path:
 def _unwritable(target: Path, what: str, error: OSError) -> ReadOnly:
     return ReadOnly(
         f"{what} cannot be written to {target} ({error.strerror or error}): make room on the disk, "
-        "or check the folder's rights, and do it again"
+        "or check the permissions of the folder, and try again"
     )

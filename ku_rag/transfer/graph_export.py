@@ -78,7 +78,7 @@ def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExp
         raise BadInput(f"the graph cannot be written to {path}: expected {_EXPECTED}")
     try:
         with suppress(FileNotFoundError, NotADirectoryError):
-            path.stat()  # raises an error that `resolve` does not, for a link that leads to itself
+            path.stat()  # unlike `resolve`, raises an error for a link to itself
         if path.resolve().is_relative_to(layout.root.resolve()):
             raise Refused(f"{path} is inside the knowledge base: name a place outside of it")
         with snapshot(connection), _temporary_folder(path) as folder:
@@ -105,7 +105,7 @@ def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExp
 
 @contextmanager
 def _temporary_folder(path: Path) -> Iterator[Path]:
-    """A folder whose contents replace `path` and the folder of its pictures at the end."""
+    """Yield a folder whose contents replace `path` and its folder of pictures at the end."""
     is_folder = not path.suffix
     pictures = path.with_name(f"{path.name}.pictures")
     if path.exists() and (path.is_dir() != is_folder or (is_folder and any(path.iterdir()))):
@@ -113,8 +113,8 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
         raise Refused(f"{path} is {kind} already: expected {_EXPECTED}")
     if not is_folder and not path.exists() and pictures.exists():
         raise Refused(
-            f"{pictures} is there already, but {path.name} is not: pictures would go there; name "
-            "another file, or move it away"
+            f"{pictures} exists, but {path.name} does not: pictures would be written there; name "
+            "another file, or move the folder away"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
@@ -308,7 +308,7 @@ def _write_sheet(
         BadInput: A text is longer than a cell.
         MissingExtra: openpyxl is not installed.
     """
-    # All cells before the workbook is begun: an unfinished one leaves temporary files behind.
+    # Cells are formatted first, because an unfinished workbook leaves temporary files behind.
     lines = [[_cell(data.get(key, "")) for key in titles] for data in map(format_cells, rows)]
     book = extra("graph", "openpyxl").Workbook(write_only=True)
     cell_type = extra("graph", "openpyxl.cell").WriteOnlyCell
@@ -323,7 +323,7 @@ def _write_sheet(
 
 
 def _cell(text: str) -> str:
-    """Escape carriage returns, which XML reads as line feeds, and texts that look so escaped."""
+    """Escape carriage returns, which XML reads as line feeds, and text that looks escaped."""
     if len(text) > _MAX_CELL:
         raise BadInput(
             f"a text of {len(text):,} characters begins with {text[:40]!r}, a cell holds "

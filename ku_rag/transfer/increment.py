@@ -34,7 +34,7 @@ from ku_rag.types import Serializable
 FORMAT = 1
 _MANIFEST, _ROWS = "manifest.json", "rows.patchset"
 _ERASING = "ku.erasing"
-"""Name of a file in a copy whose database may still hold what its base has erased."""
+"""Name of a file in a copy whose database may still contain what its base has erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Applied(Serializable):
 
     Args:
         found: number of increments in the folder.
-        increments: number of those applied; 0 if the copy held the last commit already.
+        increments: number of those applied; 0 if the copy already had the last commit.
         pictures: number of their pictures.
         commit: number of the commit that the copy holds now.
         erased: whether the log was emptied and deleted pictures were erased. False if others read
@@ -87,12 +87,10 @@ def write(database: Database, layout: Layout, folder: Path, since: Path, *, link
                 return Snapshot(since=begin.commits, commit=end.commits)
             if begin.id != end.id or begin.commits >= end.commits:
                 raise Mismatch(
-                    f"{since} holds {begin}, the knowledge base {end}: "
+                    f"{since} is at {begin}, the knowledge base at {end}: "
                     "expected an earlier commit of the same base; take a whole snapshot"
                 )
-            with atomic_folder.beside(
-                folder, replaces=lambda _: False, what="an increment"
-            ) as made:
+            with atomic_folder.create(folder, what="an increment") as made:
                 _write_rows(connection, made / _ROWS)
                 copy = Layout(made)
                 listed = "SELECT hash, file FROM images EXCEPT SELECT hash, file FROM since.images"
@@ -153,9 +151,9 @@ def apply(
     own = [end for end in ends if end.id == state.id]
     if ends and state != (newest := (own or ends)[-1]):
         raise Mismatch(
-            f"{layout.root} holds {state}; {folder} leads to {newest} "
-            "and has no increment from there: expected all increments since the copy was made, and "
-            "no changes of its own; otherwise replace it by a whole snapshot"
+            f"{layout.root} is at {state}; {folder} leads to {newest} but has no increment that "
+            "begins there: expected all increments since the copy was made, and no other changes; "
+            "otherwise replace the copy by a whole snapshot"
         )
     return Applied(len(read), len(done), sum(one.pictures for one in done), state.commits, erased)
 

@@ -59,7 +59,7 @@ _QUERIES = {
     "table_rows": "SELECT u.id, s.uri, t.document, t.place, t.name, t.number, t.cells "
     f"FROM sources s CROSS JOIN table_rows t ON t.source = s.row {_UNIT} WHERE {{}}, t.document",
 }
-"""The rows of each table, of those of sources without their condition and order."""
+"""Query of the rows of each table; {} is the condition and order of those of sources."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int)
     Args:
         database: The store.
         layout: Places of the picture files.
-        folder: Appears when everything is written and synced; an earlier export is replaced then.
+        folder: Appears when everything is written and synced, and then replaces an earlier export.
         max_tokens: Longest chunk in the settings, 0 for the encoder's own limit.
 
     Raises:
@@ -101,7 +101,7 @@ def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int)
     started = time.monotonic()
     connection = database.connection
     with (
-        atomic_folder.beside(folder, replaces=is_export, what="an export") as made,
+        atomic_folder.create(folder, replaces=is_export, what="an export") as made,
         explained(database.path),
         snapshot(connection),  # while this state is read, `compact` deletes no picture of it
     ):
@@ -135,7 +135,7 @@ def write(
         layout: Places of the picture files.
         folder: Receives the tables, the pictures and, last, the manifest.
         settings: Settings of a base that is made from the export.
-        salvaged: Whether the manifest says that the base was damaged.
+        salvaged: Whether the base was damaged; stated in the manifest.
 
     Raises:
         Corrupt: A page fails its checksum.
@@ -144,9 +144,7 @@ def write(
     try:
         made_with = {key: json.loads(stored.get(key, "null")) for key in _MADE_WITH}
     except ValueError as error:
-        raise Corrupt(
-            f"the manifest of the base holds something that is no JSON: {error}"
-        ) from error
+        raise Corrupt(f"the manifest of the base has a value that is not JSON: {error}") from error
     sides = (made_with["encoder"] or {}).get("sides", {})
     rows_of_encoders = {
         tuple(found): row
@@ -194,7 +192,7 @@ def _rows(connection: Connection, table: TableFile, encoder: int | None) -> Iter
 def _with_pictures(
     rows: Iterable[Row], layout: Layout, folder: Path, done: Exported
 ) -> Iterator[Row]:
-    """Copy the picture of each row; yield the rows with paths below the folder, None for none."""
+    """Copy the picture of each row; yield the rows with its path, None if it is left out."""
     for digest, file, *fields in rows:
         place: str | None = f"{PICTURES}/{image_file(digest, PurePath(file).suffix.lower())}"
         if problem := atomic_folder.copy_picture(layout.image(file), folder / str(place), digest):

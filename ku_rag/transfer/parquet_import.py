@@ -1,7 +1,7 @@
 """An import: the rows of an export as prepared records, which the ingest pipeline stores.
 
-A source that is stored replaces its own content; another source of the same unit adds to it. What
-is stored already exactly so is skipped, so that an interrupted import continues.
+The content of a stored source is replaced; another source of the same unit is added. What is
+already stored unchanged is skipped, so that an interrupted import continues.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from ku_rag.types import Quarantined, Relation, Unit
 
 _ORIGINS = ("ingest", "add", "join", "update")
 _COMPUTED = "import-"
-"""Begins the hash of content that is not whole: the next ingest of its file restores it."""
+"""Prefix of the hash of incomplete content: the next ingest of its file restores it."""
 
 _Vectors = NDArray[np.float16]
 
 
 @dataclass(slots=True)
 class _Source:
-    """What the tables hold of one source of a unit; of text that belongs to none, if that is None.
+    """The rows of one source of a unit, or of text that belongs to no unit.
 
     Args:
-        uri: Its place.
-        unit: Id of the unit.
+        uri: Its uri.
+        unit: Id of the unit; None for text that belongs to none.
         row: Its row in the table of sources; empty if it has none.
         chunks: (number of the document, text) each.
         vectors: Of the chunks, float16[n, dim] each.
@@ -78,7 +78,7 @@ class _Source:
         self.without_vector += sum(n in batch.without_vector for n in range(start, end))
 
     def documents(self) -> list[str]:
-        """Return the whole texts; in front of rows of tables, and among them, empty ones too."""
+        """Return the whole texts, with empty ones before and between the rows of tables."""
         numbers = [*range(min(self.rows, default=0)), *self.rows]
         texts: dict[int, str] = dict.fromkeys(numbers, "")
         for document, text in self.chunks:
@@ -100,7 +100,7 @@ class ExportRecords:
     def __init__(self, export: Export, pipeline: Pipeline) -> None:
         self._export = export
         self._encoder = pipeline.encoder
-        # Vectors are taken if they were made as the base makes them; without a manifest they are.
+        # Vectors are used if the base computes them in the same way, or if there is no manifest.
         made = export.encoder.get("sides", {}) if export.manifest else None
         self._dims: dict[Kind, int] = {}
         """Lengths of the vectors; 0 if they are not used."""
@@ -129,7 +129,7 @@ class ExportRecords:
         with_chunks = self._add_chunks()
         following = next(with_chunks, None)
         for unit, sources in self._of_unit.items():
-            # An export has the order of the units; other tables are read as a whole.
+            # Chunks of an export are in the order of the units; other tables are read completely.
             while following and (following.unit == unit or not self._export.is_whole):
                 following = next(with_chunks, None)
             if unit is not None:
@@ -147,9 +147,7 @@ class ExportRecords:
         for row in self._export.rows(UNITS):
             try:
                 arguments.identity(row["id"], "the id")
-                if (
-                    not self._export.is_whole
-                ):  # in an export, sources declare the rest, which is checked
+                if not self._export.is_whole:  # else sources declare the fields, which are checked
                     _unit(row)
                 units[row["id"]] = row
             except BadInput as error:
@@ -210,7 +208,7 @@ class ExportRecords:
     # ---- sources -------------------------------------------------------------------------------
 
     def _prepared(self, sources: Iterable[_Source]) -> Iterator[PreparedSource]:
-        """Yield sources as they are stored; one whose row holds what it may not is left out."""
+        """Yield sources as they are stored, without those that have an invalid row."""
         for source in sources:
             try:
                 yield self._prepare(source)
@@ -237,7 +235,7 @@ class ExportRecords:
         if not whole:
             hashes = [hash_texts(texts, tables), hash_pictures(one.digest for one in pictures)]
             hashes = [_COMPUTED + one for one in hashes]
-        # The hash says whether the source names pictures that could not be read.
+        # The hash shows whether the source names pictures that could not be read.
         part = hash_pictures((one.digest for one in pictures), partial=True)
         prepared = PreparedSource(
             source.uri,

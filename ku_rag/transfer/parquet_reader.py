@@ -1,4 +1,4 @@
-"""Reading an export, or Parquet of another program: sound rows, and a report of the others.
+"""Read an export, or Parquet files of another program: sound rows, and a report of the others.
 
 Parquet verifies a checksum of each page; a row group with a damaged page is reported and left out.
 """
@@ -27,9 +27,9 @@ from ku_rag.transfer.tables import (
 from ku_rag.types import Quarantined
 
 _UNIT_LENGTH = 0.01
-"""How far from 1 the length of a vector in half precision may be."""
+"""Tolerance of the length of a vector in half precision, which should be 1."""
 _BATCH_ROWS = 1024
-"""Rows of a batch; their vectors stay in the processor's cache."""
+"""Rows per batch; their vectors fit in the processor's cache."""
 
 _NEEDED = ("format", "sha256")
 _MANIFEST: Mapping[str, Any] = {
@@ -41,7 +41,7 @@ _MANIFEST: Mapping[str, Any] = {
     "segmenter": {"spec": str | None},
     "settings": {"max_tokens": int | None},
 }
-"""The types of what is read of a manifest; all but `_NEEDED` may be missing."""
+"""The types of the fields that are read; all but `_NEEDED` may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,13 @@ class Export:
     """A folder of Parquet files.
 
     Args:
-        folder: Where it is.
+        folder: Path of the folder.
 
     Attributes:
-        folder: Likewise.
+        folder: Path of the folder.
         manifest: Its manifest; {} without one.
         is_whole: Whether every table is what was exported, by the SHA-256 in the manifest.
-        left_out: What is not sound, in the order in which it was read.
+        left_out: What is not sound, in the order of reading.
 
     Raises:
         NotFound: The folder holds no export.
@@ -91,16 +91,16 @@ class Export:
         self.left_out: list[Quarantined] = []
         if not (folder / UNITS.file).is_file():
             raise NotFound(
-                f"{folder} is no export: it has no {UNITS.file}; name the folder that `ku export` "
-                "or `ku encode` made, or see docs/transfer.md"
+                f"{folder} is not an export: it has no {UNITS.file}; name the folder that "
+                "`ku export` or `ku encode` made, or see docs/transfer.md"
             )
         self.manifest = read_manifest(folder / MANIFEST)
         known = {table.file for table in TABLES}
         for file, expected in self.manifest.get("sha256", {}).items():
             if file in known and not (folder / file).is_file():
-                self.leave_out(file, "it is not there, although the manifest names it")
+                self.leave_out(file, "it is missing, although the manifest names it")
             elif file in known and arguments.file_hash(folder / file) != expected:
-                self.leave_out(file, "it is not what was exported; what is sound of it was taken")
+                self.leave_out(file, "it is not what was exported; its sound rows were imported")
         self.is_whole = bool(self.manifest) and not self.left_out
 
     @property
@@ -109,7 +109,7 @@ class Export:
         return self.manifest.get("encoder") or {}
 
     def leave_out(self, item: str, reason: str) -> None:
-        """Report what is not sound."""
+        """Report an item that is not sound."""
         self.left_out.append(Quarantined(item, reason))
 
     def rows(self, table: TableFile) -> Iterator[dict[str, Any]]:
@@ -143,15 +143,13 @@ class Export:
                 "`ku export`"
             ) from error
 
-    # ---- inside --------------------------------------------------------------------------------
-
     def _sound(self, table: TableFile, batch: RowBatch, seen: set[str]) -> RowBatch:
         """Return the sound rows of a batch; report the others, and vectors of wrong length.
 
         `seen` are the keys of the rows before; those of the batch are added.
         """
         lengths = np.ones(len(batch.vectors))
-        if not self.is_whole:  # the checksums of an export show that they are unchanged
+        if not self.is_whole:  # the vectors of a whole export are unchanged
             lengths = np.linalg.norm(batch.vectors.astype(np.float32), axis=1)
         off = (lengths != 0) & ~(np.abs(lengths - 1) < _UNIT_LENGTH)
         wrong = set(np.flatnonzero(off).tolist())
@@ -190,7 +188,7 @@ class Export:
             if name not in there:
                 raise BadInput(
                     f"{path} has no column {name!r}, only {', '.join(sorted(there))}; "
-                    "docs/transfer.md says what is needed"
+                    "docs/transfer.md lists the columns"
                 )
         columns = [name for name in columns if name in there]
         with pq.ParquetFile(path, page_checksum_verification=True) as data:
@@ -263,7 +261,7 @@ _CHECKS: Mapping[str, Callable[[object, str], str | None]] = {
 
 
 def _refusal(check: Callable[[object, str], object], value: object, column: str) -> str | None:
-    """Return why a value may not be in a column; None if it may."""
+    """Return why a value is not allowed in a column; None if it is."""
     try:
         check(value, f"the {column}")
     except BadInput as error:
@@ -278,7 +276,7 @@ def _described(table: TableFile, batch: RowBatch, number: int) -> str:
 
 
 def settings_of(folder: Path, encoder: str | None = None) -> dict[str, Any]:
-    """Return the settings with which a new base is opened to be as an exported one.
+    """Return the settings with which a new base is created like the exported one.
 
     Args:
         folder: An export, or the shards of `ku encode`.
@@ -327,8 +325,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
                 raise ValueError(f"{key!r} is {found!r:.80}")
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(
-            f"{path} cannot be read ({str(error)[:200]}): copy the export again; without that "
-            "file its tables are read as if another program had written them"
+            f"{path} cannot be read ({str(error)[:200]}): copy the export again; without this "
+            "file its tables are read like those of another program"
         ) from error
     if manifest["format"] > FORMAT:
         raise Mismatch(

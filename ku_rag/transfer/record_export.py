@@ -1,4 +1,4 @@
-"""Export of prepared records that are in no store: the tables of an export, written from memory."""
+"""Export of prepared records: the tables of an export, written from memory without a store."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def write_records(
     Args:
         folder: Empty.
         records: Encoded; those that belong to no unit come last.
-        encoder: That made their vectors.
+        encoder: The encoder of their vectors.
 
     Returns:
-        What the manifest says of them: "counts" of rows by table, "bytes" and "sha256" by file.
+        Fields of the manifest: "counts" of rows by table, "bytes" and "sha256" by file.
     """
     pictures = {picture.digest: picture for one in records for picture in one.pictures()}
     for picture in pictures.values():

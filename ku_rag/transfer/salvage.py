@@ -32,15 +32,14 @@ _TABLES = (
 )  # fmt: skip
 _REPORTED = ("units", "sources", "chunks", "images", "vectors", "relations")
 _INCOMPLETE = "incomplete:incomplete"
-"""Stands for the hash of a lost source, so that ingesting its file again restores it."""
-
+"""Replaces the hash of a lost source, so that ingesting its file again restores it."""
 
 _Ranges = list[tuple[int, int]]
 """Ranges of row numbers (first, last)."""
 
 
 def salvage(layout: Layout, folder: Path) -> Exported:
-    """Write everything that can be read of a base; the base is not changed.
+    """Write everything that can be read from a base; the base is not changed.
 
     Args:
         layout: Of the damaged base.
@@ -57,8 +56,8 @@ def salvage(layout: Layout, folder: Path) -> Exported:
     started = time.monotonic()
     path = layout.database
     if not path.is_file() or not path.stat().st_size:
-        raise NotFound(f"{path} is missing or empty: nothing is left that could be saved")
-    with atomic_folder.beside(folder, replaces=parquet_export.is_export, what="an export") as made:
+        raise NotFound(f"{path} is missing or empty: nothing can be saved")
+    with atomic_folder.create(folder, replaces=parquet_export.is_export, what="an export") as made:
         with closing(Connection(str(made / _WORK))) as work:
             work.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
             schema.create(work)
@@ -82,7 +81,7 @@ def salvage(layout: Layout, folder: Path) -> Exported:
 
 
 def _copy(path: Path, work: Connection) -> dict[str, _Ranges]:
-    """Copy what can be read of all tables into a new store; return what is lost of each."""
+    """Copy the readable rows of all tables into a new store; return the lost ranges of each."""
     try:
         damaged = connect(path, read_only=True)
         schema.check(damaged)
@@ -152,9 +151,9 @@ def _ranges(damaged: Connection, work: Connection, table: str) -> Iterator[tuple
 
 
 def _restore_names(damaged: Connection, work: Connection) -> None:
-    """Restore the ids of lost units and the uris of lost sources, as far as indexes hold them.
+    """Restore the ids of lost units and the uris of lost sources that indexes still contain.
 
-    An import needs no more of a unit. A lost source declares nothing, and counts as changed.
+    An import needs only the id of a unit. A lost source declares nothing, and counts as changed.
     """
     with suppress(apsw.Error):
         for row, unit_id in damaged.execute("SELECT row, id FROM units ORDER BY id"):

@@ -25,7 +25,7 @@ SHARDS = "shards"
 
 
 def is_shard_set(folder: Path) -> bool:
-    """Whether `ku encode` wrote, or began to write, a folder."""
+    """Return whether `ku encode` wrote, or began to write, a folder."""
     return (folder / SHARDS).is_dir()
 
 
@@ -34,10 +34,10 @@ def check_shards(
 ) -> tuple[Mapping[str, Any], list[Quarantined]]:
     """Return the manifest of a folder of shards, and the shards that are not sound.
 
-    No table is read.
+    Tables are not read.
 
     Args:
-        folder: That `ku encode` wrote.
+        folder: Folder that `ku encode` wrote.
         partial: Return the shards that are not sound, instead of raising an error.
 
     Raises:
@@ -59,14 +59,14 @@ class ShardSet:
     """The records of all shards in a folder, shard by shard.
 
     Args:
-        folder: That `ku encode` wrote.
+        folder: Folder that `ku encode` wrote.
         pipeline: Stores the records.
-        partial: Import the sound shards although others are not sound.
+        partial: Import the sound shards even if others are not sound.
 
     Raises:
-        BadInput: Encoding was not finished; or a shard is missing, truncated, changed or doubled
-            and `partial` is not given. Changed tables are found in the iteration, when the shards
-            before them are stored; importing again continues.
+        BadInput: Encoding was not finished; or a shard is missing, truncated, changed or duplicated
+            and `partial` is false. Changed tables are found during the iteration, after earlier
+            shards were stored; another import continues.
         Mismatch: The shards are of another encoder, for chunks of another length, or of a later
             format.
     """
@@ -88,7 +88,7 @@ class ShardSet:
             if export.is_whole:
                 yield from ExportRecords(export, self._pipeline)
                 continue
-            problem = Quarantined(name, "its tables are not what was written")
+            problem = Quarantined(name, "its tables have changed since they were written")
             if not self._partial:
                 raise _refusal(self._folder, len(self._digests), [problem])
             yield problem
@@ -111,13 +111,13 @@ class ShardSet:
 
 
 def _find_problems(shards: Path, digests: Mapping[str, str]) -> Iterator[Quarantined]:
-    """Yield the shards that are missing, truncated or doubled; no table is read."""
+    """Yield the shards that are missing, truncated or duplicated, without reading tables."""
     for name, digest in digests.items():
         manifest = shards / name / MANIFEST
         if not manifest.is_file():
             yield Quarantined(name, "it is missing")
         elif arguments.file_hash(manifest) != digest:
-            yield Quarantined(name, "its manifest is not the one that was written")
+            yield Quarantined(name, "its manifest has changed since it was written")
         else:
             sizes = read_manifest(manifest)["bytes"]
             for file, size in sizes.items():
@@ -129,7 +129,7 @@ def _find_problems(shards: Path, digests: Mapping[str, str]) -> Iterator[Quarant
                     break
     there = {path.name for path in shards.iterdir() if not path.name.startswith(".")}
     for name in sorted(there - digests.keys()):
-        yield Quarantined(name, "the manifest does not name it: it is a copy, or another run's")
+        yield Quarantined(name, "the manifest does not name it: it is a copy, or from another run")
 
 
 def _refusal(folder: Path, count: int, problems: list[Quarantined]) -> BadInput:

@@ -1,8 +1,8 @@
-"""A copy of the whole base that opens as one, taken while others read and write.
+"""A copy of the whole base, taken while others read and write.
 
-The store is copied by `VACUUM INTO`: one read transaction that hinders no writer, and a copy
-without holes, so without the texts that were deleted. Pictures never change under their name, so
-those that the copy names are copied after it. Caches are left out; a search rebuilds them.
+The store is copied by `VACUUM INTO`: one read transaction that blocks no writer, and a copy without
+free pages, so without deleted texts. A picture never changes under its name, so the pictures that
+the copy names are copied after it. Caches are left out; a search rebuilds them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot(Serializable):
-    """What was copied.
+    """The result of a snapshot.
 
     Args:
-        pictures: number of files.
-        bytes: size of everything.
+        pictures: number of pictures copied.
+        bytes: total size.
         left_out: pictures that are missing or damaged.
-        seconds: how long it took.
-        commit: number of the last commit that it holds.
+        seconds: duration.
+        commit: number of the last commit that it contains.
         since: number of the commit at which an increment begins; None for a whole copy.
     """
 
@@ -57,7 +57,7 @@ class Snapshot(Serializable):
 def take(database: Database, layout: Layout, folder: Path, *, link: bool) -> Snapshot:
     """Copy a base into a folder that is new or empty; see `KnowledgeBase.snapshot`."""
     started = time.monotonic()
-    with atomic_folder.beside(folder, replaces=lambda _: False, what="a snapshot") as made:
+    with atomic_folder.create(folder, what="a snapshot") as made:
         copy = Layout(made)
         # While a transaction reads this state or an older one, `compact` deletes no picture of it.
         with closing(database.connect()) as reader, explained(database.path), snapshot(reader):
@@ -68,14 +68,14 @@ def take(database: Database, layout: Layout, folder: Path, *, link: bool) -> Sna
                 connection.execute("PRAGMA journal_mode = WAL")
                 listed = "SELECT hash, file FROM images ORDER BY hash"
                 pictures, left_out = copy_pictures(connection, listed, layout, copy, link=link)
-                held = read_state(connection)
-        copy.copied.write_text(held.state)
+                state = read_state(connection)
+        copy.copied.write_text(state.state)
         copy.images.mkdir(exist_ok=True)
         copy.indexes.mkdir()
         if layout.settings.exists():
             atomic_folder.copy_file(layout.settings, copy.settings)
         size = copy.bytes()
-    return Snapshot(pictures, size, left_out, round(time.monotonic() - started, 3), held.commits)
+    return Snapshot(pictures, size, left_out, round(time.monotonic() - started, 3), state.commits)
 
 
 def read_state(connection: Connection, schema: str = "main") -> State:

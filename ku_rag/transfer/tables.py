@@ -32,9 +32,9 @@ class TableFile:
 
     Args:
         name: Of the file, without its suffix.
-        columns: Names in order; ":texts" (a list), ":count" or ":flag" follows what is no text.
+        columns: Names in order; those that are not texts end in ":texts", ":count" or ":flag".
         required: Columns that a file of another program must have.
-        key: Column that tells the rows apart; "" for none.
+        key: Column that identifies a row; "" for none.
         vectors: Kind of the vectors that follow; None for none.
     """
 
@@ -91,11 +91,11 @@ def parquet() -> tuple[Any, Any]:
 
 
 def write_table(folder: Path, table: TableFile, rows: Iterable[Row], dim: int | None = None) -> int:
-    """Write one table of an export and return its number of rows. One row group is held.
+    """Write one table of an export, one row group at a time, and return its number of rows.
 
     Args:
-        folder: Of the export.
-        table: Which table.
+        folder: Folder of the export.
+        table: The table.
         rows: Its rows.
         dim: Length of the vectors at the end of each row, float16[dim]; None for none.
     """

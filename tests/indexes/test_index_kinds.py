@@ -90,7 +90,7 @@ def opened(database, tmp_path, **options):
 
 def writer(database, tmp_path):
     """An index that may write its files."""
-    return opened(database, tmp_path, spare=lambda: nullcontext(True))
+    return opened(database, tmp_path, try_lock=lambda: nullcontext(True))
 
 
 def exact(vectors, rows, queries, k=10):

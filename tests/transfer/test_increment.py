@@ -255,7 +255,7 @@ def test_other_states_are_refused_and_stay(chain, tmp_path, at, increment):
             chain.snapshot(tmp_path / "inc0+" / "2", since=tmp_path / "copy")
         shutil.copytree(tmp_path / "inc0", tmp_path / "inc0+" / "0")
     before = rows(tmp_path / at), files(tmp_path / at)
-    with opened(tmp_path / at) as copy, pytest.raises(Mismatch, match=r"holds commit \d+ \("):
+    with opened(tmp_path / at) as copy, pytest.raises(Mismatch, match=r"is at commit \d+ \("):
         copy.apply_increments(tmp_path / increment)
     assert (rows(tmp_path / at), files(tmp_path / at)) == before
 

@@ -316,7 +316,7 @@ def test_an_export_that_is_killed_leaves_nothing_that_looks_finished(base, tmp_p
     assert tables(tmp_path / "out") == before
     left = list(tmp_path.glob(".out.*.partial"))
     assert len(left) == 1
-    with pytest.raises(NotFound, match="is no export"), opened(tmp_path / "new") as kb:
+    with pytest.raises(NotFound, match="is not an export"), opened(tmp_path / "new") as kb:
         kb.import_(tmp_path / "data")
     base.export(tmp_path / "out")
     assert {row["id"] for row in tables(tmp_path / "out")["units"]} == {
@@ -330,7 +330,7 @@ def test_a_stop_between_two_names_loses_neither(base, tmp_path):
     left = tmp_path / ".out.0123456789ab.partial"
     left.mkdir()
     (tmp_path / "out").rename(left / "before")
-    with atomic_folder.beside(tmp_path / "out", replaces=lambda _: True, what="an export"):
+    with atomic_folder.create(tmp_path / "out", replaces=lambda _: True, what="an export"):
         assert tables(tmp_path / "out").keys() == set(TABLES)
     assert not left.exists()
 
@@ -346,7 +346,7 @@ def test_another_folder_is_never_replaced(base, tmp_path):
     with pytest.raises(Refused, match="holds other files"):
         base.export(tmp_path / "out")
     (tmp_path / "file").write_text("")
-    with pytest.raises(Refused, match="is no folder"):
+    with pytest.raises(Refused, match="is not a folder"):
         base.export(tmp_path / "file")
     (tmp_path / "empty").mkdir()
     assert base.export(tmp_path / "empty").to_dict()["left_out"] == []
@@ -401,7 +401,7 @@ def test_a_table_that_was_edited_is_reported_and_its_sources_count_as_changed(ba
     with opened(tmp_path / "new") as kb:
         report = kb.import_(tmp_path / "out")
         assert [one.reason for one in report.quarantined] == [
-            "it is not what was exported; what is sound of it was taken",
+            "it is not what was exported; its sound rows were imported",
             "its vector has length 1.243, expected 1; it was encoded again",
         ]
         assert report.units_added == 6
@@ -540,7 +540,7 @@ def test_vectors_of_others_are_taken_as_they_are(kind, fixed, tmp_path):
 
 def test_what_is_no_export_is_said(base, tmp_path):
     with opened(tmp_path / "new") as kb:
-        with pytest.raises(NotFound, match="is no export"):
+        with pytest.raises(NotFound, match="is not an export"):
             kb.import_(tmp_path / "data")
         base.export(tmp_path / "out")
         manifest = tmp_path / "out" / "manifest.json"
