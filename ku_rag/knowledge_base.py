@@ -116,7 +116,7 @@ class KnowledgeBase:
     `NotFound` where a file that is named does not exist, and `BadInput` where an argument is not
     what its description says or a picture cannot be read. Every method that writes raises
     `ReadOnly` where the base cannot be written to, `Locked` while another process writes, and
-    `Mismatch` if another process has changed the encoder and this one has named it.
+    `Mismatch` if another process has changed the encoder that this one has named.
 
     Attributes:
         settings: how the base works.
@@ -785,7 +785,7 @@ class KnowledgeBase:
         """Free the space of what was deleted, and erase its content from disk.
 
         Raises:
-            Refused: the base is an unchanged copy, which could not follow its base any more.
+            Refused: the base is an unchanged copy, to which no increment would apply any more.
             Locked: another process is writing, or is reading an older state.
         """
         session = self._session
@@ -999,7 +999,7 @@ class KnowledgeBase:
         Each increment is one transaction. Nothing else may change the copy.
 
         Args:
-            folder: an increment, or a folder of increments that follow each other, or an empty one.
+            folder: an increment, or a folder of consecutive increments; it may be empty.
 
         Raises:
             NotFound: there is no such folder.

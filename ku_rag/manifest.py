@@ -127,7 +127,7 @@ def make(
 
 
 def discard(layout: Layout, there: Collection[Path]) -> None:
-    """Delete a base without contents that no other process uses, except the files in `there`."""
+    """Delete an empty base that no other process uses, except the files in `there`."""
     with (
         suppress(KuError, OSError, apsw.Error),
         WriterLock(layout.lock, wait_s=0),

@@ -255,7 +255,7 @@ class Session:
         self._pipeline = None
 
     def _present_encoding(self) -> Encoding:
-        """Follow another process that has changed the encoder, unless this session named one."""
+        """Return the encoding; follow a changed encoder, unless this session named one."""
         made = self.database.meta("encoder")
         with self._loading:
             is_same = made["fingerprint"] == self.encoding.encoder.fingerprint

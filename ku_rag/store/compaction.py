@@ -17,7 +17,7 @@ def compact(database: Database, layout: Layout) -> None:
     that are forgotten here.
 
     Raises:
-        Refused: the base is an unchanged copy, which could not follow its base any more.
+        Refused: the base is an unchanged copy, to which no increment would apply any more.
         Locked: another process reads an older state, so neither could the log be emptied nor
             pictures be swept; everything else was done.
     """

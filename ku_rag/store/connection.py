@@ -72,10 +72,12 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = Connection(str(path), flags=flags, vfs=_VFS)
         if Layout(path.parent).copied.exists():
-            # Servers that may not write the folder read the log while its two files exist.
+            # Servers without write permission can read the log only while its two files exist.
             keep = ctypes.c_int(1)
             connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(keep))
-            connection.execute("PRAGMA journal_size_limit = 0")  # the last one empties the log
+            connection.execute(
+                "PRAGMA journal_size_limit = 0"
+            )  # the last connection empties the log
     connection.set_busy_timeout(_BUSY_MS)
     connection.execute(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE; "
