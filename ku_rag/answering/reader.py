@@ -93,8 +93,10 @@ _ALONE = ("date", "number", "person", "place")
 """Types of which no value is stated where a clause has two."""
 _RELATIVE = re.compile(r"\b(?:who|whose|which|that|where|when|while|because|although)\b")
 """Begins a clause that may be about something else."""
-_BEST = re.compile(r"\bthe (?:\w{2,}est|most|first|last|only) \w+")
-"""A superlative with its noun; a sentence that answers has both."""
+_TOLD = re.compile(
+    r"\bthe (?:\w{2,}est|most|first|last|only) \w+|(?:(?<=^what is )|(?<=^what was ))the \w+"
+)
+"""A superlative with its noun, or the noun after "what is": a sentence that answers says "is …"."""
 _FEWEST = 2
 """Content words of a question for a unit, of which a sentence has all."""
 _PHRASE = re.compile(
@@ -310,7 +312,7 @@ def _unit_that(
     has_noun = noun or is_agent or asked.said[1:2] in (("is",), ("was",))
     if noun.endswith("s") or not has_noun or len(asked.content) < _FEWEST:
         return None
-    best = _BEST.search(" ".join(asked.said))
+    told = _TOLD.search(" ".join(asked.said))
     found: dict[str, _Sentence] = {}
     for one in said:
         main = replace(one, text=_RELATIVE.split(one.text)[0])
@@ -322,8 +324,8 @@ def _unit_that(
         # "Which clock did Reiter build?" asks for what "was built by Reiter".
         is_role = ("by" in main.words) == is_agent or (is_passive and not is_agent)
         has_all = main.stems | {stem(noun)} >= set(asked.content)
-        is_best = best and re.search(rf"\b(?:is|was|are|were) {best[0]}\b", main.text.lower())
-        if best and (not is_best or not {"after", "except"}.isdisjoint(main.words)):
+        is_told = told and re.search(rf"\b(?:is|was|are|were) {told[0]}\b", main.text.lower())
+        if told and (not is_told or not {"after", "except"}.isdisjoint(main.words)):
             continue
         piece = evidence[one.piece]
         is_owned = len(piece.owner_names) == 1 and not piece.table

@@ -32,7 +32,7 @@ from ku_rag.text.question import (
     is_negated,
     meant_by_label,
 )
-from ku_rag.text.stems import every_stem, label_stems, stem, stems
+from ku_rag.text.stems import every_stem, label_stems, root, stem, stems
 from ku_rag.text.tokens import name_key, words
 from ku_rag.text.values import Amount, amounts, find_values, list_items
 
@@ -505,9 +505,12 @@ def _of_kind(facts: FactReader, question: str, among: Collection[int] | None) ->
         content -= compared.words | compared.labels | (_amount_words(question) if limit else set())
     needed = [word for word in asked.said if stem(word) in content and stem(word) not in ASKING]
     labels = compared.labels if compared else frozenset()
+    # The label "supplier" answers "Which things does Ann supply?", not "Which things supply Ann?"
+    agents = not {"do", "does", "did", "by"}.isdisjoint(asked.said)
     fitting: list[tuple[Sequence[Step], Sequence[Step]]] = []
     for steps in facts.of_kinds(chosen, needed, labels, among):
-        covers = {step: covered for step in steps if (covered := _fact_covers(step, content))}
+        covered = {step: _fact_covers(step, content, agents=agents) for step in steps}
+        covers = {step: some for step, some in covered.items() if some}
         if content <= frozenset().union(*covers.values()):
             fitting.append((steps, [*covers]))
     if compared:
@@ -521,7 +524,7 @@ def _counts(asked: Question) -> bool:
     return asked.type == "number" or ("how", "many") in pairwise(asked.said)
 
 
-def _fact_covers(step: Step, content: Collection[str]) -> frozenset[str]:
+def _fact_covers(step: Step, content: Collection[str], *, agents: bool) -> frozenset[str]:
     """The words of a question that a fact accounts for, if it states what they say."""
     label, value = stems(step.relation), step.tail.name
     if value in ("yes", "no"):
@@ -530,7 +533,8 @@ def _fact_covers(step: Step, content: Collection[str]) -> frozenset[str]:
     met = [one for one in items if one and one <= set(content)]
     if not met or is_negated(words(value)):
         return frozenset()
-    return label.union(*met, meant_by_label(label))
+    same = {one for one in content if agents and root(one) in map(root, label)}
+    return label.union(*met, meant_by_label(label), same)
 
 
 def _listed(asked: Question, paths: Sequence[Path]) -> Traced | None:

@@ -251,7 +251,10 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         before = said[max(0, n - 2) : n]
         # "This lamp", or "the country", only points.
         is_pointed = word in POINTED and not {"the", "this", "that"}.isdisjoint(before)
-        if word in stop_words() or is_pointed or before[-1:] in (("this",), ("these",)):
+        # "What does this cost?" ends with a verb.
+        is_verb = n == len(said) - 1 and before[:1] in (("do",), ("does",), ("did",))
+        is_shown = before[-1:] in (("this",), ("these",)) and not is_verb
+        if word in stop_words() or is_pointed or is_shown:
             continue
         weight = _NAME_WEIGHT if n and text[begin].isupper() else 1.0
         near = at is not None and abs(n - at) <= _NEAR

@@ -64,6 +64,7 @@ def read_one(question, text=LAMP, name="Aurora lamp", owners=None, image=None):
         ("What color is it?", "red"),
         ("What colour is the lamp?", "red"),
         ("How heavy is this?", "3 kg"),
+        ("What does this cost?", "49 euros"),
         ("Who made it?", "Ana Reyes"),
         ("When was it built?", "1851"),
         ("How many people live in it?", "12,000"),
@@ -332,6 +333,8 @@ def test_periods_numbers_in_words_and_kinds_are_values(ask, question, answer):
         ("Which is the largest cup in Kent?", ""),
         ("Which is the tallest oak in Kent?", ""),
         ("Which is the finest saucer in Kent?", ""),
+        ("What is the guarantee of the lamp?", ""),
+        ("What was the nickname of the poet?", "Oak Lamp"),
     ],
 )
 def test_the_only_unit_that_fits_is_stated(tmp_path, question, answer):
@@ -340,6 +343,8 @@ def test_the_only_unit_that_fits_is_stated(tmp_path, question, answer):
         "Ember Clock": clock + "the Baxter Prize. Its maker Jan sold a jar from Corfu. It "
         "is the oldest clock in Kent and stands beside the tallest oak in Kent.",
         "Cup": "It is red and blue. It is the second largest cup in Kent.",
+        "Steel Lamp": "The lamp comes with a two-year guarantee.",
+        "Oak Lamp": "The lamp was the nickname of the poet.",
         "Saucer": "It is red and blue. It is the finest saucer in Kent after one in Hythe.",
     }
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:

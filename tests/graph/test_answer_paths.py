@@ -374,6 +374,24 @@ def test_only_generic_nouns_mean_units_of_any_kind(tmp_path):
         assert base.query(None, "How many planets are red?").answer == ""
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Which products does Nordwood AB supply?", "Vase, Lamp"),
+        ("How many products are supplied by Nordwood AB?", "2"),
+        ("Which products supply Nordwood AB?", ""),
+        ("Which products does Nordwood AB sell?", ""),
+    ],
+)
+def test_an_agent_is_asked_for_by_its_verb(tmp_path, question, answer):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        base.add_many(
+            Unit(name, id=name, texts=("It is red.",), metadata={"supplier": "Nordwood AB"})
+            for name in ("Vase", "Lamp")
+        )
+        assert base.query(None, question).answer == answer
+
+
 def test_a_model_is_shown_the_paths(kb):
     mllm = ScriptedMLLM(
         [
