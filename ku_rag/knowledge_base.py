@@ -790,6 +790,7 @@ class KnowledgeBase:
         """
         session = self._session
         with session.write():
+            compaction.refuse_copy(session.database, session.layout)  # before an index syncs
             before = session.layout.bytes()
             for index in session.encoding.indexes:
                 index.compact()

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import apsw
 
 from ku_rag.errors import Locked, Refused
 from ku_rag.store.connection import explained, last_row
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
+
+
+def refuse_copy(database: Database, layout: Layout) -> None:
+    """Refuse to compact a copy that follows its base: its commit would end the chain.
+
+    Raises:
+        Refused: the base is an unchanged copy.
+    """
+    state = str(database.meta("state")).encode()
+    if layout.copied.is_file() and state in layout.copied.read_bytes():
+        raise Refused(
+            f"{layout.root} is an unchanged copy, made by `ku snapshot`: if it follows its base, "
+            "compact the base and apply the next increment; if it is an independent base, such as "
+            f"a restored backup, delete {layout.copied} and compact again"
+        )
 
 
 def compact(database: Database, layout: Layout) -> None:
@@ -17,15 +34,9 @@ def compact(database: Database, layout: Layout) -> None:
     that are forgotten here.
 
     Raises:
-        Refused: the base is an unchanged copy, to which no increment would apply any more.
         Locked: another process reads an older state, so neither could the log be emptied nor
             pictures be swept; everything else was done.
     """
-    if layout.copied.exists() and layout.copied.read_text() == database.meta("state"):
-        raise Refused(
-            f"{layout.root} is an unchanged copy: compact the base that it comes from and apply "
-            f"the next increment, or delete {layout.copied.name} to make the copy a base of its own"
-        )
     connection = database.connection
     with database.change():
         connection.execute("INSERT INTO words (words) VALUES ('optimize')")
@@ -56,10 +67,9 @@ def sweep(database: Database, layout: Layout) -> bool:
         except (apsw.BusyError, apsw.LockedError):
             return False
     known = {file for (file,) in database.connection.execute("SELECT file FROM images")}
-    for folder in layout.images.iterdir() if layout.images.is_dir() else ():
-        for file in folder.iterdir():
-            if f"{folder.name}/{file.name}" not in known:
-                file.unlink()
-        if not any(folder.iterdir()):
-            folder.rmdir()
+    for file in layout.images.glob("*/*"):
+        if file.is_file() and f"{file.parent.name}/{file.name}" not in known:
+            file.unlink()
+            with suppress(OSError):  # other pictures are in it
+                file.parent.rmdir()
     return True

@@ -4,7 +4,7 @@ kb/  ku.sqlite    everything that matters
      images/ab/…  pictures by content hash
      indexes/     caches; deleting the folder loses nothing
      ku.commits   the number of the last commit
-     ku.copy      in a copy: the state at which it was made or last updated
+     ku.copy      in a copy: the states before and after its last update, or that it was made at
      ku.erasing   in a copy: deleted content is still to be erased
      ku.toml      settings
      writer.lock  held by the one writer
@@ -30,7 +30,7 @@ class Layout:
         indexes: the folder of the caches.
         settings: the settings file.
         lock: the writer lock's file.
-        copied: in a copy, the file that contains the state at which it was made or last updated.
+        copied: in a copy, the file with the states that it may have without changes of its own.
     """
 
     def __init__(self, root: Path) -> None:

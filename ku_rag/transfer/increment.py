@@ -176,7 +176,8 @@ def _apply(
         connection.executemany("INSERT INTO sqlite_sequence VALUES (?, ?)", increment.sequences)
         if connection.execute(pruned).fetchall() != before:
             write_durably([(erasing, b"")])
-        write_durably([(layout.copied, increment.state.state.encode())])
+        states = f"{increment.since.state} {increment.state.state}"  # the commit may fail
+        write_durably([(layout.copied, states.encode())])
         connection.execute("COMMIT")
     except (OSError, apsw.AbortError) as error:
         raise _damaged(path, error) from error

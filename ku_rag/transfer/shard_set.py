@@ -127,8 +127,8 @@ def _find_problems(shards: Path, digests: Mapping[str, str]) -> Iterator[Quarant
                     reason = f"{file} has {found:,} bytes instead of {size:,}"
                     yield Quarantined(name, f"{reason}: it is truncated")
                     break
-    there = {path.name for path in shards.iterdir() if not path.name.startswith(".")}
-    for name in sorted(there - digests.keys()):
+    there = {path.name for path in shards.iterdir() if path.is_dir()}
+    for name in sorted(name for name in there - digests.keys() if not name.startswith(".")):
         yield Quarantined(name, "the manifest does not name it: it is a copy, or from another run")
 
 

@@ -14,11 +14,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import apsw
+
 from ku_rag.store.connection import Connection, connect, explained, snapshot
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
 from ku_rag.transfer import atomic_folder
 from ku_rag.types import Quarantined, Serializable
+
+_UNWRITTEN = {apsw.SQLITE_FULL, apsw.SQLITE_IOERR_WRITE}
+"""Errors of writing a copy; the base itself is only read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,12 @@ def take(database: Database, layout: Layout, folder: Path, *, link: bool) -> Sna
         # While a transaction reads this state or an older one, `compact` deletes no picture of it.
         with closing(database.connect()) as reader, explained(database.path), snapshot(reader):
             reader.execute("SELECT count(*) FROM meta").fetchone()
-            database.connection.execute("VACUUM INTO ?", (str(copy.database),))
+            try:
+                database.connection.execute("VACUUM INTO ?", (str(copy.database),))
+            except (apsw.FullError, apsw.IOError) as error:
+                if getattr(error, "extendedresult", 0) in _UNWRITTEN:
+                    raise OSError(str(error)) from error
+                raise
             copy.copied.touch()
             with closing(connect(copy.database)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")

@@ -231,6 +231,13 @@ def test_doubled_shards_are_reported_and_stored_once(data, tmp_path):
     assert report.chunks_added == done.counts["chunks"]
 
 
+def test_other_files_beside_the_shards_are_ignored(data, tmp_path):
+    done = run(data, tmp_path / "out")
+    shards(tmp_path / "out")[0].with_name("Thumbs.db").touch()
+    report = imported(tmp_path / "out", tmp_path / "kb")
+    assert report.chunks_added == done.counts["chunks"]
+
+
 # ---- the command -------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ku_rag import KnowledgeBase, Unit
+from ku_rag.errors import Refused
 from ku_rag.indexes import vector_index
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.scale import milvus_index
@@ -219,6 +220,20 @@ def test_copies_that_apply_increments_use_the_collections_of_the_base(engine, mi
             ) as following:
                 same_answers(following, base, make_queries(pictures, 6, number))
                 assert following.verify().problems == ()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_refused_compaction_of_a_copy_neither_syncs_nor_commits(engine, milvus, tmp_path):
+    settings = {"index_engine": "milvus", "index_uri": milvus(engine)}
+    with KnowledgeBase.open(tmp_path / "kb", create=True, **settings) as base:
+        base.add(Unit("Mill", texts=["The mill is 9 m high."]))
+        base.snapshot(tmp_path / "copy")
+        base.add(Unit("Pond", texts=["The pond is 2 m deep."]))
+        base.snapshot(tmp_path / "inc", since=tmp_path / "copy")
+    with KnowledgeBase.open(tmp_path / "copy", **settings) as copy:
+        with pytest.raises(Refused, match="unchanged copy"):
+            copy.compact()
+        assert copy.apply_increments(tmp_path / "inc").increments == 1
 
 
 def same_answers(base, local, queries):

@@ -354,13 +354,41 @@ def test_an_increment_that_is_being_written_is_ignored(chain, tmp_path):
 
 def test_a_copy_that_follows_is_not_compacted_before_it_has_changes_of_its_own(chain, tmp_path):
     with opened(tmp_path / "at1") as copy:
-        with pytest.raises(Refused, match="compact the base that it comes from"):
+        with pytest.raises(Refused, match="compact the base and apply"):
             copy.compact()
         assert copy.apply_increments(tmp_path / "inc1").increments == 1
         with pytest.raises(Refused, match="unchanged copy"):
             copy.compact()
         copy.add(Unit("Own", texts=["Own text."]))
         assert copy.compact().bytes_after > 0
+
+
+def test_a_copy_whose_update_was_stopped_before_its_commit_is_not_compacted(chain, tmp_path):
+    shutil.copy(tmp_path / "at1" / "ku.copy", tmp_path / "at0" / "ku.copy")
+    with opened(tmp_path / "at0") as copy:
+        with pytest.raises(Refused, match="unchanged copy"):
+            copy.compact()
+        assert copy.apply_increments(tmp_path / "inc0").increments == 1
+
+
+def test_a_damaged_mark_of_a_copy_hinders_nothing(base, tmp_path):
+    (tmp_path / "copy" / "ku.copy").write_bytes(b"\xf2\x00")
+    with opened(tmp_path / "copy") as copy:
+        assert copy.compact().bytes_after > 0
+
+
+def test_other_files_among_the_pictures_stay_and_deleted_pictures_go(chain, tmp_path):
+    images = tmp_path / "at1" / "images"
+    (gone,) = {path.name for path in images.glob("*/*")} - {
+        path.name for path in (tmp_path / "at2" / "images").glob("*/*")
+    }
+    (images / "notes.txt").touch()
+    (images / "00" / "folder").mkdir(parents=True)
+    with opened(tmp_path / "at1") as copy:
+        assert copy.apply_increments(tmp_path / "inc1").erased
+    assert not list(images.glob(f"*/{gone}"))
+    assert (images / "notes.txt").exists()
+    assert (images / "00" / "folder").exists()
 
 
 def test_increments_of_another_base_beside_are_ignored(chain, tmp_path):

@@ -76,12 +76,26 @@ def test_a_snapshot_holds_no_text_that_was_deleted(base, tmp_path):
     assert secret.encode() not in (tmp_path / "copy" / "ku.sqlite").read_bytes()
     with KnowledgeBase.open(tmp_path / "copy", encoder=Hashed()) as kb:
         before = (kb.path / "ku.sqlite").read_bytes()
-        with pytest.raises(Refused, match=r"unchanged copy: .* delete ku\.copy"):
+        with pytest.raises(Refused, match=r"unchanged copy, .*restored backup, delete .*ku\.copy"):
             kb.compact()
         assert (kb.path / "ku.sqlite").read_bytes() == before
         (kb.path / "ku.copy").unlink()
         kb.compact()  # single words stay in the keyword index until then, as in the base
     assert b"swordfish" not in (tmp_path / "copy" / "ku.sqlite").read_bytes()
+
+
+def test_a_full_disk_is_named_by_the_copy_not_by_the_base(base, tmp_path):
+    program = (
+        "import resource, sys; from ku_rag.cli import main;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
+        "sys.argv[1:] = ['snapshot', 'copy', '--kb', 'kb']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert f"a snapshot cannot be written to {tmp_path}/copy (" in done.stderr
+    assert not list(tmp_path.glob("*copy*"))
 
 
 def test_pictures_are_linked_on_request(base, tmp_path):
