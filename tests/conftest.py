@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -36,7 +37,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let hypothesis try few examples, and many with --long."""
+    """Let hypothesis try few examples, and many with --long.
+
+    A shell starts a command in the background with interrupts ignored, and the commands that tests
+    interrupt would inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("many" if config.getoption("--long") else "few")
 
 

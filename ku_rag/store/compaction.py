@@ -70,6 +70,7 @@ def sweep(database: Database, layout: Layout) -> bool:
     for file in layout.images.glob("*/*"):
         if file.is_file() and f"{file.parent.name}/{file.name}" not in known:
             file.unlink()
-            with suppress(OSError):  # other pictures are in it
-                file.parent.rmdir()
+    for folder in layout.images.glob("*"):
+        with suppress(OSError):  # pictures are in it
+            folder.rmdir()
     return True
