@@ -93,7 +93,7 @@ _ALONE = ("date", "number", "person", "place")
 """Types of which no value is stated where a clause has two."""
 _RELATIVE = re.compile(r"\b(?:who|whose|which|that|where|when|while|because|although)\b")
 """Begins a clause that may be about something else."""
-_TOLD = re.compile(
+_DEFINITE = re.compile(
     r"\bthe (?:\w{2,}est|most|first|last|only) \w+|(?:(?<=^what is )|(?<=^what was ))the \w+"
 )
 """A superlative with its noun, or the noun after "what is": a sentence that answers says "is …"."""
@@ -312,7 +312,7 @@ def _unit_that(
     has_noun = noun or is_agent or asked.said[1:2] in (("is",), ("was",))
     if noun.endswith("s") or not has_noun or len(asked.content) < _FEWEST:
         return None
-    told = _TOLD.search(" ".join(asked.said))
+    predicate = _DEFINITE.search(" ".join(asked.said))
     found: dict[str, _Sentence] = {}
     for one in said:
         main = replace(one, text=_RELATIVE.split(one.text)[0])
@@ -324,8 +324,10 @@ def _unit_that(
         # "Which clock did Reiter build?" asks for what "was built by Reiter".
         is_role = ("by" in main.words) == is_agent or (is_passive and not is_agent)
         has_all = main.stems | {stem(noun)} >= set(asked.content)
-        is_told = told and re.search(rf"\b(?:is|was|are|were) {told[0]}\b", main.text.lower())
-        if told and (not is_told or not {"after", "except"}.isdisjoint(main.words)):
+        is_stated = predicate and re.search(
+            rf"\b(?:is|was|are|were) {predicate[0]}\b", main.text.lower()
+        )
+        if predicate and (not is_stated or not {"after", "except"}.isdisjoint(main.words)):
             continue
         piece = evidence[one.piece]
         is_owned = len(piece.owner_names) == 1 and not piece.table

@@ -39,7 +39,7 @@ class ForeignEncoder:
     def __init__(self, name: str, dim: int, embed: EmbedTexts | None = None) -> None:
         self.dim = arguments.count(dim, "the length of a vector", least=1, most=1 << 16)
         self.fingerprint = f"foreign:{name}:{dim}"
-        self.max_tokens = 256 if embed else 1 << 20  # zeros may stand for a text of any length
+        self.max_tokens = 256 if embed else 1 << 20  # zero vectors fit any text
         self._embed = embed
 
     def count_tokens(self, text: str) -> int:

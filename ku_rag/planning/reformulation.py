@@ -73,7 +73,7 @@ class _Phrases:
                 yield self._span(at, at + 2 if is_one else self._phrase_end(at))
 
     def _pronouns(self) -> Iterator[Reference]:
-        """Find "he" and "its", or what they stand for: "When did the company sell its shares?"."""
+        """Find "he" and "its", or what they refer to: "When did the company sell its shares?"."""
         for at, word in enumerate(self._words):
             following = self._word(at + 1)
             if self._word(at - 1) in AUXILIARIES - _LINKING:

@@ -30,7 +30,9 @@ _SIMILAR = 0.7
 """A name this similar to words of a question is suggested."""
 _CANDIDATES = 2000
 _MOST_LAST_WORDS = 3
-"""Words at the end of a name that stand for it."""
+"""Maximum number of words at the end of a name that identify it."""
+_MOST_NAMES = 20_000
+"""Above this number of names, their last words are not compared: it would take too long."""
 _TITLES = frozenset(words("president king queen prince princess pope saint captain sir lady lord"))
 _TITLES |= frozenset(words("doctor dr professor mr mrs ms"))
 """Capitalised words before a name that are no part of another one."""
@@ -122,6 +124,8 @@ def find_names(connection: Connection, question: str) -> NamesFound:
 
 def find_last_words(connection: Connection, question: str) -> list[NamedSpan]:
     """Find "the lamp" if exactly one name ends in "lamp": "Steel Lamp"."""
+    if connection.execute("SELECT 1 FROM names LIMIT 1 OFFSET ?", (_MOST_NAMES,)).fetchone():
+        return []
     folded = [token.folded for token in tokenize(question[:_MOST_CHARACTERS])]
     found = []
     for at in (place + 1 for place, word in enumerate(folded) if word == "the"):

@@ -74,3 +74,9 @@ def test_the_last_word_of_two_names_stands_for_neither(kb, names):
     kb.add(Unit("Reading lamp"))
     units = kb.query(None, "Who sells the lamp?").units
     assert [one.id for one in units if one.named] == []
+
+
+def test_last_words_of_many_names_are_not_compared(kb, names, monkeypatch):
+    monkeypatch.setattr("ku_rag.retrieval.names._MOST_NAMES", 3)
+    units = kb.query(None, "Who sells the lamp?").units
+    assert [one.id for one in units if one.named] == []
