@@ -273,7 +273,7 @@ class GraphView:
         self,
         question: str,
         *,
-        images: Sequence[str | Path | Image] = (),
+        images: Sequence[str | Path | bytes | Image] = (),
         topic: str | None = None,
         hints: str = "",
         perception: str = "",
@@ -332,7 +332,7 @@ class GraphView:
         self,
         question: str,
         *,
-        image: str | Path | Image | None = None,
+        image: str | Path | bytes | Image | None = None,
         construction: EvidenceSettings | None = None,
     ) -> EvidenceSearch:
         """Build the evidence graph of a question from texts, tables and pictures of the base.
@@ -344,7 +344,7 @@ class GraphView:
 
         Args:
             question: a sentence.
-            image: a picture that it is about, a file or RGB.
+            image: a picture that it is about; see `KnowledgeBase.query`.
             construction: how the graph is built; see `EvidenceSettings`.
 
         Raises:
@@ -508,11 +508,12 @@ class GraphView:
         return [one for one in entities if one.has_relations]
 
 
-def _picture(image: str | Path | Image) -> Image:
+def _picture(image: str | Path | bytes | Image) -> Image:
+    """Return a picture argument in the size that is matched with pictures of units."""
     given = pictures.given(image)
     if given is None:
         raise arguments.wrong(image, "a picture", "a file or an RGB picture")
-    return pictures.load_picture(given) if isinstance(given, Path) else given
+    return pictures.fit_picture(given)[0]
 
 
 def _statement(relation: object) -> Statement:

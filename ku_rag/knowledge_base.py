@@ -218,14 +218,14 @@ class KnowledgeBase:
 
     def query(
         self,
-        image: str | Path | Image | None,
+        image: str | Path | bytes | Image | None,
         question: str,
         **options: Unpack[QueryOptions],
     ) -> Answer:
         """Answer a question about a picture.
 
         Args:
-            image: a picture file or an RGB picture; None asks without one.
+            image: a picture file, its content, or a picture in memory; None asks without one.
             question: a sentence.
             **options: see `QueryOptions`.
 
@@ -238,7 +238,7 @@ class KnowledgeBase:
 
     def query_events(
         self,
-        image: str | Path | Image | None,
+        image: str | Path | bytes | Image | None,
         question: str,
         **options: Unpack[QueryOptions],
     ) -> Iterator[QueryEvent]:
@@ -283,7 +283,7 @@ class KnowledgeBase:
 
     def plan(
         self,
-        image: str | Path | Image | None,
+        image: str | Path | bytes | Image | None,
         question: str,
         plan: str | PlanSettings | Plan = "sequential",
         *,
@@ -373,7 +373,7 @@ class KnowledgeBase:
     def search(
         self,
         *,
-        image: str | Path | Image | None = None,
+        image: str | Path | bytes | Image | None = None,
         text: str = "",
         vector: NDArray[np.float32] | None = None,
         k: int = 10,
@@ -383,7 +383,7 @@ class KnowledgeBase:
         """Find units and chunks for a picture, a text, or both; or chunks for a vector.
 
         Args:
-            image: a picture file or an RGB picture.
+            image: a picture file, its content, or a picture in memory.
             text: words to look for.
             vector: float32[dim] of length 1: finds the nearest chunks, without picture and text.
             k: most units, and most chunks, 1 to 100,000.

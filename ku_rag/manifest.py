@@ -17,7 +17,6 @@ import apsw
 from ku_rag.encoders import load_encoder, load_side, sides
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.deferred import Deferred
-from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.encoders.pair import Paired, side
 from ku_rag.errors import KuError, Mismatch, NotFound
 from ku_rag.regions.base import Segmenter
@@ -57,7 +56,7 @@ def choose_encoder(
     """
     own = made["spec"] if made else None
     if not as_made and own == "embedded" == (settings.encoder or own):
-        return EmbeddedEncoder(), "embedded"  # installed packages need not be searched
+        return load_side("embedded"), "embedded"  # installed packages need not be searched
     spec = "+".join(sides(settings.encoder or own or "embedded"))
     if made is None or not (as_made or own == spec != "embedded"):
         made_now = load_encoder(spec, device=settings.device, batch_size=settings.batch_size)

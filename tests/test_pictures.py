@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.pictures import load_picture, locate_picture, open_picture, probe
+from ku_rag.pictures import load_picture, locate_picture, probe
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 FORMATS = ["JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "PPM"]
@@ -54,7 +54,7 @@ def png(width, height):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_is_read(kind):
     data = encoded(two_halves(), kind)
-    picture = open_picture(data)
+    picture = load_picture(data)
     assert (picture.mode, picture.size) == ("RGB", (64, 32))
     assert probe(data) == (64, 32, kind)
     left, right = np.asarray(picture)[16, 8], np.asarray(picture)[16, 56]
@@ -67,7 +67,7 @@ def test_the_camera_may_be_turned(kind):
     exif = Image.Exif()
     exif[0x0112] = 6  # the left of the picture is the top of the scene
     data = encoded(two_halves(), kind, exif=exif)
-    picture = open_picture(data)
+    picture = load_picture(data)
     assert picture.size == (32, 64)
     assert probe(data) == (32, 64, kind)
     top, bottom = np.asarray(picture)[8, 16], np.asarray(picture)[56, 16]
@@ -78,14 +78,14 @@ def test_of_an_animation_the_first_frame_is_taken():
     frames = [Image.new("RGB", (8, 8), color) for color in (RED, BLUE)]
     for kind, options in {"GIF": {}, "PNG": {}, "WEBP": {"lossless": True}}.items():
         data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)
-        assert open_picture(data).getpixel((4, 4)) == RED
+        assert load_picture(data).getpixel((4, 4)) == RED
     assert probe(encoded(frames[0], "MPO", save_all=True, append_images=frames[1:]))[2] == "JPEG"
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
 def test_16_bit_grey_is_scaled_not_clipped(kind):
     grey = np.array([[0, 257, 25_700, 65_535]], np.uint16)
-    picture = open_picture(encoded(Image.fromarray(grey), kind))
+    picture = load_picture(encoded(Image.fromarray(grey), kind))
     assert [picture.getpixel((x, 0)) for x in range(4)] == [
         (0, 0, 0),
         (1, 1, 1),
@@ -96,45 +96,45 @@ def test_16_bit_grey_is_scaled_not_clipped(kind):
 
 def test_other_deep_greys_are_scaled():
     unit = Image.fromarray(np.array([[0.0, 0.5, 1.0, np.nan]], np.float32))
-    assert list(np.asarray(open_picture(encoded(unit, "TIFF")))[0, :, 0]) == [0, 128, 255, 0]
+    assert list(np.asarray(load_picture(encoded(unit, "TIFF")))[0, :, 0]) == [0, 128, 255, 0]
     deep = Image.fromarray(np.array([[0, 25_700, 65_535, -3]], np.int32))
-    assert list(np.asarray(open_picture(encoded(deep, "TIFF")))[0, :, 0]) == [0, 100, 255, 0]
+    assert list(np.asarray(load_picture(encoded(deep, "TIFF")))[0, :, 0]) == [0, 100, 255, 0]
 
 
 def test_cmyk_palette_and_black_and_white_become_rgb():
     cmyk = encoded(two_halves().convert("CMYK"), "TIFF")
-    assert open_picture(cmyk).getpixel((0, 0)) == RED
-    photo = open_picture(encoded(two_halves().convert("CMYK"), "JPEG"))
+    assert load_picture(cmyk).getpixel((0, 0)) == RED
+    photo = load_picture(encoded(two_halves().convert("CMYK"), "JPEG"))
     assert np.abs(np.subtract(photo.getpixel((60, 16)), BLUE)).max() <= 4
     palette = Image.new("P", (2, 1), 1)
     palette.putpalette([1, 2, 3, 40, 50, 60])
-    assert open_picture(encoded(palette)).getpixel((0, 0)) == (40, 50, 60)
-    assert open_picture(encoded(Image.new("1", (2, 1), 1))).getpixel((0, 0)) == (255, 255, 255)
+    assert load_picture(encoded(palette)).getpixel((0, 0)) == (40, 50, 60)
+    assert load_picture(encoded(Image.new("1", (2, 1), 1))).getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_what_is_transparent_becomes_white():
-    assert open_picture(encoded(Image.new("RGBA", (2, 2), (255, 0, 0, 0)))).getpixel((0, 0)) == (
+    assert load_picture(encoded(Image.new("RGBA", (2, 2), (255, 0, 0, 0)))).getpixel((0, 0)) == (
         255,
         255,
         255,
     )
-    assert open_picture(encoded(Image.new("LA", (2, 2), (0, 51)))).getpixel((0, 0)) == (204,) * 3
+    assert load_picture(encoded(Image.new("LA", (2, 2), (0, 51)))).getpixel((0, 0)) == (204,) * 3
     palette = Image.new("P", (2, 1), 0)
     palette.putpalette([1, 2, 3, 40, 50, 60])
     for transparency in (0, b"\0\xff"):
         data = encoded(palette, transparency=transparency)
-        assert open_picture(data).getpixel((0, 0)) == (255, 255, 255)
+        assert load_picture(data).getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_large_pictures_are_decoded_smaller_when_asked():
     large = two_halves(4_000, 1_000)
-    assert open_picture(encoded(large, "JPEG"), longest=640).size == (1_000, 250)
-    assert open_picture(encoded(large, "PNG"), longest=640).size == (667, 167)
-    assert open_picture(encoded(large, "JPEG"), longest=3_999).size == (4_000, 1_000)
-    assert open_picture(encoded(two_halves(), "PNG"), longest=640).size == (64, 32)
+    assert load_picture(encoded(large, "JPEG"), longest=640).size == (1_000, 250)
+    assert load_picture(encoded(large, "PNG"), longest=640).size == (667, 167)
+    assert load_picture(encoded(large, "JPEG"), longest=3_999).size == (4_000, 1_000)
+    assert load_picture(encoded(two_halves(), "PNG"), longest=640).size == (64, 32)
     exif = Image.Exif()
     exif[0x0112] = 8
-    assert open_picture(encoded(large, "JPEG", exif=exif), longest=640).size == (250, 1_000)
+    assert load_picture(encoded(large, "JPEG", exif=exif), longest=640).size == (250, 1_000)
 
 
 # ---- what is refused ---------------------------------------------------------------------------
@@ -145,20 +145,20 @@ def test_truncated_pictures_are_refused(kind):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8))
     data = encoded(noise, kind)
     with pytest.raises(BadInput, match=r"broken .*save or copy it again$"):
-        open_picture(data[: len(data) // 2])
+        load_picture(data[: len(data) // 2])
     with pytest.raises(BadInput, match=r"save it again|copy it again"):
-        open_picture(data[:20])
+        load_picture(data[:20])
 
 
 @pytest.mark.parametrize("data", [b"hello", b"<svg/>", b"%PDF-1.4", bytes(100), b"\xff\xd8\xff"])
 def test_other_files_are_no_pictures(data):
-    for read in (open_picture, probe):
+    for read in (load_picture, probe):
         with pytest.raises(BadInput, match=r"not a readable picture .* expected one of JPEG, PNG"):
             read(data)
 
 
 def test_empty_files_are_no_pictures():
-    for read in (open_picture, probe):
+    for read in (load_picture, probe):
         with pytest.raises(BadInput, match=re.escape("the picture is empty (0 bytes)")):
             read(b"")
 
@@ -166,7 +166,7 @@ def test_empty_files_are_no_pictures():
 @pytest.mark.parametrize("side", [60_000, 8_001, 2**31 - 1])
 def test_sizes_are_bounded_before_decoding(side):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for read in (open_picture, probe):
+    for read in (load_picture, probe):
         with pytest.raises(BadInput, match=r"at most 64,000,000 (pixels )?are decoded"):
             read(png(side, side))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
@@ -174,7 +174,7 @@ def test_sizes_are_bounded_before_decoding(side):
 
 def test_a_picture_of_the_largest_size_is_only_broken():
     with pytest.raises(BadInput, match="the PNG picture is broken"):
-        open_picture(png(8_000, 8_000))
+        load_picture(png(8_000, 8_000))
 
 
 @pytest.mark.parametrize("lossless", [False, True])
@@ -198,12 +198,12 @@ def test_webp_sizes_are_bounded_before_decoding(lossless):
 def test_want_of_memory_is_not_a_broken_picture():
     code = (
         "import resource\n"
-        "from ku_rag.pictures import open_picture\n"
+        "from ku_rag.pictures import load_picture\n"
         "import io\nfrom PIL import Image\nfile = io.BytesIO()\n"
         "Image.new('1', (7_000, 7_000)).save(file, 'PNG')\ndata = file.getvalue()\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + 50_000_000,) * 2)\n"
-        "try:\n    open_picture(data)\nexcept MemoryError:\n    print('MemoryError')\n"
+        "try:\n    load_picture(data)\nexcept MemoryError:\n    print('MemoryError')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "MemoryError\n"
@@ -211,7 +211,7 @@ def test_want_of_memory_is_not_a_broken_picture():
 
 def test_broken_exif_data_does_not_hide_the_picture():
     data = encoded(two_halves(), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\xff" + bytes(20))
-    assert open_picture(data).size == (64, 32)
+    assert load_picture(data).size == (64, 32)
     assert probe(data) == (64, 32, "JPEG")
 
 
@@ -219,9 +219,9 @@ def test_warnings_do_not_leak():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(BadInput, match="10,000 × 10,000 pixels: at most 64,000,000 are"):
-            open_picture(png(10_000, 10_000))
+            load_picture(png(10_000, 10_000))
         with pytest.raises(BadInput, match="not a readable picture"):
-            open_picture(encoded(two_halves(), "TIFF")[:20])
+            load_picture(encoded(two_halves(), "TIFF")[:20])
     assert caught == []
 
 

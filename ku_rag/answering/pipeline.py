@@ -21,7 +21,7 @@ from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.base import MLLM, MeteredMLLM, Reply
 from ku_rag.mllm.prompts import load_prompts
-from ku_rag.pictures import load_picture
+from ku_rag.pictures import MATCHED_SIDE, decode, fit_picture
 from ku_rag.rerankers.base import RerankerQuery, rank
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.matching import match
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 
 _LONGEST_QUESTION = 100_000
-_LONGEST_SIDE = 1600
-"""Larger pictures are scaled down to this; regions are given in the pixels of the original."""
 
 
 @contextmanager
@@ -87,7 +85,7 @@ class QueryInput:
     """
 
     text: str
-    image: str | Path | Image | None = None
+    image: Path | bytes | Image | None = None
     k_units: int = 3
     k_chunks: int = 3
     passage: Path | None = None
@@ -266,7 +264,7 @@ def _assemble(
     cited = {*reading.citations, reading.closest.evidence if reading.closest else ""}
     return Answer(
         question=question.text,
-        image=str(question.image) if isinstance(question.image, str | Path) else None,
+        image=str(question.image) if isinstance(question.image, Path) else None,
         region=found.matched.region,
         units=tuple(found.matched.units),
         chunks=(*found.evidence, *(one for one in found.own if one.label in cited)),
@@ -343,7 +341,7 @@ def _chain(question: QueryInput, mllm: MLLM | None, planned: Planned | None) -> 
 def find(
     base: Retrieval,
     *,
-    image: str | Path | Image | None,
+    image: Path | bytes | Image | None,
     text: str,
     vector: Vectors | None,
     k: int,
@@ -363,26 +361,18 @@ def find(
     return SearchResult(tuple(found.units), tuple(evidence))
 
 
-def query_picture(image: str | Path | Image | None) -> tuple[Image | None, float]:
+def query_picture(image: Path | bytes | Image | None) -> tuple[Image | None, float]:
     """Return the RGB picture that is matched, and how many of its own pixels one of these is."""
     if image is None:
         return None, 1.0
-    picture = _read_picture(image)
-    scale = max(1.0, max(picture.size) / _LONGEST_SIDE)
-    if scale > 1:
-        width, height = picture.size
-        picture = picture.resize((max(1, round(width / scale)), max(1, round(height / scale))))
-    return picture, scale
+    picture, size = fit_picture(image)
+    return picture, max(1.0, max(size) / MATCHED_SIDE)
 
 
 def scaled(box: Box, scale: float) -> Box:
     """Return a box with its edges multiplied by `scale`, in whole pixels."""
     x0, y0, x1, y1 = (round(edge * scale) for edge in box)
     return x0, y0, x1, y1
-
-
-def _read_picture(image: str | Path | Image) -> Image:
-    return image.convert("RGB") if isinstance(image, Image) else load_picture(Path(image))
 
 
 def _gather(
@@ -518,7 +508,8 @@ def _material(
     region, crop = found.matched.region, None
     is_part = region and picture and region.box != (0, 0, *picture.size)
     if region and is_part and question.image and not question.strict:
-        crop = _read_picture(question.image).crop(scaled(region.box, scale))
+        box = scaled(region.box, scale)
+        crop = decode(question.image, lambda whole, _: whole.crop(box))
     return Material(
         question.text,
         picture,

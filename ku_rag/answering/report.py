@@ -274,7 +274,7 @@ def image_tag(image: Image.Image, side: int | None, alt: str) -> str:
         image.save(buffer, "PNG", optimize=True)
     else:
         kind = "jpeg"
-        small = to_rgb(image)
+        small = to_rgb(image).copy()
         small.thumbnail((side, side), Image.Resampling.LANCZOS)
         small.save(buffer, "JPEG", quality=86)
     data = base64.b64encode(buffer.getvalue()).decode("ascii")

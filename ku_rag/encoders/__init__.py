@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from ku_rag.errors import BadInput
 from ku_rag.plugins import absolute, load, offered
@@ -51,8 +51,10 @@ def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Enc
 
 def load_side(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encoder:
     """Create one of the encoders that `sides` names. Raises as `load_encoder`."""
-    made: Encoder = load("encoder", _OWN, spec, device=device, batch_size=batch_size)
-    return made
+    from ku_rag.encoders.base import RgbAdapter
+
+    encoder: Any = RgbAdapter(load("encoder", _OWN, spec, device=device, batch_size=batch_size))
+    return cast("Encoder", encoder)
 
 
 def sides(spec: str) -> list[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
+from ku_rag.pictures import to_rgb
 from ku_rag.types import Box
 
 Vectors = NDArray[np.float32]
@@ -53,6 +55,24 @@ class Encoder(Protocol):
 
     def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
         """Encode parts of one picture (RGB), float32[len(boxes), dim]."""
+
+
+@dataclass(frozen=True, slots=True)
+class RgbAdapter:
+    """Converts pictures of every mode to RGB for an encoder; all else is the encoder's own."""
+
+    encoder: Encoder
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of an encoder
+        return getattr(self.encoder, name)
+
+    def encode_images(self, images: Sequence[Image]) -> Vectors:
+        """Encode whole pictures, float32[n, dim]."""
+        return self.encoder.encode_images([to_rgb(image) for image in images])
+
+    def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
+        """Encode parts of one picture, float32[len(boxes), dim]."""
+        return self.encoder.encode_regions(to_rgb(image), boxes)
 
 
 def encode_queries(encoder: Encoder, texts: Sequence[str]) -> Vectors:

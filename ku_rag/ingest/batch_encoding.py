@@ -19,7 +19,7 @@ from ku_rag.encoders.pair import side
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.ingest.preparation import PreparedPicture, PreparedRecord
-from ku_rag.pictures import open_picture
+from ku_rag.pictures import load_picture
 from ku_rag.store.vectors import Kind
 from ku_rag.types import Quarantined
 
@@ -136,5 +136,5 @@ class BatchEncoder:
         """Return a picture in the size that the encoder uses, if it has one."""
         fit: Callable[[Image], Image] | None
         fit = getattr(side(self.encoder, "image"), "fit", None)
-        image = open_picture(picture.data, longest=LONGEST)
+        image = load_picture(picture.data, LONGEST)
         return fit(image) if fit else image

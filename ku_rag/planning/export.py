@@ -109,7 +109,7 @@ def _decisions(plan: Plan) -> Iterator[dict[str, Any]]:
     planner = MLLMPlanner(ScriptedMLLM(()), DocumentPlanner(plan))
     actions = {one.action for one in plan.rounds}
     searchers = sorted(a.removeprefix("searcher:") for a in actions if a.startswith("searcher:"))
-    picture, scale = query_picture(plan.image)
+    picture, scale = query_picture(Path(plan.image) if plan.image else None)
     state = PlanState(plan.question, (plan.question,), picture, searchers=searchers)
     for number, one in enumerate(plan.rounds, 1):
         shown = [plan.image, *found_pictures(state)]

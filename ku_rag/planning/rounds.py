@@ -41,7 +41,7 @@ def start(
     """
     metered = MeteredMLLM(mllm) if mllm else None
     planner: Planner = EmbeddedPlanner()
-    image = str(asked.image) if isinstance(asked.image, str | Path) else None
+    image = str(asked.image) if isinstance(asked.image, Path) else None
     picture, scale = query_picture(asked.image)
     if isinstance(plan, Plan):
         if plan.question != asked.text:

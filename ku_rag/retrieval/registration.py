@@ -71,12 +71,12 @@ class Pyramid:
     """A picture and its reductions by 2, 4, 8 … in one array.
 
     Args:
-        pixels: float32[all pixels, 3], 0 to 1.
+        pixels: uint8[all pixels, 3].
         sizes: int32[levels, 2], height and width of each level.
         starts: int32[levels], row of `pixels` where each level begins.
     """
 
-    pixels: Floats
+    pixels: NDArray[np.uint8]
     sizes: NDArray[np.int32]
     starts: NDArray[np.int32]
 
@@ -88,8 +88,7 @@ class Pyramid:
             levels.append(levels[-1].reduce(2))
         sizes = np.array([(level.height, level.width) for level in levels], np.int32)
         starts = np.cumsum(sizes.prod(1)) - sizes.prod(1)
-        pixels = np.concatenate([np.asarray(level, np.float32).reshape(-1, 3) for level in levels])
-        pixels /= np.float32(255)
+        pixels = np.concatenate([np.asarray(level).reshape(-1, 3) for level in levels])
         return cls(pixels, sizes, starts.astype(np.int32))
 
 
@@ -222,7 +221,7 @@ def _sample(pyramid: Pyramid, frames: Frames) -> tuple[Floats, NDArray[np.bool_]
     inside = (column >= 0) & (column < wide) & (row >= 0) & (row < high)
     at = np.clip(row, 0, high - 1) * wide + np.clip(column, 0, wide - 1)
     at += pyramid.starts[level][:, None, None]
-    colours = np.take(pyramid.pixels, at.reshape(len(frames), -1), 0)
+    colours = np.take(pyramid.pixels, at.reshape(len(frames), -1), 0) / np.float32(255)
     return colours, inside.reshape(len(frames), -1)
 
 

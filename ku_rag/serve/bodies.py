@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from PIL.Image import Image
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -59,9 +58,9 @@ class PictureBody(BaseModel):
     kind: str | None = Field(None, description="Only units of this kind.")
     where: list[str] = Field([], description='Conditions on metadata, such as "calories<100".')
 
-    def picture(self) -> Image | None:
-        """Return the decoded picture; see `decode_picture`."""
-        return None if self.image is None else decode_picture(self.image)
+    def picture(self) -> bytes | None:
+        """Return the content of the picture; see `read_picture`."""
+        return None if self.image is None else read_picture(self.image)[0]
 
 
 class SearchBody(PictureBody):
@@ -221,11 +220,6 @@ def read_picture(given: str | bytes) -> tuple[bytes, str]:
             f"{MAX_PIXELS:,}; scale it down"
         )
     return given, kind
-
-
-def decode_picture(given: str | bytes) -> Image:
-    """Decode a picture of a request; see `read_picture`."""
-    return pictures.open_picture(read_picture(given)[0])
 
 
 # ---- units -------------------------------------------------------------------------------------

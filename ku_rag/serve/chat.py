@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.serve.bodies import decode_picture, sends
+from ku_rag.serve.bodies import read_picture, sends
 from ku_rag.serve.served_base import ServedBase
 
 router = APIRouter(prefix="/v1")
@@ -72,7 +72,7 @@ async def complete(request: Request, asked: ChatRequest) -> Response:
         raise NotFound(f"there is no model {asked.model[:80]!r}: GET /v1/models lists them")
     question, image = asked.question()
     answer = await base.read(
-        lambda kb: kb.query(None if image is None else decode_picture(image), question).to_dict()
+        lambda kb: kb.query(None if image is None else read_picture(image)[0], question).to_dict()
     )
     prompt, reply = (answer["usage"].get(f"{kind}_tokens", 0) for kind in ("prompt", "completion"))
     usage = {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}

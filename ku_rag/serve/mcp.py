@@ -13,15 +13,13 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.types import CallToolResult, ContentBlock, ImageContent, TextContent, ToolAnnotations
-from PIL.Image import Image
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo
 from starlette.exceptions import HTTPException
 
 import ku_rag
-from ku_rag import pictures
 from ku_rag.errors import BadInput, KuError, NotFound, ReadOnly
 from ku_rag.knowledge_base import KnowledgeBase
-from ku_rag.serve.bodies import STORED, decode_picture, unit_of
+from ku_rag.serve.bodies import STORED, read_picture, unit_of
 from ku_rag.serve.problems import without_folders
 from ku_rag.serve.served_base import ServedBase
 
@@ -145,14 +143,14 @@ class UnitTools:
         """A stored picture, at most 1,024 pixels wide and high."""
         return self._base.small_copy(digest, 1024)
 
-    def _picture(self, given: str) -> Image:
+    def _picture(self, given: str) -> bytes | Path:
         if not self._folders or given.startswith("data:"):
-            return decode_picture(given)
+            return read_picture(given)[0]
         files = [(folder / given).resolve() for folder in (Path.cwd(), *self._folders)]
         inside = [file for file in files if any(map(file.is_relative_to, self._folders))]
         if not inside:
             raise BadInput(f"{Path(given).name!r} is in no folder of --pictures")
-        return pictures.load_picture(next(filter(os.path.exists, inside), inside[0]))
+        return next(filter(os.path.exists, inside), inside[0])
 
     def _result(self, model: type[BaseModel], found: object) -> CallToolResult:
         """Return a result as text and as JSON, with up to three pictures."""
