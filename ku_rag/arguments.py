@@ -79,6 +79,16 @@ def is_storable(value: str) -> bool:
     return "\0" not in value and (value.isascii() or not _SURROGATE.search(value))
 
 
+def is_visible(value: str) -> bool:
+    """Whether a text has a character that is drawn."""
+    return any(
+        category(char) not in _INVISIBLE
+        and char not in _IGNORABLE
+        and not "\ufe00" <= char <= "\ufe0f"
+        for char in value
+    )
+
+
 def optional_text(value: object, what: str) -> str | None:
     """A text as in `text`, or None."""
     return None if value is None else text(value, what)
@@ -86,11 +96,8 @@ def optional_text(value: object, what: str) -> str | None:
 
 def identity(value: object, what: str) -> str:
     """A text as in `text` that holds a visible character."""
-    given = text(value, what)
-    for one in given:
-        invisible = category(one) in _INVISIBLE or one in _IGNORABLE
-        if not (invisible or "\ufe00" <= one <= "\ufe0f"):
-            return given
+    if is_visible(given := text(value, what)):
+        return given
     raise BadInput(f"{what} is empty: expected a text that is not blank")
 
 

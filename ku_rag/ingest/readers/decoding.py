@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ku_rag.arguments import regular_file
+from ku_rag.arguments import is_visible, regular_file
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.types import Source
 
@@ -84,7 +84,22 @@ def bounded_lines(readline: Callable[[int], Line], end: Line) -> Iterator[Line |
 
 
 def clean_name(name: str) -> str:
-    """Return a name with composed characters, single spaces and no control characters."""
+    """Return a name with composed characters, single spaces and no control characters.
+
+    A name without a visible character becomes "".
+    """
     if name.isascii() and name.isprintable() and "  " not in name:
         return name.strip()
-    return " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", name)).split())
+    clean = " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", name)).split())
+    return clean if is_visible(clean) else ""
+
+
+def file_name(stem: str) -> str:
+    """Return the name of the unit that a file or folder of this name describes.
+
+    Raises:
+        BadInput: it has no visible character.
+    """
+    if name := clean_name(stem):
+        return name
+    raise BadInput(f"its name {stem!a} has no visible character: rename it")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.ingest.readers.decoding import clean_name
+from ku_rag.ingest.readers.decoding import file_name
 from ku_rag.ingest.readers.documents import DOCUMENT_SUFFIXES, read_document
 from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES, read_jsonl
 from ku_rag.ingest.readers.markdown import TEXT_SUFFIXES, read_markdown
@@ -97,14 +97,15 @@ def _read_file(path: Path) -> Iterator[Item]:
         match _kind(path):
             case kind if kind in _RECORD_READERS:
                 yield from _RECORD_READERS[kind](path)
-            case "text" | "document":
+            case kind:
                 try:
-                    yield from _outline(path).units()
+                    if kind == "picture":
+                        unit = Unit(name := file_name(path.stem), id=name)
+                        yield Record(unit, (Source(path.as_posix(), images=(path,)),))
+                    else:
+                        yield from _outline(path).units()
                 except BadInput as error:
                     yield Quarantined(path.as_posix(), str(error))
-            case _:
-                name = clean_name(path.stem)
-                yield Record(Unit(name, id=name), (Source(path.as_posix(), images=(path,)),))
     except OSError as error:
         raise BadInput(f"{path.name} cannot be read ({error.strerror}): check it") from error
 
@@ -224,7 +225,12 @@ def _items(identity: str, contents: _Contents, named: Set[Path]) -> Iterator[Ite
 
 def _unit(identity: str, files: list[Path]) -> Iterator[Item]:
     """Yield the unit of one folder, with a source for each file."""
-    sources = []
+    sources, identity = [], unicodedata.normalize("NFC", identity)
+    try:
+        name = file_name(identity.rpartition("/")[2])
+    except BadInput as error:
+        yield from (Quarantined(path.as_posix(), str(error)) for path in files)
+        return
     for path in files:
         try:
             if _kind(path) == "picture":
@@ -236,8 +242,6 @@ def _unit(identity: str, files: list[Path]) -> Iterator[Item]:
         except BadInput as error:
             yield Quarantined(path.as_posix(), str(error))
     if sources:
-        identity = unicodedata.normalize("NFC", identity)
-        name = clean_name(identity.rpartition("/")[2])
         yield Record(Unit(name, id=identity), tuple(sources))
 
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from ku_rag.arguments import LONGEST_NAME
 from ku_rag.errors import BadInput
-from ku_rag.ingest.readers.decoding import PartialSource, clean_name
+from ku_rag.ingest.readers.decoding import PartialSource, file_name
 from ku_rag.pictures import locate_picture
 from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
 
@@ -72,7 +72,7 @@ class Outline:
         level = min((n for n in counts if counts[n] > 1), default=min(counts, default=1))
         headings = [heading for heading in self.headings if heading.level <= level]
         if not headings:
-            name = clean_name(self.path.stem)
+            name = file_name(self.path.stem)
             yield Record(Unit(name, id=name), (self.source(uri, 0, end),))
         elif headings[0].start:
             for line, given in self._between(0, headings[0].start):

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers import decoding
-from ku_rag.ingest.readers.decoding import bounded_lines, clean_name, encoding_of
+from ku_rag.ingest.readers.decoding import bounded_lines, encoding_of, file_name
 from ku_rag.ingest.readers.records import Item, is_storable, read_record
 from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
 
@@ -97,7 +97,7 @@ def _table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
             "such as name, kind, aliases, images, text, or a table of two columns or more; add a "
             "line that names them"
         )
-    name = clean_name(path.stem)
+    name = file_name(path.stem)
     table = Table(tuple(header), tuple(tuple(map(Cell, row)) for row in rows), name)
     return Record(Unit(name, id=name), (Source(path.as_posix(), tables=(table,)),))
 
