@@ -74,11 +74,13 @@ class PixelBudget:
 
     Attributes:
         used: pixels that are being decoded.
+        waiting: one entry for each picture that waits.
     """
 
     def __init__(self, most: int) -> None:
         self.most, self.used = most, 0
-        self._changed, self._waiting = threading.Condition(), deque[object]()
+        self.waiting = deque[object]()
+        self._changed = threading.Condition()
 
     @contextmanager
     def reserve(self, pixels: int) -> Iterator[None]:
@@ -88,14 +90,14 @@ class PixelBudget:
         """
         pixels, ticket = min(pixels, self.most), object()
         with self._changed:
-            self._waiting.append(ticket)
+            self.waiting.append(ticket)
             try:
                 self._changed.wait_for(
-                    lambda: self._waiting[0] is ticket and self.used + pixels <= self.most
+                    lambda: self.waiting[0] is ticket and self.used + pixels <= self.most
                 )
                 self.used += pixels
             finally:
-                self._waiting.remove(ticket)
+                self.waiting.remove(ticket)
                 self._changed.notify_all()
         try:
             yield

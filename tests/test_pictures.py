@@ -7,6 +7,8 @@ import resource
 import struct
 import subprocess
 import sys
+import threading
+import time
 import warnings
 import zlib
 
@@ -15,7 +17,15 @@ import pytest
 from PIL import Image
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.pictures import load_picture, locate_picture, probe
+from ku_rag.pictures import (
+    PixelBudget,
+    decode,
+    fit_picture,
+    load_picture,
+    locate_picture,
+    probe,
+    to_rgb,
+)
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 FORMATS = ["JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "PPM"]
@@ -135,6 +145,113 @@ def test_large_pictures_are_decoded_smaller_when_asked():
     exif = Image.Exif()
     exif[0x0112] = 8
     assert load_picture(encoded(large, "JPEG", exif=exif), longest=640).size == (250, 1_000)
+
+
+def test_a_transparent_value_of_16_bit_grey_becomes_white():
+    grey = np.array([[0, 25_700, 51_400]], np.uint16)
+    data = encoded(Image.fromarray(grey), transparency=25_700)
+    assert list(np.asarray(load_picture(data))[0, :, 0]) == [0, 255, 200]
+
+
+def test_pictures_of_several_bands_are_converted_whole():
+    rows = np.linspace(0, 1, 1_500, dtype=np.float32)
+    values = np.repeat(rows[:, None] * 60_000, 1_000, axis=1)
+    expected = np.rint(values * np.float32(255 / 65_535)).astype(np.uint8)
+    picture = load_picture(encoded(Image.fromarray(values), "TIFF"))
+    np.testing.assert_array_equal(np.asarray(picture)[..., 0], expected)
+    layered = two_halves(1_500, 1_500).convert("RGBA")
+    layered.putalpha(
+        Image.fromarray(np.repeat([[0], [255]], 750, axis=0).astype(np.uint8)).resize(
+            (1_500, 1_500)
+        )
+    )
+    expected = np.asarray(two_halves(1_500, 1_500)).copy()
+    expected[:750] = 255
+    np.testing.assert_array_equal(np.asarray(load_picture(encoded(layered))), expected)
+
+
+def test_a_picture_that_is_rgb_is_not_copied():
+    picture = two_halves()
+    assert to_rgb(picture) is picture
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_large_pictures_are_fitted(kind):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = encoded(two_halves(6_400, 3_200), kind, exif=exif)
+    picture, size = fit_picture(data)
+    assert (picture.size, size) == ((800, 1_600), (3_200, 6_400))
+    assert [np.argmax(picture.getpixel((400, y))) for y in (100, 1_500)] == [0, 2]
+    small = two_halves()
+    assert fit_picture(small) == (small, (64, 32))
+
+
+# ---- how much at the same time -----------------------------------------------------------------
+
+
+def test_pictures_wait_in_order_of_arrival():
+    budget, order = PixelBudget(10), []
+
+    def run(name, pixels):
+        with budget.reserve(pixels):
+            order.append((name, budget.used))
+
+    threads = [
+        threading.Thread(target=run, args=one) for one in (("large", 50), ("small", 3), ("last", 8))
+    ]
+    with budget.reserve(6):
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            while len(budget.waiting) < number:
+                time.sleep(0.001)
+        # The small picture would fit. It waits, so that small ones cannot keep out a large one.
+        assert (order, budget.used) == ([], 6)
+    for thread in threads:
+        thread.join()
+    assert [name for name, _ in order] == ["large", "small", "last"]
+    assert order[0] == ("large", 10)
+    assert (budget.used, len(budget.waiting)) == (0, 0)
+
+
+def test_pictures_within_the_budget_are_decoded_at_the_same_time():
+    data, both = encoded(Image.new("1", (4_000, 4_000))), threading.Barrier(2, timeout=60)
+
+    def run():
+        decode(data, lambda picture, size: both.wait())
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not both.broken
+
+
+def test_a_failure_frees_the_budget():
+    budget = PixelBudget(10)
+    with pytest.raises(ZeroDivisionError), budget.reserve(10):
+        raise ZeroDivisionError
+    with budget.reserve(10):
+        assert budget.used == 10
+
+
+@pytest.mark.parametrize("mode", ["1", "I;16", "RGBA"])
+def test_threads_together_need_the_memory_of_the_largest_picture(mode):
+    code = (
+        "import io, re, threading\nfrom pathlib import Path\nfrom PIL import Image\n"
+        "from ku_rag.pictures import fit_picture\nfile = io.BytesIO()\n"
+        f"Image.new({mode!r}, (6_000, 5_000)).save(file, 'PNG')\ndata = file.getvalue()\n"
+        "def peak():\n    status = Path('/proc/self/status').read_text()\n"
+        "    return int(re.search(r'VmHWM:\\s+(\\d+)', status)[1])\n"
+        "Path('/proc/self/clear_refs').write_text('5')\nbefore = peak()\n"
+        "threads = [threading.Thread(target=fit_picture, args=(data,)) for _ in range(8)]\n"
+        "[thread.start() for thread in threads]\n[thread.join() for thread in threads]\n"
+        "print(peak() - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # Two pictures of 30 megapixels at a time, each decoded and as RGB, which takes 4 bytes a pixel.
+    assert int(done.stdout) < 2 * 30_000 * 8 + 150_000  # KiB
 
 
 # ---- what is refused ---------------------------------------------------------------------------

@@ -95,6 +95,44 @@ def test_an_encoder_keeps_its_promises(make_encoder, images):
     assert encoder.count_tokens("x" * 100_000) > encoder.max_tokens
 
 
+def pictures_of_every_mode():
+    """Pictures by name, with the RGB picture that each of them shows."""
+    grey = Image.linear_gradient("L").resize((60, 44))
+    colours = Image.merge("RGB", (grey, grey.rotate(180), Image.new("L", grey.size, 90)))
+    alpha = grey.point(lambda level: 255 * (level > 99))
+    white = Image.new("RGB", grey.size, "white")
+    deep = np.asarray(grey, np.int32) * 257
+    plain = ("1", "P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV", "LAB")
+    shown = {mode: (colours.convert(mode), colours.convert(mode).convert("RGB")) for mode in plain}
+    for mode in ("I", "I;16", "I;16L", "I;16B", "I;16N"):
+        shown[mode] = (Image.fromarray(deep).convert(mode), grey.convert("RGB"))
+    shown["I;16"] = (Image.fromarray(deep.astype(np.uint16)), grey.convert("RGB"))
+    shown["L"] = (grey, grey.convert("RGB"))
+    shown["F"] = (Image.fromarray(np.asarray(grey, np.float32) / 255), grey.convert("RGB"))
+    for mode, opaque in (("RGBA", colours), ("PA", colours.convert("P")), ("LA", grey)):
+        layered = opaque.convert(mode)
+        layered.putalpha(alpha)
+        shown[mode] = (layered, Image.composite(opaque.convert("RGB"), white, alpha))
+    for mode, straight in (("RGBa", "RGBA"), ("La", "LA")):
+        shown[mode] = (shown[straight][0].convert(mode), shown[straight][1])
+    palette = colours.quantize(16)
+    is_clear = Image.fromarray(np.asarray(palette) == 5)
+    for name, transparency in (("P, index", 5), ("P, alpha", b"\xff" * 5 + b"\0")):
+        clear = palette.copy()
+        clear.info["transparency"] = transparency
+        shown[name] = (clear, Image.composite(white, palette.convert("RGB"), is_clear))
+    return shown
+
+
+def test_an_encoder_takes_pictures_of_every_mode(make_encoder):
+    encoder, boxes = make_encoder(), [(0, 0, 60, 44), (10, 10, 40, 30)]
+    for name, (image, rgb) in pictures_of_every_mode().items():
+        expected = encoder.encode_images([rgb])
+        np.testing.assert_array_equal(encoder.encode_images([image]), expected, name)
+        expected = encoder.encode_regions(rgb, boxes)
+        np.testing.assert_array_equal(encoder.encode_regions(image, boxes), expected, name)
+
+
 def test_a_segmenter_keeps_its_promises(segmenter, images):
     assert isinstance(segmenter, Segmenter)
     for image in images:

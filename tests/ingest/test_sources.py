@@ -48,6 +48,34 @@ def summary(items):
     return [(r.unit and (r.unit.id, r.unit.name), [s.uri for s in r.sources]) for r in items]
 
 
+@pytest.mark.parametrize("blank", ["\u200b", "\u2800", "\u3164 \ufe0f"])
+def test_names_without_a_visible_character_are_left_out_and_listed(folder, blank):
+    write(folder / "Lamp" / "a.txt", "It shines.")
+    write(folder / "Lamp" / f"{blank}.txt", "A text of the lamp.")
+    left_out = [
+        write(folder / blank / "a.txt", "Hidden."),
+        picture(folder / "Lamp" / blank / "a.png"),
+        write(folder / f"{blank}.txt", "A text."),
+        write(folder / f"{blank}.html", "<p>A text.</p>"),
+        write(folder / f"{blank}.csv", "a,b\n1,2\n"),
+    ]
+    records_file = write(
+        folder / "units.jsonl",
+        f'{{"name": "{blank}"}}\n{{"name": "Ball", "id": "{blank}"}}\n'
+        f'{{"name": "Chair", "kind": "{blank}", "aliases": ["{blank}"], "relations": '
+        f'[{{"relation": "{blank}", "target": "Ball"}}]}}\n',
+    )
+    names = [record.unit.name for record in records(folder)]
+    assert names == ["Chair", "Lamp"]
+    found = quarantined(folder)
+    for file in left_out:
+        reason = found.pop(file.as_posix())
+        assert reason == f"its name {blank!a} has no visible character: rename it"
+    assert set(found) == {f"{records_file.as_posix()}:{line}" for line in (1, 2, 3)}
+    [alone] = read(left_out[2])
+    assert isinstance(alone, Quarantined)
+
+
 # ---- units -------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import re
@@ -14,10 +15,12 @@ import subprocess
 import sys
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from ku_rag.knowledge_base import KnowledgeBase
 
@@ -118,6 +121,23 @@ def test_a_snapshot_of_a_served_base_can_be_restored(port, folder, tmp_path):
         assert restored.verify().ok
         listed = json.loads(send(port, request("GET", "/v1/units"))[1])["items"]
         assert [unit.id for unit in restored.list()] == [unit["id"] for unit in listed]
+
+
+@pytest.mark.slow
+def test_eight_large_pictures_at_the_same_time_take_little_memory(folder):
+    grey = Image.radial_gradient("L")
+    colours = Image.merge("RGB", (grey, grey.rotate(90), grey.transpose(Image.Transpose.ROTATE_90)))
+    file = io.BytesIO()
+    colours.resize((6_300, 6_302)).save(file, "PNG", compress_level=1)
+    question = post("/v1/query", {"question": "What is it?", "image": uri(file.getvalue())})
+    server, port = start(folder)
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: send(port, question, wait=300), range(8)))
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    server.terminate()
+    server.communicate(timeout=30)
+    assert [status for status, _ in replies] == [200] * 8
+    assert int(re.search(r"VmHWM:\s+(\d+)", status)[1]) < 1_200_000  # KiB
 
 
 # ---- hostile requests --------------------------------------------------------------------------
