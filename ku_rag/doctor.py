@@ -1,4 +1,4 @@
-"""Checks of the installation: packages, SQLite, fonts and the knowledge base."""
+"""Checks of the installation: packages, SQLite, fonts, settings and the knowledge base."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import apsw
 import apsw.sqlite_extra
 
 import ku_rag
+from ku_rag.addresses import OPENAI
 from ku_rag.errors import KuError
+from ku_rag.settings import Settings, user_configuration
 from ku_rag.types import Serializable
 
 _PACKAGES = ("numpy", "faiss-cpu", "apsw", "pillow", "nltk", "click", "rich")
@@ -63,6 +65,7 @@ def examine(kb: Path) -> Iterator[Finding]:
         with suppress(importlib.metadata.PackageNotFoundError):
             seen = f"{package} {importlib.metadata.version(package)}"
         yield Finding(f"extra {extra}", True, seen)
+    yield _configuration(kb)
     yield _base(kb)
 
 
@@ -87,6 +90,23 @@ def _fonts() -> Finding:
         f"none for {', '.join(missing)}: passage pages show code points instead; "
         "install a font such as Noto if your texts need one",
     )
+
+
+def _configuration(kb: Path) -> Finding:
+    """Name the user's own configuration, and where keys are sent."""
+    file = user_configuration()
+    try:
+        settings = Settings.load(kb / "ku.toml")
+    except KuError as error:
+        return Finding("configuration", False, str(error))
+    seen = str(file) if file.exists() else f"none in {file}"
+    for name in ("mllm_url", *["index_uri"] * (settings.index_engine == "milvus")):
+        address = settings.address(name)
+        variable = next(filter(os.environ.get, address.variables), address.variables[0])
+        verb = "is" if variable in os.environ else "is not set, and would be"
+        verb, why = ("is not", ", which only ku.toml names") if address.is_foreign else (verb, "")
+        seen += f"; {variable} {verb} sent to {address.shown or OPENAI}{why}"
+    return Finding("configuration", True, seen)
 
 
 def _base(kb: Path) -> Finding:

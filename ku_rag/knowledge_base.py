@@ -816,7 +816,7 @@ class KnowledgeBase:
         if session.settings.index_engine == "local":
             raise Refused(
                 'index_engine is "local", which needs no sync: to search with Milvus, set '
-                'index_engine = "milvus" and index_uri in ku.toml'
+                'index_engine = "milvus", and index_uri to the address of the server'
             )
         with session.use():
             indexes = cast("tuple[MilvusIndex, ...]", session.encoding.indexes)

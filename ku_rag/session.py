@@ -271,10 +271,11 @@ class Session:
             return VectorIndex
         from ku_rag.scale.milvus_index import MilvusIndex
 
-        uri = settings.index_uri
-        if uri.endswith(".db") and "://" not in uri:  # Milvus Lite
-            uri = str(self.layout.root.absolute() / uri)
-        return partial(MilvusIndex, uri=uri, strict=settings.index_unreachable == "fail")
+        address = settings.address("index_uri")
+        if address.url.endswith(".db") and "://" not in address.url:  # Milvus Lite, of this machine
+            file = str(self.layout.root.absolute() / address.url)
+            address = replace(address, url=file, is_foreign=False)
+        return partial(MilvusIndex, address=address, strict=settings.index_unreachable == "fail")
 
     @contextmanager
     def _try_lock(self) -> Iterator[bool]:

@@ -1,27 +1,32 @@
-"""Settings, in order of precedence: argument, environment variable, ku.toml, default."""
+"""Settings: argument, environment, the user's configuration, ku.toml of the base, default."""
 
 from __future__ import annotations
 
 import json
 import os
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import Stemmer
+from platformdirs import user_config_path
 
+from ku_rag.addresses import HTTP_PORTS, Address, origin
 from ku_rag.arguments import count, identity, regular_file, wrong
 from ku_rag.errors import BadInput, NotFound
 
 _TEMPLATE = """\
-# Settings of this knowledge base. Arguments and KU_* environment variables go before these.
-# What is commented out stands at its default.
+# Settings of this knowledge base. Arguments, KU_* environment variables and your own configuration,
+# which `ku doctor` names, go before these. What is commented out stands at its default.
+# No key or token is sent to an address that only this file names.
 
 """
 
 _MOST_BYTES = 1 << 20
+_MILVUS_PORTS = MappingProxyType({"http": 19530, "tcp": 19530, "https": 443})
 _NOT_KEPT = {"encoder", "device", "batch_size", "lock_wait_s", "max_memory"}
 
 
@@ -31,6 +36,16 @@ def _number(default: float, least: float, most: float) -> Any:  # noqa: ANN401 -
 
 def _one_of(*choices: str) -> Any:  # noqa: ANN401 - a field
     return field(default=choices[0], metadata={"choices": choices})
+
+
+def _address(*variables: str, ports: Mapping[str, int] = HTTP_PORTS) -> Any:  # noqa: ANN401 - a field
+    """A setting that is an address; `variables` hold the secret that is sent there."""
+    return field(default="", metadata={"variables": variables, "ports": ports})
+
+
+def user_configuration() -> Path:
+    """The file of the user's own settings, which hold for every knowledge base."""
+    return user_config_path("ku-rag", appauthor=False) / "ku.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +106,8 @@ class Settings:
         mllm_cache: keep replies, and take them again for the same request.
         prompts: a folder, from the base's own on, whose Markdown files go before the prompts of the
             project; "" for none.
+        foreign: variables of secrets, each with an address that does not receive its secret; set
+            by `load`.
     """
 
     encoder: str = ""
@@ -113,10 +130,10 @@ class Settings:
     region_min_side: int = _number(50, 1, 100_000)
     region_background: str = _one_of("mask", "keep")
     index_engine: str = _one_of("local", "milvus")
-    index_uri: str = ""
+    index_uri: str = _address("KU_MILVUS_TOKEN", "MILVUS_TOKEN", ports=_MILVUS_PORTS)
     index_unreachable: str = _one_of("local", "fail")
     mllm: str = ""
-    mllm_url: str = ""
+    mllm_url: str = _address("OPENAI_API_KEY")
     mllm_image_side: int = _number(1024, 64, 8_192)
     mllm_timeout_s: float = _number(60.0, 0.1, 86_400)
     mllm_retries: int = _number(3, 0, 20)
@@ -127,45 +144,36 @@ class Settings:
     mllm_prompt_price: float = _number(0.0, 0, 1_000_000)
     mllm_reply_price: float = _number(0.0, 0, 1_000_000)
     mllm_judge: str = ""
-    mllm_judge_url: str = ""
+    mllm_judge_url: str = _address("OPENAI_API_KEY")
     mllm_cache: bool = True
     prompts: str = ""
+    foreign: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def load(cls, path: Path, **arguments: object) -> Settings:
-        """Read ku.toml at `path` if it is there, then KU_* variables, then arguments.
+        """Read ku.toml at `path`, then the user's configuration, the environment and arguments.
+
+        Files that are not there are left out. OPENAI_BASE_URL stands for KU_MLLM_URL.
 
         Raises:
-            BadInput: the file cannot be read, a setting is unknown, or its value is of the wrong
+            BadInput: a file cannot be read, a setting is unknown, or its value is of the wrong
                 type or out of range.
         """
-        known = {one.name: one for one in fields(cls)}
-        stated: Mapping[str, object] = {}
-        try:
-            file = regular_file(path, "a file of settings", most=_MOST_BYTES)
-            stated = tomllib.loads(file.read_text(encoding="utf-8"))
-        except NotFound:
-            pass
-        except RecursionError as error:
-            raise BadInput(f"{path} is nested too deep: correct it or delete it") from error
-        except ValueError as error:  # TOML or UTF-8
-            raise BadInput(f"{path} is not TOML ({error}): correct it or delete it") from error
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read ({error.strerror}): check it") from error
-        given = [(f"{path}: {name}", name, value) for name, value in stated.items()]
-        for name, one in known.items():
-            variable = f"KU_{name.upper()}"
-            if (text := os.environ.get(variable)) is not None:
-                given.append((variable, name, _parsed(one, text)))
-        given += [(f"argument {name}", name, value) for name, value in arguments.items()]
-        chosen: dict[str, Any] = {}
-        for called, name, value in given:
-            if name not in known:
-                listed = ", ".join(sorted(known))
-                raise BadInput(f"{called}: there is no setting {name!r}; there are {listed}")
-            if value is not None:
-                chosen[name] = _checked(known[name], value, called)
-        return cls(**chosen)
+        named = [(f"argument {name}", name, value) for name, value in arguments.items()]
+        in_base = _checked_all(_stated(path))
+        by_user = _checked_all([*_stated(user_configuration()), *_environment(), *named])
+        servers = {_server(name, value) for name, value in by_user if name in _ADDRESSES}
+        foreign = {
+            (_ADDRESSES[name].metadata["variables"][0], value)
+            for name, value in in_base
+            if name in _ADDRESSES and value and _server(name, value) not in servers
+        }
+        return cls(**dict(in_base) | dict(by_user), foreign=frozenset(foreign))
+
+    def address(self, name: str) -> Address:
+        """Return the address in a setting, and whether it receives its secret."""
+        url, variables = getattr(self, name), _ADDRESSES[name].metadata["variables"]
+        return Address(url, variables, is_foreign=(variables[0], url) in self.foreign)
 
     def to_toml(self, stated: Collection[str] = ()) -> str:
         """The text of a new ku.toml.
@@ -175,12 +183,64 @@ class Settings:
                 The encoder is kept in the base itself, with the vectors that it made.
         """
         lines = []
-        for one in fields(self):
+        for one in _SETTINGS.values():
             is_stated = one.name in stated and one.name not in _NOT_KEPT
             value = getattr(self, one.name) if is_stated else one.default
             value = json.dumps(value, ensure_ascii=False)
             lines.append(f"{'' if is_stated else '# '}{one.name} = {value}\n")
         return _TEMPLATE + "".join(lines)
+
+
+_SETTINGS = {one.name: one for one in fields(Settings) if one.name != "foreign"}
+_ADDRESSES = {name: one for name, one in _SETTINGS.items() if "variables" in one.metadata}
+
+_Stated = tuple[str, str, object]
+"""Where a setting is stated, its name and its value."""
+
+
+def _stated(path: Path) -> list[_Stated]:
+    """Return the settings in a file; none if it is not there."""
+    try:
+        file = regular_file(path, "a file of settings", most=_MOST_BYTES)
+        settings = tomllib.loads(file.read_text(encoding="utf-8"))
+    except NotFound:
+        return []
+    except RecursionError as error:
+        raise BadInput(f"{path} is nested too deep: correct it or delete it") from error
+    except ValueError as error:  # TOML or UTF-8
+        raise BadInput(f"{path} is not TOML ({error}): correct it or delete it") from error
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}): check it") from error
+    return [(f"{path}: {name}", name, value) for name, value in settings.items()]
+
+
+def _environment() -> list[_Stated]:
+    """Return the settings in environment variables."""
+    openai = os.environ.get("OPENAI_BASE_URL", "")
+    settings: list[_Stated] = [("OPENAI_BASE_URL", "mllm_url", openai)] if openai.strip() else []
+    for name, setting in _SETTINGS.items():
+        variable = f"KU_{name.upper()}"
+        if (text := os.environ.get(variable)) is not None:
+            settings.append((variable, name, _parsed(setting, text)))
+    return settings
+
+
+def _checked_all(stated: Iterable[_Stated]) -> list[tuple[str, Any]]:
+    """Return names and checked values; a value of None states nothing."""
+    checked = []
+    for place, name, value in stated:
+        if name not in _SETTINGS:
+            listed = ", ".join(sorted(_SETTINGS))
+            raise BadInput(f"{place}: there is no setting {name!r}; there are {listed}")
+        if value is not None:
+            checked.append((name, _checked(_SETTINGS[name], value, place)))
+    return checked
+
+
+def _server(name: str, url: str) -> tuple[str, object]:
+    """Return the variable of the secret in a setting, and the server that its address names."""
+    metadata = _ADDRESSES[name].metadata
+    return metadata["variables"][0], origin(url, metadata["ports"]) or url
 
 
 def _parsed(setting: Field[Any], value: str) -> object:

@@ -18,6 +18,7 @@ from tests.conftest import picture
 ROOT = Path(ku_rag.__file__).parent
 LAYERS = [
     {
+        "addresses",
         "arguments",
         "devices",
         "errors",

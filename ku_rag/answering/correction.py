@@ -59,7 +59,8 @@ class Material:
         pages: the pages of the passage.
         pages_only: whether evidence is shown in pages alone, as published.
         caption: the model's caption of the picture, if it was used for the search.
-        queries: what a plan made of the question (CogPlanner, eq. 6); empty without a plan.
+        queries: what a plan made of the question (CogPlanner, eq. 6), shown with the evidence;
+            empty without a plan.
     """
 
     question: str
@@ -74,12 +75,6 @@ class Material:
     pages_only: bool = False
     caption: Reply | None = None
     queries: Sequence[str] = ()
-
-    @property
-    def question_and_queries(self) -> str:
-        """The question, and the queries that it was reformulated to."""
-        queries = "; ".join(query for query in self.queries if query != self.question)
-        return f"{self.question} (That is: {queries})" if queries else self.question
 
     @property
     def bearing_paths(self) -> list[PathEvidence]:
@@ -192,7 +187,7 @@ def _evidence(material: Material, prompt: Prompt, *before: Part) -> Message:
     pages = [Picture(page, sharp=True) for page in material.pages[:_MOST_PAGES]]
     paths = material.bearing_paths
     text = prompt.fill(
-        question=material.question_and_queries,
+        question=material.question,
         evidence=fenced(_lines(material)),
         pages=_pages(len(pages)),
         region=_where(material, "second" if before else "first"),
@@ -202,11 +197,13 @@ def _evidence(material: Material, prompt: Prompt, *before: Part) -> Message:
 
 
 def _lines(material: Material) -> list[dict[str, Any]]:
-    """Return matches, evidence and paths without file paths."""
+    """Return queries, matches, evidence and paths without file paths."""
     if material.pages_only:
         return []
     names = {unit.id: unit.name for unit in material.units}
-    lines: list[dict[str, Any]] = [{"unit": u.name, "match": u.why} for u in material.units]
+    queries = [query for query in material.queries if query != material.question]
+    lines: list[dict[str, Any]] = [{"query": query} for query in queries]
+    lines += [{"unit": u.name, "match": u.why} for u in material.units]
     for e in material.evidence:
         about = [names.get(id, id) for id in e.unit_ids]
         lines.append({"evidence": e.label, "about": about, "text": e.text})

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from ku_rag.addresses import OPENAI
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm import call_errors, encoding
 from ku_rag.mllm.base import LONGEST_TEXT, Message, Reply, Request
@@ -27,7 +28,6 @@ from ku_rag.mllm.structured_output import extract_object
 from ku_rag.plugins import extra
 from ku_rag.settings import Settings
 
-_OPENAI = "https://api.openai.com/v1"
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.5, 8.0
 _MAX_BYTES = 16 << 20
 _MIN_SECRET = 12
@@ -37,8 +37,8 @@ _MIN_SECRET = 12
 class EndpointMLLM:
     """A multimodal model behind an endpoint, such as OpenAI's, vLLM, Ollama or llama.cpp.
 
-    The key is read from OPENAI_API_KEY. It appears in no message, log or cache. Redirects are not
-    followed.
+    The key is read from OPENAI_API_KEY, and sent if the settings trust the address, see `Address`.
+    It appears in no message, log or cache. Redirects are not followed.
 
     Args:
         settings: those whose names begin with "mllm"; a call over `mllm_timeout_s` is not repeated.
@@ -59,9 +59,10 @@ class EndpointMLLM:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self.model, self._settings = settings.mllm, settings
-        given = settings.mllm_url or os.environ.get("OPENAI_BASE_URL", "")
-        self.url = _checked_address(given or _OPENAI)
-        self._key = os.environ.get("OPENAI_API_KEY", "").strip()
+        address = settings.address("mllm_url")
+        given = address.url or os.environ.get("OPENAI_BASE_URL", "")
+        self.url = _checked_address(given or OPENAI)
+        self._key = address.secret().strip()
         if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
             raise ModelFailed(
                 "OPENAI_API_KEY holds characters that no key contains: copy the key into it again"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from ku_rag.addresses import Address
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput, IndexUnavailable, reason
 from ku_rag.indexes.segment import Rows
@@ -28,11 +28,10 @@ _WRITE_S = 600.0
 """Limit of a call that writes or loads the collection, seconds."""
 REQUEST_BYTES = 16 << 20
 """Maximum size of the vectors of one upsert."""
-_TOKENS = ("KU_MILVUS_TOKEN", "MILVUS_TOKEN")
 _LOGGERS = ("pymilvus", "grpc", "milvus_lite.server_manager", "milvus_lite.adapter")
 """Loggers of libraries that log the errors that they raise."""
 _CONNECT = (
-    "; index_uri in ku.toml must name a Milvus server that runs, such as http://localhost:19530, "
+    "; index_uri must name a Milvus server that runs, such as http://localhost:19530, "
     "or a folder of Milvus Lite, such as milvus.db, that no other process uses"
 )
 
@@ -58,25 +57,25 @@ class CollectionState:
 
 
 class MilvusCollection:
-    """A collection of vectors of length `dim` on the server at `uri`; the first call connects.
+    """A collection of vectors of length `dim` on a server; the first call connects.
 
     Every method raises `IndexUnavailable` if the server cannot be reached, does not answer in time
     or reports an error, and `MissingExtra` if pymilvus is not installed.
     """
 
-    def __init__(self, uri: str, name: str, dim: int) -> None:
-        if not uri:
+    def __init__(self, address: Address, name: str, dim: int) -> None:
+        if not address.url:
             raise BadInput(
-                'index_engine is "milvus" and index_uri is empty: write the address of the server '
-                'to ku.toml, such as index_uri = "http://localhost:19530"'
+                'index_engine is "milvus" and index_uri is empty: set KU_INDEX_URI to the address '
+                "of the server, such as http://localhost:19530"
             )
-        self._uri, self.name, self._dim = uri, name, dim
+        self._address, self._uri, self.name, self._dim = address, address.url, name, dim
         self._client: Any = None
         self._loaded = False
 
     def __str__(self) -> str:
         """Return name and address, without a password."""
-        return f"the collection {self.name} at {self._uri.rpartition('@')[2]}"
+        return f"the collection {self.name} at {self._address.shown}"
 
     def state(self) -> CollectionState | None:
         """Return the state of the collection; None if it does not exist or is not complete."""
@@ -155,7 +154,7 @@ class MilvusCollection:
             if client is None:
                 for logger in _LOGGERS:
                     logging.getLogger(logger).setLevel(logging.CRITICAL)
-                token = next(filter(None, map(os.environ.get, _TOKENS)), "")
+                token = self._address.secret()
                 client = milvus.MilvusClient(self._uri, token=token, timeout=TIMEOUT_S)
                 self._client = client
             return getattr(client, method)(self.name, timeout=timeout or TIMEOUT_S, **given)

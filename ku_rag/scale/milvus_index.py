@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ku_rag.addresses import Address
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import IndexUnavailable, Locked
 from ku_rag.indexes.segment import Rows
@@ -57,7 +58,7 @@ class MilvusIndex(VectorIndex):
 
     Args:
         database, folder, kind, encoder, dim, try_lock: See `VectorIndex`.
-        uri: Address of the Milvus server.
+        address: Of the Milvus server.
         strict: Raise an error if the collection cannot be used, instead of searching locally.
     """
 
@@ -70,12 +71,12 @@ class MilvusIndex(VectorIndex):
         dim: int,
         *,
         try_lock: TryLock = lambda: nullcontext(False),
-        uri: str,
+        address: Address,
         strict: bool,
     ) -> None:
         super().__init__(database, folder, kind, encoder, dim, try_lock=try_lock)
         base = database.meta("id")
-        self._collection = MilvusCollection(uri, f"ku_{base}_{kind}", dim)
+        self._collection = MilvusCollection(address, f"ku_{base}_{kind}", dim)
         (fingerprint,) = database.connection.execute(
             "SELECT fingerprint FROM encoders WHERE row = ?", (encoder,)
         ).fetchone()

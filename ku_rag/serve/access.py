@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -16,7 +15,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ku_rag.addresses import origin
 from ku_rag.serve import problems
+from ku_rag.serve.keys import Keys
 
 COOKIE = "ku_key"
 """Name of the cookie with the key of a browser."""
@@ -65,8 +66,10 @@ class ServerSettings:
 class AccessMiddleware:
     """Refuses requests that the settings do not allow, and measures all requests by route."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, registry: CollectorRegistry) -> None:
-        self._app, self._settings = app, settings
+    def __init__(
+        self, app: ASGIApp, settings: ServerSettings, keys: Keys, registry: CollectorRegistry
+    ) -> None:
+        self._app, self._settings, self._keys = app, settings, keys
         self._buckets: dict[str, tuple[float, float]] = {}
         name, labels = "ku_http_request_seconds", ("route", "status")
         self._seconds = Histogram(name, "Seconds of requests.", labels, registry=registry)
@@ -87,7 +90,7 @@ class AccessMiddleware:
             await send(message)
 
         try:
-            self._check(scope)
+            await self._check(scope)
             await self._app(scope, receive, send_checked)
         except HTTPException as error:
             response = problems.respond(problems.describe(error), error.headers)
@@ -98,7 +101,7 @@ class AccessMiddleware:
             route = getattr(scope.get("route"), "path", "")
             self._seconds.labels(route, status).observe(time.perf_counter() - started)
 
-    def _check(self, scope: Scope) -> None:
+    async def _check(self, scope: Scope) -> None:
         """Set `may_write` in the state of a request.
 
         Raises:
@@ -110,21 +113,18 @@ class AccessMiddleware:
             raise HTTPException(
                 421, "the Host header names no host of this server: see --allowed-host"
             )
-        if scope["method"] not in _SAFE and not _is_same_site(headers, host):
+        if scope["method"] not in _SAFE and not _is_same_site(headers, scope["scheme"]):
             raise HTTPException(403, "the request comes from another site")
         state = scope.setdefault("state", {})
         state["may_write"] = not settings.read_only
-        every = [*settings.keys, *settings.read_only_keys]
         path = scope["path"].removeprefix(settings.root_path)
-        if not every or path in PUBLIC_PATHS:
+        if not self._keys or path in PUBLIC_PATHS:
             return
-        given = _key(HTTPConnection(scope)).encode()
-        known = [key for key in every if hmac.compare_digest(key.encode(), given)]
-        if not known:
-            detail = "a key is required: send it as `Authorization: Bearer KEY`"
-            raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
-        state["may_write"] &= known[0] in settings.keys
-        if not self._take_token(known[0]):
+        given = _key(HTTPConnection(scope))
+        if (key := self._keys.find(given)) is None:
+            raise await self._keys.refuse(given, HTTPConnection(scope))
+        state["may_write"] &= key in settings.keys
+        if not self._take_token(key):
             rate = f"{settings.rate_limit:g}"
             raise HTTPException(429, f"more than {rate} requests per second: slow down")
 
@@ -145,12 +145,16 @@ def _host_name(given: list[str]) -> str | None:
         return None
 
 
-def _is_same_site(headers: Mapping[str, str], host: str | None) -> bool:
-    """Whether a request comes from a page of this server or from no browser."""
+def _is_same_site(headers: Headers, scheme: str) -> bool:
+    """Whether a request comes from a page of this server or from no browser.
+
+    Scheme, host and port of its page must be those of the request: the scheme that the connection
+    or a trusted proxy states, and the Host header.
+    """
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         return False
-    origin = headers.get("origin")
-    return origin is None or _host_name([origin.partition("://")[2]]) == host
+    own, page = origin(f"{scheme}://{headers['host']}"), headers.get("origin")
+    return page is None or (own is not None and origin(page) == own)
 
 
 def _key(request: HTTPConnection) -> str:

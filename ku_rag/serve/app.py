@@ -20,6 +20,7 @@ from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve import chat, pages, problems, routes
 from ku_rag.serve.access import AccessMiddleware, ServerSettings
 from ku_rag.serve.jobs import cancel
+from ku_rag.serve.keys import Keys
 from ku_rag.serve.mcp_sessions import McpSessions
 from ku_rag.serve.served_base import ServedBase, WorkerPool
 
@@ -63,9 +64,11 @@ def create_app(
         for n, (name, kb) in enumerate(bases.items())
     }
     app.state.jobs, app.state.registry = {}, registry
+    app.state.keys = Keys([*settings.keys, *settings.read_only_keys])
     busy = Gauge("ku_requests_in_progress", "Requests in progress or waiting.", registry=registry)
     busy.set_function(lambda: pool.used)
-    app.add_middleware(AccessMiddleware, settings=settings, registry=registry)
+    access = {"settings": settings, "keys": app.state.keys, "registry": registry}
+    app.add_middleware(AccessMiddleware, **access)
     for error in (KuError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(error, _report)
     app.get("/healthz")(healthz)

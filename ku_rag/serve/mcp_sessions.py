@@ -8,6 +8,9 @@ from starlette.types import Receive, Scope, Send
 
 from ku_rag.serve.served_base import ServedBase
 
+_IDLE_S, _MOST_SESSIONS = 600, 256
+"""A session ends after so many seconds without a request; above that many, a new one gets 503."""
+
 
 class McpSessions:
     """An ASGI application that creates its server at the first request: MCP is slow to import.
@@ -33,7 +36,11 @@ class McpSessions:
 
             server = create_server(self._base, may_add=self._may_add)
             checked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-            server.streamable_http_app(transport_security=checked)
+            server.streamable_http_app(
+                transport_security=checked,
+                session_idle_timeout=_IDLE_S,
+                max_sessions=_MOST_SESSIONS,
+            )
             self._manager = server.session_manager
             self._running = asyncio.create_task(self._run())
         await self._started.wait()

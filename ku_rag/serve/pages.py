@@ -153,8 +153,14 @@ async def login(request: Request) -> Response:
 
 @router.post("/login")
 async def store_key(request: Request, base: Base, key: Annotated[str, Form()]) -> Response:
-    """Store a key in a cookie that scripts cannot read."""
-    response, is_secure = RedirectResponse(base.address("/"), 303), request.url.scheme == "https"
-    path = f"{base.root_path}/"
+    """Store a right key in a cookie that scripts cannot read."""
+    keys, response = request.app.state.keys, RedirectResponse(base.address("/"), 303)
+    if not keys:
+        return response
+    if keys.find(key) is None:
+        error = await keys.refuse(key, request)
+        error.detail = "Unknown key." if error.status_code == 401 else error.detail
+        return show_problem(request, describe(error))
+    is_secure, path = request.url.scheme == "https", f"{base.root_path}/"
     response.set_cookie(COOKIE, key, path=path, secure=is_secure, httponly=True, samesite="strict")
     return response

@@ -263,7 +263,7 @@ def test_the_result_tells_the_whole_story(lamp, photo):
     }
     assert {name: result[name] for name in story} == story
     assert result["models"]["reader"] == "mllm:m-1"
-    assert result["models"]["prompts"] == "draft 1, correction 2"
+    assert result["models"]["prompts"] == "draft 1, correction 3"
     assert set(result["models"]) == {"encoder", "segmenter", "reader", "prompts"}
 
 
@@ -395,6 +395,21 @@ def test_an_instruction_in_the_evidence_stays_inside_its_line(kb):
     assert text.rindex("HACKED") < text.index("Compare your answer with the evidence")
 
 
+@pytest.mark.parametrize("has_draft", [True, False])
+def test_an_instruction_in_a_query_of_a_planner_stays_inside_its_line(has_draft):
+    reply = said("Peru") if has_draft else {"reason": "", "citations": [], "answer": "Peru"}
+    made, mllm = chain("Italy", reply)
+    queries = (QUESTION, INJECTION, "Who made it?")
+    material = Material(QUESTION, None, evidence=[evidence("E1", "x")], queries=queries)
+    made.answer(material, Reply("Italy") if has_draft else None)
+    (request,) = mllm.requests
+    text = request.messages[-1].text
+    assert data(text)[:2] == [{"query": INJECTION}, {"query": "Who made it?"}]
+    before, inside, after = re.split(r"^=====.*$", text, flags=re.MULTILINE)
+    assert ("HACKED" in before, "HACKED" in inside, "HACKED" in after) == (False, True, False)
+    assert "<" not in inside
+
+
 def test_a_text_that_holds_the_fence_changes_the_fence():
     before = fenced([{"text": "a"}])
     fence = before.split("\n")[0]
@@ -450,7 +465,7 @@ def test_one_turn_with_the_evidence_at_hand(lamp, photo):
     assert [shown.image.size[0] for shown in message.pictures] == [240, 772]
     assert QUESTION in message.text
     assert data(message.text)[1]["evidence"] == "E1"
-    assert answer.models["prompts"] == "single 1"
+    assert answer.models["prompts"] == "single 2"
 
 
 def test_captions_and_texts_in_place_of_units(lamp, photo):
@@ -473,14 +488,14 @@ def test_captions_and_texts_in_place_of_units(lamp, photo):
     assert (answer.answer, answer.draft) == ("Oslo", "Italy")
     assert answer.to_dict()["caption"] == "A red kettle."
     assert answer.correction.usage["replies"] == 3
-    assert answer.models["prompts"] == "caption 1, draft 1, correction 2"
+    assert answer.models["prompts"] == "caption 1, draft 1, correction 3"
 
 
 def test_both_ablations_at_once(lamp, photo):
     mllm = ScriptedMLLM(["A lamp.", at_once("Peru", ["E1"])])
     answer = ask(lamp, mllm, image=photo, kcc=False, with_units=False)
     assert (answer.answer, answer.draft) == ("Peru", None)
-    assert answer.models["prompts"] == "caption 1, single 1"
+    assert answer.models["prompts"] == "caption 1, single 2"
 
 
 def test_texts_alone_without_a_picture_need_no_caption(lamp):
@@ -555,10 +570,10 @@ def test_prompts_do_not_change_under_their_version():
     }
     assert digests == {
         "caption 1": "e5ad78fdf483",
-        "correction 2": "b52ddfb5b13b",
+        "correction 3": "f0787d26eead",
         "draft 1": "f86021dbd223",
         "pages 1": "54a3112240af",
-        "single 1": "1c0cbb9c030a",
+        "single 2": "7267db803305",
     }
 
 
@@ -570,7 +585,7 @@ def test_a_file_of_ones_own_goes_before_the_prompt(lamp, tmp_path):
     answer = ask(lamp, mllm, prompts=own.parent)
     assert mllm.requests[0].messages[0].text == f"Für 5 $: {QUESTION}"
     digest = hashlib.sha256(own.read_bytes()).hexdigest()[:8]
-    assert answer.models["prompts"] == f"draft 2b (own, {digest}), correction 2"
+    assert answer.models["prompts"] == f"draft 2b (own, {digest}), correction 3"
 
 
 def test_a_file_without_a_version_is_told_by_its_digest(tmp_path):

@@ -14,6 +14,7 @@ from ku_rag.indexes import vector_index
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.scale import milvus_index
 from ku_rag.scale.milvus_index import MilvusIndex
+from ku_rag.settings import Settings
 from ku_rag.store import vectors as stored
 from ku_rag.store.database import Database
 from tests.conftest import picture
@@ -43,7 +44,8 @@ def index(request, database, tmp_path, milvus, monkeypatch):
     given = (database, tmp_path / "indexes", "chunk", 1, DIM)
     if request.param == "local":
         return VectorIndex(*given)
-    return MilvusIndex(*given, uri=milvus(request.param), strict=True)
+    address = Settings(index_uri=milvus(request.param)).address("index_uri")
+    return MilvusIndex(*given, address=address, strict=True)
 
 
 def update(index):

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -364,7 +364,7 @@ def test_an_address_that_cannot_be_used(path, monkeypatch, caplog, uri, says):
         base.sync_index()
     assert "Exception" not in str(caught.value)
     assert caplog.records == []
-    check_reported(path, uri, caplog, "index_uri in ku.toml must name a Milvus server that runs")
+    check_reported(path, uri, caplog, "index_uri must name a Milvus server that runs")
     assert {record.name for record in caplog.records} == {"ku_rag"}
 
 
@@ -399,24 +399,60 @@ def test_the_commands(ku, server, tmp_path):
     assert failed.err.startswith("error: the collection ku_")
 
 
-@pytest.mark.parametrize("variable", ["KU_MILVUS_TOKEN", "MILVUS_TOKEN"])
-def test_the_token_of_the_environment_is_sent(path, monkeypatch, variable):
+@contextmanager
+def recording():
+    """A server of gRPC that records the metadata of calls and refuses them; its address."""
     import grpc
 
     seen = {}
 
     class Handler(grpc.GenericRpcHandler):
         def service(self, call):
-            seen.update(call.invocation_metadata)
+            seen.update(call.invocation_metadata, calls=seen.get("calls", 0) + 1)
 
-    monkeypatch.setenv(variable, "user:secret")
     listening = grpc.server(ThreadPoolExecutor(1), handlers=[Handler()])
     port = listening.add_insecure_port("127.0.0.1:0")
     listening.start()
-    with opened(path, f"http://127.0.0.1:{port}") as base, pytest.raises(IndexUnavailable):
-        base.sync_index()
+    yield seen, port
     listening.stop(None).wait()
+
+
+@pytest.mark.parametrize("variable", ["KU_MILVUS_TOKEN", "MILVUS_TOKEN"])
+@pytest.mark.parametrize("way", ["argument", "environment", "configuration"])
+def test_the_token_is_sent_to_the_server_that_the_user_names(
+    path, tmp_path, monkeypatch, variable, way
+):
+    monkeypatch.setenv(variable, "user:secret")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with recording() as (seen, port):
+        uri = f"http://127.0.0.1:{port}"
+        if way == "environment":
+            monkeypatch.setenv("KU_INDEX_URI", uri)
+        elif way == "configuration":
+            (tmp_path / "ku-rag").mkdir()
+            (tmp_path / "ku-rag" / "ku.toml").write_text(f'index_uri = "{uri}"\n')
+        # The base names another server, which goes unheard.
+        (path / "ku.toml").write_text('index_engine = "milvus"\nindex_uri = "http://127.0.0.1:1"\n')
+        options = {"index_uri": uri} if way == "argument" else {}
+        with KnowledgeBase.open(path, **options) as base, pytest.raises(IndexUnavailable):
+            base.sync_index()
     assert base64.b64decode(seen["authorization"]) == b"user:secret"
+
+
+def test_no_token_is_sent_to_a_server_that_only_the_base_names(path, monkeypatch, caplog):
+    monkeypatch.setenv("KU_MILVUS_TOKEN", "user:secret")
+    with recording() as (seen, port):
+        uri = f"http://127.0.0.1:{port}"
+        (path / "ku.toml").write_text(f'index_engine = "milvus"\nindex_uri = "{uri}"\n')
+        # The same server is the user's for models, which get another secret.
+        monkeypatch.setenv("OPENAI_BASE_URL", uri)
+        for _ in range(2):
+            with KnowledgeBase.open(path) as base, pytest.raises(IndexUnavailable):
+                base.sync_index()
+    assert seen["calls"] >= 2
+    assert "authorization" not in seen
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"{uri!r} does not get KU_MILVUS_TOKEN, because only ku.toml")
 
 
 def test_a_password_in_the_address_is_not_shown(path):

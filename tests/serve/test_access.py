@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+
+import httpx
 import pytest
 from fastapi.testclient import TestClient
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from ku_rag.errors import BadInput
 from ku_rag.serve.access import COOKIE, ServerSettings
 from ku_rag.serve.app import create_app
+from ku_rag.serve.keys import Keys
 
 ASKED = {"text": "sweet"}
 
@@ -28,6 +35,60 @@ def test_a_key_is_needed(guarded):
 def test_a_key_may_come_in_a_cookie(guarded, key):
     asked = {"json": ASKED, "headers": {"Cookie": f"{COOKIE}={key}"}}
     assert guarded.post("/v1/search", **asked).status_code == 200
+
+
+def test_wrong_keys_are_answered_later_and_later():
+    keys = Keys(["right"])
+    delays = [keys.delay("10.0.0.1", 0.0) for _ in range(13)]
+    assert delays == [0, 0, 0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2, 2]
+    assert keys.delay("10.0.0.2", 0.0) == 0
+    # One of them is forgotten in ten seconds.
+    assert keys.delay("10.0.0.1", 100.0) == 0.25
+    assert keys.delay("10.0.0.1", 1000.0) == 0
+
+
+def test_wrong_keys_of_many_addresses_are_slowed_together():
+    keys = Keys(["right"])
+    delays = [keys.delay(f"10.{n >> 8}.{n & 255}.1", 0.0) for n in range(5000)]
+    assert set(delays[:60]) == {0}
+    assert delays[69] == 0.125
+    assert set(delays[300:]) == {2}
+    # The first addresses are forgotten, and the last are not.
+    assert [keys.delay("10.0.0.1", 10_000.0), keys.delay("10.1.1.1", 10_000.0)] == [0, 0]
+
+
+def test_wrong_keys_lock_no_right_key_out(served):
+    """64 wrong keys wait at most; all come from the address of the right one."""
+    app = create_app({"default": served}, ServerSettings(keys=["right"], rate_limit=1000))
+
+    async def ask():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            wrong = [
+                asyncio.create_task(client.get("/v1/models", headers=bearer(f"wrong {n}")))
+                for n in range(200)
+            ]
+            right = [
+                (await client.get("/v1/models", headers=bearer("right"))).status_code
+                for _ in range(20)
+            ]
+            waiting = not all(one.done() for one in wrong)
+            missing = (await client.get("/v1/models")).status_code
+            refused = Counter([one.status_code for one in await asyncio.gather(*wrong)])
+            return refused, right, waiting, missing
+
+    refused, right, waiting, missing = asyncio.run(ask())
+    assert right == [200] * 20
+    assert waiting
+    assert missing == 401
+    assert refused == {401: 3 + 64, 429: 200 - 3 - 64}
+
+
+@pytest.mark.parametrize("key", ["€", "schlüssel", "a\nb", "\x00"])
+def test_a_key_that_no_header_can_carry_is_refused_at_the_start(served, key):
+    with pytest.raises(BadInput, match="expected printable ASCII") as caught:
+        create_app({"default": served}, ServerSettings(read_only_keys=[key]))
+    assert key not in str(caught.value)
 
 
 def test_a_read_only_key_reads_and_does_not_write(guarded):
@@ -76,6 +137,11 @@ def test_own_host_names_are_accepted(client, host):
     [
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://localhost:8322"},
+        {"Origin": "https://localhost"},
+        {"Origin": "https://localhost:80"},
+        {"Origin": "http://localhost.evil.example"},
+        {"Origin": "http://localhost:x"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost"},
     ],
@@ -87,9 +153,34 @@ def test_pages_of_other_sites_change_nothing(client, headers):
     assert client.get("/v1/units/Mango").json()["name"] == "Mango"
 
 
-def test_the_own_page_may_write(client):
-    headers = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+@pytest.mark.parametrize(
+    ("host", "page"),
+    [
+        ("localhost", "http://localhost"),
+        ("localhost:80", "http://localhost"),
+        ("LOCALHOST:8321", "http://localhost:8321"),
+        ("[::1]:8321", "http://[::1]:8321"),
+    ],
+)
+def test_the_own_page_may_write(client, host, page):
+    headers = {"Host": host, "Origin": page, "Sec-Fetch-Site": "same-origin"}
     assert client.patch("/v1/units/Mango", json={"kind": "fruit"}, headers=headers).is_success
+    other = headers | {"Host": "localhost:8000"}
+    assert client.patch("/v1/units/Mango", json={}, headers=other).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("proxy", "status"),
+    [({}, 403), ({"X-Forwarded-Proto": "https"}, 200), ({"Host": "other"}, 421)],
+)
+def test_behind_a_proxy_the_page_is_at_the_address_that_the_proxy_states(served, proxy, status):
+    settings = ServerSettings(root_path="/ku", hosts=["kb.example"])
+    # As `ku serve` runs it.
+    app = ProxyHeadersMiddleware(create_app({"default": served}, settings), "testclient")
+    with TestClient(app, base_url="http://kb.example:8443", root_path="/ku") as client:
+        headers = {"Origin": "https://kb.example:8443", **proxy}
+        asked = client.patch("/v1/units/Mango", json={"kind": "fruit"}, headers=headers)
+    assert asked.status_code == status
 
 
 def test_every_response_has_the_headers_of_a_page(client):

@@ -222,6 +222,17 @@ def test_keys_and_hosts_hold_for_mcp(served):
         assert large.status_code == 413
 
 
+def test_the_number_of_sessions_is_bounded(served):
+    app = create_app({"default": served})
+    with TestClient(app, base_url="http://localhost") as client:
+        sessions = [start(client) for _ in range(256)]
+        refused, _ = post(client, "initialize", {})
+        assert (refused.status_code, "Too many open sessions" in refused.text) == (503, True)
+        assert post(client, "ping", session=sessions[0])[0].status_code == 200
+        assert client.delete("/mcp", headers={"MCP-Session-Id": sessions[1]}).status_code == 200
+        assert post(client, "ping", session=start(client))[0].status_code == 200
+
+
 def test_each_base_has_a_path(served, tmp_path):
     with KnowledgeBase.open(tmp_path / "other", create=True) as other:
         app = create_app({"fruits": served, "other": other})

@@ -127,6 +127,20 @@ def test_a_browser_is_asked_for_a_key_once(guarded):
     assert "Add" not in guarded.get("/units", headers=BROWSER).text
 
 
+@pytest.mark.parametrize("key", ["€", "wrong", "\x00", "x" * 10_000, "a; b=c", ""])
+def test_a_login_with_another_key_stores_nothing(guarded, key):
+    answer = guarded.post("/login", data={"key": key}, headers=BROWSER, follow_redirects=False)
+    assert answer.status_code == (401 if key else 422)
+    assert "set-cookie" not in answer.headers
+    assert ('<input type="password"' in answer.text) == bool(key)
+    assert ("Unknown key." in answer.text) == bool(key)
+
+
+def test_a_server_without_keys_stores_none(client):
+    answer = client.post("/login", data={"key": "€"}, follow_redirects=False)
+    assert (answer.status_code, "set-cookie" in answer.headers) == (303, False)
+
+
 def test_addresses_name_the_base(served, fruit_base):
     with KnowledgeBase.open(fruit_base.with_name("other"), create=True) as other:
         app = create_app({"a": served, "b c": other})
