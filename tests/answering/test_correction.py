@@ -397,13 +397,12 @@ def test_an_instruction_in_the_evidence_stays_inside_its_line(kb):
 
 @pytest.mark.parametrize("has_draft", [True, False])
 def test_an_instruction_in_a_query_of_a_planner_stays_inside_its_line(has_draft):
-    reply = said("Peru") if has_draft else {"reason": "", "citations": [], "answer": "Peru"}
-    made, mllm = chain("Italy", reply)
+    single = {"reason": "", "citations": [], "answer": "Peru"}
+    made, mllm = chain("Italy", said("Peru")) if has_draft else chain(single)
     queries = (QUESTION, INJECTION, "Who made it?")
     material = Material(QUESTION, None, evidence=[evidence("E1", "x")], queries=queries)
-    made.answer(material, Reply("Italy") if has_draft else None)
-    (request,) = mllm.requests
-    text = request.messages[-1].text
+    made.answer(material, made.draft(material) if has_draft else None)
+    text = mllm.requests[-1].messages[-1].text
     assert data(text)[:2] == [{"query": INJECTION}, {"query": "Who made it?"}]
     before, inside, after = re.split(r"^=====.*$", text, flags=re.MULTILINE)
     assert ("HACKED" in before, "HACKED" in inside, "HACKED" in after) == (False, True, False)
