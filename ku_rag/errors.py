@@ -12,6 +12,7 @@
     ├── IndexUnavailable      a remote index cannot be used                     (exit 1)
     ├── Corrupt               stored data fails its checksum                    (exit 1)
     ├── Mismatch              base and encoder or schema do not fit             (exit 4)
+    │   └── Outdated          an earlier version made the base                  (exit 4)
     └── Locked                another process holds the writer lock             (exit 5)
 
 Each message says what was seen, what was expected and what to do.
@@ -68,6 +69,10 @@ class Mismatch(KuError):
     """The knowledge base was made with another encoder or a newer schema."""
 
     exit_code = 4
+
+
+class Outdated(Mismatch):
+    """The knowledge base was made by an earlier version and has to be upgraded first."""
 
 
 class Locked(KuError):

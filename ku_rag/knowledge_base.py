@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ku_rag.indexes.tuning import Tuning
     from ku_rag.ingest.pipeline import Item
     from ku_rag.ingest.reindexing import Reindexed
+    from ku_rag.ingest.upgrading import Upgraded
     from ku_rag.ingest.verification import IntegrityReport
     from ku_rag.planning.plan import Plan, PlanSettings
     from ku_rag.planning.rounds import PlanRun
@@ -159,7 +160,9 @@ class KnowledgeBase:
 
         Raises:
             NotFound: there is no knowledge base, or no encoder of that name.
-            Mismatch: the base was made with another encoder or has another schema, or the folder
+            Outdated: an earlier version made the base, and it is opened read-only, or is a copy
+                made by `snapshot`; see `upgrade`.
+            Mismatch: the base was made with another encoder or by a later version, or the folder
                 holds something else.
             ReadOnly: it cannot be written to, and `read_only` was not given.
         """
@@ -1013,6 +1016,32 @@ class KnowledgeBase:
         path, indexes = arguments.path(folder, "the increments"), self._session.encoding.indexes
         with self._session.use() as database:
             return increment.apply(database, self._session.layout, indexes, path)
+
+    @staticmethod
+    def upgrade(path: str | Path = "kb", *, progress: Progress | None = None) -> Upgraded:
+        """Upgrade a base that an earlier version made; `open` does so, too, unless `read_only`.
+
+        All content is kept, nothing is encoded again. If the call is interrupted, the base is as
+        before or upgraded in part, and the next call continues. A copy that follows its base by
+        increments no longer does so.
+
+        Args:
+            path: folder of the base.
+            progress: called with the number of chunks indexed so far.
+
+        Raises:
+            NotFound: there is no knowledge base.
+            Mismatch: a later version made it.
+            ReadOnly: it cannot be written to, or the disk has no room.
+            Locked: another process is writing, or uses a base of version 0.1.0.
+            Corrupt: it is damaged.
+        """
+        from ku_rag.ingest import upgrading
+
+        arguments.callback(progress, "progress")
+        layout = Layout(arguments.path(path, "the knowledge base").absolute())
+        settings = Settings.load(layout.settings)
+        return upgrading.upgrade(layout, lock_wait_s=settings.lock_wait_s, progress=progress)
 
     @staticmethod
     def salvage(path: str | Path, folder: str | Path) -> Exported:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
-from ku_rag.errors import Mismatch, NotFound
+from ku_rag.errors import Mismatch, NotFound, Outdated
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM
@@ -101,10 +101,16 @@ class Session:
         self._mllm = None if isinstance(mllm, str) else mllm
         self._loading = RLock()
         database, spec = None, None
+        file, wait = self.layout.database, settings.lock_wait_s
         try:
-            database = Database(
-                self.layout.database, read_only=read_only, lock_wait_s=settings.lock_wait_s
-            )
+            database = Database(file, read_only=read_only, lock_wait_s=wait)
+        except Outdated:
+            if read_only or self.layout.copied.exists():
+                raise
+            from ku_rag.ingest.upgrading import upgrade
+
+            upgrade(self.layout, lock_wait_s=wait)
+            database = Database(file, lock_wait_s=wait)
         except NotFound:
             if read_only or not create:
                 raise

@@ -35,6 +35,7 @@ _COMMANDS = (
     models.models,
     maintenance.verify,
     maintenance.compact,
+    maintenance.upgrade,
     maintenance.tune,
     maintenance.index_group,
     maintenance.reindex,

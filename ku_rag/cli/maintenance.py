@@ -34,6 +34,22 @@ def compact() -> None:
 
 
 @click.command()
+@common
+def upgrade() -> None:
+    """Upgrade a knowledge base that an earlier version of ku-rag made.
+
+    All content is kept, and nothing is encoded again. Commands that write do the same first. After
+    an interrupt the same command continues.
+    """
+    from ku_rag.knowledge_base import KnowledgeBase
+
+    with progress("indexing", "chunks") as moved:
+        done = KnowledgeBase.upgrade(base_path(), progress=moved)
+    text = f"upgraded to schema {done.schema}; {done.seconds:.1f} s"
+    print_result(done, text if done.upgraded else "up to date: nothing was changed")
+
+
+@click.command()
 @click.option(
     "--recall",
     default=0.99,

@@ -27,6 +27,7 @@ from ku_rag.ingest.preparation import (
     PreparedRecord,
     PreparedSource,
     ReadyVectors,
+    earlier_texts_hash,
     prepare,
 )
 from ku_rag.ingest.seen_sources import SeenSources
@@ -319,7 +320,8 @@ def _is_stored(
     # Chunks that are given may be others although the texts are the same: those of an update.
     same_chunks = source.chunks is None or len(source.chunks) == chunks
     texts, _, pictures = digest.partition(":")
-    source.keeps_texts = source.texts_hash == texts and same_chunks
+    same_texts = texts == source.texts_hash or texts == earlier_texts_hash(source.texts)
+    source.keeps_texts = same_texts and same_chunks
     source.keeps_pictures = source.pictures_hash == pictures
     same = source.keeps_texts and source.keeps_pictures
     return same and declared == (source.declared.to_json() if source.declared else "{}")

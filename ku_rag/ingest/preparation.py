@@ -190,6 +190,15 @@ def hash_texts(texts: Sequence[str], tables: Sequence[Table] = ()) -> str:
     return content_hash(as_json([*texts, *(table.to_dict() for table in tables)]))
 
 
+def earlier_texts_hash(texts: Sequence[str]) -> str:
+    """Return the SHA-256 of texts as version 0.2.0 computed it, before there were tables."""
+    found = hashlib.sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        found.update(b"%d:" % len(data) + data)
+    return found.hexdigest()
+
+
 def hash_pictures(digests: Iterator[str], *, partial: bool = False) -> str:
     """Return the SHA-256 of picture digests; `partial` tells a part from a whole."""
     found = hashlib.sha256()

@@ -127,6 +127,12 @@ def prepare_file(connection: Connection) -> None:
             return
 
 
+def has_checksums(connection: Connection) -> bool:
+    """Return whether the pages of a file are as `prepare_file` makes them; 0.1.0 made others."""
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    return (page_bytes, connection.reserve_bytes("main")) == (PAGE_BYTES, CHECKSUM_BYTES)
+
+
 @contextmanager
 def snapshot(connection: Connection) -> Iterator[None]:
     """Read one state of the database, whatever is committed meanwhile."""

@@ -21,12 +21,10 @@ from typing import Any
 
 import apsw
 
-from ku_rag.errors import Closed, Corrupt, Mismatch, NotFound, ReadOnly
+from ku_rag.errors import Closed, Corrupt, NotFound, ReadOnly
 from ku_rag.store import schema
 from ku_rag.store.connection import (
     APPLICATION_ID,
-    CHECKSUM_BYTES,
-    PAGE_BYTES,
     Connection,
     connect,
     damaged,
@@ -51,6 +49,7 @@ class Database:
         path: the file.
         create: make it if it is missing; the caller holds the writer lock.
         read_only: open for reading; a folder that cannot be written to is opened immutable.
+        outdated: open a base of an earlier version, too; only its upgrade may do so.
         lock_wait_s: seconds to wait for another process that writes.
 
     Attributes:
@@ -59,7 +58,8 @@ class Database:
 
     Raises:
         NotFound: there is no knowledge base at `path`, or making it was not finished.
-        Mismatch: the file is something else, or of another version.
+        Outdated: it was made by an earlier version.
+        Mismatch: the file is something else, or of a later version.
         ReadOnly: it cannot be written to, or the disk is full.
         Locked: another process did not release it in time.
         Corrupt: it is damaged.
@@ -71,6 +71,7 @@ class Database:
         *,
         create: bool = False,
         read_only: bool = False,
+        outdated: bool = False,
         lock_wait_s: float = _LOCK_WAIT_S,
     ) -> None:
         if not path.is_file() and not create:
@@ -89,7 +90,7 @@ class Database:
         try:
             with explained(path):
                 self._local.connection = self.connect(create=create)
-                self._check_format(create=create)
+                self._check_format(create=create, outdated=outdated)
                 self.lost = self.lost_commits(noted)
         except BaseException:
             self._closing()
@@ -119,7 +120,7 @@ class Database:
         self._connections.add(made)
         return made
 
-    def _check_format(self, *, create: bool) -> None:
+    def _check_format(self, *, create: bool, outdated: bool) -> None:
         connection, log = self.connection, self.path.with_name(self.path.name + "-wal")
         with snapshot(connection):
             application, tables, page_bytes, pages = connection.execute(
@@ -128,7 +129,7 @@ class Database:
             ).fetchone()
             # SQLite fills a page that is cut off with zeros; missing pages may be in the log.
             has_log = log.exists() and log.stat().st_size > 0
-            truncated = not has_log and self.path.stat().st_size < pages * PAGE_BYTES
+            truncated = not has_log and self.path.stat().st_size < pages * page_bytes
         if (application, tables) == (0, 0):
             if self.read_only or not create:
                 raise NotFound(
@@ -138,17 +139,12 @@ class Database:
             prepare_file(connection)
         elif application != APPLICATION_ID:
             raise not_a_base(self.path, "it was not made by ku-rag")
-        elif (page_bytes, connection.reserve_bytes("main")) != (PAGE_BYTES, CHECKSUM_BYTES):
-            raise Mismatch(
-                f"{self.path.parent} was made by an earlier version of ku-rag: "
-                "ingest its sources again with this version, into a new knowledge base"
-            )
         elif truncated:
             raise damaged(self.path, "it ends too early")
         if tables == 0:
             schema.create(connection)
-        else:
-            schema.check(connection)
+        if not outdated:
+            schema.check(connection, self.path.parent)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

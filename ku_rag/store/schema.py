@@ -1,16 +1,23 @@
-"""The schema. `PRAGMA user_version` holds its number; a base of another schema is refused.
+"""The schema, as numbered steps. `PRAGMA user_version` holds the number of the last one taken.
 
-Row numbers are never reused (AUTOINCREMENT), because caches outside the database refer to them.
+A new base takes all steps, an older one those that it lacks. So steps are appended and never
+edited. Row numbers are never reused (AUTOINCREMENT), because caches outside the database refer to
+them.
 """
 
 from __future__ import annotations
 
-from ku_rag.errors import Mismatch
-from ku_rag.store.connection import APPLICATION_ID, Connection, roll_back
+import shlex
+from pathlib import Path
 
-SCHEMA = 3
+from ku_rag.errors import Mismatch, Outdated
+from ku_rag.store.connection import APPLICATION_ID, Connection, has_checksums, roll_back
 
-_TABLES = """
+FIRST = 3
+"""Number of the first step, the schema of version 0.3.0."""
+
+STEPS: tuple[str, ...] = (
+    """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     CREATE TABLE units (
@@ -167,27 +174,31 @@ _TABLES = """
     CREATE INDEX relations_head ON relations(head);
     CREATE INDEX relations_tail ON relations(tail);
     CREATE INDEX relations_target_key ON relations(target_key);
-"""
+    """,
+)
+
+SCHEMA = FIRST + len(STEPS) - 1
 
 
 def create(connection: Connection) -> None:
-    """Create the tables in an empty database, in one transaction; another process may do so too.
-
-    Raises:
-        Mismatch: the database has another schema.
-    """
+    """Create the tables in an empty database, in one transaction; another process may do so too."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Whoever waited for another process here finds the work done.
         if connection.execute("PRAGMA user_version").fetchone() == (0,):
-            connection.execute(_TABLES)
+            for number, step in enumerate(STEPS, FIRST):
+                take(connection, number, step)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
     except BaseException:
         roll_back(connection)
         raise
-    check(connection)
+
+
+def take(connection: Connection, number: int, step: str) -> None:
+    """Take a step. Called inside a transaction."""
+    connection.execute(step)
+    connection.execute(f"PRAGMA user_version = {number}")
 
 
 def expected() -> Connection:
@@ -197,20 +208,43 @@ def expected() -> Connection:
     return connection
 
 
-def check(connection: Connection) -> None:
-    """Check that a database has the schema of this version.
+def version(connection: Connection) -> int:
+    """Return the number of a database's schema; 0 if it is older than version 0.3.0.
+
+    Those versions used numbers up to 3 as well, but had no tables of table rows.
+    """
+    number, has_rows = connection.execute(
+        "SELECT user_version, (SELECT count(*) FROM sqlite_master WHERE name = 'table_rows') "
+        "FROM pragma_user_version"
+    ).fetchone()
+    return int(number) if has_rows else 0
+
+
+def check(connection: Connection, folder: Path) -> None:
+    """Check that the database of the base in a folder has the schema of this version.
 
     Raises:
-        Mismatch: it has another.
+        Outdated: it has an earlier one, or its upgrade was interrupted.
+        Mismatch: it has a later one.
     """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < SCHEMA:
+    number = version(connection)
+    if number > SCHEMA:
         raise Mismatch(
-            f"the knowledge base has schema {version} of an earlier version of ku-rag, this "
-            f"version needs {SCHEMA}: ingest its sources again into a new knowledge base"
-        )
-    if version > SCHEMA:
-        raise Mismatch(
-            f"the knowledge base has schema {version}, this version of ku-rag knows up to "
+            f"{folder} has schema {number}, this version of ku-rag knows up to "
             f"{SCHEMA}: install a newer ku-rag to open it"
         )
+    if is_outdated(connection):
+        raise Outdated(
+            f"{folder} was made by an earlier version of ku-rag: run "
+            f"`ku upgrade --kb {shlex.quote(str(folder))}`, which keeps all content"
+        )
+
+
+def is_outdated(connection: Connection) -> bool:
+    """Return whether a database is not as this version makes it, but can be upgraded."""
+    return not has_checksums(connection) or version(connection) < SCHEMA or is_stale(connection)
+
+
+def is_stale(connection: Connection) -> bool:
+    """Return whether derived rows (names, lists, keywords, ends of relations) are out of date."""
+    return bool(connection.execute("SELECT 1 FROM meta WHERE key = 'stale'").fetchone())

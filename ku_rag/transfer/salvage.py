@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 
-from ku_rag.errors import Corrupt, NotFound
+from ku_rag.errors import Corrupt, NotFound, Outdated
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.store import schema
 from ku_rag.store.connection import Connection, connect, last_row
@@ -84,7 +84,8 @@ def _copy(path: Path, work: Connection) -> dict[str, _Ranges]:
     """Copy the readable rows of all tables into a new store; return the lost ranges of each."""
     try:
         damaged = connect(path, read_only=True)
-        schema.check(damaged)
+        with suppress(Outdated):  # its rows can be read as well
+            schema.check(damaged, path.parent)
         damaged.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except apsw.Error as error:
         raise _unreadable(path, error) from error
@@ -112,7 +113,11 @@ def _copy(path: Path, work: Connection) -> dict[str, _Ranges]:
 def _copy_table(damaged: Connection, work: Connection, table: str) -> _Ranges:
     """Copy the readable rows of a table; return the ranges of row numbers that are lost."""
     lost: _Ranges = []
-    names = [name for (name,) in work.execute(f"SELECT name FROM pragma_table_info('{table}')")]
+    columns = f"SELECT name FROM pragma_table_xinfo('{table}')"
+    there = set(damaged.execute(columns))
+    names = [name for (name,) in work.execute(columns.replace("xinfo", "info")) if (name,) in there]
+    if not names:  # an earlier version had no such table
+        return lost
     insert = f"REPLACE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
     read = f"SELECT {', '.join(names)} FROM {table} WHERE {names[0]} BETWEEN ? AND ? ORDER BY 1"
     for first, last in _ranges(damaged, work, table):

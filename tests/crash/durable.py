@@ -44,17 +44,57 @@ class Torn(io.BufferedWriter):
         return half + super().write(view[len(view) // 2 :])
 
 
-def watch(watcher: Watcher, root: Path) -> None:
+def watch(watcher: Watcher, root: Path, *, pages: bool = False) -> None:
     """Have every durable step in a folder told, for the rest of this process's life.
 
     Args:
         watcher: told.
         root: steps that are about files elsewhere are not told.
+        pages: tell also what SQLite itself writes, syncs, cuts and deletes.
     """
     for name in _CALLS:
         setattr(os, name, _told(getattr(os, name), name, watcher, root))
     io.open = _opening(io.open, watcher, root)
     _watch_statements(watcher)
+    if pages:
+        _watch_pages(watcher)
+
+
+def _watch_pages(watcher: Watcher) -> None:
+    class File(apsw.VFSFile):
+        def __init__(self, name: Any, flags: list[int]) -> None:
+            super().__init__("cksmvfs", name, flags)
+            self.name = Path(name.filename() if hasattr(name, "filename") else str(name)).name
+
+        def xWrite(self, data: bytes, offset: int) -> None:
+            watcher(f"write to {self.name}")
+            super().xWrite(data, offset)
+
+        def xSync(self, flags: int) -> None:
+            watcher(f"sync {self.name}")
+            super().xSync(flags)
+
+        def xTruncate(self, size: int) -> None:
+            watcher(f"truncate {self.name}")
+            super().xTruncate(size)
+
+    class Watched(apsw.VFS):
+        def __init__(self) -> None:
+            super().__init__("watched", "cksmvfs")
+
+        def xOpen(self, name: Any, flags: list[int]) -> File:
+            return File(name, flags)
+
+        def xDelete(self, name: str, sync: bool) -> None:
+            watcher(f"delete {Path(name).name}")
+            super().xDelete(name, sync)
+
+    connection.connect(Path(":memory:")).close()  # registers cksmvfs
+    _kept.append(Watched())
+    connection._VFS = "watched"
+
+
+_kept: list[object] = []
 
 
 def _told(call: Callable[..., Any], name: str, watcher: Watcher, root: Path) -> Callable[..., Any]:

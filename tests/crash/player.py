@@ -35,6 +35,10 @@ def play(request: dict[str, Any], acknowledge: int) -> None:
         request: "kb", "content", "start", "stop"; see `Player.run` for the rest.
         acknowledge: a pipe.
     """
+    if request.get("upgrade"):
+        KnowledgeBase.upgrade(request["kb"])
+        os.write(acknowledge, f"{_DONE} {time.monotonic()}\n".encode())
+        return
     content = Path(request["content"])
     with ExitStack() as stack:
         kb = None
@@ -53,7 +57,7 @@ def play(request: dict[str, Any], acknowledge: int) -> None:
 
 
 def _child(request: dict[str, Any], acknowledge: int) -> None:
-    status = 0
+    status, pages = 0, bool(request.get("upgrade"))
     try:
         if request.get("mutation"):
             mutations.APPLY[request["mutation"]]()
@@ -63,9 +67,9 @@ def _child(request: dict[str, Any], acknowledge: int) -> None:
         if request.get("copies"):
             durable.watch(_copying(request), Path(request["kb"]))
         if request.get("count"):
-            durable.watch(_counting(acknowledge), Path(request["kb"]))
+            durable.watch(_counting(acknowledge), Path(request["kb"]), pages=pages)
         if request.get("die_at"):
-            durable.watch(durable.die(request["die_at"]), Path(request["kb"]))
+            durable.watch(durable.die(request["die_at"]), Path(request["kb"]), pages=pages)
         if request.get("full_at"):
             durable.watch(durable.fill(request["full_at"]), Path(request["kb"]))
         play(request, acknowledge)

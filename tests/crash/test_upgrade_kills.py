@@ -1,0 +1,77 @@
+"""Upgrades that end at any write: the base is the old one or the new one, and upgrades again."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import pytest
+
+from ku_rag import KnowledgeBase
+from ku_rag.errors import Outdated
+from tests.crash.trials import Player
+from tests.data.bases.stored import OUTDATED, unpack
+
+SEED = 20261124
+KILLS = 50
+
+
+@pytest.fixture(scope="module")
+def player():
+    with Player() as player:
+        yield player
+
+
+def dump(folder):
+    """Units, chunks, lists, relations and what is derived from them."""
+    with KnowledgeBase.open(folder, read_only=True) as kb:
+        assert kb.verify().problems == ()
+        units = {unit.id: kb.show(unit.id).to_dict() for unit in kb.list()}
+        return units, kb.query(None, "Where was Anna Holm born?").answer
+
+
+@pytest.mark.parametrize("version", OUTDATED)
+def test_an_upgrade_that_is_killed_leaves_the_old_base_or_the_new_one(
+    player, tmp_path, version, long
+):
+    template = unpack(version, tmp_path / "template") / "kb"
+    kb = tmp_path / "kb"
+
+    def play(**how):
+        shutil.rmtree(kb, ignore_errors=True)
+        shutil.copytree(template, kb)
+        return player.run(kb, kb, 0, 1, upgrade=True, **how)
+
+    steps = play(count=True)["steps"]
+    whole = dump(kb)
+    assert whole[1] == "Vienna"
+    numbers = random.Random(SEED).sample(range(1, len(steps) + 1), KILLS if long else 8)
+    ends = set()
+    for number in numbers:
+        assert play(die_at=number)["killed"], (number, len(steps))
+        try:
+            found = dump(kb)
+            ends.add("new")
+        except Outdated:
+            KnowledgeBase.upgrade(kb)
+            found = dump(kb)
+            ends.add("old")
+        assert found == whole, (number, steps[number - 1])
+        assert not (kb / "ku.upgrade").exists()
+    assert "old" in ends
+
+
+@pytest.mark.parametrize("version", OUTDATED)
+def test_files_that_cannot_grow_leave_the_old_base(player, tmp_path, version):
+    template = unpack(version, tmp_path / "template") / "kb"
+    kb = tmp_path / "kb"
+    size = (template / "ku.sqlite").stat().st_size
+    for limit in (0, 4096, 40_000, size // 2):
+        shutil.rmtree(kb, ignore_errors=True)
+        shutil.copytree(template, kb)
+        done = player.run(kb, kb, 0, 1, upgrade=True, bytes=limit)
+        assert done["refused"].startswith("ReadOnly: "), done
+        with pytest.raises(Outdated):
+            KnowledgeBase.open(kb, read_only=True)
+    assert KnowledgeBase.upgrade(kb).upgraded
+    assert dump(kb)[1] == "Vienna"
