@@ -66,15 +66,15 @@ def _watch_pages(watcher: Watcher) -> None:
             super().__init__("cksmvfs", name, flags)
             self.name = Path(name.filename() if hasattr(name, "filename") else str(name)).name
 
-        def xWrite(self, data: bytes, offset: int) -> None:
+        def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - of apsw
             watcher(f"write to {self.name}")
             super().xWrite(data, offset)
 
-        def xSync(self, flags: int) -> None:
+        def xSync(self, flags: int) -> None:  # noqa: N802 - of apsw
             watcher(f"sync {self.name}")
             super().xSync(flags)
 
-        def xTruncate(self, size: int) -> None:
+        def xTruncate(self, size: int) -> None:  # noqa: N802 - of apsw
             watcher(f"truncate {self.name}")
             super().xTruncate(size)
 
@@ -82,10 +82,10 @@ def _watch_pages(watcher: Watcher) -> None:
         def __init__(self) -> None:
             super().__init__("watched", "cksmvfs")
 
-        def xOpen(self, name: Any, flags: list[int]) -> File:
+        def xOpen(self, name: Any, flags: list[int]) -> File:  # noqa: N802 - of apsw
             return File(name, flags)
 
-        def xDelete(self, name: str, sync: bool) -> None:
+        def xDelete(self, name: str, sync: bool) -> None:  # noqa: N802 - of apsw
             watcher(f"delete {Path(name).name}")
             super().xDelete(name, sync)
 
