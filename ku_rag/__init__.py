@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ku_rag.rerankers import load_reranker
     from ku_rag.types import Answer, Evidence, Relation, Unit
 
-__version__ = "0.2.0"
+__version__ = "0.4.0.dev0"
 
 __all__ = [
     "Answer",

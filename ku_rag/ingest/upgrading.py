@@ -62,9 +62,8 @@ def upgrade(layout: Layout, *, lock_wait_s: float, progress: Progress | None = N
         shutil.rmtree(work.root, ignore_errors=True)
         with closing(Database(path, outdated=True)) as database:
             connection = database.connection
-            is_copied = not has_checksums(connection)
-            is_outdated = is_copied or schema.is_outdated(connection)
-            if is_copied or (is_outdated and schema.version(connection) < schema.FIRST):
+            is_copied, is_outdated = not has_checksums(connection), schema.is_outdated(connection)
+            if is_copied or schema.version(connection) < schema.FIRST:
                 _check_room(layout)
             if is_outdated:
                 _log.warning("%s was made by an earlier version: it is upgraded", layout.root)

@@ -15,13 +15,13 @@ import threading
 import weakref
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from ku_rag.errors import Closed, Corrupt, NotFound, ReadOnly
+from ku_rag.errors import Closed, Corrupt, NotFound, Outdated, ReadOnly
 from ku_rag.store import schema
 from ku_rag.store.connection import (
     APPLICATION_ID,
@@ -143,7 +143,7 @@ class Database:
             raise damaged(self.path, "it ends too early")
         if tables == 0:
             schema.create(connection)
-        if not outdated:
+        with suppress(Outdated) if outdated else nullcontext():
             schema.check(connection, self.path.parent)
 
     @contextmanager

@@ -241,7 +241,7 @@ def check(connection: Connection, folder: Path) -> None:
 
 
 def is_outdated(connection: Connection) -> bool:
-    """Return whether a database is not as this version makes it, but can be upgraded."""
+    """Return whether a database of no later version is not as this version makes it."""
     return not has_checksums(connection) or version(connection) < SCHEMA or is_stale(connection)
 
 

@@ -19,6 +19,7 @@ import pytest
 from ku_rag import KnowledgeBase, weights
 from tests.assets.schemas import Hashed
 from tests.conftest import Run, picture, write_fruits, write_records
+from tests.data.bases.stored import unpack
 from tests.endpoint import Said, says, serving
 
 JSON_TYPES = {
@@ -136,6 +137,7 @@ def units(run: Recorder) -> None:
     run("show, with relations", "show", "river")
     run("stats", "stats")
     run("verify", "verify")
+    run("upgrade, up to date", "upgrade")
     run("tune", "tune")
     run("tune, kind", "tune", "--kind", "flat", "--recall", 0.9)
     run("reindex", "reindex", "--encoder", "embedded")
@@ -305,6 +307,9 @@ def transfer(run: Recorder) -> None:
     next((run.root / "copy" / "images").rglob("*.*")).unlink()
     run("export, picture missing", "export", "partial", "--kb", "copy")
     run("snapshot, picture missing", "snapshot", "copy of copy", "--kb", "copy")
+    for version in ("0.1.0", "0.2.0"):
+        unpack(version, run.root / version)
+    run("upgrade", "upgrade", "--kb", "0.1.0/kb")
     for wrong in (
         ("export", "moved", "--kb", "nowhere"),
         ("export", "fruits"),
@@ -314,6 +319,8 @@ def transfer(run: Recorder) -> None:
         ("snapshot", "increment", "--apply", "--kb", "kb2"),
         ("snapshot", "nowhere", "--apply"),
         ("compact", "--kb", "copy"),
+        ("list", "--kb", "0.2.0/kb"),
+        ("upgrade", "--kb", "nowhere"),
         ("snapshot", "new", "--since", "nowhere"),
         ("export", "x", "--salvage", "--kb", "nowhere"),
         ("export",),

@@ -58,8 +58,8 @@ def main(checkout: Path) -> None:
         return json.loads(out.getvalue())
 
     has_tables = (checkout / "ku_rag" / "store" / "table_rows.py").exists()
-    if has_tables:
-        version = "0.3.0"  # its `__version__` still says 0.2.0
+    if has_tables and version == "0.2.0":
+        version = "0.3.0"  # whose `__version__` was not raised
     ku("ingest", "content/lamps")
     ku("ingest", "content/people.jsonl")
     ku("ingest", "content/notes.txt")
