@@ -100,20 +100,8 @@ class Session:
         self._reranker = None if isinstance(reranker, str) else reranker
         self._mllm = None if isinstance(mllm, str) else mllm
         self._loading = RLock()
-        database, spec = None, None
-        file, wait = self.layout.database, settings.lock_wait_s
-        try:
-            database = Database(file, read_only=read_only, lock_wait_s=wait)
-        except Outdated:
-            if read_only or self.layout.copied.exists():
-                raise
-            from ku_rag.ingest.upgrading import upgrade
-
-            upgrade(self.layout, lock_wait_s=wait)
-            database = Database(file, lock_wait_s=wait)
-        except NotFound:
-            if read_only or not create:
-                raise
+        spec = None
+        database = self._open_database(settings.lock_wait_s, create=create, read_only=read_only)
         try:
             with explained(self.layout.database):
                 made = database.meta("encoder") if database else None
@@ -141,6 +129,23 @@ class Session:
             if database:
                 database.close()
             raise
+
+    def _open_database(self, wait_s: float, *, create: bool, read_only: bool) -> Database | None:
+        """Open the store, upgraded unless it is only read; None if it is missing, with `create`."""
+        file = self.layout.database
+        try:
+            return Database(file, read_only=read_only, lock_wait_s=wait_s)
+        except Outdated:
+            if read_only or self.layout.copied.exists():
+                raise
+        except NotFound:
+            if read_only or not create:
+                raise
+            return None
+        from ku_rag.ingest.upgrading import upgrade
+
+        upgrade(self.layout, lock_wait_s=wait_s)
+        return Database(file, lock_wait_s=wait_s)
 
     # ---- reading and writing -------------------------------------------------------------------
 

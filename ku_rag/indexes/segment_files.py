@@ -20,7 +20,7 @@ import numpy as np
 
 from ku_rag.indexes.index_kinds import ByteQuantizer, IndexPlan, faiss_module
 from ku_rag.indexes.segment import Segment
-from ku_rag.store.layout import sync_folder, write_durably
+from ku_rag.store.layout import sync_path, write_durably
 
 _FORMAT = 5
 _SUFFIXES = (".faiss", ".rows")
@@ -154,7 +154,7 @@ class IndexFiles:
                 "fit": segment.quantizer and segment.quantizer.to_dict(),
                 "sums": [_checksum(path) for path in paths],
             }
-        sync_folder(self.folder)
+        sync_path(self.folder)
         header = Header(
             knowledge_base,
             seq,
@@ -174,7 +174,7 @@ class IndexFiles:
         if header is None:
             self.header_path.unlink(missing_ok=True)
             try:
-                sync_folder(self.folder)
+                sync_path(self.folder)
             except OSError:
                 return  # a header never names a file that is gone; a later sweep deletes them
         for path in self.folder.glob(f"{self.stem}-*"):

@@ -8,7 +8,6 @@ encoded.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import time
 from contextlib import closing
@@ -25,7 +24,7 @@ from ku_rag.store import migrations, relations, schema
 from ku_rag.store.connection import SLICE, Connection, explained, has_checksums
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
-from ku_rag.store.layout import Layout, sync_folder
+from ku_rag.store.layout import Layout, sync_path
 from ku_rag.store.lock import WriterLock
 from ku_rag.types import Progress, Serializable
 
@@ -106,15 +105,11 @@ def _advance(database: Database, layout: Layout, progress: Progress | None) -> N
 
 def _replace(work: Layout, layout: Layout) -> None:
     """Replace the database by its upgraded copy; a power cut leaves one of them."""
-    handle = os.open(work.database, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_path(work.database)
     work.database.replace(layout.database)
     # Later than the database: its number must not be ahead of the commits.
     (work.root / "ku.commits").replace(layout.root / "ku.commits")
-    sync_folder(layout.root)
+    sync_path(layout.root)
 
 
 # ---- derived rows --------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
         folders.add(path.parent)
     for folder in folders:
         with _refusing(folder):
-            sync_folder(folder)
+            sync_path(folder)
     sync_names(folders)
 
 
@@ -96,7 +96,7 @@ def sync_names(folders: Iterable[Path]) -> None:
     for folder in {folder.parent for folder in folders}:
         # What surrounds a base may be passed through although it may not be read.
         with _refusing(folder), suppress(PermissionError):
-            sync_folder(folder)
+            sync_path(folder)
 
 
 @contextmanager
@@ -124,9 +124,9 @@ def _write(path: Path, data: bytes) -> None:
         raise
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """Make the names in a folder durable, or the content of a file."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ku_rag.errors import ReadOnly, Refused
-from ku_rag.store.layout import sync_folder
+from ku_rag.store.layout import sync_path
 from ku_rag.types import Quarantined
 
 _PIECE = 1 << 20
@@ -118,7 +118,7 @@ def sync_tree(folder: Path) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-        sync_folder(Path(root))
+        sync_path(Path(root))
 
 
 def _check_free(target: Path, replaces: Callable[[Path], bool], what: str) -> None:
@@ -137,11 +137,11 @@ def _replace(made: Path, target: Path) -> None:
         before = _make_temporary(target)
         target.rename(before / "before")
         made.rename(target)
-        sync_folder(parent)
+        sync_path(parent)
         shutil.rmtree(before)
     else:
         made.rename(target)
-    sync_folder(parent)
+    sync_path(parent)
 
 
 def _sweep(target: Path) -> None:
