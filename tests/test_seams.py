@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.metadata import DistributionFinder
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +159,33 @@ def test_an_unknown_name_says_which_there_are():
         NotFound, match="no segmenter 'magic'; there are: maskrcnn, whole, windows, yolo"
     ):
         ku_rag.load_segmenter("magic:x")
+
+
+class Searches(DistributionFinder):
+    """Counts how often installed packages are searched, and offers none."""
+
+    def __init__(self):
+        self.count = 0
+
+    def find_spec(self, *_):
+        return None
+
+    def find_distributions(self, *_):
+        self.count += 1
+        return []
+
+
+def test_installed_packages_are_searched_for_unknown_names_only(tmp_path, monkeypatch):
+    searches = Searches()
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, searches])
+    for encoder in (None, "embedded"):
+        with ku_rag.KnowledgeBase.open(tmp_path / f"{encoder}", create=True, encoder=encoder) as kb:
+            kb.add(ku_rag.Unit("Lamp", id="lamp", texts=("It shines.",)))
+        ku_rag.KnowledgeBase.open(tmp_path / f"{encoder}").close()
+    assert searches.count == 0
+    with pytest.raises(NotFound):
+        ku_rag.load_encoder("magic")
+    assert searches.count == 1
 
 
 class Constant:

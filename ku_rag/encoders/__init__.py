@@ -59,8 +59,10 @@ def load_side(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encode
 
 def sides(spec: str) -> list[str]:
     """Return the spec of one encoder, or those of texts and pictures, with absolute paths."""
-    known = "|".join(map(re.escape, sorted(offered("encoder", _OWN))))
-    parts = re.split(rf"\+(?=(?:{known})(?::|$))", spec, maxsplit=1)
+    parts = [spec]
+    if "+" in spec:  # else installed packages need not be searched
+        known = "|".join(map(re.escape, sorted(offered("encoder", _OWN))))
+        parts = re.split(rf"\+(?=(?:{known})(?::|$))", spec, maxsplit=1)
     if len(parts) == 1 and parts[0].partition(":")[0] in _TEXT_ONLY:
         parts.append("embedded")
     return [absolute(part) for part in parts]
