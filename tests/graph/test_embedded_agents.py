@@ -271,8 +271,8 @@ def test_a_star_is_looked_at_in_part(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add(Unit("Hub", id="hub", kind="store", relations=wide))
         graph = Graph(kb._database.connection, kb._layout)
-        started = time.perf_counter()
+        started = time.process_time()
         found = best_paths(graph, graph.find("Hub"), "item 7?", k=3)
-        assert time.perf_counter() - started < 1
+        assert time.process_time() - started < 1
     assert found[0].end.name == "item 7"
     assert len(found) == 3

@@ -55,12 +55,12 @@ def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb):
     kb.add(Unit("b", id="b", texts=("a torch burns wood 0", "a torch burns wood 1")))
     connection = kb._database.connection
     units = [row for (row,) in connection.execute("SELECT row FROM units ORDER BY row")]
-    started = time.monotonic()
+    started = time.process_time()
     assert keywords.units_with(connection, "lamp", units) == {units[0]}
     assert keywords.units_with(connection, "burns", units) == set(units)
     assert keywords.count_units_with(connection, "burns") == 2
     assert len(list(keywords.chunks_with_all(connection, ["lamp oil"]))) == many
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_words_that_very_many_chunks_have_are_left_out_where_there_are_others(kb, monkeypatch):

@@ -39,6 +39,7 @@ def test_a_read_only_server_answers_from_what_was_applied(fruit_base, tmp_path):
                     request("GET", "/v1/units"),
                 ):
                     statuses[send(port, sent)[0]] += 1
+                    ended.wait(0.02)
 
         try:
             with ThreadPoolExecutor() as pool:
