@@ -9,7 +9,7 @@ BENCH_EXTRAS := bench-sentences,bench-lancedb,bench-chroma,bench-milvus
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 # One thread for each test process: pytest-xdist runs one process a core.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
 .PHONY: demo test test-torch test-long test-rest test-integrations test-all lint check peers scale docs format clean
 .DEFAULT_GOAL := test
@@ -38,12 +38,11 @@ test: .venv/test
 test-torch: .venv/test-all
 	$(PYTEST) -m torch
 
-# The long forms that take minutes: threads and processes beside each other, 100 rounds of compacting.
+# A tenth of the rounds of each long form: crashes, damage, concurrency, syncs that are killed.
 test-long: .venv/test-all
-	$(PYTEST) --long -m "long and not torch" tests/concurrency tests/corruption/test_openings.py \
-		tests/corruption/test_pages.py
+	$(PYTEST) --sample=0.1 -m "long and not torch"
 
-# What `make test` leaves out: models, slow tests, and the long forms of the others.
+# What `make test` leaves out: models, slow tests, and all rounds of the long forms.
 test-rest: .venv/test-all
 	$(PYTEST) --long -m "torch or slow or long"
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,11 +30,26 @@ WITHOUT_TORCH = "needs torch and the extras of `make test-all`: " + ", ".join(
 )
 HAS_TORCH = all(find_spec(package) for package in TORCH_PACKAGES)
 
+# Tests that share a costly fixture: pytest-xdist runs each of these in one process.
+TOGETHER = (
+    "tests/crash", "tests/demo/test_tour.py", "tests/indexes/test_index_kinds.py",
+    "tests/serve/test_process.py",
+)  # fmt: skip
+MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 << 30
+"""Where temporary folders are made, if it has this much room: nothing waits for a disk there."""
+
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the slow tests and the long forms")
+    parser.addoption(
+        "--sample",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="run this share of the rounds of each long form, from 0 to 1",
+    )
     parser.addoption("--update", action="store_true", help="write the golden files anew")
 
 
@@ -46,6 +62,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("many" if config.getoption("--long") else "few")
+    if MEMORY.is_dir():
+        system = os.statvfs(MEMORY)
+        free = system.f_bavail * system.f_frsize
+        if free >= MEMORY_BYTES and not system.f_flag & os.ST_NOEXEC:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 class _TorchModule(pytest.Module):
@@ -70,10 +91,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Skip what does not run here, and mark what --long changes.
 
     `long` is given to tests whose number of trials or examples --long raises: those that use the
-    fixture `long`, and those of hypothesis.
+    fixtures `rounds` or `long`, and those of hypothesis.
     """
     for item in items:
-        if item.get_closest_marker("hypothesis") or "long" in getattr(item, "fixturenames", ()):
+        for together in TOGETHER:
+            if item.nodeid.startswith(together):
+                item.add_marker(pytest.mark.xdist_group(together))
+        names = getattr(item, "fixturenames", ())
+        if item.get_closest_marker("hypothesis") or "rounds" in names or "long" in names:
             item.add_marker(pytest.mark.long)
         if item.get_closest_marker("slow") and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="slow: runs with --long"))
@@ -93,6 +118,21 @@ def _no_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
+
+
+@pytest.fixture(scope="session")
+def rounds(request: pytest.FixtureRequest, long: bool) -> Callable[[int, int], int]:
+    """How often a loop is run: `rounds(few, whole)`.
+
+    `few` in `make test`, `whole` with --long, as in `make test-all`, and with --sample=SHARE that
+    share of `whole`, but at least `few`. A loop that picks its cases takes a seeded sample of them.
+    """
+    share = 1.0 if long else request.config.getoption("--sample")
+
+    def count(few: int, whole: int) -> int:
+        return min(whole, max(few, round(share * whole)))
+
+    return count
 
 
 @pytest.fixture

@@ -53,13 +53,14 @@ def possible(changes, begun, done):
 
 
 @pytest.mark.parametrize("compacts", [False, True], ids=["writing", "writing and compacting"])
-def test_readers_see_whole_states_and_the_newest_one(tmp_path, long, compacts):
-    told, readers = run(tmp_path, seconds=30 if long else 2, compacts=compacts)
+def test_readers_see_whole_states_and_the_newest_one(tmp_path, rounds, compacts):
+    count = rounds(4, READERS)
+    told, readers = run(tmp_path, seconds=rounds(2, 30), compacts=compacts, readers=count)
     changes = [one for one in told if "pairs" in one]
     made = [one["what"] for one in changes]
     assert {"ingest", "delete"} <= set(made)
     assert ("compact" in made) == compacts
-    assert len(readers) == READERS
+    assert len(readers) == count
     waits = []
     for log in readers:
         looks = [look for look in log if look["pairs"] is not None]

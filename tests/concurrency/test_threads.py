@@ -65,13 +65,12 @@ def test_readers_beside_a_writer_lose_nothing(kb):
     assert kb.verify().ok
 
 
-def test_threads_with_mixed_operations(tmp_path, long, caplog):
+def test_threads_with_mixed_operations(tmp_path, rounds, caplog):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add(Unit("Harbour", id="harbour", kind="place", texts=("The Harbour is deep.",)))
         expected: dict[str, str] = {}
-        works = [
-            _worker(kb, number, expected, LONG if long else SHORT) for number in range(THREADS)
-        ]
+        count = rounds(SHORT, LONG)
+        works = [_worker(kb, number, expected, count) for number in range(THREADS)]
         in_threads(*works)
         _check(kb, expected)
     with KnowledgeBase.open(tmp_path / "kb") as kb:

@@ -19,7 +19,7 @@ from tests.corruption.trial import KINDS, Damage, Outcome, ask_all, run, somewhe
 SEED = 20240731
 SHORT, LONG = 1, 60
 """Trials of each kind for a small file; large ones get more, in proportion to their size."""
-_MOST = 12
+MOST = 12
 _STEP_BYTES = 64 << 10
 _USERS_OWN = {"ku.toml"}
 """Settings are the user's: a value that was changed there is a value that was set."""
@@ -30,15 +30,22 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     return make(tmp_path_factory.mktemp("corruption"))
 
 
-def plan(folder: Path, trials: int, rng: random.Random) -> list[Damage]:
-    """Damage of every kind to every file; to one picture of each format."""
+def plan(folder: Path, trials: int, most: int, rng: random.Random) -> list[Damage]:
+    """Damage of every kind to every file; to one picture of each format.
+
+    Args:
+        folder: the base.
+        trials: of each kind, for a small file.
+        most: times as many, for a large file.
+        rng: chooses the places.
+    """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     pictures = [path for path in files if path.parent.parent.name == "images"]
     found = []
     for path in files:
         if path.name in _USERS_OWN or (path in pictures and not _is_first(path, pictures)):
             continue
-        many = trials * min(_MOST, 1 + path.stat().st_size // _STEP_BYTES)
+        many = trials * min(most, 1 + path.stat().st_size // _STEP_BYTES)
         name = str(path.relative_to(folder))
         found += [somewhere(folder, name, kind, rng) for kind in KINDS for _ in range(many)]
     return found
@@ -65,10 +72,10 @@ def _kind_of(file: str) -> str:
 
 
 @pytest.mark.parametrize("state", ["closed", "logged"])
-def test_no_damage_changes_an_answer_without_a_word(bases, state, long, capsys):
+def test_no_damage_changes_an_answer_without_a_word(bases, state, rounds, capsys):
     folder = getattr(bases, state)
     rng = random.Random(SEED)
-    damages = plan(folder, LONG if long else SHORT, rng)
+    damages = plan(folder, rounds(SHORT, LONG), rounds(3, MOST), rng)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=context) as pool:
         copy = folder.with_name(f"sound-{state}")

@@ -15,7 +15,7 @@ from ku_rag.store import connection
 from ku_rag.store.database import Database
 
 READERS = 3
-SHORT_S, LONG_S, START_S = 4.0, 60.0, 120.0
+SHORT_S, LONG_S, START_S = 4, 60, 120.0
 
 
 def _open_again_and_again(file: Path, number: int, ready: Barrier, stop: Event, found) -> None:
@@ -39,7 +39,7 @@ def _open_again_and_again(file: Path, number: int, ready: Barrier, stop: Event, 
     found.put((opened, said))
 
 
-def test_nobody_is_told_of_damage_beside_a_writer(tmp_path, long, caplog, monkeypatch):
+def test_nobody_is_told_of_damage_beside_a_writer(tmp_path, rounds, caplog, monkeypatch):
     # Frequent checkpoints are what could be mistaken for damage.
     monkeypatch.setattr(connection, "LOG_BYTES", 200_000)
     context = multiprocessing.get_context("spawn")
@@ -56,7 +56,7 @@ def test_nobody_is_told_of_damage_beside_a_writer(tmp_path, long, caplog, monkey
         reader.start()
     # A process takes seconds to start where the tests of other cores run.
     ready.wait(START_S)
-    until = time.monotonic() + (LONG_S if long else SHORT_S)
+    until = time.monotonic() + rounds(SHORT_S, LONG_S)
     changes = 0
     while time.monotonic() < until:
         with KnowledgeBase.open(folder, lock_wait_s=60) as kb:

@@ -14,12 +14,11 @@ FULL = ("open", "write", "mkdir", "fsync", "replace")
 NAMES = [call.name for call in CALLS]
 
 
-def chosen(steps, long, seed, most):
-    """All steps, or the ends and a few between: numbers from 1 on."""
+def chosen(steps, rounds, seed, few):
+    """The ends and a sample of the steps between, or all of them: numbers from 1 on."""
     numbers = range(1, len(steps) + 1)
-    if long or len(steps) <= most:
-        return list(numbers)
-    return sorted({1, len(steps), *random.Random(seed).sample(numbers, most)})
+    count = rounds(few, len(steps))
+    return sorted({*numbers[:1], *numbers[-1:], *random.Random(seed).sample(numbers, count)})
 
 
 def steps_of(story, call):
@@ -30,10 +29,10 @@ def steps_of(story, call):
 
 
 @pytest.mark.parametrize("call", range(len(CALLS)), ids=NAMES)
-def test_a_process_that_ends_at_a_durable_step_leaves_the_base_whole(story, long, call):
+def test_a_process_that_ends_at_a_durable_step_leaves_the_base_whole(story, rounds, call):
     steps = steps_of(story, call)
     assert any(step.startswith("COMMIT") for step in steps)
-    for number in chosen(steps, long, SEED + call, 6):
+    for number in chosen(steps, rounds, SEED + call, 2):
         kb = story.begin(call)
         done = story.player.run(kb, story.content, call, call + 1, die_at=number)
         # Two threads write; which of their steps comes first is not the same each time.
@@ -46,9 +45,9 @@ def test_a_process_that_ends_at_a_durable_step_leaves_the_base_whole(story, long
 
 
 @pytest.mark.parametrize("call", range(len(CALLS)), ids=NAMES)
-def test_a_disk_that_is_full_for_a_moment_loses_nothing(story, long, call):
+def test_a_disk_that_is_full_for_a_moment_loses_nothing(story, rounds, call):
     steps = [s for s in steps_of(story, call) if s.startswith(FULL)]
-    for number in chosen(steps, long, SEED + call, 3):
+    for number in chosen(steps, rounds, SEED + call, 1):
         kb = story.begin(call)
         done = story.player.run(kb, story.content, call, call + 1, full_at=number)
         assert not done["failed"], (number, done)
@@ -63,10 +62,11 @@ def sizes(story, call):
 
 
 @pytest.mark.parametrize("call", range(len(CALLS)), ids=NAMES)
-def test_files_that_cannot_grow_lose_nothing(story, long, call):
+def test_files_that_cannot_grow_lose_nothing(story, rounds, call):
     refused = 0
     limits = sizes(story, call)
-    for limit in limits if long else [limits[0], *random.Random(SEED + call).sample(limits, 2)]:
+    count = rounds(1, len(limits))
+    for limit in {limits[0], *random.Random(SEED + call).sample(limits, count)}:
         kb = story.begin(call)
         done = story.player.run(kb, story.content, call, call + 1, bytes=limit)
         assert not done["failed"], (limit, done)

@@ -64,7 +64,7 @@ def test_a_change_acknowledged_too_early_is_caught(story):
 def test_what_is_not_synced_is_caught(story, mutation):
     recording = record(story, FOLDER, ADD + 1, mutation, mutation=mutation)
     with pytest.raises(AssertionError, match="cut after"):
-        cut(story, recording, moments(recording, None, syncs_only=True), nothing)
+        cut(story, recording, moments(recording, syncs_only=True), nothing)
 
 
 @needs_traces

@@ -134,16 +134,13 @@ def some(number: int):
     return lambda: rng.random() < share
 
 
-def moments(recording, most, syncs_only):
-    """Numbers of steps after which the power is cut: all of them, or so many at random."""
-    numbers = [
+def moments(recording, *, syncs_only):
+    """Numbers of the steps after which the power may be cut."""
+    return [
         number
         for number, (_, _, call) in enumerate(recording.play())
         if call and (not syncs_only or "sync" in call.name or call.name == "write")
     ]
-    if most is None or len(numbers) <= most:
-        return set(numbers)
-    return set(random.Random(SEED).sample(numbers, most))
 
 
 def cut(story, recording, moments, keep):
@@ -175,18 +172,20 @@ def cut(story, recording, moments, keep):
             ) from error
 
 
-@pytest.mark.parametrize(("keep", "most"), [(nothing, 60), (some, 50), (everything, 30)])
-def test_a_power_cut_loses_nothing_that_was_acknowledged(story, recording, long, keep, most):
-    chosen = moments(recording, None if long else most, syncs_only=keep is nothing)
+@pytest.mark.parametrize(("keep", "most"), [(nothing, 25), (some, 25), (everything, 12)])
+def test_a_power_cut_loses_nothing_that_was_acknowledged(story, recording, rounds, keep, most):
+    every = moments(recording, syncs_only=keep is nothing)
+    chosen = random.Random(SEED).sample(every, rounds(most, len(every)))
     assert len(chosen) >= most
-    cut(story, recording, chosen, keep)
+    cut(story, recording, set(chosen), keep)
 
 
 @pytest.mark.parametrize("call", [FOLDER, ADD], ids=["ingest a folder", "add a unit"])
-def test_what_a_killed_process_left_unsynced_is_synced_by_the_next(story, long, call):
+def test_what_a_killed_process_left_unsynced_is_synced_by_the_next(story, rounds, call):
     if why := tracing.missing():
         pytest.skip(why)
-    for number in left_unsynced(story, call)[: None if long else 2]:
+    numbers = left_unsynced(story, call)
+    for number in random.Random(SEED).sample(numbers, rounds(1, len(numbers))):
         cut_the_second(story, call, number)
 
 

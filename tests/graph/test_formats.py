@@ -433,18 +433,19 @@ def test_an_entity_is_the_unit_that_it_is_said_to_be(kb, tmp_path):
     assert kb.verify().problems == ()
 
 
-def test_a_star_of_100_000_neighbours(kb, tmp_path):
+def test_a_star_of_many_neighbours(kb, tmp_path, rounds):
+    count = rounds(25_000, 100_000)
     path = tmp_path / "star.jsonl"
     with path.open("w") as file:
-        for n in range(100_000):
+        for n in range(count):
             file.write(f'{{"head": "Sun", "relation": "lights", "tail": "Planet {n}"}}\n')
     report = kb.graph.import_file(path)
-    assert (report.units_added, report.relations_added, report.only_named) == (1, 100_000, 100_000)
+    assert (report.units_added, report.relations_added, report.only_named) == (1, count, count)
     shown = kb.graph.show("Sun", most=2).to_dict()
-    assert shown["counts"] == {"out": 100_000, "in": 0}
+    assert shown["counts"] == {"out": count, "in": 0}
     assert [one["tail"]["name"] for one in shown["out"]] == ["Planet 0", "Planet 1"]
-    (path_to,) = kb.graph.paths("Sun", "Planet 99999")
-    assert path_to.text == "Sun —lights→ Planet 99999"
+    (path_to,) = kb.graph.paths("Sun", f"Planet {count - 1}")
+    assert path_to.text == f"Sun —lights→ Planet {count - 1}"
     # A few more are added to many, as they are.
     write_records(tmp_path / "b.jsonl", [{"head": "Sun", "relation": "warms", "tail": "Planet 5"}])
     assert kb.graph.import_file(tmp_path / "b.jsonl").relations_added == 1

@@ -183,8 +183,8 @@ def found(base, query):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_queries_find_the_same_with_milvus(engine, milvus, tmp_path, long):
-    count = 100 if long else 20
+def test_queries_find_the_same_with_milvus(engine, milvus, tmp_path, rounds):
+    count = rounds(20, 100)
     path, pictures = tmp_path / "kb", tmp_path / "pictures"
     settings = {"index_uri": milvus(engine), "index_unreachable": "fail"}
     with KnowledgeBase.open(path, create=True) as local:

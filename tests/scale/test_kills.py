@@ -23,9 +23,6 @@ from tests.crash import durable
 from tests.scale.killing import REPOSITORY, killed
 from tests.scale.test_encode import contents
 
-FEW, MANY = (3, 1), (30, 20)
-"""Kills at steps and at times."""
-
 
 def encode_and_import(root: Path) -> None:
     encode([root.parent / "data"], root / "out", encoder=Hashed(), block=300)
@@ -69,12 +66,11 @@ def count(root: str) -> None:
     encode_and_import(Path(root))
 
 
-def test_every_killed_run_continues_to_the_same_end(story, long):
+def test_every_killed_run_continues_to_the_same_end(story, rounds):
     folder, expected, steps, seconds = story
-    at_steps, at_times = MANY if long else FEW
     chance = random.Random(17)
-    trials = [(chance.randint(1, steps), 0.0) for _ in range(at_steps)]
-    trials += [(0, chance.uniform(0, 0.8 * seconds)) for _ in range(at_times)]
+    trials = [(chance.randint(1, steps), 0.0) for _ in range(rounds(2, 30))]
+    trials += [(0, chance.uniform(0, 0.8 * seconds)) for _ in range(rounds(1, 20))]
     for number, (step, moment) in enumerate(trials):
         root = folder / str(number)
         while not killed(__name__, root, step, moment):  # it had ended before

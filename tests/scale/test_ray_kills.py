@@ -102,13 +102,13 @@ def expected(folder):
     return contents(folder / "local")
 
 
-def test_every_killed_run_continues_to_the_same_bytes(folder, expected, long):
+def test_every_killed_run_continues_to_the_same_bytes(folder, expected, rounds):
     chance = random.Random(23)
     assert not killed(folder / "first", 0)  # Ray is slower when it starts
     started = time.monotonic()
     assert not killed(folder / "whole", 0)
     seconds = time.monotonic() - started
-    kills = [True, False] * (25 if long else 1)  # at a step, or at any time
+    kills = [True, False] * rounds(1, 25)  # at a step, or at any time
     number = 0
     while kills:
         root, ended = folder / str(number), False
@@ -125,9 +125,9 @@ def test_every_killed_run_continues_to_the_same_bytes(folder, expected, long):
         number += 1
 
 
-def test_killed_workers_are_replaced(folder, expected, long):
+def test_killed_workers_are_replaced(folder, expected, rounds):
     chance = random.Random(29)
-    for number in range(6 if long else 1):
+    for number in range(rounds(1, 6)):
         root = folder / f"workers{number}"
         encode(root, chance.randint(1, 3 * STEPS_A_SHARD), deaths=2)
         assert list((root / "deaths").iterdir())

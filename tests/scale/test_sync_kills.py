@@ -116,13 +116,13 @@ def roots(tmp_path_factory):
 
 @WITHOUT_LITE
 @pytest.mark.parametrize("which", [0, 1], ids=["first sync", "sync of changes"])
-def test_every_killed_sync_continues(roots, which, tmp_path, long):
+def test_every_killed_sync_continues(roots, which, tmp_path, rounds):
     from milvus_lite.server_manager import server_manager_instance
 
     chance = random.Random(which)
     shutil.copytree(roots[which], tmp_path / "whole")
     steps, seconds = count_steps(tmp_path / "whole")
-    kills = 25 if long else 2
+    kills = rounds(2, 25)
     trials = [(chance.randint(1, steps), 0.0) for _ in range(kills - kills // 2)]
     trials += [(0, chance.uniform(0, 0.8 * seconds)) for _ in range(kills // 2)]
     for number, (step, moment) in enumerate(trials):
@@ -179,13 +179,13 @@ def change(root: Path, number: int) -> None:
 
 
 @WITHOUT_SERVER
-def test_killed_syncs_to_a_server_continue(milvus, root, long, monkeypatch):
+def test_killed_syncs_to_a_server_continue(milvus, root, rounds, monkeypatch):
     """Every other run of kills starts without the collection."""
     from pymilvus import MilvusClient
 
     monkeypatch.setenv("KU_INDEX_URI", milvus("server"))
     chance = random.Random(5)
-    kills = [True, False] * (25 if long else 1)
+    kills = [True, False] * rounds(1, 25)
     client, number = MilvusClient(uri(root)), 0
     while kills:
         if number % 2:
@@ -211,7 +211,7 @@ def sync_again_and_again(base: KnowledgeBase) -> NoReturn:
 
 
 @WITHOUT_SERVER
-def test_a_killed_server_and_a_dropped_collection(root, long, tmp_path_factory, monkeypatch):
+def test_a_killed_server_and_a_dropped_collection(root, rounds, tmp_path_factory, monkeypatch):
     from pymilvus import MilvusClient
 
     monkeypatch.setattr(milvus_index, "BATCH", BATCH)
@@ -219,7 +219,7 @@ def test_a_killed_server_and_a_dropped_collection(root, long, tmp_path_factory, 
     with closing(MilvusServer(tmp_path_factory.mktemp("server"))) as server:
         server.start()
         monkeypatch.setenv("KU_INDEX_URI", server.uri)
-        for number in range(5 if long else 1):
+        for number in range(rounds(1, 5)):
             change(root, number)
             timer = threading.Timer(chance.uniform(0.1, 15), server.kill)
             with opened(root) as base:

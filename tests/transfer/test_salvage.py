@@ -134,10 +134,10 @@ def test_changes_that_are_only_in_the_log_come_back(whole, tmp_path):
 
 
 @pytest.mark.parametrize("table", ["chunks", "images", "vectors", "relations", "unit_images"])
-def test_a_damaged_page_costs_its_own_rows(table, whole, tmp_path, long):
+def test_a_damaged_page_costs_its_own_rows(table, whole, tmp_path, rounds):
     every = texts_of(whole)
     pages = pages_of(whole / "ku.sqlite", table)
-    for page in pages if long else pages[-1:]:
+    for page in pages[-rounds(1, len(pages)) :]:
         kb = damage(whole, tmp_path / f"kb{page}", page)
         done = KnowledgeBase.salvage(kb, tmp_path / f"saved{page}")
         saved = texts(tmp_path / f"saved{page}")

@@ -181,7 +181,7 @@ def writer(folder: Path, loop: str) -> subprocess.Popen:
     return process
 
 
-def test_snapshots_are_whole_while_others_add_delete_and_compact(base, tmp_path, long):
+def test_snapshots_are_whole_while_others_add_delete_and_compact(base, tmp_path, rounds):
     process = writer(
         base.path,
         "    kb.add(Unit(f'Late{n}', id=f'late{n}', texts=[f'Number {n}.'],\n"
@@ -190,7 +190,7 @@ def test_snapshots_are_whole_while_others_add_delete_and_compact(base, tmp_path,
         "    if n % 3 == 0: kb.compact()\n",
     )
     try:
-        for n in range(30 if long else 6):
+        for n in range(rounds(6, 30)):
             done = base.snapshot(tmp_path / f"copy{n}").to_dict()
             assert done["left_out"] == []
             with KnowledgeBase.open(tmp_path / f"copy{n}", encoder=Hashed()) as kb:
