@@ -687,7 +687,6 @@ class KnowledgeBase:
                 writer,
                 session.database,
                 unit,
-                encoder=session.encoding.encoder,
                 images=session.encoding.images,
                 chunks=session.encoding.chunks,
                 settings=session.settings,

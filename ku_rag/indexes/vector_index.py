@@ -134,11 +134,6 @@ class VectorIndex:
         cosines = np.take_along_axis(queries @ vectors.T, places, 1)
         return np.where(is_stored, rows, -1), np.where(is_stored, cosines, np.float32(-1.0))
 
-    def sample(self, most: int) -> tuple[Rows, Vectors]:
-        """Read up to `most` vectors, evenly spread over the rows: (int64[n], float32[n, dim])."""
-        rows = self.rows()
-        return self.gather(rows[:: max(1, -(-len(rows) // most))])
-
     def rows(self) -> Rows:
         """Return all rows that have a stored vector: int64[n], ascending."""
         found = self._database.connection.execute(

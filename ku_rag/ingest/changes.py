@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ku_rag import arguments
-from ku_rag.encoders.base import Encoder
 from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import unit_resolution
@@ -40,7 +39,6 @@ def add(
     database: Database,
     unit: Unit,
     *,
-    encoder: Encoder,
     images: VectorIndex,
     chunks: VectorIndex,
     settings: Settings,
@@ -60,7 +58,6 @@ def add(
             database,
             unit.name,
             ((images, of_images), (chunks, source.chunk_vectors)),
-            fingerprint=encoder.fingerprint,
             threshold=settings.join_threshold,
         )
     unit_id = unit.id or _new_id(database, unit.name)
