@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 from PIL import Image
 
@@ -104,6 +105,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="slow: runs with --long"))
         if item.get_closest_marker("torch") and not HAS_TORCH:
             item.add_marker(pytest.mark.skip(reason=WITHOUT_TORCH))
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Print how much of what the documentation invites to is left: see test_documented_commands."""
+    counts: dict[str, int] = {}
+    for report in terminalreporter.stats.get("passed", ()):
+        for name, found in report.user_properties:
+            counts[name] = counts.get(name, 0) + len(found)
+    for name, count in counts.items():
+        terminalreporter.write_line(f"{name}: {count}")
 
 
 @pytest.fixture(scope="session")

@@ -102,21 +102,6 @@ def test_commands_of_the_tables_of_the_papers_are_valid():
         command.make_context(line, words, parent=click.Context(cli, **cli.context_settings))
 
 
-def test_the_example_of_tables_in_the_readme_runs(tmp_path, ku):
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("**Tables.**")[2]
-    files, commands, shown = re.findall(r"```(?:sh)?\n(.*?)```", text, re.DOTALL)[:3]
-    league = tmp_path / "league"
-    league.mkdir()
-    lines = [re.split(" {3,}", line) for line in files.splitlines()]
-    for column, name in enumerate(("clubs.csv", "coaches.md")):
-        written = "\n".join(line[column] for line in lines if line[column:])
-        (league / name).write_text(written, encoding="utf-8")
-    for command in commands.splitlines():
-        arguments = [str(league) if one == "league" else one for one in shlex.split(command)[1:]]
-        done = ku(*arguments, "--kb", tmp_path / "kb")
-    assert done.out == shown.replace("/…/league", league.as_posix())
-
-
 def test_make_targets_in_the_documentation_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))

@@ -37,6 +37,7 @@ _STEPS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "region": ("Match the whole picture.", {"segmenter": "whole"}),
 }
 """Steps that --no-STEP leaves out: help, and the settings of a base without it."""
+_OUTCOMES = ("right", "wrong", "declined", "failed")
 
 
 def _method_options(command: Command) -> Command:
@@ -142,10 +143,8 @@ def _means(scores: Mapping[str, list[float]]) -> str:
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Format the figures of a run as lines."""
-    yield (
-        f"{found['questions']} questions, {found['answered']} answered, {found['failed']} failed; "
-        f"{found['seconds']['median']:.3f} s a question"
-    )
+    outcomes = ", ".join(f"{found[name]} {name}" for name in _OUTCOMES)
+    yield f"{found['questions']} questions: {outcomes}; {found['seconds']['median']:.3f} s each"
     for name, figure in found["figures"].items():
         between = ", ".join(f"{end:.3f}" for end in figure["interval"] or ())
         shown = f"[{between}]" if between else ""

@@ -20,7 +20,7 @@ import orjson
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput, BudgetSpent, Closed, KuError, ModelFailed, Refused
-from ku_rag.evaluation.measures.base import Measure, Prediction
+from ku_rag.evaluation.measures.base import RIGHT, Measure, Prediction
 from ku_rag.evaluation.measures.plans import RATIOS
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.evaluation.statistics import bootstrap_interval, calibration_error
@@ -69,6 +69,10 @@ class Evaluation(Serializable):
         settings: Of the run.
         questions: Number of questions.
         answered: How many have an answer.
+        right: Scores of at least .5 by the main measure, among them questions without an answer in
+            the base that got none.
+        wrong: Answers with a lower score.
+        declined: Questions with a gold answer that got none.
         failed: How many could not be asked, for example because their picture is missing.
         figures: Figure of each measure, the main one first.
         calibration: Expected calibration error of the confidence of the best match, with the main
@@ -83,6 +87,9 @@ class Evaluation(Serializable):
     settings: Mapping[str, Any]
     questions: int
     answered: int
+    right: int
+    wrong: int
+    declined: int
     failed: int
     figures: Mapping[str, Figure]
     calibration: float | None
@@ -262,12 +269,17 @@ def summarize(
         spent.update(record["usage"])
         judged.update(record["judge_usage"])
     seconds = sorted(record["seconds"] for record in records)
-    confident = with_confidence(records, next(iter(figures), ""))
+    main = next(iter(figures), "")
+    confident = with_confidence(records, main)
     failed = failures(records)
+    outcomes = Counter(outcome(record, main) for record in records)
     return Evaluation(
         settings,
         questions=len(records),
         answered=sum(bool(record["prediction"].get("answer")) for record in records),
+        right=outcomes["right"],
+        wrong=outcomes["wrong"],
+        declined=outcomes["declined"],
         failed=len(failed),
         figures=figures,
         calibration=calibration_error(*zip(*confident, strict=True)) if confident else None,
@@ -277,6 +289,16 @@ def summarize(
         left_out=(*dataset.left_out, *failed),
         records=records,
     )
+
+
+def outcome(record: Record, measure: str) -> str:
+    """Return "right", "wrong" or "declined"; "" for a question that failed or has no score."""
+    score = record["scores"].get(measure)
+    if record["error"] or score is None:
+        return ""
+    if score >= RIGHT:
+        return "right"
+    return "wrong" if record["prediction"].get("answer") else "declined"
 
 
 def with_confidence(records: Sequence[Record], measure: str) -> list[tuple[float, float]]:

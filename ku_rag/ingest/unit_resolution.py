@@ -14,7 +14,8 @@ import apsw
 import numpy as np
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.indexes.vector_index import Rows, VectorIndex
+from ku_rag.indexes.segment import Rows
+from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store.database import Database
 from ku_rag.store.vectors import Kind
 from ku_rag.text.tokens import name_key

@@ -28,7 +28,7 @@ def made(ku, tmp_path):
 def test_one_command_measures_a_file_of_questions(made, tmp_path):
     run = made("eval", "q.jsonl", "--out", "run")
     assert run.code == 0
-    assert "1 questions, 1 answered, 0 failed" in run.out
+    assert run.out.startswith("1 questions: 1 right, 0 wrong, 0 declined, 0 failed; ")
     assert (tmp_path / "run" / "report.html").exists()
     assert made("eval", "q.jsonl", "--out", "run").code == 1
     assert made("eval", "q.jsonl", "--out", "run", "--resume").code == 0

@@ -394,6 +394,19 @@ def test_no_answer_can_be_the_right_one(base, tmp_path):
     ]
     found = base.evaluate(write(tmp_path / "q.jsonl", asked))
     assert [one["scores"]["em"] for one in found.records] == [1.0, 0.0, None]
+    assert (found.right, found.wrong, found.declined) == (1, 0, 1)
+
+
+def test_answers_are_counted_as_right_wrong_or_declined(base, tmp_path):
+    weight = {"question": "What is the volume of Kiwi?"}
+    asked = [{**weight, "answers": ["ca 80g"]}, {**weight, "answers": ["ca 90 litres"]}]
+    asked += [{**weight, "answers": []}, {"question": "Is Oslo old?", "answers": ["yes"]}]
+    asked += [weight, {**weight, "image": "lost.png", "answers": ["ca 80g"]}]
+    found = base.evaluate(write(tmp_path / "q.jsonl", asked), out=tmp_path / "run")
+    assert found.questions == 6
+    assert (found.right, found.wrong, found.declined, found.failed) == (1, 2, 1, 1)
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "1 right, 2 wrong, 1 declined, 1 failed\n  of 6 questions; 0 not read" in page
 
 
 @pytest.mark.parametrize(

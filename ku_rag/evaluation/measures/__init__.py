@@ -10,7 +10,7 @@ from functools import partial
 from ku_rag.errors import BadInput
 from ku_rag.evaluation.measures import answer_text, official
 from ku_rag.evaluation.measures.answer_text import best_of_answers
-from ku_rag.evaluation.measures.base import Measure, Prediction, Score
+from ku_rag.evaluation.measures.base import RIGHT, Measure, Prediction, Score
 from ku_rag.evaluation.measures.judges import JUDGED
 from ku_rag.evaluation.measures.official import Consistency
 from ku_rag.evaluation.measures.plans import PLAN_SCORES
@@ -52,7 +52,6 @@ MEASURES = (
 )
 """Names of the measures: K is a number of units, MEASURE the name of another measure."""
 
-_RIGHT = 0.5
 _RANKING = re.compile(r"(recall|precision|ndcg|mrr)@([1-9]\d{0,3})|(mrr)")
 _OFFICIAL = {"recall": "R", "precision": "P", "ndcg": "nDCG", "mrr": "RR"}
 """Names of ranking measures in ir-measures."""
@@ -122,4 +121,4 @@ def _corrected(
     if draft is None or answer is None:
         return None
     worse, better = (draft, answer) if helped else (answer, draft)
-    return float(worse < _RIGHT <= better)
+    return float(worse < RIGHT <= better)

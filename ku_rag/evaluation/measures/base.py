@@ -10,6 +10,9 @@ from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.planning.plan import Plan
 from ku_rag.types import Serializable
 
+RIGHT = 0.5
+"""Lowest score of an answer that counts as right."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction(Serializable):
