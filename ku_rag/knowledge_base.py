@@ -208,6 +208,15 @@ class KnowledgeBase:
         return self._session.layout.root
 
     @property
+    def upload_root(self) -> str:
+        """The path that names of uploaded sources begin with.
+
+        It is that of the folder of uploads at the first upload, also after the base was moved.
+        """
+        with self._session.use() as database:
+            return str(database.meta("upload_root") or self._session.layout.uploads)
+
+    @property
     def encoder(self) -> Encoder:
         """The encoder that makes vectors."""
         return self._session.encoding.encoder
@@ -604,7 +613,9 @@ class KnowledgeBase:
         with self._session.write() as writer, writer.writer.change():
             yield
 
-    def ingest(self, path: str | Path, *, progress: Progress | None = None) -> IngestReport:
+    def ingest(
+        self, path: str | Path, *, uploaded: bool = False, progress: Progress | None = None
+    ) -> IngestReport:
         """Ingest a folder, or a JSONL, CSV, TSV, Markdown, text, HTML, DOCX or PDF file.
 
         Unchanged records are skipped. A changed record replaces what its source gave before.
@@ -612,6 +623,8 @@ class KnowledgeBase:
 
         Args:
             path: the folder or file.
+            uploaded: it is a folder of uploaded files: their sources are named by paths below
+                `upload_root`, wherever it is.
             progress: called with the number of records read so far.
 
         Raises:
@@ -622,7 +635,13 @@ class KnowledgeBase:
         source = arguments.path(path, "the source").resolve()
         arguments.callback(progress, "progress")
         with self._session.write() as writer:
-            report = writer.run(folder.read(source), progress=progress)
+            items = folder.read(source)
+            if uploaded:
+                root, database = self.upload_root, self._session.database
+                if database.meta("upload_root") is None:
+                    database.set_meta("upload_root", root)
+                items = folder.renamed(items, source, root)
+            report = writer.run(items, progress=progress)
         self._session.update_indexes()
         return report
 

@@ -30,7 +30,7 @@ from ku_rag.store.vectors import KINDS
 
 _OURS = {
     *("ku.sqlite", "ku.sqlite-journal", "ku.sqlite-wal", "ku.sqlite-shm", "ku.commits"),
-    *("images", "indexes", "ku.toml", "writer.lock"),
+    *("images", "indexes", "uploads", "ku.toml", "writer.lock"),
 }
 _PARTIAL = re.compile(r"ku\.toml\.(\d+\.)?partial")
 """A file that a process leaves behind when it is stopped while it writes the settings."""
@@ -147,7 +147,7 @@ def lost(layout: Layout) -> list[str]:
         return []
     return [
         f"{folder.name}/"
-        for folder in (layout.indexes, layout.images)
+        for folder in (layout.indexes, layout.images, layout.uploads)
         if any(not one.is_dir() for one in folder.rglob("*"))
     ]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,33 +20,42 @@ from ku_rag.errors import KuError
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve import chat, pages, problems, routes
 from ku_rag.serve.access import AccessMiddleware, ServerSettings
-from ku_rag.serve.jobs import cancel
+from ku_rag.serve.jobs import JobQueue
 from ku_rag.serve.keys import Keys
 from ku_rag.serve.mcp_sessions import McpSessions
-from ku_rag.serve.served_base import ServedBase, WorkerPool
+from ku_rag.serve.served_base import ServedBase, WorkerPool, call_in_thread
 
 MAX_BODY = 32 << 20
 """Maximum size in bytes of a request other than an upload."""
+_CLOSE_S = 2.0
+"""Maximum seconds that calls and ingests in progress may take to end."""
 
 
 def create_app(
-    bases: Mapping[str, KnowledgeBase], settings: ServerSettings | None = None
+    bases: Mapping[str, KnowledgeBase],
+    settings: ServerSettings | None = None,
+    *,
+    clock: Callable[[], float] = time.time,
 ) -> FastAPI:
     """Create the application that serves open knowledge bases.
 
     Args:
         bases: the bases by name; the first is the default.
         settings: the settings; None for the defaults.
+        clock: returns the time in seconds, for the removal of old jobs.
     """
     settings = settings or ServerSettings()
     pool, registry = WorkerPool(settings.threads, settings.waiting), CollectorRegistry()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        queues = app.state.jobs.values()
+        await asyncio.gather(*(queue.start() for queue in queues))
         yield
-        await asyncio.gather(*(one.close() for one in sessions))
-        await cancel([*app.state.jobs.values()])
-        pool.close()
+        closing = [*sessions, *queues]
+        with suppress(TimeoutError):  # threads of the process do not delay its end
+            async with asyncio.timeout(_CLOSE_S):
+                await asyncio.gather(call_in_thread(pool.close), *(one.close() for one in closing))
 
     reported = {"content": {problems.MEDIA_TYPE: {}}, "description": "A problem (RFC 9457)."}
     app = FastAPI(
@@ -63,8 +73,10 @@ def create_app(
         name: ServedBase(name, kb, pool, settings.root_path, is_default=n == 0)
         for n, (name, kb) in enumerate(bases.items())
     }
-    app.state.jobs, app.state.registry = {}, registry
+    app.state.registry = registry
     app.state.keys = Keys([*settings.keys, *settings.read_only_keys])
+    served = () if settings.read_only else app.state.bases.values()
+    app.state.jobs = {base.name: JobQueue(base, clock) for base in served}
     busy = Gauge("ku_requests_in_progress", "Requests in progress or waiting.", registry=registry)
     busy.set_function(lambda: pool.used)
     access = {"settings": settings, "keys": app.state.keys, "registry": registry}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-import tempfile
+import shutil
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +24,7 @@ from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 from ku_rag.ingest.readers.records import read_record
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.served_base import ServedBase
+from ku_rag.serve.uploads import new_folder
 from ku_rag.types import Added, Record, Relation, SearchResult, Unit
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def read_picture(given: str | bytes) -> tuple[bytes, str]:
 
 @contextmanager
 def picture_files(base: ServedBase, given: Sequence[str]) -> Iterator[list[Path]]:
-    """Write the pictures of a request to files in a temporary folder, and yield their paths.
+    """Write the pictures of a request to files in the folder of uploads, and yield their paths.
 
     Args:
         base: the base that stores them.
@@ -238,23 +239,26 @@ def picture_files(base: ServedBase, given: Sequence[str]) -> Iterator[list[Path]
         NotFound: one is not stored.
         Refused: the base stores no copies.
     """
-    if given:
-        base.check_copies()
+    if not given:
+        yield []
+        return
+    base.check_copies()
     if len(given) > MAX_PICTURES:
         raise BadInput(f"{len(given)} pictures: a unit in a request has at most {MAX_PICTURES}")
-    with tempfile.TemporaryDirectory(prefix="ku-unit-") as folder:
+    with new_folder(base.uploads) as folder:
         files = []
         for number, one in enumerate(given):
             stored = STORED.fullmatch(one)
             image, kind = read_picture(base.kb.picture(stored[1]).read_bytes() if stored else one)
-            files.append(Path(folder, f"{number}.{kind.lower()}"))
+            files.append(folder / f"{number}.{kind.lower()}")
             files[-1].write_bytes(image)
         yield files
+        shutil.rmtree(folder)
 
 
 @contextmanager
 def unit_of(base: ServedBase, data: Mapping[str, Any], id: str | None = None) -> Iterator[Unit]:
-    """Provide the unit of a record, with its pictures in a temporary folder.
+    """Provide the unit of a record, with its pictures in the folder of uploads.
 
     Args:
         base: the base that stores the unit.

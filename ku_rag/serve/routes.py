@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from hashlib import sha256
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 from uuid import uuid4
 
 from fastapi import APIRouter, Body, Depends, File, Form, Header, Query, Request, UploadFile
@@ -14,7 +16,7 @@ from starlette.responses import FileResponse, Response
 from ku_rag.errors import BadInput, NotFound, ReadOnly
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.bodies import QueryBody, SearchBody, UnitChanges, body, fields_of, sends, unit_of
-from ku_rag.serve.jobs import Job, start
+from ku_rag.serve.jobs import JobQueue
 from ku_rag.serve.problems import encode_json
 from ku_rag.serve.served_base import ServedBase
 
@@ -274,35 +276,40 @@ async def ingest(
     every = names or [file.filename or "" for file in files]
     given = [(name, file.file) for name, file in zip(every, files, strict=True)]
     key = sha256(f"{base.name}\n{idempotency_key}".encode()).hexdigest()[:32]
-    id, known = key if idempotency_key else uuid4().hex, request.app.state.jobs
-    job = await start(known, id, base, given)
+    id, queue = key if idempotency_key else uuid4().hex, request.app.state.jobs[base.name]
+    job = await base.read(lambda _: queue.accept(id, given))
+    queue.wake()
     return base.respond(job, 202, {"Location": f"{base.root_path}/v1/jobs/{id}"})
 
 
-async def _job(request: Request, job_id: str) -> Job:
-    """Return the job with an id."""
-    if job := request.app.state.jobs.get(job_id):
-        return cast(Job, job)
-    raise NotFound(f"there is no job {job_id[:80]!r}: only recent jobs are kept")
+async def _queue(request: Request, job_id: str) -> JobQueue:
+    """Return the queue of the base that has a job."""
+    queues: list[JobQueue] = [*request.app.state.jobs.values()]
+    for queue in queues[:-1]:
+        with suppress(NotFound):
+            await asyncio.to_thread(queue.show, job_id)
+            return queue
+    if not queues:
+        raise NotFound("this server is read-only: it has no jobs")
+    return queues[-1]
 
 
-KnownJob = Annotated[Job, Depends(_job)]
+Queue = Annotated[JobQueue, Depends(_queue)]
 
 
 @router.get("/jobs/{job_id}")
-async def get_job(job: KnownJob) -> Response:
+async def get_job(queue: Queue, job_id: str) -> Response:
     """Return the state of an ingest, the number of records read, and its report."""
-    return job.base.respond(job)
+    return queue.base.respond(await asyncio.to_thread(queue.show, job_id))
 
 
 @router.get("/jobs/{job_id}/events", **sends("text/event-stream"))
-async def job_events(job: KnownJob) -> Response:
+async def job_events(queue: Queue, job_id: str) -> Response:
     """Stream the states of an ingest until it ends."""
-    return await job.base.events(job.events())
+    return await queue.base.events(queue.events(job_id))
 
 
 @router.delete("/jobs/{job_id}", status_code=202, **WRITES)
-async def cancel_job(job: KnownJob) -> Response:
+async def cancel_job(queue: Queue, job_id: str) -> Response:
     """Cancel an ingest; committed records stay."""
-    job.cancelled.set()
-    return job.base.respond(job, 202)
+    return queue.base.respond(await asyncio.to_thread(queue.cancel, job_id), 202)

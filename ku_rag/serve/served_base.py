@@ -6,7 +6,7 @@ import asyncio
 import io
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -20,11 +20,9 @@ from ku_rag.errors import Closed, KuError, Locked, Refused
 from ku_rag.graph.model import VIDEOS
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.problems import describe, encode_json, without_folders
+from ku_rag.store.layout import Layout
 
 T = TypeVar("T")
-
-UPLOADS = "uploads"
-"""The folder in a base from which uploads are ingested; it gives sources stable names."""
 
 _FILES = frozenset({"source", "uri", "item", VIDEOS})
 """Keys of results whose values may be paths of files that the server does not offer."""
@@ -68,6 +66,21 @@ class WorkerPool:
         self._threads.shutdown(cancel_futures=True)
 
 
+async def call_in_thread(function: Callable[[], T]) -> T:
+    """Call a function in a thread that the end of the process does not wait for."""
+    future: Future[T] = Future()
+
+    def call() -> None:
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
 class ServedBase:
     """A knowledge base that requests share.
 
@@ -82,6 +95,7 @@ class ServedBase:
         write_lock: held by the change or ingest of this server that is in progress.
         parameters: query parameters of every address about this base.
         root: path of the folder.
+        uploads: the folder of uploads.
     """
 
     def __init__(
@@ -96,6 +110,7 @@ class ServedBase:
         self.name, self.kb, self._pool, self.root_path = name, kb, pool, root_path
         self.parameters = {} if is_default else {"kb": name}
         self.write_lock, self.root = asyncio.Lock(), str(kb.path)
+        self.uploads, self._upload_root = Layout(kb.path).uploads, kb.upload_root
 
     def address(self, path: str, **query: object) -> str:
         """Return the address of a path of the server, without empty query parameters."""
@@ -228,7 +243,7 @@ class ServedBase:
             return self.address(f"/v1/images/{digest}")
         if key in _FILES and value.startswith("/"):
             path, mark, record = value.partition("#")
-            inside = path.removeprefix(f"{self.root}/{UPLOADS}/")
+            inside = path.removeprefix(f"{self._upload_root}/")
             return (inside if inside != path else "/".join(path.split("/")[-2:])) + mark + record
         if key in _MESSAGES and self.root in value:
             return without_folders(value, self.root)

@@ -3,6 +3,7 @@
 kb/  ku.sqlite    everything that matters
      images/ab/…  pictures by content hash
      indexes/     caches; deleting the folder loses nothing
+     uploads/     accepted by `ku serve` and not yet ingested; not part of copies
      ku.commits   the number of the last commit
      ku.copy      in a copy: the states before and after its last update, or that it was made at
      ku.erasing   in a copy: deleted content is still to be erased
@@ -28,6 +29,7 @@ class Layout:
         database: the SQLite file.
         images: the folder of the pictures.
         indexes: the folder of the caches.
+        uploads: the folder of accepted uploads.
         settings: the settings file.
         lock: the writer lock's file.
         copied: in a copy, the file with the states that it may have without changes of its own.
@@ -38,6 +40,7 @@ class Layout:
         self.database = root / "ku.sqlite"
         self.images = root / "images"
         self.indexes = root / "indexes"
+        self.uploads = root / "uploads"
         self.settings = root / "ku.toml"
         self.lock = root / "writer.lock"
         self.copied = root / "ku.copy"
@@ -47,8 +50,10 @@ class Layout:
         return self.images / file
 
     def bytes(self) -> int:
-        """The size of everything in the folder, in bytes."""
-        return sum(f.stat().st_size for f in self.root.rglob("*") if f.is_file())
+        """The size of everything in the folder except uploads, in bytes."""
+        folders = set(self.root.glob("*")) - {self.uploads}
+        files = (f for folder in folders for f in (folder, *folder.rglob("*")) if f.is_file())
+        return sum(file.stat().st_size for file in files)
 
 
 def image_file(digest: str, suffix: str) -> str:
@@ -68,13 +73,13 @@ def write_durably(files: Iterable[tuple[Path, bytes]]) -> None:
     """
     folders: set[Path] = set()
     for path, data in files:
-        with _refusing(path):
+        with refusing(path):
             if not holds(path, data):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, data)
         folders.add(path.parent)
     for folder in folders:
-        with _refusing(folder):
+        with refusing(folder):
             sync_path(folder)
     sync_names(folders)
 
@@ -95,12 +100,17 @@ def sync_names(folders: Iterable[Path]) -> None:
     """
     for folder in {folder.parent for folder in folders}:
         # What surrounds a base may be passed through although it may not be read.
-        with _refusing(folder), suppress(PermissionError):
+        with refusing(folder), suppress(PermissionError):
             sync_path(folder)
 
 
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def refusing(path: Path) -> Iterator[None]:
+    """Turn an error of the system into one that says what to do.
+
+    Raises:
+        ReadOnly: the disk is full or fails, or the path may not be written.
+    """
     try:
         yield
     except OSError as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ku_rag.errors import BadInput, NotFound
@@ -76,6 +76,21 @@ def read(path: Path) -> Iterator[Item]:
     if not path.is_file() or _kind(path) is None:
         raise BadInput(f"{path.name}: {_no_reader(path)}")
     return _read_file(path)
+
+
+def renamed(items: Iterator[Item], folder: Path, root: str) -> Iterator[Item]:
+    """Name the items of a folder as if its path was `root`."""
+    path = folder.as_posix()
+
+    def rename(name: str) -> str:
+        return root + name.removeprefix(path) if name.startswith(f"{path}/") else name
+
+    for item in items:
+        if isinstance(item, Quarantined):
+            yield Quarantined(rename(item.item), item.reason.replace(path, root))
+        else:
+            sources = tuple(replace(source, uri=rename(source.uri)) for source in item.sources)
+            yield replace(item, sources=sources)
 
 
 # ---- files -------------------------------------------------------------------------------------
