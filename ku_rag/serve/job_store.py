@@ -146,19 +146,22 @@ class JobStore:
         Raises:
             NotFound: there is no job with this id; those that ended a day ago are removed.
         """
-        if self._file.exists():
+        if self.exists:
             with self._change() as connection:
                 if job := _select(connection, id):
                     return job
         raise NotFound(f"there is no job {id[:80]!r}: a job is kept for a day after its end")
+
+    @property
+    def exists(self) -> bool:
+        """Whether a job was accepted, ever."""
+        return self._file.exists() and not self._folder.is_symlink()
 
     def claim(self) -> Job | None:
         """Mark the first job that has not ended as running; return it as it was before.
 
         Rows of jobs that ended a day ago are removed. The caller holds `lock`.
         """
-        if not self._file.exists():
-            return None
         with self._change() as connection:
             connection.execute("DELETE FROM jobs WHERE ended < ?", (self._clock() - KEPT_S,))
             waiting = f"SELECT {_COLUMNS} FROM jobs WHERE ended IS NULL ORDER BY number LIMIT 1"
@@ -230,7 +233,7 @@ class JobStore:
         """Delete files in the folder of uploads that belong to no job that has not ended."""
 
         def is_needed(name: str) -> bool:
-            if name.startswith("jobs.") or not self._file.exists():
+            if name.startswith("jobs.") or not self.exists:
                 return name.startswith("jobs.")
             with self._change() as connection:
                 named = "SELECT 1 FROM jobs WHERE folder = ? AND ended IS NULL"

@@ -133,6 +133,8 @@ class JobQueue:
 
     def _run_next(self) -> bool:
         """Run the first waiting job, unless another process runs one; return whether it ended."""
+        if not self._store.exists:
+            return False
         with self._store.lock.try_acquire() as may_run:
             job = self._store.claim() if may_run else None
             if job is None:

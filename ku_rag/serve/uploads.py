@@ -102,14 +102,20 @@ def remove_strays(uploads: Path, is_needed: Callable[[str], bool]) -> None:
     Args:
         uploads: the folder.
         is_needed: tells from the name of an entry whether it stays.
+
+    Raises:
+        Refused: the folder is a link.
     """
+    check(uploads)
     for path in uploads.iterdir() if uploads.is_dir() else ():
         if path.is_symlink() or not path.is_dir():
-            is_needed(path.name) or path.unlink(missing_ok=True)
+            if not is_needed(path.name):
+                path.unlink(missing_ok=True)
             continue
-        # The lock comes first: whoever held it has stored the row of the folder, or has deleted it.
         with suppress(FileNotFoundError, BlockingIOError), _locked(path, fcntl.LOCK_EX):
-            is_needed(path.name) or shutil.rmtree(path, ignore_errors=True)
+            # Whoever has filled the folder before has stored its row, or has deleted it.
+            if not is_needed(path.name):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager

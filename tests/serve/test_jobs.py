@@ -4,17 +4,22 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from fastapi.testclient import TestClient
 
+from ku_rag import Unit
 from ku_rag.errors import ModelFailed
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.mllm import ScriptedMLLM
 from ku_rag.serve.access import ServerSettings
 from ku_rag.serve.app import create_app
+from ku_rag.store.connection import connect
+from tests.serve.conftest import data_uri
 
 FILE = ("files", ("Pear/about.txt", b"Title: Pear\nColour: green\n"))
+MELON = ("files", ("Melon/about.txt", b"Melons are sweet.\n"))
 
 
 def ended(client, location):
@@ -24,6 +29,17 @@ def ended(client, location):
 
 def upload(client, *files):
     return client.post("/v1/ingest", files=[*files]).headers["location"]
+
+
+def folders_in(uploads):
+    """The folders and links in a folder of uploads, which may be missing."""
+    return sorted(path for path in uploads.glob("*") if path.is_dir())
+
+
+def serving(base, settings=None, **options):
+    """A client of a server of a base."""
+    app = create_app({"default": base}, settings, **options)
+    return TestClient(app, base_url="http://localhost")
 
 
 def test_an_ingest_waits_for_a_writer_in_another_process(client, served):
@@ -46,28 +62,218 @@ def test_an_ingest_can_be_cancelled(client, served):
         assert client.delete(location).status_code == 202
         assert ended(client, location)["state"] == "cancelled"
     assert client.get("/v1/units/Pear").status_code == 404
-    assert not (served.path / "uploads").exists()
+    assert folders_in(served.path / "uploads") == []
 
 
-def test_the_end_of_the_server_cancels_what_waits(served):
-    app = create_app({"default": served})
+def test_what_waits_at_the_end_of_a_server_is_done_by_the_next(served):
     with (
         KnowledgeBase.open(served.path) as other,
         other.transaction(),
-        TestClient(app, base_url="http://localhost") as client,
+        serving(served) as client,
+    ):
+        locations = [upload(client, FILE), upload(client, MELON), upload(client, MELON)]
+        assert client.delete(locations[1]).status_code == 202
+    assert [unit.id for unit in served.list()] == ["Kiwi", "Mango"]
+    with serving(served) as client:
+        states = [ended(client, location)["state"] for location in locations]
+    assert states == ["done", "cancelled", "done"]
+    assert [unit.id for unit in served.list()] == ["Kiwi", "Mango", "Melon", "Pear"]
+    assert folders_in(served.path / "uploads") == []
+
+
+def test_accepting_waits_for_no_other_writer(client, served):
+    upload(client, FILE)
+    with KnowledgeBase.open(served.path) as other, other.transaction():
+        other.add(Unit("Plum", texts=["Plums are blue."]))
+        for number in range(3):  # each change would fail after .5 s
+            name = f"Fig {number}/about.txt"
+            assert client.post("/v1/ingest", files={"files": (name, b"Sweet.")}).status_code == 202
+
+
+def test_a_file_that_is_uploaded_again_changes_nothing(served, tmp_path):
+    with serving(served) as client:
+        ended(client, upload(client, FILE))
+        served.snapshot(tmp_path / "before")
+        report = ended(client, upload(client, FILE))["report"]
+    assert (report["units_added"], report["units_unchanged"]) == (0, 1)
+    served.snapshot(tmp_path / "after", since=tmp_path / "before")
+    assert not (tmp_path / "after").exists()
+    [uri] = [source.uri for source in served.show("Pear").sources]
+    assert uri == f"{served.path}/uploads/Pear/about.txt"
+
+
+def test_uploads_keep_their_names_when_the_base_is_moved(served, tmp_path):
+    with serving(served) as client:
+        ended(client, upload(client, FILE))
+    moved = shutil.copytree(served.path, tmp_path / "moved")
+    with KnowledgeBase.open(moved) as base, serving(base) as client:
+        report = ended(client, upload(client, FILE, ("files", ("x.xyz", b"x"))))["report"]
+        assert (report["units_added"], report["units_unchanged"]) == (0, 1)
+        assert [left_out["item"] for left_out in report["quarantined"]] == ["x.xyz"]
+        [source] = client.get("/v1/units/Pear").json()["sources"]
+    assert source["uri"] == "Pear/about.txt"
+
+
+def test_uploads_of_a_base_of_0_3_0_are_recognised(served):
+    """That version moved the files of a job to uploads/ and ingested this folder."""
+    file = served.path / "uploads" / "Pear" / "about.txt"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(FILE[1][1])
+    served.ingest(served.path / "uploads")
+    with serving(served) as client:
+        assert not file.parent.exists()  # what that version left when it was killed
+        assert ended(client, upload(client, FILE))["report"]["units_unchanged"] == 1
+
+
+def test_a_job_is_kept_for_a_day_after_its_end(served):
+    ask = {"files": [FILE], "headers": {"Idempotency-Key": "one"}}
+    with serving(served) as client:
+        [address, failed] = [
+            client.post("/v1/ingest", **ask).headers["location"],
+            upload(client, ("files", ("x.xyz", b"x"))),
+        ]
+        jobs = [ended(client, address), ended(client, failed)]
+    almost, later = time.time() + 86_000, time.time() + 86_500
+    with serving(served, clock=lambda: almost) as client:
+        assert [client.get(address).json(), client.get(failed).json()] == jobs
+        assert client.post("/v1/ingest", **ask).json() == jobs[0]
+    with serving(served, clock=lambda: later) as client:
+        latest = upload(client, MELON)
+        ended(client, latest)
+        codes = [client.get(location).status_code for location in (address, failed, latest)]
+        assert codes == [404, 404, 200]
+        assert client.post("/v1/ingest", **ask).json()["state"] == "queued"
+
+
+def test_strays_are_removed_and_files_of_jobs_stay(served):
+    with (
+        KnowledgeBase.open(served.path) as other,
+        other.transaction(),
+        serving(served) as client,
+    ):
+        location = upload(client, FILE)
+    uploads = served.path / "uploads"
+    [waiting] = folders_in(uploads)
+    outside = served.path.with_name("outside")
+    (outside / "inner").mkdir(parents=True)
+    (uploads / ("0" * 32)).mkdir()
+    (uploads / "stray.txt").write_text("x")
+    (uploads / "link").symlink_to(outside)
+    create_app({"default": served})  # serves nothing yet
+    assert len(folders_in(uploads)) == 3
+    with (
+        KnowledgeBase.open(served.path) as other,
+        other.transaction(),
+        serving(served) as client,
+    ):
+        assert folders_in(uploads) == [waiting]
+        assert not (uploads / "stray.txt").exists()
+        assert [*outside.iterdir()] == [outside / "inner"]
+    with serving(served) as client:
+        assert ended(client, location)["state"] == "done"
+
+
+def test_the_folder_of_uploads_cannot_lead_elsewhere(served, tmp_path):
+    own = tmp_path / "own"
+    (own / "notes").mkdir(parents=True)
+    (served.path / "uploads").symlink_to(own)
+    with serving(served) as client:
+        answer = client.post("/v1/ingest", files=[FILE])
+        assert (answer.status_code, answer.json()["code"]) == (409, "Refused")
+    assert [*own.iterdir()] == [own / "notes"]
+
+
+@pytest.mark.parametrize("folder", ["../../own", "0" * 32])
+def test_a_row_of_a_foreign_base_names_no_other_folder(served, tmp_path, folder):
+    own = tmp_path / "own"
+    (own / "notes").mkdir(parents=True)
+    (own / "secret.txt").write_text("The code is 1234.")
+    with serving(served) as client:
+        ended(client, upload(client, FILE))
+    with closing(connect(served.path / "uploads" / "jobs.sqlite")) as connection:
+        row = "INSERT INTO jobs (id, folder, content) VALUES ('x', ?, '')"
+        connection.execute(row, (folder,))
+    (served.path / "uploads" / ("0" * 32)).symlink_to(own)
+    with serving(served) as client:
+        job = ended(client, "/v1/jobs/x")
+    assert (job["state"], job["error"]["code"]) == ("failed", "Corrupt")
+    assert {path.name for path in own.iterdir()} == {"notes", "secret.txt"}
+
+
+def test_a_read_only_server_leaves_uploads_alone(served):
+    stray = served.path / "uploads" / ("0" * 32)
+    stray.mkdir(parents=True)
+    with serving(served, ServerSettings(read_only=True)) as client:
+        assert client.post("/v1/ingest", files=[FILE]).status_code == 403
+        assert client.get("/v1/jobs/x").status_code == 404
+    assert [*stray.parent.iterdir()] == [stray]
+
+
+def test_two_servers_run_one_job_at_a_time(served):
+    with serving(served) as first, serving(served) as second:
+        locations = [
+            upload(client, ("files", (f"Fig {number}/about.txt", b"Sweet.")))
+            for number, client in enumerate([first, second] * 3)
+        ]
+        jobs = [ended(first, location) for location in locations]
+        assert jobs == [second.get(location).json() for location in locations]
+    assert [job["report"]["units_added"] for job in jobs] == [1] * 6
+
+
+def test_uploads_are_no_part_of_copies(served, tmp_path):
+    with (
+        KnowledgeBase.open(served.path) as other,
+        other.transaction(),
+        serving(served) as client,
     ):
         upload(client, FILE)
-    assert [unit.id for unit in served.list()] == ["Kiwi", "Mango"]
+    served.snapshot(tmp_path / "copy")
+    served.export(tmp_path / "export")
+    assert served.verify().ok
+    served.compact()
+    for folder in (tmp_path / "copy", tmp_path / "export"):
+        assert not [path for path in folder.rglob("*") if path.name in ("uploads", "about.txt")]
+    assert len(folders_in(served.path / "uploads")) == 1
 
 
-def test_requests_with_one_key_start_one_job(client):
+def test_a_damaged_list_of_jobs_stops_nothing_else(served):
+    with (
+        KnowledgeBase.open(served.path) as other,
+        other.transaction(),
+        serving(served) as client,
+    ):
+        upload(client, FILE)
+    file = served.path / "uploads" / "jobs.sqlite"
+    size = file.stat().st_size
+    file.write_bytes(b"x" * size)
+    with serving(served) as client:
+        assert client.get("/readyz").status_code == 200
+        refused = client.post("/v1/ingest", files=[FILE])
+        assert (refused.status_code, refused.json()["code"]) == (500, "Corrupt")
+        assert "upload again" in refused.json()["detail"]
+    assert len(folders_in(file.parent)) == 1
+
+
+def test_pictures_of_requests_leave_nothing(client, served, fruit_base, monkeypatch, tmp_path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    image = data_uri(fruit_base / "Mango" / "photo.png")
+    for images, code in (([image], 201), ([image, "data:image/png;base64,AAAA"], 422)):
+        answer = client.post("/v1/units", json={"id": "Fig", "name": "Fig", "images": images})
+        assert answer.status_code == code
+    assert folders_in(served.path / "uploads") == [*temporary.iterdir()] == []
+
+
+def test_requests_with_one_key_start_one_job(client, served):
     def ask(_):
         headers = {"Idempotency-Key": "one"}
         return client.post("/v1/ingest", files=[FILE], headers=headers).json()["id"]
 
-    with ThreadPoolExecutor(4) as threads:
-        [id] = {*threads.map(ask, range(4))}
-    assert [*client.app.state.jobs] == [id]
+    with KnowledgeBase.open(served.path) as other, other.transaction():
+        with ThreadPoolExecutor(4) as threads:
+            assert len({*threads.map(ask, range(4))}) == 1
+        assert len(folders_in(served.path / "uploads")) == 1
 
 
 def test_a_key_stands_for_the_files_that_it_came_with(client):
@@ -82,8 +288,8 @@ def test_a_key_stands_for_the_files_that_it_came_with(client):
 def test_a_base_whose_folder_is_gone_is_not_ready(client, served):
     shutil.rmtree(served.path)
     assert client.get("/readyz").status_code == 503
-    job = ended(client, upload(client, FILE))
-    assert (job["state"], job["error"]["code"]) == ("failed", "Closed")
+    refused = client.post("/v1/ingest", files=[FILE])
+    assert (refused.status_code, refused.json()["code"]) == (503, "Closed")
     assert not served.path.exists()
 
 
