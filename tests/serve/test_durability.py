@@ -1,0 +1,206 @@
+"""What a server has accepted is kept, whenever and however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ku_rag.knowledge_base import KnowledgeBase
+from tests.conftest import picture
+from tests.serve.conftest import data_uri
+from tests.serve.forking import Servers
+from tests.serve.test_process import start
+
+SEED = 20261124
+CLIENTS = 8
+
+
+@pytest.fixture
+def base(fruit_template, tmp_path) -> Path:
+    """The folder of a base of fruits."""
+    return shutil.copytree(fruit_template / "kb", tmp_path / "kb")
+
+
+@pytest.fixture
+def temporary(tmp_path) -> Path:
+    """The folder for temporary files of servers."""
+    (tmp_path / "temporary").mkdir()
+    return tmp_path / "temporary"
+
+
+@pytest.fixture
+def servers(base, temporary):
+    """Servers of the base."""
+    with Servers(base, temporary) as servers:
+        yield servers
+
+
+def wait_for(port, location, *states):
+    """The job, when it is in one of these states."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        job = httpx.get(f"http://127.0.0.1:{port}{location}").json()
+        if job["state"] in states:
+            return job
+        time.sleep(0.05)
+    raise AssertionError(job)
+
+
+class Clients:
+    """Clients that upload files and add units until the server is gone.
+
+    Attributes:
+        accepted: names of the units of accepted uploads, by the address of the job.
+        added: ids of the units that were added.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.accepted: dict[str, str] = {}
+        self.added: list[str] = []
+        self._picture = picture(folder / "picture.png", 77)
+        self._large = os.urandom(1 << 20) * 2
+
+    def run(self, port: int, seed: int, has_ended: threading.Event) -> None:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            rng, number = random.Random(seed), 0
+            while not has_ended.is_set():
+                number += 1
+                name = f"Item {seed} {number}"
+                try:
+                    if rng.random() < 0.15:
+                        self._add(client, name)
+                    else:
+                        self._upload(client, name, rng)
+                except httpx.TransportError:
+                    return
+
+    def wait(self, count: int) -> None:
+        """Wait until so many uploads are accepted."""
+        deadline = time.monotonic() + 300
+        while len(self.accepted) < count and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def _add(self, client: httpx.Client, name: str) -> None:
+        unit = {"id": name, "name": name, "images": [data_uri(self._picture)]}
+        answer = client.post("/v1/units", json=unit)
+        assert answer.status_code in (201, 423, 429), answer.text
+        if answer.status_code == 201:
+            self.added.append(name)
+
+    def _upload(self, client: httpx.Client, name: str, rng: random.Random) -> None:
+        files = [("files", (f"{name}/about.txt", f"{name} is stored.\n".encode()))]
+        if rng.random() < 0.4:
+            files.append(("files", (f"{name}/photo.png", self._picture.read_bytes())))
+        if rng.random() < 0.1:
+            files.append(("files", (f"{name}/large.bin", self._large)))
+        answer = client.post("/v1/ingest", files=files)
+        assert answer.status_code in (202, 429), answer.text
+        if answer.status_code == 202:
+            self.accepted[answer.headers["location"]] = name
+        else:
+            time.sleep(0.05)
+
+
+def test_killed_servers_lose_no_upload(servers, base, temporary, long, tmp_path, record_property):
+    clients, rng, attempts = Clients(tmp_path), random.Random(SEED), 100 if long else 4
+    for number in range(attempts):
+        process, port = servers.start()
+        has_ended = threading.Event()
+        with ThreadPoolExecutor(CLIENTS) as threads:
+            seeds = range(number * CLIENTS, (number + 1) * CLIENTS)
+            running = [threads.submit(clients.run, port, seed, has_ended) for seed in seeds]
+            clients.wait(len(clients.accepted) + rng.randrange(20))
+            time.sleep(rng.uniform(0, 0.05))
+            servers.end(process, signal.SIGKILL)
+            has_ended.set()
+            for client in running:
+                client.result()
+        assert [*temporary.rglob("*")] == []
+    process, port = servers.start()
+    jobs = {
+        location: wait_for(port, location, "done", "failed", "cancelled")
+        for location in clients.accepted
+    }
+    servers.end(process, signal.SIGTERM)
+    record_property("states", Counter(job["state"] for job in jobs.values()))
+    record_property("added", len(clients.added))
+    assert len(jobs) >= attempts
+    assert all(job["error"]["detail"] for job in jobs.values() if job["state"] != "done")
+    with KnowledgeBase.open(base, read_only=True) as kb:
+        stored = {unit.id for unit in kb.list(limit=1_000_000)}
+        done = [name for at, name in clients.accepted.items() if jobs[at]["state"] == "done"]
+        assert {*done, *clients.added} <= stored
+        for name in done:
+            assert kb.show(name).texts == (f"{name} is stored.\n",)
+        assert kb.verify().problems == ()
+    names = {path.name for path in (base / "uploads").iterdir()}
+    assert names <= {"jobs.sqlite", "jobs.sqlite-wal", "jobs.sqlite-shm", "jobs.lock"}
+    assert [*temporary.rglob("*")] == []
+
+
+def test_sigterm_interrupts_an_ingest_that_the_next_server_continues(servers, base):
+    records = [{"id": f"lamp {n}", "name": f"Lamp {n}", "text": "It is red."} for n in range(6000)]
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    process, port = servers.start()
+    location = upload(port, ("lamps.jsonl", lines.encode()))
+    while not (job := wait_for(port, location, "running", "done"))["records"]:
+        time.sleep(0.01)
+    servers.end(process, signal.SIGTERM)
+    with KnowledgeBase.open(base) as kb:
+        assert len(kb.list(limit=10_000)) < 6002
+    process, port = servers.start()
+    job = wait_for(port, location, "done", "failed")
+    servers.end(process, signal.SIGTERM)
+    assert (job["state"], job["records"]) == ("done", 6000)
+    with KnowledgeBase.open(base) as kb:
+        assert len(kb.list(limit=10_000)) == 6002
+        assert kb.verify().problems == ()
+
+
+def test_sigterm_waits_for_no_thread_of_an_ingest(base):
+    """The ingest waits up to a minute for the writer lock, and cannot be interrupted meanwhile."""
+    with KnowledgeBase.open(base) as other, other.transaction():
+        server, port = start(base, KU_LOCK_WAIT_S="60")
+        location = upload(port, ("Pear/about.txt", b"Pears are green."))
+        wait_for(port, location, "running")
+        server.terminate()
+        server.communicate(timeout=20)
+        server, port = start(base, KU_LOCK_WAIT_S="60")
+        assert wait_for(port, location, "queued", "running")["error"] is None
+    try:
+        assert wait_for(port, location, "done", "failed")["state"] == "done"
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)
+
+
+def test_an_ingest_that_ends_the_server_each_time_fails(servers, base):
+    with KnowledgeBase.open(base) as other, other.transaction():
+        for number in range(5):
+            process, port = servers.start()
+            if number == 0:
+                location = upload(port, ("Pear/about.txt", b"Pears are green."))
+            wait_for(port, location, "running")
+            servers.end(process, signal.SIGKILL)
+        process, port = servers.start()
+        job = wait_for(port, location, "failed")
+        servers.end(process, signal.SIGTERM)
+    assert job["error"]["detail"].startswith("the server ended abruptly each of the 5 times")
+
+
+def upload(port: int, file: tuple[str, bytes]) -> str:
+    """Upload a file; return the address of the job."""
+    answer = httpx.post(f"http://127.0.0.1:{port}/v1/ingest", files={"files": file}, timeout=60)
+    assert answer.status_code == 202, answer.text
+    return answer.headers["location"]
