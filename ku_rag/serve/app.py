@@ -23,7 +23,7 @@ from ku_rag.serve.access import AccessMiddleware, ServerSettings
 from ku_rag.serve.jobs import JobQueue
 from ku_rag.serve.keys import Keys
 from ku_rag.serve.mcp_sessions import McpSessions
-from ku_rag.serve.served_base import ServedBase, WorkerPool, call_in_thread
+from ku_rag.serve.served_base import ServedBase, WorkerPool
 
 MAX_BODY = 32 << 20
 """Maximum size in bytes of a request other than an upload."""
@@ -53,9 +53,10 @@ def create_app(
         await asyncio.gather(*(queue.start() for queue in queues))
         yield
         closing = [*sessions, *queues]
-        with suppress(TimeoutError):  # threads of the process do not delay its end
+        with suppress(TimeoutError):  # the others end with the process
             async with asyncio.timeout(_CLOSE_S):
-                await asyncio.gather(call_in_thread(pool.close), *(one.close() for one in closing))
+                threads = asyncio.to_thread(pool.close)
+                await asyncio.gather(threads, *(part.close() for part in closing))
 
     reported = {"content": {problems.MEDIA_TYPE: {}}, "description": "A problem (RFC 9457)."}
     app = FastAPI(

@@ -1,11 +1,10 @@
-"""The rows of the ingest jobs of a base.
+"""The ingest jobs of a base: a row for each, in a database of their own.
 
 uploads/  jobs.sqlite  a row for each job, until a day after its end
           jobs.lock    held by the process that runs a job
           FOLDER/…     the files of a job that has not ended
 
-A job is accepted when its files, their names and its row are synced. The rows have a database of
-their own: accepting a job waits for no writer of ku.sqlite, and copies of a base leave jobs out.
+Accepting a job waits for no writer of ku.sqlite, and copies of the base leave jobs out.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,15 +26,11 @@ from ku_rag.serve import uploads
 from ku_rag.store.connection import Connection, connect, explained, prepare_file, roll_back
 from ku_rag.store.lock import WriterLock
 
-KEPT_S = 24 * 3600
-"""Seconds that the row of a job is kept after its end."""
-MAX_WAITING = 10
-"""Maximum number of jobs that have not ended."""
-
+_MAX_WAITING, _KEPT_S = 10, 24 * 3600
 _FOLDER = re.compile(r"[0-9a-f]{32}")
-_COLUMNS = "id, folder, content, state, attempts, is_cancelled, records, report, error"
+_COLUMNS = "id, folder, content, state, attempts, is_cancelled, results"
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS jobs (
+CREATE TABLE jobs (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     folder TEXT NOT NULL,
@@ -43,9 +38,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     state TEXT NOT NULL DEFAULT 'queued',
     attempts INTEGER NOT NULL DEFAULT 0,
     is_cancelled INTEGER NOT NULL DEFAULT 0,
-    records INTEGER NOT NULL DEFAULT 0,
-    report TEXT,
-    error TEXT,
+    results TEXT NOT NULL DEFAULT '{}',
     ended REAL
 ) STRICT
 """
@@ -62,20 +55,16 @@ class Job:
         state: "queued", "running", "done", "failed" or "cancelled".
         attempts: how many processes ended abruptly while they ran it.
         is_cancelled: 1 if it was cancelled, also while it still runs.
-        records: number of records read.
-        report: the report of the ingest as JSON.
-        error: the problem as JSON.
+        results: number of "records" read, and the "report" or the "error", as JSON.
     """
 
     id: str
     folder: str
     content: str
-    state: str
+    state: str = "queued"
     attempts: int = 0
     is_cancelled: int = 0
-    records: int = 0
-    report: str | None = None
-    error: str | None = None
+    results: str = "{}"
 
     @property
     def has_ended(self) -> bool:
@@ -84,9 +73,8 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state, the number of records read, and the report or the problem."""
-        report, error = (text and json.loads(text) for text in (self.report, self.error))
-        found = {"records": self.records, "report": report, "error": error}
-        return {"id": self.id, "state": self.state, **found}
+        results = {"records": 0, "report": None, "error": None} | json.loads(self.results)
+        return {"id": self.id, "state": self.state, **results}
 
 
 class JobStore:
@@ -97,12 +85,12 @@ class JobStore:
         clock: returns the time in seconds.
 
     Attributes:
-        lock: held while a job runs, so that no other process runs it.
+        lock: held while a job runs, so that no other process runs one.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
-        self._folder, self._clock = folder, clock
-        self._file, self._turn = folder / "jobs.sqlite", threading.Lock()
+        self._folder, self._file, self._clock = folder, folder / "jobs.sqlite", clock
+        self._turn = threading.Lock()
         self._connection: Connection | None = None
         self.lock = WriterLock(folder / "jobs.lock", wait_s=0)
 
@@ -120,25 +108,24 @@ class JobStore:
         """
         try:
             with uploads.new_folder(self._folder) as folder:
-                content = uploads.write_files(folder, files)
+                job = Job(id, folder.name, uploads.write_files(folder, files))
                 with self._change() as connection:
-                    count = "SELECT count(*) FROM jobs WHERE ended IS NULL"
-                    [waiting] = connection.execute(count).fetchone()
-                    job = _select(connection, id)
-                    if job is None and waiting >= MAX_WAITING:
-                        reason = f"{waiting} ingests are waiting: try again later"
-                        raise HTTPException(429, reason)
-                    if job is None:
+                    waiting = "SELECT count(*) FROM jobs WHERE ended IS NULL"
+                    [count] = connection.execute(waiting).fetchone()
+                    earlier = _select(connection, "id = ?", id)
+                    if earlier is None and count >= _MAX_WAITING:
+                        raise HTTPException(429, f"{count} ingests are waiting: try again later")
+                    if earlier is None:
                         insert = "INSERT INTO jobs (id, folder, content) VALUES (?, ?, ?)"
-                        connection.execute(insert, (id, folder.name, content))
-                        return Job(id, folder.name, content, "queued")
+                        connection.execute(insert, (job.id, job.folder, job.content))
+                        return job
                 shutil.rmtree(folder, ignore_errors=True)
         except ReadOnly as error:
             reason = "the files cannot be stored, and nothing was accepted"
             raise HTTPException(507, f"{reason}: make room on the disk, or check it") from error
-        if job.content != content:
+        if earlier.content != job.content:
             raise HTTPException(422, "this Idempotency-Key came with other files: use a new one")
-        return job
+        return earlier
 
     def get(self, id: str) -> Job:
         """Return a job.
@@ -148,13 +135,13 @@ class JobStore:
         """
         if self.exists:
             with self._change() as connection:
-                if job := _select(connection, id):
+                if job := _select(connection, "id = ?", id):
                     return job
         raise NotFound(f"there is no job {id[:80]!r}: a job is kept for a day after its end")
 
     @property
     def exists(self) -> bool:
-        """Whether a job was accepted, ever."""
+        """Whether the base has accepted a job, ever."""
         return self._file.exists() and not self._folder.is_symlink()
 
     def claim(self) -> Job | None:
@@ -163,38 +150,30 @@ class JobStore:
         Rows of jobs that ended a day ago are removed. The caller holds `lock`.
         """
         with self._change() as connection:
-            connection.execute("DELETE FROM jobs WHERE ended < ?", (self._clock() - KEPT_S,))
-            waiting = f"SELECT {_COLUMNS} FROM jobs WHERE ended IS NULL ORDER BY number LIMIT 1"
-            row = connection.execute(waiting).fetchone()
-            if row is None:
-                return None
-            running = "UPDATE jobs SET state = 'running', attempts = attempts + 1 WHERE id = ?"
-            connection.execute(running, row[:1])
-            return Job(*row)
+            connection.execute("DELETE FROM jobs WHERE ended < ?", (self._clock() - _KEPT_S,))
+            if job := _select(connection, "ended IS NULL ORDER BY number LIMIT 1"):
+                running = "state = 'running', attempts = attempts + 1"
+                connection.execute(f"UPDATE jobs SET {running} WHERE id = ?", (job.id,))
+            return job
 
-    def release(self, job: Job) -> None:
-        """Let a job that `claim` returned wait again: its attempt does not count."""
-        with self._change() as connection:
-            waiting = "state = 'queued', attempts = ? WHERE id = ? AND ended IS NULL"
-            connection.execute(f"UPDATE jobs SET {waiting}", (job.attempts, job.id))
-
-    def end(self, job: Job, state: str, records: int, **results: Mapping[str, Any]) -> None:
-        """Store how a job ended, then delete its files.
+    def end(self, job: Job, state: str, **results: object) -> None:
+        """Store how a job ended, then delete its files; or let it wait again.
 
         Args:
-            job: the job.
-            state: "done", "failed" or "cancelled".
-            records: number of records read.
-            **results: the "report" or the "error".
+            job: as returned by `claim`.
+            state: "done", "failed" or "cancelled"; "queued" takes the attempt back.
+            **results: number of "records" read; "report" or "error".
         """
-        report, error = (
-            json.dumps(results[name]) if name in results else None for name in ("report", "error")
-        )
+        ended = None if state == "queued" else self._clock()
         with self._change() as connection:
-            values = "state = ?, records = ?, report = ?, error = ?, ended = ?"
-            ended = (state, records, report, error, self._clock(), job.id)
-            connection.execute(f"UPDATE jobs SET {values} WHERE id = ?", ended)
-        self._delete_files(job)
+            connection.execute(
+                "UPDATE jobs SET state = ?, results = ?, ended = ?, attempts = ? "
+                "WHERE id = ? AND ended IS NULL",
+                (state, json.dumps(results), ended, job.attempts, job.id),
+            )
+        if ended:
+            with suppress(Corrupt):
+                shutil.rmtree(self.files(job), ignore_errors=True)
 
     def cancel(self, id: str) -> Job:
         """Cancel a job: one that waits ends at once, one that runs soon.
@@ -202,17 +181,12 @@ class JobStore:
         Raises:
             NotFound: there is no job with this id.
         """
-        job = self.get(id)
+        self.get(id)
         with self._change() as connection:
-            connection.execute(
-                "UPDATE jobs SET is_cancelled = 1, ended = iif(state = 'queued', ?, NULL), "
-                "state = iif(state = 'queued', 'cancelled', state) WHERE id = ? AND ended IS NULL",
-                (self._clock(), id),
-            )
-        job = self.get(id)
-        if job.has_ended:
-            self._delete_files(job)
-        return job
+            connection.execute("UPDATE jobs SET is_cancelled = 1 WHERE id = ?", (id,))
+        if (job := self.get(id)).state == "queued":
+            self.end(job, "cancelled")
+        return self.get(id)
 
     def files(self, job: Job) -> Path:
         """Return the folder with the files of a job.
@@ -225,10 +199,6 @@ class JobStore:
             raise self._damaged(f"the job {job.id[:32]} has no folder of files")
         return folder
 
-    def _delete_files(self, job: Job) -> None:
-        if _FOLDER.fullmatch(job.folder):
-            shutil.rmtree(self._folder / job.folder, ignore_errors=True)
-
     def remove_strays(self) -> None:
         """Delete files in the folder of uploads that belong to no job that has not ended."""
 
@@ -236,8 +206,7 @@ class JobStore:
             if name.startswith("jobs.") or not self.exists:
                 return name.startswith("jobs.")
             with self._change() as connection:
-                named = "SELECT 1 FROM jobs WHERE folder = ? AND ended IS NULL"
-                return connection.execute(named, (name,)).fetchone() is not None
+                return _select(connection, "folder = ? AND ended IS NULL", name) is not None
 
         uploads.remove_strays(self._folder, is_needed)
 
@@ -246,7 +215,6 @@ class JobStore:
         with self._turn:
             if self._connection is not None:
                 self._connection.close()
-                self._connection = None
 
     @contextmanager
     def _change(self) -> Iterator[Connection]:
@@ -256,25 +224,21 @@ class JobStore:
             ReadOnly: the disk is full or fails, or the folder is read-only.
             Corrupt: the database is damaged.
         """
-        with self._turn:
-            try:
-                with explained(self._file):
-                    connection = self._open()
-                    connection.execute("BEGIN IMMEDIATE")
-                    try:
-                        yield connection
-                        connection.execute("COMMIT")
-                    except BaseException:
-                        roll_back(connection)
-                        raise
-            except (Corrupt, Mismatch) as error:
-                raise self._damaged("a page fails its checksum") from error
+        try:
+            with self._turn, explained(self._file):
+                connection = self._open()
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException:
+                    roll_back(connection)
+                    raise
+        except (Corrupt, Mismatch) as error:
+            raise self._damaged("a page fails its checksum") from error
 
     def _open(self) -> Connection:
-        if self._connection is not None and not self._file.exists():  # deleted, or never stored
-            self._connection.close()
-            self._connection = None
-        if self._connection is None:
+        if self._connection is None or not self._file.exists():  # the folder may be deleted
             uploads.check(self._folder)
             connection = connect(self._file, create=True)
             if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -290,6 +254,8 @@ class JobStore:
         )
 
 
-def _select(connection: Connection, id: str) -> Job | None:
-    row = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (id,)).fetchone()
+def _select(connection: Connection, condition: str, *parameters: str) -> Job | None:
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM jobs WHERE {condition}", parameters
+    ).fetchone()
     return Job(*row) if row else None

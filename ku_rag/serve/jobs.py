@@ -12,10 +12,7 @@ from typing import Any, BinaryIO
 from ku_rag.errors import BadInput, KuError, Locked
 from ku_rag.serve.job_store import Job, JobStore
 from ku_rag.serve.problems import describe
-from ku_rag.serve.served_base import ServedBase, call_in_thread
-
-ENDED = frozenset({"done", "failed", "cancelled"})
-"""States of jobs that have ended."""
+from ku_rag.serve.served_base import ServedBase
 
 _MAX_ATTEMPTS = 5
 _EVENT_S = 0.2
@@ -62,8 +59,9 @@ class JobQueue:
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_CLOSE_S)
         if job := self._running:  # its thread ends with the process
-            await asyncio.to_thread(self._store.release, job)
-        self._store.close()
+            await asyncio.to_thread(self._store.end, job, "queued")
+        else:
+            self._store.close()
 
     # ---- requests ------------------------------------------------------------------------------
 
@@ -104,7 +102,7 @@ class JobQueue:
         latest, has_ended = None, False
         while not has_ended and not self._is_closing.is_set():
             shown = await asyncio.to_thread(self.show, id)
-            has_ended = shown["state"] in ENDED
+            has_ended = shown["state"] not in ("queued", "running")
             if shown != latest:
                 yield "job", shown
             latest = shown
@@ -122,11 +120,10 @@ class JobQueue:
             has_ended = False
             try:
                 async with self.base.write_lock:
-                    has_ended = await call_in_thread(self._run_next)
-            except (KuError, OSError) as error:
-                _log.error("jobs of %s: %s", self.base.name, error)
-            except Exception:
-                _log.exception("jobs of %s", self.base.name)
+                    has_ended = await asyncio.to_thread(self._run_next)
+            except Exception as error:
+                is_ours = isinstance(error, KuError)
+                _log.error("jobs of %s: %s", self.base.name, error, exc_info=not is_ours)
             if not has_ended:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._is_waking.wait(), _QUEUE_S)
@@ -136,28 +133,27 @@ class JobQueue:
         if not self._store.exists:
             return False
         with self._store.lock.try_acquire() as may_run:
-            job = self._store.claim() if may_run else None
+            job = self._running = self._store.claim() if may_run else None
             if job is None:
                 return False
-            self._running, self._records = job, {job.id: 0}
             try:
                 state, results = self._ingest(job)
-                is_cancelled = job.is_cancelled or job.id in self._cancelled
-                if self._is_closing.is_set() and state != "done" and not is_cancelled:
-                    self._store.release(job)
-                else:
-                    self._store.end(job, state, self._records[job.id], **results)
+                if self._is_closing.is_set() and state != "done" and not self._is_cancelled(job):
+                    state, results = "queued", {}
+                self._store.end(job, state, records=self._records.pop(job.id, 0), **results)
             finally:
                 self._running = None
-                self._cancelled.discard(job.id)
             return True
+
+    def _is_cancelled(self, job: Job) -> bool:
+        return bool(job.is_cancelled) or job.id in self._cancelled
 
     def _ingest(self, job: Job) -> tuple[str, dict[str, Any]]:
         """Ingest the files of a job; return its state, and the report or the problem."""
 
         def count(records: int) -> None:
             self._records[job.id] = records
-            if job.is_cancelled or job.id in self._cancelled or self._is_closing.is_set():
+            if self._is_cancelled(job) or self._is_closing.is_set():
                 raise _Interrupted
 
         roots = [self.base.root]

@@ -6,7 +6,7 @@ import asyncio
 import io
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -64,21 +64,6 @@ class WorkerPool:
     def close(self) -> None:
         """Wait for the calls in progress; cancel those that wait."""
         self._threads.shutdown(cancel_futures=True)
-
-
-async def call_in_thread(function: Callable[[], T]) -> T:
-    """Call a function in a thread that the end of the process does not wait for."""
-    future: Future[T] = Future()
-
-    def call() -> None:
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(function())
-            except BaseException as error:
-                future.set_exception(error)
-
-    threading.Thread(target=call, daemon=True).start()
-    return await asyncio.wrap_future(future)
 
 
 class ServedBase:
