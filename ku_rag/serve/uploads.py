@@ -37,9 +37,7 @@ def new_folder(uploads: Path) -> Iterator[Path]:
     check(uploads)
     folder = uploads / uuid4().hex
     with refusing(folder):
-        if not uploads.exists():
-            uploads.mkdir(exist_ok=True)
-            sync_folder(uploads.parent)
+        uploads.mkdir(exist_ok=True)
         folder.mkdir()
     with _locked(folder, fcntl.LOCK_SH):
         try:
@@ -70,7 +68,7 @@ def write_files(folder: Path, files: Sequence[tuple[str, BinaryIO]]) -> str:
         BadInput: a file name is invalid or occurs twice.
         ReadOnly: the disk is full, or fails.
     """
-    content, folders = sha256(), {folder, folder.parent}
+    content, folders = sha256(), {folder, *folder.parents[:2]}  # whoever made these may be gone
     for name, data in files:
         parts = name.split("/")
         if len(parts) > _MAX_DEPTH or not all(map(_is_file_name, parts)):

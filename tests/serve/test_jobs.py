@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import shutil
 import threading
 import time
@@ -252,6 +253,19 @@ def test_a_damaged_list_of_jobs_stops_nothing_else(served):
         assert (refused.status_code, refused.json()["code"]) == (500, "Corrupt")
         assert "upload again" in refused.json()["detail"]
     assert len(folders_in(file.parent)) == 1
+
+
+def test_a_full_disk_accepts_nothing(client, served):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    large = ("files", ("large.txt", b"x" * 500_000))
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
+        refused = client.post("/v1/ingest", files=[FILE, large])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (refused.status_code, refused.json()["title"]) == (507, "Insufficient Storage")
+    assert folders_in(served.path / "uploads") == []
+    assert ended(client, upload(client, FILE, large))["state"] == "done"
 
 
 def test_pictures_of_requests_leave_nothing(client, served, fruit_base, monkeypatch, tmp_path):
