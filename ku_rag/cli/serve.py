@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _KEEP_ALIVE_S = 75
 """Longer than clients and reverse proxies keep connections, so that they close them first."""
-_SHUTDOWN_S = 2
+_SHUTDOWN_S = 3
 """Seconds that requests may take to end; with what `create_app` waits, less than 5 in all."""
 _NAMED = re.compile(r"([\w-]+)=(.+)", re.ASCII)
 _WILDCARDS = frozenset({"0.0.0.0", "::"})

@@ -27,7 +27,7 @@ from ku_rag.serve.served_base import ServedBase, WorkerPool
 
 MAX_BODY = 32 << 20
 """Maximum size in bytes of a request other than an upload."""
-_CLOSE_S = 2.0
+_CLOSE_S = 1.5
 """Maximum seconds that calls and ingests in progress may take to end."""
 
 
@@ -52,11 +52,7 @@ def create_app(
         queues = app.state.jobs.values()
         await asyncio.gather(*(queue.start() for queue in queues))
         yield
-        closing = [*sessions, *queues]
-        with suppress(TimeoutError):  # the others end with the process
-            async with asyncio.timeout(_CLOSE_S):
-                threads = asyncio.to_thread(pool.close)
-                await asyncio.gather(threads, *(part.close() for part in closing))
+        await _close(pool, *sessions, *queues)
 
     reported = {"content": {problems.MEDIA_TYPE: {}}, "description": "A problem (RFC 9457)."}
     app = FastAPI(
@@ -95,6 +91,14 @@ def create_app(
         sessions.append(McpSessions(base, may_add=settings.mcp_add))
         app.router.routes.append(Route(f"/mcp/{base.name}" if n else "/mcp", sessions[-1]))
     return app
+
+
+async def _close(pool: WorkerPool, *parts: McpSessions | JobQueue) -> None:
+    """End sessions, ingests and calls; those that take longer end with the process."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_S):
+            calls = asyncio.to_thread(pool.close)
+            await asyncio.gather(calls, *(part.close() for part in parts))
 
 
 async def _report(request: Request, error: Exception) -> Response:

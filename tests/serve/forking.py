@@ -1,7 +1,7 @@
 """Starts servers quickly: a process imports everything once and forks one process a server.
 
 Each line of standard input is a JSON object: "arguments" of `ku`, and the reply is the number of a
-new process; or a "process" and a "signal" that ends it, and the reply is its status.
+new process; or a "process" and a "signal" that ends it, and the reply is its exit code.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Servers:
         raise AssertionError("the server does not answer")
 
     def end(self, process: int, how: signal.Signals) -> int:
-        """End a server by a signal; return its status as `os.waitpid` does."""
+        """End a server by a signal, and in the end kill it; return its exit code."""
         return self._ask({"process": process, "signal": how})
 
     def _ask(self, command: dict[str, object]) -> int:
@@ -92,6 +92,18 @@ def _serve(arguments: list[str]) -> int:
         os._exit(status)
 
 
+def _end(process: int, how: int) -> int:
+    os.kill(process, how)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
 if __name__ == "__main__":
     for name in (
         *("uvicorn", "uvicorn.protocols.http.auto", "uvicorn.loops.auto", "uvicorn.lifespan.on"),
@@ -104,7 +116,6 @@ if __name__ == "__main__":
         if "arguments" in command:
             reply = _serve(command["arguments"])
         else:
-            os.kill(command["process"], command["signal"])
-            reply = os.waitpid(command["process"], 0)[1]
+            reply = _end(command["process"], command["signal"])
         sys.stdout.write(f"{reply}\n")
         sys.stdout.flush()
