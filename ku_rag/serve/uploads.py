@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from ku_rag.arguments import file_hash
 from ku_rag.errors import BadInput, Refused
-from ku_rag.store.layout import refusing, sync_folder
+from ku_rag.store.layout import refusing, sync_path
 
 _MAX_DEPTH = 8
 _OF_NAMES = {errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EILSEQ}
@@ -90,7 +90,7 @@ def write_files(folder: Path, files: Sequence[tuple[str, BinaryIO]]) -> str:
         folders |= {folder.joinpath(*parts[:n]) for n in range(1, len(parts))}
     for path in folders:
         with refusing(path):
-            sync_folder(path)
+            sync_path(path)
     return content.hexdigest()
 
 
