@@ -430,6 +430,7 @@ class GraphView:
             MissingExtra: it holds workbooks, and openpyxl is not installed.
         """
         from ku_rag.ingest import graph_import
+        from ku_rag.ingest.readers.parser import Limits
 
         session, source = self._session, arguments.path(path, "the graph")
         # Linked pictures stay where they are, so keyframes must stay too.
@@ -437,7 +438,12 @@ class GraphView:
         arguments.callback(progress, "progress")
         with session.write() as writer:
             return graph_import.import_graph(
-                writer, session.database, source, frames=frames, progress=progress
+                writer,
+                session.database,
+                source,
+                limits=Limits.of(session.settings),
+                frames=frames,
+                progress=progress,
             )
 
     def export(self, path: str | Path) -> GraphExport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -621,6 +621,11 @@ class KnowledgeBase:
         Unchanged records are skipped. A changed record replaces what its source gave before.
         Another source that describes the same unit adds to it.
 
+        Documents, tables, archives and long records are parsed in another process, within the
+        settings `parse_memory`, `parse_seconds` and `parse_output`. While that process is awaited,
+        `progress` is called five times a second: an exception that it raises ends the process and
+        the ingest at once. What was committed before stays.
+
         Args:
             path: the folder or file.
             uploaded: it is a folder of uploaded files: their sources are named by paths below
@@ -631,16 +636,18 @@ class KnowledgeBase:
             BadInput: no reader knows this kind of file.
         """
         from ku_rag.ingest.readers import folder
+        from ku_rag.ingest.readers.parser import Limits, Parsing
 
         source = arguments.path(path, "the source").resolve()
         arguments.callback(progress, "progress")
-        with self._session.write() as writer:
-            items = folder.read(source)
+        parsing = Parsing(Limits.of(self._session.settings), progress)
+        with self._session.write() as writer, closing(folder.read(source, parsing)) as read:
+            items: Iterator[Item] = read
             if uploaded:
                 root, database = self.upload_root, self._session.database
                 if database.meta("upload_root") is None:
                     database.set_meta("upload_root", root)
-                items = folder.renamed(items, source, root)
+                items = folder.renamed(read, source, root)
             report = writer.run(items, progress=progress)
         self._session.update_indexes()
         return report
@@ -668,6 +675,7 @@ class KnowledgeBase:
             Refused: see `yes`.
         """
         from ku_rag.ingest import changes
+        from ku_rag.ingest.readers.parser import Limits
 
         folder = arguments.path(path, "the folder").resolve()
         arguments.check(yes, "yes", bool)
@@ -678,6 +686,7 @@ class KnowledgeBase:
                 writer,
                 self._session.database,
                 folder,
+                limits=Limits.of(self._session.settings),
                 yes=yes,
                 dry_run=dry_run,
                 progress=progress,

@@ -11,8 +11,6 @@ import ctypes
 import hashlib
 import io
 import math
-import ntpath
-import os
 import sys
 import threading
 import warnings
@@ -29,12 +27,6 @@ from PIL import Image, UnidentifiedImageError
 from ku_rag import arguments
 from ku_rag.errors import BadInput, Corrupt, reason
 from ku_rag.types import Box
-
-PICTURE_SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".avif"}
-    | {".ppm", ".pgm", ".pbm", ".pnm"}
-)
-"""Suffixes, in lower case, of picture files."""
 
 MAX_PIXELS = 64_000_000
 """Width times height of the largest picture that is decoded, and of all that are being decoded."""
@@ -269,35 +261,6 @@ def probe(data: bytes) -> tuple[int, int, str]:
     return *_upright_size(image), "JPEG" if kind == "MPO" else kind
 
 
-def locate_picture(folder: Path, given: str) -> Path:
-    """Resolve the path of a picture in a record, which must be in the record's folder.
-
-    Args:
-        folder: resolved folder of the record's file.
-        given: the path in the record.
-
-    Raises:
-        BadInput: it is an address, absolute, outside the folder (links followed), or missing.
-    """
-    if "://" in given or given.startswith("data:"):
-        raise BadInput(f"{_short(given)} is an address: nothing is fetched; give a local file")
-    drive, path = ntpath.splitdrive(given)
-    if drive or path.startswith(("/", "\\")):
-        raise BadInput(f"{_short(given)} is absolute: give a path relative to the record's file")
-    try:
-        # `resolve` and `is_relative_to` of pathlib take several times as long.
-        real = os.path.realpath(f"{folder}/{given}")
-        inside = os.path.join(real, "").startswith(os.path.join(folder, ""))
-        there = inside and Path(real).is_file()
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{_short(given)} is not the path of a file ({reason(error)})") from error
-    if not inside:
-        raise BadInput(f"{_short(given)} leads out of the record's folder: put the picture into it")
-    if not there:
-        raise BadInput(f"{_short(given)} is not there: expected a picture file in {folder}")
-    return Path(real)
-
-
 def clipped(box: Sequence[float] | NDArray[np.float32], size: tuple[int, int]) -> Box:
     """Round a box to whole pixels inside a picture of `size`, at least one pixel wide and high."""
     width, height = size
@@ -451,10 +414,3 @@ def _to_8_bit(band: Image.Image, white: float) -> Image.Image:
         values[values == clear] = white
     scaled = np.rint(values.clip(0) * (255.0 / white)).astype(np.uint8)
     return Image.fromarray(scaled)
-
-
-# ---- messages ----------------------------------------------------------------------------------
-
-
-def _short(given: str) -> str:
-    return repr(given if len(given) <= 200 else given[:200] + "…")

@@ -25,6 +25,7 @@ LAYERS = [
         "folders",
         "types",
         "text",
+        "picture_paths",
         "pictures",
         "plugins",
         "settings",

@@ -17,12 +17,12 @@ import pytest
 from PIL import Image
 
 from ku_rag.errors import BadInput, NotFound
+from ku_rag.picture_paths import locate_picture
 from ku_rag.pictures import (
     PixelBudget,
     decode,
     fit_picture,
     load_picture,
-    locate_picture,
     probe,
     to_rgb,
 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ku_rag import arguments
 from ku_rag.answering.pipeline import query_picture
 from ku_rag.errors import BadInput
-from ku_rag.pictures import locate_picture
+from ku_rag.picture_paths import locate_picture
 from ku_rag.retrieval.base import Retrieval
 from ku_rag.retrieval.image_matching import INTERCEPT, Calibration
 from ku_rag.retrieval.matching import match

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
@@ -20,6 +20,7 @@ from ku_rag.ingest.deletion import delete_sources, delete_units, merged
 from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.preparation import PreparedRecord, ReadyVectors, prepare
 from ku_rag.ingest.readers.folder import read
+from ku_rag.ingest.readers.parser import Limits, Parsing
 from ku_rag.ingest.seen_sources import SeenSources, uris_below
 from ku_rag.settings import Settings
 from ku_rag.store.connection import as_json
@@ -203,6 +204,7 @@ def sync(
     database: Database,
     folder: Path,
     *,
+    limits: Limits,
     yes: bool,
     dry_run: bool,
     progress: Progress | None,
@@ -213,6 +215,7 @@ def sync(
         pipeline: Stores records.
         database: The store.
         folder: Absolute; only sources below it are changed.
+        limits: Of parsing.
         yes: Continue when the folder is absent or empty, or more than half would be deleted.
         dry_run: Report what would be done and change nothing.
         progress: Called with the number of records read so far.
@@ -235,8 +238,10 @@ def sync(
         "SELECT count(*) FROM sources WHERE uri >= ? AND uri < ?", uris_below(folder)
     ).fetchone()
     seen = SeenSources()
-    for item in read(folder) if there and known else ():
-        seen.add(item)
+    if there and known:
+        with closing(read(folder, Parsing(limits, progress))) as items:
+            for item in items:
+                seen.add(item)
     gone = seen.missing_below(database.connection, folder)
     if gone and len(gone) * 2 > known and not (yes or dry_run):
         raise Refused(
@@ -245,8 +250,9 @@ def sync(
         )
     report = IngestReport()
     with suppress(_RollBack), pipeline.writer.change() if dry_run else nullcontext():
-        items = read(folder) if there else iter(())
-        report = pipeline.run(items, progress=progress, write_files=not dry_run)
+        if there:
+            with closing(read(folder, Parsing(limits, progress))) as items:
+                report = pipeline.run(items, progress=progress, write_files=not dry_run)
         with pipeline.writer.change() as connection:
             deleted = delete_sources(connection, gone)
             report.units_deleted = list(deleted.units)

@@ -97,7 +97,11 @@ class _Cutter:
 
     def _part(self, start: int, end: int) -> int:
         """Return where to cut a sentence that is too long: after a word, else after a character."""
-        ends = range(start + 1, min(end, start + self._longest) + 1)
+        last, length = min(end, start + self._longest), self._limit
+        # Not all of the longest chunk: its characters may be tokens of their own.
+        while start + length < last and self._tokens(start, start + length) <= self._limit:
+            length *= 2
+        ends = range(start + 1, min(last, start + length) + 1)
         fitting = bisect_right(ends, self._limit, key=lambda place: self._tokens(start, place))
         longest = ends[max(fitting, 1) - 1]
         if longest == end:

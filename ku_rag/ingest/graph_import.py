@@ -27,6 +27,7 @@ from ku_rag.ingest.readers.decoding import PartialSource
 from ku_rag.ingest.readers.graph_records import EntityRecord, GraphPart, read_graph_jsonl
 from ku_rag.ingest.readers.graphml import read_graphml
 from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES
+from ku_rag.ingest.readers.parser import Limits, Parsing
 from ku_rag.ingest.readers.workbook import NODES, RELATIONS, read_workbooks
 from ku_rag.ingest.seen_sources import uris_below
 from ku_rag.store.connection import Connection
@@ -60,6 +61,7 @@ def import_graph(
     database: Database,
     path: Path,
     *,
+    limits: Limits,
     frames: Path | None = None,
     progress: Progress | None = None,
 ) -> GraphReport:
@@ -72,6 +74,7 @@ def import_graph(
         pipeline: Stores the units.
         database: The store.
         path: The file, or the folder of workbooks.
+        limits: Of parsing.
         frames: Folder for the frames of videos without keyframes; None: a temporary folder.
         progress: Called with the number of entities and relations read, then of units stored.
 
@@ -84,7 +87,7 @@ def import_graph(
     deleted: list[str] = []
     connection = database.connection
     with _collection_paused():
-        parts = read_graph(path, progress)
+        parts = read_graph(path, Parsing(limits, progress), progress)
         own = _uri_ranges(path, parts)
         resolver = NameResolver(parts, lambda names: find_units(connection, names, own))
         entities, problems = resolver.resolve()
@@ -170,11 +173,12 @@ def _count_only_named(connection: Connection, own: Sequence[tuple[str, str]]) ->
     return len(rows)
 
 
-def read_graph(path: Path, progress: Progress | None = None) -> list[GraphPart]:
+def read_graph(path: Path, parsing: Parsing, progress: Progress | None = None) -> list[GraphPart]:
     """Read a graph in any format.
 
     Args:
         path: The file, or the folder of workbooks.
+        parsing: Parses GraphML and workbooks.
         progress: Called with the number of entities and relations read so far.
 
     Raises:
@@ -185,11 +189,11 @@ def read_graph(path: Path, progress: Progress | None = None) -> list[GraphPart]:
     try:
         path = path.resolve(strict=True)
         if path.is_dir():
-            parts = read_workbooks(path, progress)
+            parts = read_workbooks(path, parsing, progress)
         elif regular_file(path, EXPECTED, most=_MAX_BYTES).suffix.lower() in RECORD_SUFFIXES:
             parts = [read_graph_jsonl(path, progress)]
         elif path.suffix.lower() == ".graphml":
-            parts = [read_graphml(path, progress)]
+            parts = [read_graphml(path, parsing, progress)]
         else:
             raise BadInput(f"{path.name} has an unknown format: expected {EXPECTED}")
     except (FileNotFoundError, NotADirectoryError) as error:

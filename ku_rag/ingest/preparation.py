@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
+import zlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ku_rag.arguments import ready_vectors
+from ku_rag.arguments import ready_vectors, regular_file
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.ingest.assembly import Declaration
-from ku_rag.ingest.readers.decoding import PartialSource
-from ku_rag.ingest.readers.documents import read_picture_bytes
+from ku_rag.ingest.readers.decoding import MAX_PICTURE_BYTES, PartialSource
+from ku_rag.ingest.readers.item_codec import MemberPath
 from ku_rag.pictures import check_all_differ, probe
 from ku_rag.store import relations
 from ku_rag.store.connection import as_json
@@ -269,9 +271,39 @@ def read_picture(path: Path) -> PreparedPicture:
         BadInput: The file is missing, no picture, or too large.
     """
     try:
-        data = read_picture_bytes(path)
+        data = _picture_bytes(path)
     except (OSError, NotFound) as error:
         raise BadInput(f"the picture cannot be read ({error}): check {path}") from error
     width, height, kind = probe(data)
     suffix = path.suffix.lower() or f".{kind.lower()}"
     return PreparedPicture(path.absolute(), data, content_hash(data), suffix, width, height)
+
+
+def _picture_bytes(path: Path) -> bytes:
+    """Read a picture file, or a member of a DOCX or tar file, `report.docx/word/media/image1.png`.
+
+    Raises:
+        NotFound, OSError: It is not there, or cannot be read.
+        BadInput: It is no regular file, or too large.
+    """
+    if isinstance(path, MemberPath):
+        archive = next(one for one in path.parents if one.is_file())
+        with archive.open("rb") as file:
+            file.seek(path.offset)
+            return file.read(path.size)
+    for document in path.parents[2:3]:
+        if document.suffix.lower() == ".docx" and document.is_file():
+            try:
+                with (
+                    zipfile.ZipFile(document) as members,
+                    members.open(path.relative_to(document).as_posix()) as member,
+                ):
+                    data = member.read(MAX_PICTURE_BYTES + 1)
+            except (KeyError, zipfile.BadZipFile, zlib.error) as error:
+                raise NotFound(f"{path} is not there ({error}): expected a picture") from error
+            if len(data) > MAX_PICTURE_BYTES:
+                raise BadInput(
+                    f"the picture unpacks to more than {MAX_PICTURE_BYTES:,} bytes: make it smaller"
+                )
+            return data
+    return regular_file(path, "a picture file").read_bytes()

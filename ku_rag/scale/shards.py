@@ -19,7 +19,7 @@ from ku_rag.errors import KuError
 from ku_rag.ingest.batch_encoding import BatchEncoder
 from ku_rag.ingest.preparation import PreparedRecord, prepare
 from ku_rag.ingest.readers.folder import read
-from ku_rag.ingest.readers.records import Item
+from ku_rag.ingest.readers.item_codec import Item
 from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.store.connection import as_json
 from ku_rag.transfer import atomic_folder

@@ -27,7 +27,7 @@ from ku_rag.ingest.preparation import (
     hash_texts,
     read_picture,
 )
-from ku_rag.pictures import locate_picture
+from ku_rag.picture_paths import locate_picture
 from ku_rag.store import relations, table_rows
 from ku_rag.store.vectors import KINDS, Kind
 from ku_rag.transfer.parquet_reader import Export, RowBatch

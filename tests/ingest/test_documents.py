@@ -1,6 +1,5 @@
 """HTML, DOCX and PDF files: headings are units, tables are tables, pictures are pictures."""
 
-import sys
 import time
 import zipfile
 from io import BytesIO
@@ -12,6 +11,7 @@ from PIL import Image
 from ku_rag import KnowledgeBase
 from ku_rag.ingest.readers.folder import read
 from ku_rag.ingest.readers.outline import Outline
+from ku_rag.ingest.readers.parser import Limits, Parsing
 from ku_rag.types import Quarantined, Record
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -224,9 +224,11 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path, name, content, reason):
 
 @pytest.mark.parametrize(("name", "library"), [("a.docx", "mammoth"), ("a.pdf", "pdfplumber")])
 def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch, name, library):
-    monkeypatch.setitem(sys.modules, library, None)
+    (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / name).write_bytes(b"x")
-    (found,) = read(tmp_path / name)
+    # A parser with other limits is a new process.
+    (found,) = read(tmp_path / name, Parsing(Limits(seconds=50 + len(library))))
     assert found.reason.endswith('pip install "ku-rag[documents]"')
 
 

@@ -18,8 +18,8 @@ import orjson
 from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.jsonl import read_objects
+from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.ingest.readers.records import describe_value
-from ku_rag.ingest.readers.workbook import read_sheet
 
 RawRecord = tuple[str, Mapping[str, Any] | BadInput]
 """The place of a record, "file:line" or "file[number or key]", and its fields or its error."""
@@ -77,10 +77,13 @@ def _read_rows(path: Path) -> Iterator[RawRecord]:
 
 def _read_workbook(path: Path) -> Iterator[RawRecord]:
     """Yield the rows of the first sheet of a workbook, whose first row names the columns."""
-    sheet = read_sheet(path)
-    _, columns = next(sheet, ("", []))
-    for where, cells in sheet:
-        yield where, {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
+    sheet = Parsing().rows("sheet", path)
+    _, columns = next(sheet, (0, []))
+    for number, cells in sheet:
+        yield (
+            f"{path.as_posix()}:{number}",
+            {name: cell for name, cell in zip(columns, cells, strict=False) if cell},
+        )
 
 
 def read_okvqa(path: Path) -> Iterator[RawRecord]:

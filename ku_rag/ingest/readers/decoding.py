@@ -16,6 +16,9 @@ from ku_rag.types import Source
 MAX_TEXT_BYTES = 256 << 20
 """The largest document; a document is read whole, unlike a file of records."""
 
+MAX_PICTURE_BYTES = 64 << 20
+"""What a picture in a DOCX file may unpack to."""
+
 MAX_LINE = 64 << 20
 """Bytes of the longest JSON line and characters of the longest table line that is read."""
 
@@ -66,15 +69,19 @@ def encoding_of(start: bytes) -> str:
     return "utf-8-sig" if start.startswith(b"\xef\xbb\xbf") else "utf-8"
 
 
-def bounded_lines(readline: Callable[[int], Line], end: Line) -> Iterator[Line | None]:
-    """Yield the lines of a file; None stands for a line longer than `MAX_LINE`, which is skipped.
+def bounded_lines(
+    readline: Callable[[int], Line], end: Line, most: int | None = None
+) -> Iterator[Line | None]:
+    """Yield the lines of a file; None stands for a longer line, which is skipped.
 
     Args:
         readline: Method of an open file that reads at most so many characters of a line.
         end: The character that ends a line.
+        most: Length of the longest line; None: `MAX_LINE`.
     """
-    while line := readline(MAX_LINE + 1):
-        if len(line) <= MAX_LINE or line.endswith(end):
+    most = MAX_LINE if most is None else most
+    while line := readline(most + 1):
+        if len(line) <= most or line.endswith(end):
             yield line
             continue
         del line

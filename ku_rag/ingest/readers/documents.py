@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from html import escape
@@ -11,27 +12,49 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from ku_rag.arguments import regular_file
-from ku_rag.errors import BadInput, MissingExtra, NotFound
-from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES, read_text
+from ku_rag.errors import BadInput, MissingExtra
+from ku_rag.ingest.readers.decoding import MAX_PICTURE_BYTES, MAX_TEXT_BYTES, read_text
 from ku_rag.ingest.readers.hypertext import read_html
-from ku_rag.ingest.readers.outline import Outline
-from ku_rag.ingest.readers.webdataset import read_member
+from ku_rag.ingest.readers.item_codec import Item
+from ku_rag.ingest.readers.markdown import read_markdown
+from ku_rag.ingest.readers.outline import TEXT_SUFFIXES, Outline
 from ku_rag.plugins import extra
-
-DOCUMENT_SUFFIXES = frozenset({".html", ".htm", ".xhtml", ".docx", ".pdf"})
-"""Suffixes, in lower case, of the files that are read as HTML or converted to it."""
+from ku_rag.types import Record
 
 _MOST_UNPACKED = {".xml": 32 << 20, ".rels": 32 << 20, "": 1 << 30}
 """Bytes of the members of a DOCX file by suffix. Parsed XML takes about 50 times the memory."""
+_MOST_MEMBERS = 65_535
+"""Of a DOCX file; each takes memory where its pictures are read."""
 _NOT_STORED = "word/media/missing"
 """Path of each picture that a DOCX file names but does not contain; it is reported as missing."""
 _MOST_PAGE_BYTES = 4 << 20
 """Size of the operators of a PDF page; each takes memory and some microseconds."""
 _LARGER = 1.1
 """A line of a PDF is a heading if its letters are larger than most letters by this factor."""
+
+
+def read_units(path: Path, *, whole: bool) -> Iterator[tuple[int, Item]]:
+    """Read a text or document as units, or as one source without a unit.
+
+    Args:
+        path: Resolved.
+        whole: Whether all of it is one source; else its headings name units.
+
+    Yields:
+        0 and an item.
+
+    Raises:
+        BadInput: See `read_document` and `read_markdown`.
+    """
+    is_text = path.suffix.lower() in TEXT_SUFFIXES
+    outline = read_markdown(path) if is_text else read_document(path)
+    if whole:
+        yield 0, Record(None, (outline.source(path.as_posix(), 0, len(outline.text)),))
+        yield from ((0, item) for item in outline.quarantined)
+    else:
+        yield from ((0, item) for item in outline.units())
 
 
 def read_document(path: Path) -> Outline:
@@ -60,30 +83,12 @@ def read_document(path: Path) -> Outline:
     return outline
 
 
-def read_picture_bytes(path: Path) -> bytes:
-    """Read a picture file, or a member of a DOCX or tar file, `report.docx/word/media/image1.png`.
-
-    Raises:
-        NotFound, OSError: It is not there, or cannot be read.
-        BadInput: It is no regular file, or too large.
-    """
-    for document in path.parents[2:3]:
-        if document.suffix.lower() == ".docx" and document.is_file():
-            try:
-                with zipfile.ZipFile(document) as members:
-                    return members.read(path.relative_to(document).as_posix())
-            except (KeyError, zipfile.BadZipFile) as error:
-                raise NotFound(f"{path} is not there ({error}): expected a picture") from error
-    for archive in path.parents:
-        if archive.suffix.lower() == ".tar" and archive.is_file():
-            return read_member(archive, path.relative_to(archive).as_posix())
-    return regular_file(path, "a picture file").read_bytes()
-
-
 def _docx_html(path: Path) -> str:
     """Return a DOCX file as HTML; pictures have the names of the members that hold them."""
     mammoth = extra("documents", "mammoth")
     with zipfile.ZipFile(path) as members:
+        if len(members.infolist()) > _MOST_MEMBERS:
+            raise BadInput(f"it has more than {_MOST_MEMBERS:,} members: save it again")
         sizes = {one.filename: one.file_size for one in members.infolist()}
         for suffix, most in _MOST_UNPACKED.items():
             size = sum(size for name, size in sizes.items() if name.endswith(suffix))
@@ -98,8 +103,8 @@ def _docx_html(path: Path) -> str:
     def source(picture: Any) -> dict[str, str]:  # noqa: ANN401 - of mammoth, which has no types
         try:
             with picture.open() as file:
-                content = file.read()
-            return {"src": names.get((crc32(content), len(content)), _NOT_STORED)}
+                content = file.read(MAX_PICTURE_BYTES + 1)
+            return {"src": names.get((zlib.crc32(content), len(content)), _NOT_STORED)}
         except (KeyError, OSError, ValueError):
             return {"src": _NOT_STORED}
 

@@ -11,49 +11,43 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterator, Set
+from collections.abc import Generator, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.ingest.readers.decoding import file_name
-from ku_rag.ingest.readers.documents import DOCUMENT_SUFFIXES, read_document
+from ku_rag.ingest.readers.item_codec import Item
 from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES, read_jsonl
-from ku_rag.ingest.readers.markdown import TEXT_SUFFIXES, read_markdown
-from ku_rag.ingest.readers.outline import Outline
-from ku_rag.ingest.readers.parquet_records import read_parquet
-from ku_rag.ingest.readers.records import Item
-from ku_rag.ingest.readers.table import TABLE_SUFFIXES, read_table
-from ku_rag.ingest.readers.webdataset import read_webdataset
-from ku_rag.pictures import PICTURE_SUFFIXES
+from ku_rag.ingest.readers.outline import DOCUMENT_SUFFIXES, TEXT_SUFFIXES
+from ku_rag.ingest.readers.parser import Parsing
+from ku_rag.ingest.readers.table import TABLE_SUFFIXES
+from ku_rag.picture_paths import PICTURE_SUFFIXES
 from ku_rag.store.layout import Layout
 from ku_rag.types import Quarantined, Record, Source, Unit
 
 _IGNORED = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
 _KINDS = {
     **dict.fromkeys(PICTURE_SUFFIXES, "picture"),
-    **dict.fromkeys(TEXT_SUFFIXES, "text"),
-    **dict.fromkeys(DOCUMENT_SUFFIXES, "document"),
+    **dict.fromkeys(TEXT_SUFFIXES | DOCUMENT_SUFFIXES, "document"),
     **dict.fromkeys(RECORD_SUFFIXES, "records"),
     **dict.fromkeys(TABLE_SUFFIXES, "table"),
     ".parquet": "parquet",
-    ".tar": "webdataset",
+    ".tar": "tar",
 }
-_RECORD_READERS = {
-    "records": read_jsonl,
-    "table": read_table,
-    "parquet": read_parquet,
-    "webdataset": read_webdataset,
-}
+_OF_RECORDS = frozenset({"records", "table", "parquet", "tar"})
 _READ = "pictures, .txt, .md, .html, .docx, .pdf, .jsonl, .parquet, .tar, .csv and .tsv files"
 
 
-def read(path: Path) -> Iterator[Item]:
+def read(path: Path, parsing: Parsing | None = None) -> Generator[Item, None, None]:
     """Read the units that a folder or file describes, one record at a time.
+
+    Close the iterator to end a parser that runs; see `Parsing` on how to cancel.
 
     Args:
         path: A folder, a file of records (.jsonl, .parquet, .tar, .csv, .tsv), a document (.md,
             .txt, .html, .docx, .pdf), a picture.
+        parsing: Parses the files, with limits; its `count` is set to the number of items.
 
     Returns:
         Records and what was left out, in an order that depends on the names only. The files of one
@@ -66,16 +60,22 @@ def read(path: Path) -> Iterator[Item]:
     """
     if not path.exists():
         raise NotFound(f"{path} is not there: expected a folder or a file to read")
-    path = path.resolve()
+    path, parsing = path.resolve(), parsing or Parsing()
     if path.is_dir():
         if _is_base(path):
             raise BadInput(
                 f"{path} is a knowledge base itself: expected a folder of knowledge; name that one"
             )
-        return _read_folder(path)
+        return _counted(_read_folder(path, parsing), parsing)
     if not path.is_file() or _kind(path) is None:
         raise BadInput(f"{path.name}: {_no_reader(path)}")
-    return _read_file(path)
+    return _counted(_read_file(path, parsing), parsing)
+
+
+def _counted(items: Iterator[Item], parsing: Parsing) -> Generator[Item, None, None]:
+    for item in items:
+        parsing.count += 1
+        yield item
 
 
 def renamed(items: Iterator[Item], folder: Path, root: str) -> Iterator[Item]:
@@ -106,27 +106,24 @@ def _no_reader(path: Path) -> str:
     return f"no reader for {what}: expected {_READ}; convert or remove it{hint}"
 
 
-def _read_file(path: Path) -> Iterator[Item]:
+def _read_file(path: Path, parsing: Parsing) -> Iterator[Item]:
     """Read one file that is not part of a unit's folder."""
     try:
         match _kind(path):
-            case kind if kind in _RECORD_READERS:
-                yield from _RECORD_READERS[kind](path)
-            case kind:
+            case "records":
+                yield from read_jsonl(path, parsing)
+            case "table" | "parquet" | "tar" as kind:
+                yield from parsing.items(kind, path)
+            case "document":
+                yield from _documents([path], parsing)
+            case _:
                 try:
-                    if kind == "picture":
-                        unit = Unit(name := file_name(path.stem), id=name)
-                        yield Record(unit, (Source(path.as_posix(), images=(path,)),))
-                    else:
-                        yield from _outline(path).units()
+                    unit = Unit(name := file_name(path.stem), id=name)
+                    yield Record(unit, (Source(path.as_posix(), images=(path,)),))
                 except BadInput as error:
                     yield Quarantined(path.as_posix(), str(error))
     except OSError as error:
         raise BadInput(f"{path.name} cannot be read ({error.strerror}): check it") from error
-
-
-def _outline(path: Path) -> Outline:
-    return read_markdown(path) if _kind(path) == "text" else read_document(path)
 
 
 # ---- folders -----------------------------------------------------------------------------------
@@ -142,14 +139,14 @@ class _Contents:
     quarantined: list[Quarantined] = field(default_factory=list)
 
 
-def _read_folder(root: Path) -> Iterator[Item]:
+def _read_folder(root: Path, parsing: Parsing) -> Iterator[Item]:
     waiting, named = [root], set[Path]()
     while waiting:
         folder = waiting.pop()
         contents = _contents(folder, root)
         yield from contents.quarantined
         identity = "" if folder == root else folder.relative_to(root).as_posix()
-        for item in _items(identity, contents, named):
+        for item in _items(identity, contents, named, parsing):
             if isinstance(item, Record):
                 of = ((source.uri, image) for source in item.sources for image in source.images)
                 named |= {image for uri, image in of if image.as_posix() != uri}
@@ -187,7 +184,7 @@ def _classify(entry: os.DirEntry[str], root: Path, contents: _Contents) -> None:
             contents.folders.append(path)
     elif not entry.is_file():
         raise BadInput("it is neither a file nor a folder: remove it")
-    elif (kind := _kind(path)) in _RECORD_READERS:
+    elif (kind := _kind(path)) in _OF_RECORDS:
         contents.record_files.append(path)
     elif kind:
         contents.unit_files.append(path)
@@ -210,7 +207,9 @@ def _check_link(path: Path, root: Path) -> None:
         raise BadInput("the link leads to a folder that is read where it stands: remove the link")
 
 
-def _items(identity: str, contents: _Contents, named: Set[Path]) -> Iterator[Item]:
+def _items(
+    identity: str, contents: _Contents, named: Set[Path], parsing: Parsing
+) -> Iterator[Item]:
     """Yield what the files of a folder describe, record files first.
 
     In the ingested folder itself, whose identity is "", a picture and the texts that share its name
@@ -220,50 +219,58 @@ def _items(identity: str, contents: _Contents, named: Set[Path]) -> Iterator[Ite
         identity: Id of the folder's unit.
         contents: The entries of the folder.
         named: Pictures that the items yielded so far name; they are no units of their own.
+        parsing: Parses the files.
     """
     for path in contents.record_files:
-        yield from _read_or_report(path)
+        yield from _read_or_report(path, parsing)
     files = [path for path in contents.unit_files if path not in named]
     if identity:
-        yield from _unit(identity, files)
+        yield from _unit(identity, files, parsing)
         return
     pictured = dict[str, list[Path]]((path.stem, []) for path in files if _kind(path) == "picture")
+    documents = list[Path]()
     for path in files:
-        if path.stem in pictured:
-            pictured[path.stem].append(path)
-        else:
-            yield from _read_or_report(path)
+        pictured.get(path.stem, documents).append(path)
+    yield from _documents(documents, parsing)
     groups = pictured.items()
     for stem, group in sorted(groups, key=lambda one: all(_kind(p) == "picture" for p in one[1])):
-        yield from _unit(stem, [path for path in group if path not in named])
+        yield from _unit(stem, [path for path in group if path not in named], parsing)
 
 
-def _unit(identity: str, files: list[Path]) -> Iterator[Item]:
+def _unit(identity: str, files: list[Path], parsing: Parsing) -> Iterator[Item]:
     """Yield the unit of one folder, with a source for each file."""
-    sources, identity = [], unicodedata.normalize("NFC", identity)
+    identity = unicodedata.normalize("NFC", identity)
     try:
         name = file_name(identity.rpartition("/")[2])
     except BadInput as error:
         yield from (Quarantined(path.as_posix(), str(error)) for path in files)
         return
-    for path in files:
-        try:
-            if _kind(path) == "picture":
-                sources.append(Source(path.as_posix(), images=(path,)))
-            else:
-                outline = _outline(path)
-                sources.append(outline.source(path.as_posix(), 0, len(outline.text)))
-                yield from outline.quarantined
-        except BadInput as error:
-            yield Quarantined(path.as_posix(), str(error))
+    sources = [
+        Source(path.as_posix(), images=(path,)) for path in files if _kind(path) == "picture"
+    ]
+    documents = [path for path in files if _kind(path) != "picture"]
+    for item in _documents(documents, parsing, whole=True):
+        if isinstance(item, Record):
+            sources += item.sources
+        else:
+            yield item
+    sources.sort(key=lambda source: Path(source.uri).name)
     if sources:
         yield Record(Unit(name, id=identity), tuple(sources))
 
 
-def _read_or_report(path: Path) -> Iterator[Item]:
+def _documents(paths: Sequence[Path], parsing: Parsing, *, whole: bool = False) -> Iterator[Item]:
+    for path, items in parsing.documents(paths, whole=whole):
+        if isinstance(items, BadInput):
+            yield Quarantined(path.as_posix(), str(items))
+        else:
+            yield from items
+
+
+def _read_or_report(path: Path, parsing: Parsing) -> Iterator[Item]:
     """Read one file of many; report it when it cannot be read."""
     try:
-        yield from _read_file(path)
+        yield from _read_file(path, parsing)
     except BadInput as error:
         yield Quarantined(path.as_posix(), str(error))
 

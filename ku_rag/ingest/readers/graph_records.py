@@ -21,7 +21,7 @@ from ku_rag.graph.model import CAPTION, TOPIC, VIDEOS
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.jsonl import read_objects
 from ku_rag.ingest.readers.records import checked_field, read_field, read_record, read_texts
-from ku_rag.pictures import locate_picture
+from ku_rag.picture_paths import locate_picture
 from ku_rag.types import Progress, Quarantined, Record, Source, Unit
 
 ENTITY_FIELDS = frozenset(

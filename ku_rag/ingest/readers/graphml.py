@@ -7,18 +7,15 @@ graph becomes two relations. Document types are refused: XML entities can fill t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.etree.ElementTree import Element, ParseError
-
-from defusedxml import DTDForbidden
-from defusedxml.ElementTree import iterparse
 
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.graph_cells import parse_cell
 from ku_rag.ingest.readers.graph_records import ENTITY_FIELDS, PROGRESS_STEP, GraphPart
+from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.types import Progress
 
 DEFAULT_RELATION = "related to"
@@ -48,7 +45,6 @@ _EDGE_FIELDS = {
 }
 """Fields by the names of attributes. The first attribute of a field that is present counts."""
 _LAYOUT = frozenset({"x", "y", "z", "r", "g", "b", "size", "nodegraphics"})
-_LABELS = frozenset({"NodeLabel", "EdgeLabel"})
 
 
 class _Key(NamedTuple):
@@ -65,33 +61,36 @@ _Nodes = dict[str, tuple[str, str | None]]
 """By id of the node: the entity's id, or its name with its kind if it has only a name."""
 
 
-def read_graphml(path: Path, progress: Progress | None = None) -> GraphPart:
+def read_graphml(path: Path, parsing: Parsing, progress: Progress | None = None) -> GraphPart:
     """Read a graph; nodes and edges that cannot be read are left out.
 
     Args:
         path: Resolved; pictures and videos are relative to its folder.
+        parsing: Parses the file.
         progress: Called with the number of nodes and edges read so far.
 
     Raises:
-        BadInput: The file is not XML, or has a document type.
-        OSError: It cannot be read.
+        BadInput: The file is not XML, has a document type, or cannot be read.
     """
     part = GraphPart(path, path)
     keys: dict[str, _Key] = {}
     nodes: _Nodes = {}
     edges: list[_Edge] = []
     hyperedges = 0
-    for number, (element, directed) in enumerate(_elements(path), 1):
-        match _tag(element):
-            case "key":
-                keys[element.get("id", "")] = _key(element)
-            case "node":
-                _add_node(part, nodes, element.get("id", ""), _attributes(element, keys))
-            case "edge":
-                edges += _edges(element, _attributes(element, keys), directed=directed)
+    for number, element in parsing.rows("graphml", path):
+        parsing.count = number
+        match element:
+            case "key", str(key_id), *fields:
+                keys[key_id] = _Key(*fields)
+            case "node", str(node), data:
+                _add_node(part, nodes, node, _attributes("node", data, keys))
+            case "edge", str(head), str(tail), directed, data:
+                relation = _relation_fields(_attributes("edge", data, keys))
+                edges.append((head, tail, relation))
+                if not directed:
+                    edges.append((tail, head, relation))
             case _:
                 hyperedges += 1
-        element.clear()
         if progress and not number % PROGRESS_STEP:
             progress(number)
     if hyperedges:
@@ -102,57 +101,6 @@ def read_graphml(path: Path, progress: Progress | None = None) -> GraphPart:
     for edge in edges:
         _add_edge(part, nodes, edge)
     return part
-
-
-def _elements(path: Path) -> Iterator[tuple[Element, bool]]:
-    """Yield keys, nodes, edges and hyperedges, and whether edges of their graph are directed."""
-    directed = [True]
-    try:
-        with path.open("rb") as file:
-            for event, element in iterparse(file, events=("start", "end"), forbid_dtd=True):
-                tag = _tag(element)
-                if tag == "graph" and event == "start":
-                    directed.append(element.get("edgedefault") != "undirected")
-                elif tag == "graph":
-                    directed.pop()
-                elif event == "end" and tag in ("key", "node", "edge", "hyperedge"):
-                    yield element, directed[-1]
-    except DTDForbidden as error:
-        raise BadInput(
-            f"{path.name} has a document type ({error.name}), whose entities are not read: remove "
-            "<!DOCTYPE …>"
-        ) from error
-    except (ParseError, ValueError, LookupError) as error:  # the last two: of its encoding
-        raise BadInput(
-            f"{path.name} is no XML ({error}): repair it, or write it again as UTF-8"
-        ) from error
-
-
-def _tag(element: Element) -> str:
-    return element.tag.rpartition("}")[2]
-
-
-def _key(element: Element) -> _Key:
-    key_id = element.get("id", "")
-    name = element.get("attr.name") or element.get("yfiles.type") or key_id
-    default = next((child.text for child in element if _tag(child) == "default"), None)
-    return _Key(name.strip(), element.get("for", "all"), default)
-
-
-def _attributes(element: Element, keys: Mapping[str, _Key]) -> dict[str, str]:
-    """Return the attributes of a node or an edge, by name, with defaults; "label" for yEd's."""
-    found: dict[str, str] = {}
-    for data in (child for child in element if _tag(child) == "data"):
-        key_id = data.get("key", "")
-        named = [(keys.get(key_id, _Key(key_id)).name, data.text)]
-        named += [("label", one.text) for one in data.iter() if _tag(one) in _LABELS]
-        for name, text in named:
-            if text and text.strip():
-                found.setdefault(name, text)
-    for key in keys.values():
-        if key.default is not None and key.domain in (_tag(element), "all"):
-            found.setdefault(key.name, key.default)
-    return found
 
 
 def _add_node(part: GraphPart, nodes: _Nodes, node: str, attributes: Mapping[str, str]) -> None:
@@ -182,18 +130,30 @@ def _add_node(part: GraphPart, nodes: _Nodes, node: str, attributes: Mapping[str
         nodes[node] = (entity, None)
 
 
-def _edges(element: Element, attributes: Mapping[str, str], *, directed: bool) -> Iterator[_Edge]:
-    """Yield an edge, and one in the other direction if it is undirected."""
+def _attributes(
+    element: str, data: Sequence[tuple[str | None, str]], keys: Mapping[str, _Key]
+) -> dict[str, str]:
+    """Return the attributes of a node or an edge, by name, with defaults; "label" for yEd's."""
+    found: dict[str, str] = {}
+    for key_id, text in data:
+        name = "label" if key_id is None else keys.get(key_id, _Key(key_id)).name
+        if text.strip():
+            found.setdefault(name, text)
+    for key in keys.values():
+        if key.default is not None and key.domain in (element, "all"):
+            found.setdefault(key.name, key.default)
+    return found
+
+
+def _relation_fields(attributes: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of a relation by the attributes of an edge."""
     by_name = {name.casefold(): text for name, text in attributes.items()}
     fields: dict[str, str] = {}
     for name, field in _EDGE_FIELDS.items():
         if clean_name(by_name.get(name, "")):
             fields.setdefault(field, by_name[name])
     fields.setdefault("relation", DEFAULT_RELATION)
-    head, tail = element.get("source", ""), element.get("target", "")
-    yield head, tail, fields
-    if element.get("directed", str(directed)).strip().casefold() not in ("true", "1"):
-        yield tail, head, fields
+    return fields
 
 
 def _add_edge(part: GraphPart, nodes: _Nodes, edge: _Edge) -> None:

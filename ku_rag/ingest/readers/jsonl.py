@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers import decoding
 from ku_rag.ingest.readers.decoding import bounded_lines, encoding_of
-from ku_rag.ingest.readers.records import Item, describe_value, is_storable, read_record
+from ku_rag.ingest.readers.item_codec import Item
+from ku_rag.ingest.readers.parser import Parsing
+from ku_rag.ingest.readers.records import describe_value, is_storable, read_record
 from ku_rag.types import Quarantined
 
 RECORD_SUFFIXES = frozenset({".jsonl", ".ndjson"})
@@ -27,26 +30,60 @@ RECORD_SUFFIXES = frozenset({".jsonl", ".ndjson"})
 
 _LONG_INTEGER = re.compile(rb"\d{19}")
 """orjson makes integers of more than 64 bits floats."""
+_MOST_OWN = 1 << 20
+"""Bytes of a line that is parsed in this process. In memory, JSON takes up to 30 times as much."""
+_MOST_OBJECT = 8 << 20
+"""Bytes of the longest line where all lines are parsed in this process: graphs, questions."""
 _EXPECTED = 'expected one object on one line, such as {"name": "Oslo"}'
 
 
-def read_jsonl(path: Path) -> Iterator[Item]:
+def read_jsonl(path: Path, parsing: Parsing) -> Iterator[Item]:
     """Read unit records, one JSON object a line (DESIGN, section 7).
 
     Args:
         path: Resolved; picture paths in the records are relative to its folder.
+        parsing: Parses the lines of more than `_MOST_OWN` bytes.
 
     Raises:
         BadInput: The file is not in UTF-8.
         OSError: The file cannot be read.
     """
-    for where, data in read_objects(path):
-        try:
-            if isinstance(data, BadInput):
-                raise data
-            yield from read_record(data, path, where)
-        except BadInput as error:
-            yield Quarantined(where, str(error))
+    with path.open("rb") as file:
+        for number, offset, line in _numbered_lines(file, decoding.MAX_LINE):
+            where = f"{path.as_posix()}:{number}"
+            try:
+                if line is not None and len(line) > _MOST_OWN:
+                    yield from parsing.items(
+                        "line", path, offset=offset, size=len(line), where=where
+                    )
+                else:
+                    data = parse_object(line)
+                    yield from read_record(data, path, where)
+            except BadInput as error:
+                yield Quarantined(where, str(error))
+
+
+def read_line(path: Path, offset: int, size: int, where: str) -> Iterator[tuple[int, Item]]:
+    """Read the record on one line of a file.
+
+    Args:
+        path: The file.
+        offset: Of the line.
+        size: Bytes of the line.
+        where: What the line is called in a report, "file:line".
+
+    Yields:
+        0 and an item.
+
+    Raises:
+        BadInput: The line holds no record.
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        file.seek(offset)
+        line = file.read(size)
+    for item in read_record(parse_object(line), path, where):
+        yield 0, item
 
 
 def read_objects(
@@ -67,28 +104,47 @@ def read_objects(
     """
     name = path.as_posix()
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-        encoding = encoding_of(file.read(4))
-        if encoding == "utf-16":
-            raise BadInput("the records are in UTF-16: expected UTF-8; save the file as UTF-8")
-        file.seek(3 if encoding == "utf-8-sig" else 0)
-        for number, line in enumerate(bounded_lines(file.readline, b"\n"), 1):
-            if line is None or line.strip():
-                try:
-                    found: Mapping[str, Any] | BadInput = parse_object(line, expected)
-                except BadInput as error:
-                    found = error
-                yield f"{name}:{number}", found
+        most = min(decoding.MAX_LINE, _MOST_OBJECT)
+        for number, _, line in _numbered_lines(file, most):
+            try:
+                found: Mapping[str, Any] | BadInput = parse_object(line, expected, most)
+            except BadInput as error:
+                found = error
+            yield f"{name}:{number}", found
 
 
-def parse_object(line: bytes | None, expected: str = _EXPECTED) -> Mapping[str, Any]:
-    """Return the object on a line, whose texts can be stored; None is a line that is too long.
+def _numbered_lines(
+    file: gzip.GzipFile | BufferedReader, most: int
+) -> Iterator[tuple[int, int, bytes | None]]:
+    """Yield number, offset and bytes of the lines that are not blank; None for a longer line."""
+    encoding = encoding_of(file.read(4))
+    if encoding == "utf-16":
+        raise BadInput("the records are in UTF-16: expected UTF-8; save the file as UTF-8")
+    file.seek(3 if encoding == "utf-8-sig" else 0)
+    offset = file.tell()
+    for number, line in enumerate(bounded_lines(file.readline, b"\n", most), 1):
+        if line is None or line.strip():
+            yield number, offset, line
+        offset = offset + len(line) if line is not None else file.tell()
+
+
+def parse_object(
+    line: bytes | None, expected: str = _EXPECTED, most: int | None = None
+) -> Mapping[str, Any]:
+    """Return the object on a line, whose texts can be stored.
+
+    Args:
+        line: The line; None for one that is too long.
+        expected: Part of the message if it holds no object.
+        most: Bytes that a line may have, for the message; None: `decoding.MAX_LINE`.
 
     Raises:
         BadInput: The line holds no such object; `expected` is part of the message.
     """
     if line is None:
         raise BadInput(
-            f"the line is longer than {decoding.MAX_LINE >> 20} MiB: expected one record a line; "
+            f"the line is longer than {(most or decoding.MAX_LINE) >> 20} MiB: expected one record "
+            "a line; "
             "split it, or give long texts as files of a folder"
         )
     if b"\0" in line:

@@ -15,9 +15,6 @@ from ku_rag.ingest.readers.decoding import clean_name, read_text
 from ku_rag.ingest.readers.hypertext import html_tables, read_html
 from ku_rag.ingest.readers.outline import Outline
 
-TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt"})
-"""Suffixes, in lower case, of the files that are read as documents."""
-
 _BLOCKS = MarkdownIt("commonmark").disable("inline").enable("table")
 _INLINE = MarkdownIt("commonmark")
 _LINE_END = re.compile(r"\r\n|\r|\n")

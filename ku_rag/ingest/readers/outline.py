@@ -16,8 +16,14 @@ from urllib.parse import unquote
 from ku_rag.arguments import LONGEST_NAME
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import PartialSource, file_name
-from ku_rag.pictures import locate_picture
+from ku_rag.picture_paths import locate_picture
 from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
+
+TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt"})
+"""Suffixes, in lower case, of the files that are read as documents."""
+
+DOCUMENT_SUFFIXES = frozenset({".html", ".htm", ".xhtml", ".docx", ".pdf"})
+"""Suffixes, in lower case, of the files that are read as HTML or converted to it."""
 
 
 class _Heading(NamedTuple):

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ku_rag.errors import BadInput, MissingExtra
-from ku_rag.ingest.readers.records import Item, is_storable, read_record
+from ku_rag.ingest.readers.item_codec import Item
+from ku_rag.ingest.readers.records import is_storable, read_record
 from ku_rag.plugins import extra
 from ku_rag.types import Quarantined
 
 _ROWS = 1024
+_BATCH_BYTES = 16 << 20
+"""About the most that is decoded at once."""
 
 
-def read_parquet(path: Path) -> Iterator[Item]:
+def read_parquet(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
     """Read unit records, one a row; columns without a value are absent.
 
     Args:
         path: Resolved; picture paths in the records are relative to its folder.
+        skip: Number of rows that are left out.
+
+    Yields:
+        Number of the row and an item.
 
     Raises:
         BadInput: The file cannot be read, has no column "name", or pyarrow is not installed.
@@ -32,7 +40,12 @@ def read_parquet(path: Path) -> Iterator[Item]:
             if "name" not in file.schema_arrow.names:
                 listed = ", ".join(file.schema_arrow.names[:8])
                 raise BadInput(f'the file has no column "name", only {listed}: rename one')
-            for batch in file.iter_batches(_ROWS):
+            # After a row that takes too much memory, no two rows are decoded together.
+            size = 1 if skip else _batch_size(file.metadata)
+            for batch in file.iter_batches(size, use_threads=False):
+                if number < skip:
+                    number += 1
+                    continue
                 for row in batch.to_pylist():
                     number += 1
                     where = f"{path.as_posix()}:{number}"
@@ -40,10 +53,19 @@ def read_parquet(path: Path) -> Iterator[Item]:
                         if not is_storable(row):
                             raise BadInput("the row holds a NUL character: remove it")
                         found = {key: value for key, value in row.items() if value is not None}
-                        yield from read_record(found, path, where)
+                        yield from ((number, item) for item in read_record(found, path, where))
                     except BadInput as error:
-                        yield Quarantined(where, str(error))
+                        yield number, Quarantined(where, str(error))
+    except MemoryError:  # of Arrow's errors, one is of both kinds
+        raise
     except (arrow.ArrowException, UnicodeDecodeError) as error:
         raise BadInput(
             f"the file is damaged after row {number} ({error}): copy or write it again"
         ) from error
+
+
+def _batch_size(metadata: Any) -> int:  # noqa: ANN401 - of pyarrow, which has no types
+    """Return how many rows are decoded at once."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    row = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+    return max(1, min(_ROWS, _BATCH_BYTES // max(row, 1)))

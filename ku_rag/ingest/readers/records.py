@@ -13,11 +13,9 @@ from typing import Any, TypeVar
 from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import PartialSource, clean_name
-from ku_rag.pictures import locate_picture
+from ku_rag.ingest.readers.item_codec import Item
+from ku_rag.picture_paths import locate_picture
 from ku_rag.types import Cell, Quarantined, Record, Relation, Source, Table, Unit
-
-Item = Record | Quarantined
-"""What a reader yields."""
 
 _FIELDS = frozenset(
     {"id", "name", "kind", "aliases", "images", "text", "texts", "tables"}

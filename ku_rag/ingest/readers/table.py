@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,7 +12,8 @@ from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers import decoding
 from ku_rag.ingest.readers.decoding import bounded_lines, encoding_of, file_name
-from ku_rag.ingest.readers.records import Item, is_storable, read_record
+from ku_rag.ingest.readers.item_codec import Item
+from ku_rag.ingest.readers.records import is_storable, read_record
 from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
@@ -35,7 +36,7 @@ _COLUMNS = {
 _NO = frozenset({"false", "no", "0"})
 
 
-def read_table(path: Path) -> Iterator[Item]:
+def read_table(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
     """Read CSV or TSV with named columns.
 
     Without a column that is called "name", the file is a unit with one table. With one, each row is
@@ -45,6 +46,10 @@ def read_table(path: Path) -> Iterator[Item]:
 
     Args:
         path: Resolved; picture paths are relative to its folder.
+        skip: Number of rows that are left out.
+
+    Yields:
+        Number of the row, below the header, and an item.
 
     Raises:
         BadInput: The file has neither a column "name" nor two columns and a row, or its encoding
@@ -64,28 +69,31 @@ def read_table(path: Path) -> Iterator[Item]:
         header = next(rows, [])
         columns = _columns(header)
         cells: list[list[str]] = []
-        while True:
+        for number in count(1):
             where = f"{path.as_posix()}:{lines.number + 1}"
             try:
                 if (row := next(rows, None)) is None:
                     break
-                if not any(map(str.strip, row)):
+                if number <= skip or not any(map(str.strip, row)):
                     continue
                 if not of_units:
                     cells.append(list(arguments.texts(row, "cells")))
                 else:
-                    yield from read_record(_named(columns, row), path, where)
+                    items = read_record(_named(columns, row), path, where)
+                    yield from ((number, item) for item in items)
             except BadInput as error:
-                yield Quarantined(where, str(error))
+                yield number, Quarantined(where, str(error))
             except csv.Error as error:
                 reason = f"the row cannot be read ({error}): check its quotation marks"
-                yield Quarantined(where, reason)
+                yield number, Quarantined(where, reason)
             except UnicodeDecodeError as error:
                 raise BadInput(
                     f"the table is not {error.encoding.upper()} throughout: save it as UTF-8"
                 ) from error
+    if not of_units and skip:
+        raise BadInput("the table is left out: it is read as a whole")
     if not of_units:
-        yield _table(path, header, cells)
+        yield 0, _table(path, header, cells)
 
 
 def _table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Record:

@@ -9,29 +9,33 @@ import os
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from ku_rag.arguments import MAX_FILE_BYTES
-from ku_rag.errors import BadInput, NotFound
+from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import MAX_LINE
+from ku_rag.ingest.readers.item_codec import Item, MemberPath
 from ku_rag.ingest.readers.jsonl import parse_object
-from ku_rag.ingest.readers.records import Item, read_record, read_texts
-from ku_rag.pictures import PICTURE_SUFFIXES
+from ku_rag.ingest.readers.records import read_record, read_texts
+from ku_rag.picture_paths import PICTURE_SUFFIXES
 from ku_rag.types import Quarantined, Record
 
 _END = 1024
 """Number of zero bytes that end a tar file."""
 
 
-def read_webdataset(path: Path) -> Iterator[Item]:
+def read_webdataset(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
     """Read a unit for each key: a .json member is a record, .txt a text, pictures are pictures.
 
     The key is id and name where the record states none. Members of other kinds are reported.
 
     Args:
         path: Resolved.
+        skip: Number of units that are left out.
+
+    Yields:
+        Number of the unit and an item.
 
     Raises:
         BadInput: The file is no uncompressed tar file, or is truncated.
@@ -39,13 +43,15 @@ def read_webdataset(path: Path) -> Iterator[Item]:
     """
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
-            members = (member for member in archive if not member.isdir())
-            for key, found in groupby(members, key=lambda member: _split(member.name)[0]):
-                where = f"{path.as_posix()}/{key}"
+            units = groupby(_members(archive), key=lambda member: _split(member.name)[0])
+            for number, (key, found) in enumerate(units, 1):
+                if number <= skip:
+                    continue
                 try:
-                    yield from _read_unit(path, key, list(found), archive)
+                    for item in _read_unit(path, key, list(found), archive):
+                        yield number, item
                 except BadInput as error:
-                    yield Quarantined(where, str(error))
+                    yield number, Quarantined(f"{path.as_posix()}/{key}", str(error))
             file.seek(-_END, os.SEEK_END)
             if any(file.read()):
                 raise BadInput("the tar file has no end, it is truncated: copy it again")
@@ -53,30 +59,12 @@ def read_webdataset(path: Path) -> Iterator[Item]:
         raise BadInput(f"the file is damaged, or no tar file ({error}): copy it again") from error
 
 
-def read_member(archive: Path, name: str) -> bytes:
-    """Return the content of a member that `read_webdataset` named.
-
-    Raises:
-        NotFound: There is no such member.
-        OSError: The file cannot be read.
-    """
-    offset, size = _members(archive, archive.stat().st_mtime_ns).get(name, (0, -1))
-    if size < 0:
-        raise NotFound(f"{archive} has no member {name}: expected a picture")
-    with archive.open("rb") as file:
-        file.seek(offset)
-        return file.read(size)
-
-
-@lru_cache(maxsize=4)
-def _members(archive: Path, _: int) -> dict[str, tuple[int, int]]:
-    """Return offset and size of the members by name; the time of the file's change is a key."""
-    try:
-        with tarfile.open(archive, "r:") as members:
-            files = (member for member in members if member.isfile())
-            return {_name(one.name): (one.offset_data, one.size) for one in files}
-    except tarfile.TarError as error:
-        raise NotFound(f"{archive} cannot be read ({error}): copy it again") from error
+def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members that are no folders. The archive forgets them: it may have millions."""
+    while member := archive.next():
+        vars(archive)["members"].clear()
+        if not member.isdir():
+            yield member
 
 
 def _name(name: str) -> str:
@@ -107,7 +95,7 @@ def _read_unit(
         elif member.size > most:
             raise BadInput(f"{name} has {member.size:,} bytes: at most {most:,} are read")
         elif picture:
-            images.append(path / name)
+            images.append(MemberPath.at(str(path / name), member.offset_data, member.size))
         elif suffix == ".json":
             data = dict(parse_object(file.read()))
         else:

@@ -9,20 +9,15 @@ entities everywhere, and columns with unknown titles are identified by position.
 from __future__ import annotations
 
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import Any
-from xml.etree.ElementTree import ParseError
 
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.graph_cells import parse_cell
 from ku_rag.ingest.readers.graph_records import PROGRESS_STEP, GraphPart
-from ku_rag.pictures import PICTURE_SUFFIXES
-from ku_rag.plugins import extra
+from ku_rag.ingest.readers.parser import Parsing
+from ku_rag.picture_paths import PICTURE_SUFFIXES
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Progress
 
@@ -59,21 +54,16 @@ _RELATION_POSITIONS = ("head", "relation", "information", "condition", "tail")
 """The fields of sheets of five columns whose titles are unknown."""
 
 _SHARED = re.compile(r"\bElement\b|\bPierce Pod\b")
-_MAX_BYTES = 1 << 30
-_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
-"""How Office Open XML writes a character that a cell cannot hold."""
-_DAMAGED = (
-    *(zipfile.BadZipFile, zlib.error, ParseError, OSError, EOFError),
-    *(KeyError, IndexError, ValueError, TypeError, AttributeError),
-)
-"""What openpyxl raises for damaged workbooks."""
 
 
-def read_workbooks(path: Path, progress: Progress | None = None) -> list[GraphPart]:
+def read_workbooks(
+    path: Path, parsing: Parsing, progress: Progress | None = None
+) -> list[GraphPart]:
     """Read the sub-graphs of a folder, or the sub-graph that the folder is.
 
     Args:
         path: Resolved.
+        parsing: Parses the sheets.
         progress: Called with the number of rows read so far.
 
     Raises:
@@ -91,18 +81,17 @@ def read_workbooks(path: Path, progress: Progress | None = None) -> list[GraphPa
             f"{path} holds no {NODES} and no {RELATIONS}, nor does a folder in it: expected one "
             "folder a sub-graph with both"
         )
-    count = 0
     for part in parts:
         for book in (part.path, part.relations_path):
             try:
-                for where, row in _rows(book) if book.is_file() else ():
+                for where, row in _rows(book, parsing) if book.is_file() else ():
                     if book == part.path:
                         _add_node(part, row, where)
                     else:
                         part.add_relation(row, where)
-                    count += 1
-                    if progress and not count % PROGRESS_STEP:
-                        progress(count)
+                    parsing.count += 1
+                    if progress and not parsing.count % PROGRESS_STEP:
+                        progress(parsing.count)
             except BadInput as error:
                 part.leave_out(book.as_posix(), str(error), unread=True)
     _add_topics(parts)
@@ -177,7 +166,7 @@ def _add_topics(parts: Sequence[GraphPart]) -> None:
 # ---- sheets ------------------------------------------------------------------------------------
 
 
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+def _rows(path: Path, parsing: Parsing) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield place and fields of the rows of the first sheet that hold something."""
     titles, positions, required = (
         (NODE_TITLES, _NODE_POSITIONS, ("entity",))
@@ -185,7 +174,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
         else (RELATION_TITLES, _RELATION_POSITIONS, ("head", "relation", "tail"))
     )
     fields: list[str] = []
-    for where, texts in read_sheet(path):
+    for number, texts in parsing.rows("sheet", path):
         if not fields:
             fields = _fields(texts, titles, positions, required)
             continue
@@ -193,35 +182,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
         for field, text in zip(fields, texts, strict=False):
             if field and text:
                 row.setdefault(field, text)
-        yield where, row
-
-
-def read_sheet(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield place, "file:row", and cells of the rows of the first sheet that hold something.
-
-    Raises:
-        BadInput: The workbook is damaged or too large.
-        MissingExtra: openpyxl is not installed.
-    """
-    load_workbook = extra("graph", "openpyxl").load_workbook
-    try:
-        with zipfile.ZipFile(path) as packed:
-            size = sum(one.file_size for one in packed.infolist())
-        if size > _MAX_BYTES:
-            raise BadInput(
-                f"{path.name} unpacks to {size:,} bytes, at most {_MAX_BYTES:,} are read: split it"
-            )
-        with closing(load_workbook(path, read_only=True, data_only=True)) as book:
-            sheet = book.worksheets[0]
-            sheet.reset_dimensions()
-            for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
-                if any(texts := [_cell_text(value) for value in cells]):
-                    yield f"{path.as_posix()}:{number}", texts
-    except _DAMAGED as error:
-        reason = str(error).partition("\n")[0]
-        raise BadInput(
-            f"{path.name} is no workbook that can be read ({reason}): save it as .xlsx again"
-        ) from error
+        yield f"{path.as_posix()}:{number}", row
 
 
 def _fields(
@@ -246,19 +207,3 @@ def _fields(
     )
     seen = ", ".join(repr(title[:40]) for title in header if title)
     raise BadInput(f"no column is called {lacking}; there are {seen}: name the columns so")
-
-
-def _cell_text(value: Any) -> str:  # noqa: ANN401 - a text, number, boolean or date
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return ""
-    if isinstance(value, str):
-        return _ESCAPED.sub(_unescape, value)
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).upper() if isinstance(value, bool) else str(value)
-
-
-def _unescape(escaped: re.Match[str]) -> str:
-    """Return a carriage return or an underscore; other characters stay as they are written."""
-    character = chr(int(escaped[1], 16))
-    return character if character in "\r_" else escaped[0]

@@ -1,0 +1,130 @@
+"""The process that parses foreign files: `python -m ku_rag.ingest.readers.parser_process`.
+
+It reads requests from its standard input, one JSON object a line, and writes frames to its standard
+output: four bytes with the length, then a JSON value. `[number, value]` is what a reader yields,
+`{"done": …}` ends a file, `{"error": …, "reason": …}` ends one that cannot be read.
+
+Memory and processor time are limited by the system. The process ends when its standard input
+closes, also while it parses, and after a time without requests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ku_rag.errors import BadInput, MissingExtra, NotFound, reason
+from ku_rag.ingest.readers.item_codec import encode_item
+from ku_rag.types import Quarantined, Record
+
+_FOLDER = "ku_rag.ingest.readers"
+_READERS = {
+    "line": f"{_FOLDER}.jsonl:read_line",
+    "outline": f"{_FOLDER}.documents:read_units",
+    "table": f"{_FOLDER}.table:read_table",
+    "parquet": f"{_FOLDER}.parquet_records:read_parquet",
+    "tar": f"{_FOLDER}.webdataset:read_webdataset",
+    "sheet": f"{_FOLDER}.sheet:read_sheet",
+    "graphml": f"{_FOLDER}.graphml_elements:read_elements",
+}
+"""Generators of (number of the record, `Item` or JSON value), called with a path and options.
+
+The number is 0 for what belongs to one document.
+"""
+
+_IDLE_S = 60.0
+"""Seconds without a request after which the process ends."""
+_MOST_FILES = 2_000
+_MOST_RETAINED = 0.25
+"""Files that one process parses, and the share of its memory that it may have used by then."""
+
+
+def main() -> None:
+    """Answer requests until there are no more; the arguments are bytes and seconds."""
+    memory, seconds = int(sys.argv[1]), float(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Unlike RLIMIT_AS, this does not count files that a library maps. 0: the parent measures.
+    if memory:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    frames = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no frame
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    for count in range(1, _MOST_FILES + 1):
+        signal.setitimer(signal.ITIMER_REAL, _IDLE_S)
+        request = sys.stdin.buffer.readline()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if not request:
+            return
+        _send(frames, _answer(frames, json.loads(request), seconds))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _send(frames, {"done": count < _MOST_FILES and not _is_large(memory)})
+        frames.flush()
+
+
+def _end_with_input() -> None:
+    """End the process when the one that started it has closed its standard input, or ended."""
+    closed = select.poll()
+    closed.register(0, 0)  # the end of the pipe is reported in any case
+    closed.poll()
+    os._exit(0)
+
+
+def _is_large(memory: int) -> bool:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return bool(memory) and peak > memory * _MOST_RETAINED
+
+
+def _answer(frames: BinaryIO, request: Mapping[str, Any], seconds: float) -> dict[str, str] | None:
+    """Send what a reader yields; return the error that ends it."""
+    try:
+        module, _, name = _READERS[request["reader"]].partition(":")
+        read: Callable[..., Iterator[tuple[int, Any]]] = getattr(import_module(module), name)
+        # The signal ends the process: no library can catch it.
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        for number, value in read(Path(request["path"]), **request["options"]):
+            is_item = isinstance(value, Record | Quarantined)
+            _send(frames, [number, encode_item(value) if is_item else value])
+            if number:  # of a stream: it is kept if a later record exceeds a limit
+                frames.flush()
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+    except Exception as error:  # a library may raise any error for a hostile file
+        return _problem(error, request["path"])
+    return None
+
+
+def _problem(error: Exception, path: str) -> dict[str, str]:
+    causes: list[BaseException | None] = [error]
+    while (last := causes[-1]) and last.__context__ not in causes:
+        causes.append(last.__context__)  # libraries wrap errors in their own
+    if any(isinstance(cause, MemoryError) for cause in causes):
+        return {"error": "memory", "reason": ""}
+    name, kind = Path(path).name, "extra" if isinstance(error, MissingExtra) else "input"
+    if isinstance(error, OSError):
+        text = f"{name} cannot be read ({error.strerror}): check it"
+    elif isinstance(error, BadInput | NotFound | MissingExtra):
+        text = str(error)
+    else:
+        seen = f"{type(error).__name__}: {reason(error)}"
+        text = f"{name} cannot be parsed ({seen}): check it, or save it again"
+    return {"error": kind, "reason": text}
+
+
+def _send(frames: BinaryIO, value: object) -> None:
+    if value is not None:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        data = text.encode("utf-8", "surrogatepass")
+        frames.write(len(data).to_bytes(4))
+        frames.write(data)
+
+
+if __name__ == "__main__":
+    main()
