@@ -217,16 +217,17 @@ def names(items):
     return [None if isinstance(item, Quarantined) else item.unit.name for item in items]
 
 
-NESTED = b"[" + b"[]," * 3_000_000 + b"0]"
+FEW = Limits(memory=80 << 20)
+NESTED = b"[" + b"[]," * 1_000_000 + b"0]"
 
 
 def test_a_hostile_line_is_left_out_and_the_next_is_read(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"name": "A"}\n{"name": "B", "x": %s}\n{"name": "C"}\n' % NESTED)
-    items = list(read(path, Parsing(SMALL)))
+    items = list(read(path, Parsing(FEW)))
     assert names(items) == ["A", None, "C"]
     assert items[1].item == f"{path}:2"
-    assert items[1].reason.startswith("a.jsonl takes more than 160 MiB of memory")
+    assert items[1].reason.startswith("a.jsonl takes more than 80 MiB of memory")
 
 
 def test_a_hostile_member_is_left_out_and_the_next_is_read(tmp_path):
@@ -237,13 +238,13 @@ def test_a_hostile_member_is_left_out_and_the_next_is_read(tmp_path):
             member = tarfile.TarInfo(f"{key}.json")
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
-    items = list(read(path, Parsing(SMALL)))
+    items = list(read(path, Parsing(FEW)))
     assert names(items) == ["A", None, "C", None, "E"]
     assert [item.item for item in items if isinstance(item, Quarantined)] == [
         f"{path}:2",
         f"{path}:4",
     ]
-    assert items[1].reason.startswith("record 2: a.tar takes more than 160 MiB of memory")
+    assert items[1].reason.startswith("record 2: a.tar takes more than 80 MiB of memory")
 
 
 def test_a_hostile_row_of_a_table_is_left_out_and_the_next_is_read(tmp_path):

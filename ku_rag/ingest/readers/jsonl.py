@@ -164,7 +164,8 @@ def parse_object(
 
 def _decoded(line: bytes, expected: str) -> Any:  # noqa: ANN401 - any JSON value
     with suppress(orjson.JSONDecodeError):
-        value = orjson.loads(line)
+        # orjson does not return when memory is refused, which a long line may cause in a parser.
+        value = orjson.loads(line if len(line) <= _MOST_OWN else b"")
         # A key is followed by a colon: if there are no more of them, no key is repeated.
         colons = len(value) if isinstance(value, dict) else -1
         if line.count(b":") == colons and not _LONG_INTEGER.search(line):

@@ -10,6 +10,7 @@ closes, also while it parses, and after a time without requests.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -55,6 +56,7 @@ def main() -> None:
     # Unlike RLIMIT_AS, this does not count files that a library maps. 0: the parent measures.
     if memory:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    gc.set_threshold(50_000, 20, 50)  # what is parsed is kept: few collections find anything
     frames = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no frame
     threading.Thread(target=_end_with_input, daemon=True).start()
