@@ -280,8 +280,8 @@ def test_rows_that_a_sheet_cannot_have_are_left_out(ku, tmp_path):
 def test_a_graph_that_takes_too_much_memory_is_named(tmp_path):
     path = tmp_path / "a.graphml"
     path.write_text("<graphml><graph>" + "<node id='1'/>" * 10 + "<a>" * 1_000_000)
-    with pytest.raises(BadInput, match=r"a\.graphml takes more than 160 MiB of memory"):
-        list(Parsing(SMALL).rows("graphml", path))
+    with pytest.raises(BadInput, match=r"a\.graphml takes more than 80 MiB of memory"):
+        list(Parsing(FEW).rows("graphml", path))
 
 
 # ---- the process -------------------------------------------------------------------------------
