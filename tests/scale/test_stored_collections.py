@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from ku_rag import KnowledgeBase, Unit
+from ku_rag.addresses import Address
 from ku_rag.scale.milvus_collection import CollectionState, MilvusCollection
 from ku_rag.store.connection import connect
 from tests.data.bases.stored import unpack
@@ -36,7 +37,7 @@ def test_a_collection_of_0_3_0_is_continued(engine, milvus, tmp_path):
         (last,) = connection.execute("SELECT max(seq) FROM changes").fetchone()
         for kind, state in STATES.items():
             text = state % (base, RUN, last)
-            collection = MilvusCollection(uri, f"ku_{base}_{kind}", 512)
+            collection = MilvusCollection(Address(uri, ()), f"ku_{base}_{kind}", 512)
             collection.set_state(CollectionState(**json.loads(text)))
             connection.execute(
                 "REPLACE INTO meta VALUES (?, ?)", (f"milvus:{kind}", json.dumps([RUN]))
