@@ -1,4 +1,4 @@
-"""Any sequence of changes leaves the knowledge base equal to a plain dict that saw the same."""
+"""Any sequence of changes leaves the knowledge base equal to a plain model that saw the same."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ku_rag import Unit
 from ku_rag.knowledge_base import KnowledgeBase
 from tests.conftest import picture
+from tests.model import FILES, Model, Source
 
 IDS = st.sampled_from(["a", "b", "c"])
 NAMES = st.sampled_from(["Alpha", "Beta", "Gamma", "Delta Epsilon"])
 TEXTS = st.sampled_from(["Alpha leads.", "Beta and Gamma follow.", "delta epsilon ends", "Nobody."])
-FOLDERS = st.sampled_from(["Beta", "Zeta"])
+FOLDERS = st.sampled_from(FILES)
 
 
 class Machine(RuleBasedStateMachine):
-    """The model: id → (names heard, texts by source, number of pictures by source)."""
+    """A base beside its model."""
 
     def __init__(self):
         super().__init__()
@@ -30,51 +31,41 @@ class Machine(RuleBasedStateMachine):
         self.folder.mkdir()
         self.pictures = [picture(self.root / f"p{n}.png", n) for n in range(3)]
         self.kb = KnowledgeBase.open(self.root / "kb", create=True)
-        self.model: dict[str, dict] = {}
-        self.stored_files: dict[tuple[str, str], bytes] = {}
+        self.model = Model()
 
     def teardown(self):
         self.kb.close()
         shutil.rmtree(self.root)
 
-    def _unit(self, unit_id):
-        return self.model.setdefault(unit_id, {"name": None, "sources": {}, "renamed": None})
+    def _draw_unit(self, data):
+        return data.draw(st.sampled_from(sorted(self.model.units)))
 
     @rule(unit_id=IDS, name=NAMES, text=TEXTS, number=st.integers(0, 2))
     def add(self, unit_id, name, text, number):
         self.kb.add(Unit(name, id=unit_id, texts=(text,), images=(self.pictures[number],)))
-        self._unit(unit_id)["sources"][("add", text, number)] = (
-            name,
-            [text],
-            {self.pictures[number].read_bytes()},
-        )
+        source = Source(name, [text], {self.pictures[number].read_bytes()})
+        self.model.add(unit_id, (text, number), source)
 
-    @precondition(lambda self: self.model)
+    @precondition(lambda self: self.model.units)
     @rule(data=st.data(), text=TEXTS)
     def update_texts(self, data, text):
-        unit_id = data.draw(st.sampled_from(sorted(self.model)))
+        unit_id = self._draw_unit(data)
         self.kb.update(unit_id, texts=[text])
-        unit = self.model[unit_id]
-        before = unit["sources"].get("update", (None, [], set()))
-        unit["sources"] = {k: (n, [], p) for k, (n, _, p) in unit["sources"].items()}
-        unit["sources"]["update"] = (None, [text], before[2])
+        self.model.update_texts(unit_id, [text])
 
-    @precondition(lambda self: self.model)
+    @precondition(lambda self: self.model.units)
     @rule(data=st.data(), name=NAMES)
     def rename(self, data, name):
-        unit_id = data.draw(st.sampled_from(sorted(self.model)))
+        unit_id = self._draw_unit(data)
         self.kb.update(unit_id, name=name)
-        unit = self.model[unit_id]
-        unit["renamed"] = name
-        unit["sources"].setdefault("update", (None, [], set()))
+        self.model.rename(unit_id, name)
 
-    @precondition(lambda self: self.model)
+    @precondition(lambda self: self.model.units)
     @rule(data=st.data())
     def delete(self, data):
-        unit_id = data.draw(st.sampled_from(sorted(self.model)))
+        unit_id = self._draw_unit(data)
         self.kb.delete([unit_id])
-        del self.model[unit_id]
-        self.stored_files = {k: v for k, v in self.stored_files.items() if k[0] != unit_id}
+        self.model.delete(unit_id)
 
     @rule(name=FOLDERS, text=TEXTS)
     def write_file(self, name, text):
@@ -88,38 +79,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def sync(self):
         self.kb.sync(self.folder, yes=True)
-        there = {name: self.folder / name / "about.txt" for name in ("Beta", "Zeta")}
-        # What came is taken in before what is gone goes: a new text may name, and keep, a unit.
-        for name, path in there.items():
-            data = path.read_bytes() if path.exists() else None
-            if data is not None and self.stored_files.get((name, "about")) != data:
-                self.stored_files[name, "about"] = data
-                self._unit(name)["sources"]["file"] = (name, [data.decode()], set())
-        for name, path in there.items():
-            if not path.exists() and (name, "about") in self.stored_files:
-                del self.stored_files[name, "about"]
-                unit = self.model[name]
-                unit["sources"].pop("file", None)
-                held = any(t or p for _, t, p in unit["sources"].values())
-                if not unit["sources"] or not (held or self._named(name)):
-                    del self.model[name]
-
-    def _names(self, unit):
-        if unit["renamed"]:
-            return {unit["renamed"]}
-        return {name for name, _, _ in unit["sources"].values() if name}
-
-    def _named(self, unit_id):
-        """Whether another unit's text holds a name of this one, which keeps it alive."""
-        names = self._names(self.model[unit_id])
-        return any(
-            name.lower() in text.lower()
-            for other, unit in self.model.items()
-            if other != unit_id
-            for _, texts, _ in unit["sources"].values()
-            for text in texts
-            for name in names
-        )
+        self.model.sync(self.folder)
 
     @rule()
     def reopen(self):
@@ -132,15 +92,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def same_as_the_model(self):
-        shown = {unit.id: self.kb.show(unit.id).to_dict() for unit in self.kb.list()}
-        assert sorted(shown) == sorted(self.model)
-        for unit_id, unit in self.model.items():
-            found = shown[unit_id]
-            texts = [text for _, texts, _ in unit["sources"].values() for text in texts]
-            pictures = set().union(*(p for _, _, p in unit["sources"].values()))
-            assert sorted(found["texts"]) == sorted(texts)
-            assert {Path(image).read_bytes() for image in found["images"]} == pictures
-            assert {found["name"], *found["aliases"]} == (self._names(unit) or {unit_id})
+        self.model.check(self.kb)
 
     @invariant()
     def sound(self):

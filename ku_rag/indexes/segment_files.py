@@ -20,7 +20,7 @@ import numpy as np
 
 from ku_rag.indexes.index_kinds import ByteQuantizer, IndexPlan, faiss_module
 from ku_rag.indexes.segment import Segment
-from ku_rag.store.layout import sync_path, write_durably
+from ku_rag.store.layout import delete_file, sync_path, write_durably
 
 _FORMAT = 5
 _SUFFIXES = (".faiss", ".rows")
@@ -172,14 +172,14 @@ class IndexFiles:
         """Delete the files that a header does not name; without a header, all files."""
         kept = {entry["file"] for entry in header.segments} if header else set()
         if header is None:
-            self.header_path.unlink(missing_ok=True)
+            delete_file(self.header_path)
             try:
                 sync_path(self.folder)
             except OSError:
                 return  # a header never names a file that is gone; a later sweep deletes them
         for path in self.folder.glob(f"{self.stem}-*"):
             if path.name.split(".")[0] not in kept:
-                path.unlink(missing_ok=True)
+                delete_file(path)
 
 
 def _checksum(path: Path) -> int:

@@ -9,7 +9,7 @@ import apsw
 from ku_rag.errors import Locked, Refused
 from ku_rag.store.connection import explained, last_row
 from ku_rag.store.database import Database
-from ku_rag.store.layout import Layout
+from ku_rag.store.layout import Layout, delete_file
 
 
 def refuse_copy(database: Database, layout: Layout) -> None:
@@ -69,7 +69,7 @@ def sweep(database: Database, layout: Layout) -> bool:
     known = {file for (file,) in database.connection.execute("SELECT file FROM images")}
     for file in layout.images.glob("*/*"):
         if file.is_file() and f"{file.parent.name}/{file.name}" not in known:
-            file.unlink()
+            delete_file(file)
     for folder in layout.images.glob("*"):
         with suppress(OSError):  # pictures are in it
             folder.rmdir()

@@ -154,7 +154,7 @@ def roll_back(connection: Connection) -> None:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into errors that say what to do.
+    """Turn errors of SQLite, and of threads that cannot start, into errors that say what to do.
 
     Args:
         path: the database file.
@@ -164,11 +164,16 @@ def explained(path: Path) -> Iterator[None]:
         Locked: another process holds it.
         Corrupt: it is damaged.
         Mismatch: it is no SQLite database.
+        MemoryError: SQLite could not allocate memory, or there is none for another thread.
     """
     try:
         yield
     except apsw.Error as error:
         raise _explain(error, path) from error
+    except RuntimeError as error:
+        if "start new thread" not in str(error):
+            raise
+        raise MemoryError(f"the system has no room for another thread: {error}") from error
 
 
 def not_a_base(path: Path, reason: str) -> Mismatch:
@@ -196,11 +201,13 @@ def _explain(error: apsw.Error, path: Path) -> Exception:
                 f"{path} could not be written or read ({error}): what was committed before is "
                 "safe; make room on the disk, or check it, and do it again"
             )
-        case apsw.BusyError() | apsw.LockedError():
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
             return Locked(
                 f"another process uses {path} and did not release it within "
                 f"{_BUSY_MS // 1000} s: nothing was changed; wait for it, and do it again"
             )
+        case apsw.NoMemError():
+            return MemoryError(f"SQLite ran out of memory for {path}: nothing was changed")
         case apsw.CorruptError():
             return damaged(path, str(error))
         case apsw.NotADBError():

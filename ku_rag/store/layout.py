@@ -104,6 +104,16 @@ def sync_names(folders: Iterable[Path]) -> None:
             sync_path(folder)
 
 
+def delete_file(path: Path) -> None:
+    """Delete a file, if it is there.
+
+    Raises:
+        ReadOnly: it cannot be deleted.
+    """
+    with _refusing(path):
+        path.unlink(missing_ok=True)
+
+
 @contextmanager
 def refusing(path: Path) -> Iterator[None]:
     """Turn an error of the system into one that says what to do.
@@ -115,8 +125,8 @@ def refusing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ReadOnly(
-            f"{path} cannot be written ({error.strerror}): what was committed before is safe; "
-            "make room on the disk, or check the folder's rights, and do it again"
+            f"{path} cannot be written or deleted ({error.strerror}): what was committed before is "
+            "safe; make room on the disk, or check the folder's rights, and do it again"
         ) from error
 
 

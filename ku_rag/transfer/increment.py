@@ -26,7 +26,7 @@ from ku_rag.store.compaction import sweep
 from ku_rag.store.connection import Connection, explained, roll_back, snapshot
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
-from ku_rag.store.layout import Layout, write_durably
+from ku_rag.store.layout import Layout, delete_file, write_durably
 from ku_rag.transfer import atomic_folder
 from ku_rag.transfer.snapshot import Snapshot, State, copy_pictures, read_state
 from ku_rag.types import Serializable
@@ -142,7 +142,7 @@ def apply(
             for index in indexes:
                 index.remove_files()
             connection.execute("VACUUM")
-            erasing.unlink()
+            delete_file(erasing)
         log = database.path.with_name(f"{database.path.name}-wal")
         erased = not (log.exists() and log.stat().st_size) or sweep(database, layout)
     for index in indexes:

@@ -162,21 +162,37 @@ def die(at: int) -> Watcher:
     return watcher
 
 
-def fill(at: int) -> Watcher:
-    """A watcher with which the disk is full at step `at`, and has room again afterwards.
+_FILES = ("open", "write", "mkdir", "fsync", "replace", "unlink", "rmdir", "rename")
+FULL = ("open", "write", "mkdir", "fsync", "replace")
+"""Steps that need room on the disk."""
 
-    Statements pass: SQLite's own writes are limited by the size of files, see `RLIMIT_FSIZE`.
+
+def fail(at: int, code: int, *, lasting: bool = False) -> Watcher:
+    """A watcher with which the step `at` about files fails, counted from 1.
+
+    Statements pass: SQLite's own files are those of `tests.crash.faulty_disk`.
+
+    Args:
+        at: the step, among those that can fail so.
+        code: number of the error. `ENOSPC` is about the steps that need room.
+        lasting: the steps after it fail, too.
     """
     count = 0
+    failing = failing_steps(code)
 
     def watcher(step: str) -> None:
         nonlocal count
-        count += step.startswith(("open", "write", "mkdir", "fsync", "replace", "ftruncate"))
-        if count == at and step.startswith(("open", "write", "mkdir", "fsync", "replace")):
+        if step.startswith(failing):
             count += 1
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if count == at or (lasting and count > at):
+                raise OSError(code, os.strerror(code))
 
     return watcher
+
+
+def failing_steps(code: int) -> tuple[str, ...]:
+    """How the names of the steps begin that can fail with an error."""
+    return FULL if code == errno.ENOSPC else _FILES
 
 
 def _within(file: object, root: Path) -> str | None:

@@ -14,22 +14,25 @@ import signal
 import sys
 import time
 import traceback
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from ku_rag import KnowledgeBase
-from ku_rag.errors import KuError
+from ku_rag.errors import KuError, NotFound
 from ku_rag.indexes import vector_index
 from ku_rag.ingest import pipeline
 from tests.crash import durable, mutations
-from tests.crash.script import CALLS, CONTENT
+from tests.crash.faulty_disk import DISK
+from tests.crash.script import CALLS, CONTENT, Call, encoders
 
 _BEGUN, _DONE = "begun", "done"
 
 
 def play(request: dict[str, Any], acknowledge: int) -> None:
     """Make calls `start` to `stop`, saying on `acknowledge` that one begins and has returned.
+
+    Without calls, the base is opened, read and closed.
 
     Args:
         request: "kb", "content", "start", "stop"; see `Player.run` for the rest.
@@ -39,21 +42,44 @@ def play(request: dict[str, Any], acknowledge: int) -> None:
         KnowledgeBase.upgrade(request["kb"])
         os.write(acknowledge, f"{_DONE} {time.monotonic()}\n".encode())
         return
-    content = Path(request["content"])
+    start, stop, content = request["start"], request["stop"], Path(request["content"])
+    calls = CALLS[start:stop] or (Call("read", lambda kb, _: kb.list(), encoders(start)[0]),)
     with ExitStack() as stack:
         kb = None
         os.write(acknowledge, f"{_BEGUN}\n".encode())
-        for call in CALLS[request["start"] : request["stop"]]:
-            if kb is None or kb.encoder.fingerprint != call.encoder.fingerprint:
-                stack.close()
-                create = request["start"] == 0
-                kb = KnowledgeBase.open(request["kb"], create=create, encoder=call.encoder)
-                stack.enter_context(kb)
+        for call in calls:
             if request.get("lies"):
                 os.write(acknowledge, f"{_DONE} {time.monotonic()}\n".encode())
-            call.make(kb, content)
+            try:
+                kb = _opened(call, kb, request, stack)
+                call.make(kb, content)
+            except KuError as error:
+                if not request.get("retry"):
+                    raise
+                _refuse(error, acknowledge)
+                DISK.disarm()
+                kb = _opened(call, kb, request, stack)
+                with suppress(*(NotFound,) if "delete" in call.name else ()):
+                    call.make(kb, content)  # what is deleted already cannot be deleted again
             if not request.get("lies"):
                 os.write(acknowledge, f"{_DONE} {time.monotonic()}\n".encode())
+
+
+def _opened(
+    call: Call, kb: KnowledgeBase | None, request: dict[str, Any], stack: ExitStack
+) -> KnowledgeBase:
+    """The base with the encoder of a call."""
+    if kb is None or kb.encoder.fingerprint != call.encoder.fingerprint:
+        stack.close()
+        create = request["start"] == 0
+        kb = KnowledgeBase.open(request["kb"], create=create, encoder=call.encoder)
+        stack.enter_context(kb)
+    return kb
+
+
+def _refuse(error: KuError, acknowledge: int) -> None:
+    text = f"{type(error).__name__}: {error}".replace("\n", " ")
+    os.write(acknowledge, f"refused {text}\n".encode())
 
 
 def _child(request: dict[str, Any], acknowledge: int) -> None:
@@ -66,15 +92,19 @@ def _child(request: dict[str, Any], acknowledge: int) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["bytes"], request["bytes"]))
         if request.get("copies"):
             durable.watch(_copying(request), Path(request["kb"]))
-        if request.get("count"):
+        if request.get("count") and not request.get("fault"):
             durable.watch(_counting(acknowledge), Path(request["kb"]), pages=pages)
         if request.get("die_at"):
             durable.watch(durable.die(request["die_at"]), Path(request["kb"]), pages=pages)
-        if request.get("full_at"):
-            durable.watch(durable.fill(request["full_at"]), Path(request["kb"]))
+        if request.get("error"):
+            watcher = durable.fail(request["at"], request["error"], lasting=request["lasting"])
+            durable.watch(watcher, Path(request["kb"]))
+        if request.get("fault"):
+            DISK.log = _counting(acknowledge) if request.get("count") else None
+            DISK.arm(request["fault"], request.get("at", 0), lasting=request.get("lasting", False))
         play(request, acknowledge)
     except KuError as error:
-        os.write(acknowledge, f"refused {type(error).__name__}: {error}\n".encode())
+        _refuse(error, acknowledge)
         status = 3
     except BaseException:
         text = traceback.format_exc().replace("\n", " | ")

@@ -1,16 +1,17 @@
-"""Processes that end at every durable step they make, and disks that are full at each."""
+"""Processes that end at every durable step they make, and files that fail at each."""
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
 
 from ku_rag.errors import KuError
+from tests.crash import durable
 from tests.crash.script import CALLS
 
 SEED = 20240612
-FULL = ("open", "write", "mkdir", "fsync", "replace")
 NAMES = [call.name for call in CALLS]
 
 
@@ -45,13 +46,25 @@ def test_a_process_that_ends_at_a_durable_step_leaves_the_base_whole(story, roun
 
 
 @pytest.mark.parametrize("call", range(len(CALLS)), ids=NAMES)
-def test_a_disk_that_is_full_for_a_moment_loses_nothing(story, rounds, call):
-    steps = [s for s in steps_of(story, call) if s.startswith(FULL)]
-    for number in chosen(steps, rounds, SEED + call, 1):
+def test_a_file_system_that_fails_loses_nothing(story, rounds, call):
+    rng = random.Random(SEED + call)
+    everything = steps_of(story, call)
+    points = [
+        (code, number)
+        for code in (errno.ENOSPC, errno.EIO, errno.EROFS)
+        for number, _ in enumerate(failing(everything, code), 1)
+    ]
+    for code, number in rng.sample(points, rounds(1, len(points))):
+        how = {"error": code, "at": number, "lasting": rng.random() < 0.5}
         kb = story.begin(call)
-        done = story.player.run(kb, story.content, call, call + 1, full_at=number)
-        assert not done["failed"], (number, done)
-        story.check(kb, call + done["done"], call + 1)
+        played = story.player.run(kb, story.content, call, call + 1, **how)
+        assert not played["failed"], (call, how, played["failed"])
+        story.check(kb, call + played["done"], call + 1)
+
+
+def failing(steps, code):
+    """The steps that can fail with an error."""
+    return [step for step in steps if step.startswith(durable.failing_steps(code))]
 
 
 def sizes(story, call):

@@ -71,9 +71,13 @@ class Player:
             content: folder of the files that are read.
             start: the first call.
             stop: the call after the last one.
-            **how: "delay" seconds until the kill; "die_at" or "full_at", the number of a durable
-                step; "bytes", the size that no file may pass; "count" to have the steps listed;
-                "copies", a folder for copies after commits; "mutation"; "lies".
+            **how: "delay" seconds until the kill; "die_at", the number of a durable step;
+                "error", "at" and "lasting", see `durable.fail`; "fault", "at" and "lasting", see
+                `tests.crash.faulty_disk`; "retry" to have
+                a call that was refused made again by the same process, whose disk is sound then;
+                "bytes", the size that no file may pass; "count" to have the steps, or the
+                operations that a fault is about, listed; "copies", a folder for copies after
+                commits; "mutation"; "lies".
 
         Returns:
             "done" calls, their "times" in seconds, the "steps", what was "refused" or "failed",

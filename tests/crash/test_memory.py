@@ -1,0 +1,33 @@
+"""Processes that run out of memory at some buffer: a change happens whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.crash.memory import CHANGES
+from tests.crash.trials import ROOT
+
+SEED = 20240616
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS bounds mapped memory on Linux only")
+def test_a_process_without_memory_loses_nothing(tmp_path, rounds):
+    each = rounds(1, 60)
+    process = subprocess.run(
+        [sys.executable, "-m", "tests.crash.memory", str(tmp_path), str(SEED), str(each)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.returncode == 0, process.stderr[-3000:]
+    trials = [json.loads(line) for line in process.stdout.splitlines()]
+    assert [trial for trial in trials if trial["problem"]] == []
+    assert Counter(trial["change"] for trial in trials) == dict.fromkeys(CHANGES, 2 * each)
+    assert {trial["outcome"] for trial in trials} >= {"done", "MemoryError"}
