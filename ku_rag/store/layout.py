@@ -110,7 +110,7 @@ def delete_file(path: Path) -> None:
     Raises:
         ReadOnly: it cannot be deleted.
     """
-    with _refusing(path):
+    with refusing(path):
         path.unlink(missing_ok=True)
 
 
