@@ -1,7 +1,7 @@
 """Changes with large pictures and texts, made by processes that may not use much more memory.
 
-`python -m tests.crash.memory FOLDER SEED TRIALS` prints a JSON line for each trial. Every large
-buffer is mapped by itself, so the address space that is left decides which of them is refused.
+`python -m tests.crash.memory FOLDER SEED TRIALS CHANGES` prints a JSON line for each trial. Every
+large buffer is mapped by itself, so the address space that is left decides which is refused.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ def _dump(kb: Path) -> dict[str, object]:
         return state.tables(base._database.connection)
 
 
-def run(root: Path, seed: int, trials: int) -> None:
-    """Make each change without a limit, then with so many limits of each kind."""
+def run(root: Path, seed: int, trials: int, changes: int) -> None:
+    """Make an ingest and some changes without a limit, then with so many limits of each kind."""
     libc = ctypes.CDLL(None)
     libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
     libc.mallopt(_M_ARENA_MAX, 1)
@@ -169,7 +169,8 @@ def run(root: Path, seed: int, trials: int) -> None:
     write(folder)
     base = root / "base"
     KnowledgeBase.open(base, create=True, encoder="embedded").close()
-    for change in CHANGES:
+    first, *others = CHANGES
+    for change in (first, *rng.sample(others, changes)):
         after, trial = root / "after", root / "trial"
         before = _dump(base)
         shutil.rmtree(after, ignore_errors=True)
@@ -213,4 +214,4 @@ def _problem(
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    run(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -182,7 +182,7 @@ class Sequence:
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_base_equals_its_model(tmp_path, rounds, part):
-    steps = rounds(50, 25_000)
+    steps = rounds(25, 25_000)
     seed = int(os.environ.get("KU_SEED", SEED + part))
     sequence = Sequence(tmp_path, random.Random(seed))
     done = []
@@ -190,7 +190,7 @@ def test_a_base_equals_its_model(tmp_path, rounds, part):
         for number in range(1, steps + 1):
             done.append(sequence.step())
             if number % 5 == 0:
-                sequence.check(whole=number % 50 == 0)
+                sequence.check(whole=number % 25 == 0)
     except Exception as error:
         raise AssertionError(
             f"KU_SEED={seed}, step {len(done) + 1} after {done[-8:]}: {error}"
