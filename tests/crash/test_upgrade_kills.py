@@ -32,7 +32,7 @@ def dump(folder):
 
 @pytest.mark.parametrize("version", OUTDATED)
 def test_an_upgrade_that_is_killed_leaves_the_old_base_or_the_new_one(
-    player, tmp_path, version, long
+    player, tmp_path, version, rounds
 ):
     template = unpack(version, tmp_path / "template") / "kb"
     kb = tmp_path / "kb"
@@ -45,7 +45,7 @@ def test_an_upgrade_that_is_killed_leaves_the_old_base_or_the_new_one(
     steps = play(count=True)["steps"]
     whole = dump(kb)
     assert whole[1] == "Vienna"
-    numbers = random.Random(SEED).sample(range(1, len(steps) + 1), KILLS if long else 8)
+    numbers = random.Random(SEED).sample(range(1, len(steps) + 1), rounds(8, KILLS))
     ends = set()
     for number in numbers:
         assert play(die_at=number)["killed"], (number, len(steps))

@@ -112,8 +112,8 @@ class Clients:
             time.sleep(0.05)
 
 
-def test_killed_servers_lose_no_upload(servers, base, temporary, long, tmp_path, record_property):
-    clients, rng, attempts = Clients(tmp_path), random.Random(SEED), 100 if long else 4
+def test_killed_servers_lose_no_upload(servers, base, temporary, rounds, tmp_path, record_property):
+    clients, rng, attempts = Clients(tmp_path), random.Random(SEED), rounds(4, 100)
     for number in range(attempts):
         process, port = servers.start()
         has_ended = threading.Event()
