@@ -133,7 +133,7 @@ def test_killed_servers_lose_no_upload(servers, base, temporary, rounds, tmp_pat
         for location in clients.accepted
     }
     servers.end(process, signal.SIGTERM)
-    record_property("states", Counter(job["state"] for job in jobs.values()))
+    record_property("states", dict(Counter(job["state"] for job in jobs.values())))
     record_property("added", len(clients.added))
     assert len(jobs) >= attempts
     assert all(job["error"]["detail"] for job in jobs.values() if job["state"] != "done")
