@@ -133,8 +133,9 @@ def test_killed_servers_lose_no_upload(servers, base, temporary, rounds, tmp_pat
         for location in clients.accepted
     }
     servers.end(process, signal.SIGTERM)
-    record_property("states", dict(Counter(job["state"] for job in jobs.values())))
-    record_property("added", len(clients.added))
+    for state, count in Counter(job["state"] for job in jobs.values()).items():
+        record_property(f"uploads to killed servers: {state}", count)
+    record_property("units added to killed servers", len(clients.added))
     assert len(jobs) >= attempts
     assert all(job["error"]["detail"] for job in jobs.values() if job["state"] != "done")
     with KnowledgeBase.open(base, read_only=True) as kb:
