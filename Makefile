@@ -39,10 +39,11 @@ test-torch: .venv/test-all
 	$(PYTEST) -m torch
 
 # A tenth of the rounds of each long form: crashes, damage, faults, concurrency, killed servers and
-# runs. Those of Milvus, which start a server of their own, run with `make test-rest` only.
+# runs. Those of Milvus and Ray, which start servers of their own, run with `make test-rest` only.
 test-long: .venv/test-all
 	$(PYTEST) --sample=0.1 -m "long and not torch and not hypothesis" --ignore-glob='*milvus*' \
-		--ignore=tests/scale/test_sync_kills.py --ignore=tests/scale/test_index_contract.py
+		--ignore=tests/scale/test_sync_kills.py --ignore=tests/scale/test_index_contract.py \
+		--ignore=tests/scale/test_ray_kills.py
 
 # What `make test` leaves out: models, slow tests, and all rounds of the long forms.
 test-rest: .venv/test-all
