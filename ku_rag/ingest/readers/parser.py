@@ -157,7 +157,7 @@ class Parsing:
             parser.send(reader, path, options)
             yield from self._answers(parser, path)
 
-    def _answers(self, parser: _Parser, path: Path) -> Iterator[tuple[int, Any]]:
+    def _answers(self, parser: _ParserProcess, path: Path) -> Iterator[tuple[int, Any]]:
         """Yield what a parser sends for the first of its requests."""
         size, problem = 0, dict[str, str]()
         while True:
@@ -197,7 +197,7 @@ def _has_memory_limit() -> bool:
     return sys.platform == "linux"
 
 
-class _Parser:
+class _ParserProcess:
     """A parser process with its pipes.
 
     Attributes:
@@ -325,12 +325,12 @@ class _Parser:
         self._frames.close()
 
 
-_idle: list[_Parser] = []
+_idle: list[_ParserProcess] = []
 """At most one process that waits for the next file."""
 
 
 @contextmanager
-def _parser(limits: Limits) -> Iterator[_Parser]:
+def _parser(limits: Limits) -> Iterator[_ParserProcess]:
     """Provide the process that waits if it has these limits, or else a new one.
 
     Afterwards it waits for the next file if it has answered everything; else it is killed.
@@ -342,7 +342,7 @@ def _parser(limits: Limits) -> Iterator[_Parser]:
         if parser.limits != limits or has_waited > _MOST_IDLE_S or not parser.is_alive():
             parser.end()
             parser = None
-    parser = parser or _Parser(limits)
+    parser = parser or _ParserProcess(limits)
     try:
         yield parser
     finally:
