@@ -228,7 +228,7 @@ def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch, name, lib
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / name).write_bytes(b"x")
     # A parser with other limits is a new process.
-    (found,) = read(tmp_path / name, Parsing(Limits(seconds=50 + len(library))))
+    (found,) = read(tmp_path / name, Parsing(Limits(seconds=70 + len(library))))
     assert found.reason.endswith('pip install "ku-rag[documents]"')
 
 

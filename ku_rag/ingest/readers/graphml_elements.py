@@ -65,11 +65,11 @@ def _fields(element: Element, tag: str, *, directed: bool) -> list[Any]:
         return [tag, key_id, name.strip(), element.get("for", "all"), default]
     if tag == "hyperedge":
         return [tag]
-    data = list[tuple[str | None, str]]()
+    data = list[list[str | None]]()
     for child in element:
         if _tag(child) == "data":
-            data.append((child.get("key", ""), child.text or ""))
-            data += [(None, one.text or "") for one in child.iter() if _tag(one) in _LABELS]
+            data.append([child.get("key", ""), child.text or ""])
+            data += [[None, one.text or ""] for one in child.iter() if _tag(one) in _LABELS]
     if tag == "node":
         return [tag, element.get("id", ""), data]
     is_directed = element.get("directed", str(directed)).strip().casefold() in ("true", "1")

@@ -1,14 +1,15 @@
 """Records as JSON values, for the pipe between a parser process and the process that started it.
 
-What a parser sends is data of foreign origin: it is decoded by its position and checked by the
-types, and never unpickled.
+What a parser sends is data of foreign origin: it is made of the types below, which check it, and
+never unpickled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path, PosixPath
-from typing import Any
+from typing import Any, cast
 
 from ku_rag.ingest.readers.decoding import PartialSource
 from ku_rag.types import Cell, Quarantined, Record, Relation, Source, Table, Unit
@@ -40,83 +41,51 @@ class MemberPath(PosixPath):
         return MemberPath.at, (str(self), self.offset, self.size)
 
 
-def encode_item(item: Item) -> list[Any]:
-    """Return an item as lists, texts and numbers, and the metadata as it is."""
-    if isinstance(item, Quarantined):
-        return [item.item, item.reason]
-    unit = item.unit
-    return [
-        unit
-        and [
-            *(unit.name, unit.id, unit.kind, unit.aliases, unit.metadata, unit.match),
-            [
-                [r.relation, r.target, r.target_kind, r.information, r.condition]
-                for r in unit.relations
-            ],
-        ],
-        [
-            [
-                isinstance(source, PartialSource),
-                source.uri,
-                source.texts,
-                [_encode_path(image) for image in source.images],
-                [_encode_table(table) for table in source.tables],
-            ]
-            for source in item.sources
-        ],
-    ]
+_TYPES = {
+    kind.__name__: kind
+    for kind in (Cell, PartialSource, Quarantined, Record, Relation, Source, Table, Unit)
+}
+_BUILDERS: Mapping[str, Callable[..., object]] = {
+    **_TYPES,
+    "tuple": lambda *values: values,
+    "Path": Path,
+    "MemberPath": MemberPath.at,
+}
 
 
-def _encode_path(path: Path) -> str | list[Any]:
-    return [str(path), path.offset, path.size] if isinstance(path, MemberPath) else str(path)
+def encode_item(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """Return an item, or a part of one, as a list of the name of its type and its fields.
+
+    Texts, numbers and the metadata stay as they are.
+    """
+    if isinstance(value, Cell) and value.link is None:
+        return value.text
+    if isinstance(value, MemberPath):
+        return ["MemberPath", str(value), value.offset, value.size]
+    if isinstance(value, Path):
+        return ["Path", str(value)]
+    if isinstance(value, tuple):
+        return ["tuple", *map(encode_item, value)]
+    if type(value).__name__ in _TYPES:
+        parts = (getattr(value, field.name) for field in fields(cast(Any, value)))
+        return [type(value).__name__, *map(encode_item, parts)]
+    return value
 
 
-def _encode_table(table: Table) -> list[Any]:
-    rows = [[[c.text, c.link] if c.link else c.text for c in row] for row in table.rows]
-    return [table.header, rows, table.name]
-
-
-def decode_item(value: Sequence[Any]) -> Item:
+def decode_item(value: object) -> Item:
     """Return the item of `encode_item`.
 
     Raises:
-        BadInput, TypeError, ValueError: The value is no such item.
+        BadInput, LookupError, TypeError, ValueError: The value is no such item.
     """
-    first, second = value
-    if isinstance(first, str):
-        return Quarantined(first, str(second))
-    unit = None
-    if first is not None:
-        name, identity, kind, aliases, metadata, match, relations = first
-        unit = Unit(
-            name,
-            id=identity,
-            kind=kind,
-            aliases=tuple(aliases),
-            metadata=metadata,
-            match=match,
-            relations=tuple(Relation(*relation) for relation in relations),
-        )
-    return Record(unit, tuple(_decode_source(*source) for source in second))
+    item = _decoded(value)
+    if isinstance(item, Record | Quarantined):
+        return item
+    raise TypeError(f"expected a record, not {type(item).__name__}")
 
 
-def _decode_source(
-    partial: bool,
-    uri: str,
-    texts: Sequence[str],
-    images: Sequence[str | Sequence[Any]],
-    tables: Sequence[Sequence[Any]],
-) -> Source:
-    return (PartialSource if partial else Source)(
-        uri,
-        tuple(texts),
-        tuple(Path(one) if isinstance(one, str) else MemberPath.at(*one) for one in images),
-        tuple(_decode_table(*table) for table in tables),
-    )
-
-
-def _decode_table(header: Sequence[str], rows: Sequence[Sequence[Any]], name: str) -> Table:
-    cells = [
-        tuple(Cell(cell) if isinstance(cell, str) else Cell(*cell) for cell in row) for row in rows
-    ]
-    return Table(tuple(header), tuple(cells), name)
+def _decoded(value: object) -> object:
+    if not isinstance(value, list):
+        return value
+    kind, *parts = value
+    return _BUILDERS[kind](*map(_decoded, parts))

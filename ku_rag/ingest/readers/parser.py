@@ -10,18 +10,16 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import resource
 import selectors
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 import ku_rag
 from ku_rag.errors import BadInput, MissingExtra
@@ -33,11 +31,7 @@ _RESUMED = frozenset({"table", "parquet", "tar"})
 """Readers that can continue after a record."""
 _MOST_RESTARTS = 5
 """Records of one file that may exceed a limit; the rest of the file is then left out."""
-_AHEAD = 8
-"""Requests for documents that are sent before the first is answered; they fit into a pipe."""
 _POLL_S = 0.2
-_MOST_IDLE_S = 30.0
-"""Seconds after which a process is not used again; some more, and it ends by itself."""
 _PATIENCE = 10
 _WAIT_S = 60.0
 """Times the limit of processor time, and seconds more, that a parser may take by the clock."""
@@ -45,6 +39,8 @@ _READ_BYTES = 1 << 20
 _FRAME_BYTES = 1 << 16
 """What a frame may have beyond the limit of output: ends and errors are frames, too."""
 _MODULE = "ku_rag.ingest.readers.parser_process"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +98,14 @@ class Parsing:
         Raises:
             BadInput: The file cannot be read, or exceeds a limit.
         """
-        last = 0
+        last = 0  # record
         for restarts in range(_MOST_RESTARTS + 1):
             resumed = {"skip": last} if reader in _RESUMED else {}
             try:
-                for number, value in self.rows(reader, path, **resumed, **options):
+                values = self._values(decode_item, reader, path, **resumed, **options)
+                for number, item in values:
                     last = number
-                    yield _decoded_item(value, path)
+                    yield item
             except _LimitExceeded as error:
                 if reader not in _RESUMED or restarts == _MOST_RESTARTS:
                     raise
@@ -117,79 +114,46 @@ class Parsing:
             else:
                 return
 
-    def documents(
-        self, paths: Sequence[Path], *, whole: bool
-    ) -> Iterator[tuple[Path, list[Item] | BadInput]]:
-        """Yield each path with the items of the document, or the reason why it is left out.
-
-        The next documents are parsed while the caller works on one.
-
-        Args:
-            paths: Resolved; texts and documents.
-            whole: Whether a document is one source without a unit; else its headings name units.
-        """
-        position = 0
-        while position < len(paths):
-            requests = iter(paths[position:])
-            with _parser(self.limits) as parser:
-                while position < len(paths) and parser.keeps:
-                    for path in islice(requests, _AHEAD - parser.pending):
-                        parser.send("outline", path, {"whole": whole})
-                    path = paths[position]
-                    position, pending = position + 1, parser.pending
-                    try:
-                        answers = self._answers(parser, path)
-                        result = [_decoded_item(value, path) for _, value in answers]
-                    except BadInput as error:
-                        parser.keeps = parser.keeps and parser.pending < pending
-                        yield path, error
-                    else:
-                        yield path, result
-
-    def rows(self, reader: str, path: Path, **options: object) -> Iterator[tuple[int, Any]]:
+    def rows(self, reader: str, path: Path) -> Iterator[tuple[int, Any]]:
         """Yield number and value of what a reader yields, as JSON values; see `items`.
 
         Raises:
             BadInput: The file cannot be read, or exceeds a limit.
             MissingExtra: A library is not installed.
         """
-        with _parser(self.limits) as parser:
-            parser.send(reader, path, options)
-            yield from self._answers(parser, path)
+        return self._values(lambda value: value, reader, path)
 
-    def _answers(self, parser: _ParserProcess, path: Path) -> Iterator[tuple[int, Any]]:
-        """Yield what a parser sends for the first of its requests."""
-        size, problem = 0, dict[str, str]()
-        while True:
-            try:
-                frame = parser.receive(path.name, self.limits.output - size, self._beat)
-                value = json.loads(frame)
-            except (ValueError, RecursionError) as cause:
-                raise BadInput(f"{path.name} made its parser send no JSON: check it") from cause
-            if isinstance(value, list):
-                size = 0 if value[0] else size + len(frame)
-                yield cast(tuple[int, Any], value)
-            elif "done" in value:
-                break
-            elif value["error"] == "memory":
-                raise parser.exceeded_memory(path.name)
-            else:
-                problem = value
-        parser.pending -= 1
-        parser.keeps = value["done"]
-        if problem:
-            raise (MissingExtra if problem["error"] == "extra" else BadInput)(problem["reason"])
+    def _values(
+        self, decode: Callable[[Any], T], reader: str, path: Path, **options: object
+    ) -> Iterator[tuple[int, T]]:
+        with _parser(self.limits) as parser:
+            parser.send({"reader": reader, "path": str(path), "options": options}, path.name)
+            size = 0
+            while True:
+                frame = parser.receive(self.limits.output - size, self._beat)
+                try:
+                    answer = json.loads(frame)
+                    if isinstance(answer, dict):
+                        break
+                    number, value = answer[0], decode(answer[1])
+                except (LookupError, RecursionError, TypeError, ValueError) as error:
+                    raise BadInput(
+                        f"{path.name} made its parser send no record: check it"
+                    ) from error
+                size = 0 if number else size + len(frame)
+                yield number, value
+            parser.keeps = answer["keeps"]
+            match answer.get("error"):
+                case "memory":
+                    raise parser.exceeded_memory()
+                case "extra":
+                    raise MissingExtra(answer["reason"])
+                case "input":
+                    raise BadInput(answer["reason"])
 
     def _beat(self) -> None:
         if self._progress:
             self._progress(self.count)
-
-
-def _decoded_item(value: Any, path: Path) -> Item:  # noqa: ANN401 - any JSON value
-    try:
-        return decode_item(value)
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"{path.name} made its parser send no record: check it") from error
 
 
 def _has_memory_limit() -> bool:
@@ -201,9 +165,7 @@ class _ParserProcess:
     """A parser process with its pipes.
 
     Attributes:
-        keeps: Whether the process can take another request.
-        pending: Number of requests that it has not answered.
-        idle_since: When it answered the last one.
+        keeps: Whether the process has answered its request and can take another one.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -224,7 +186,7 @@ class _ParserProcess:
         self._requests = cast(IO[bytes], self._process.stdin)
         self._frames = cast(IO[bytes], self._process.stdout)
         self._received = bytearray()
-        self.keeps, self.pending, self.idle_since = True, 0, 0.0
+        self.keeps, self._name = True, ""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._frames, selectors.EVENT_READ)
 
@@ -232,18 +194,21 @@ class _ParserProcess:
         """Whether the process can take a request."""
         return self._process.poll() is None
 
-    def send(self, reader: str, path: Path, options: Mapping[str, object]) -> None:
-        """Send a request; a process that has ended is noticed when its answer is received."""
-        request = {"reader": reader, "path": str(path), "options": options}
-        self.pending += 1
-        with suppress(BrokenPipeError):
-            self._requests.write(json.dumps(request, ensure_ascii=False).encode() + b"\n")
+    def send(self, request: object, name: str) -> None:
+        """Send a request; a process that has ended is noticed when its answer is received.
 
-    def receive(self, name: str, most: int, beat: Callable[[], None]) -> bytes:
+        Args:
+            request: JSON value.
+            name: Of the file, for messages.
+        """
+        self.keeps, self._name = False, name
+        with suppress(BrokenPipeError):
+            self._requests.write(json.dumps(request).encode() + b"\n")
+
+    def receive(self, most: int, beat: Callable[[], None]) -> bytes:
         """Return the next frame.
 
         Args:
-            name: Of the file, for messages.
             most: Bytes of the frame; some more for what is no output.
             beat: Called while the frame is awaited.
 
@@ -251,70 +216,61 @@ class _ParserProcess:
             _LimitExceeded: The frame is larger, did not come in time, or the process has ended.
         """
         deadline = time.monotonic() + _WAIT_S + _PATIENCE * self.limits.seconds
-        size = int.from_bytes(self._read(4, name, deadline, beat))
+        size = int.from_bytes(self._read(4, deadline, beat))
         if size > most + _FRAME_BYTES:
-            raise self._exceeded(
-                f"{name} gives more than {self.limits.output >> 20:,} MiB of text and tables: "
-                "split it, or raise the setting parse_output"
+            raise _LimitExceeded(
+                f"{self._name} gives more than {self.limits.output >> 20:,} MiB of text and "
+                "tables: split it, or raise the setting parse_output"
             )
-        return self._read(size, name, deadline, beat)
+        return self._read(size, deadline, beat)
 
-    def _read(self, size: int, name: str, deadline: float, beat: Callable[[], None]) -> bytes:
+    def _read(self, size: int, deadline: float, beat: Callable[[], None]) -> bytes:
         while len(self._received) < size:
             if self._selector.select(_POLL_S):
                 data = os.read(self._frames.fileno(), _READ_BYTES)
                 if not data:
-                    raise self._ended(name)
+                    raise self._ended()
                 self._received += data
                 continue
             beat()
-            if self._resident_bytes() > self.limits.memory:
-                raise self.exceeded_memory(name)
+            if not _has_memory_limit() and self._resident_bytes() > self.limits.memory:
+                raise self.exceeded_memory()
             if time.monotonic() > deadline:
-                raise self._exceeded_time(name)
+                raise self._exceeded_time()
         data = bytes(self._received[:size])
         del self._received[:size]
         return data
 
     def _resident_bytes(self) -> int:
         """Return the memory that the process uses; 0 if it has ended."""
-        pid = self._process.pid
-        with suppress(OSError, ValueError, IndexError):
-            if _has_memory_limit():
-                pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
-                return int(pages) * resource.getpagesize()
-            listed = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True)
-            return int(listed.stdout) << 10
-        return 0
+        command = ["ps", "-o", "rss=", "-p", str(self._process.pid)]
+        listed = subprocess.run(command, capture_output=True)
+        return int(listed.stdout or 0) << 10
 
-    def _ended(self, name: str) -> _LimitExceeded:
+    def _ended(self) -> _LimitExceeded:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         code = self._process.returncode
         if code == -signal.SIGPROF:
-            return self._exceeded_time(name)
+            return self._exceeded_time()
         cause = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
-        return self._exceeded(
-            f"{name} ended its parser ({cause}; its limit of memory is "
+        return _LimitExceeded(
+            f"{self._name} ended its parser ({cause}; its limit of memory is "
             f"{self.limits.memory >> 20:,} MiB): check it, or raise the setting parse_memory"
         )
 
-    def exceeded_memory(self, name: str) -> _LimitExceeded:
-        """Return the error for a file that takes too much memory; the process is not kept."""
-        return self._exceeded(
-            f"{name} takes more than {self.limits.memory >> 20:,} MiB of memory to parse: split or "
-            "simplify it, or raise the setting parse_memory"
+    def exceeded_memory(self) -> _LimitExceeded:
+        """Return the error for a file that takes too much memory."""
+        return _LimitExceeded(
+            f"{self._name} takes more than {self.limits.memory >> 20:,} MiB of memory to parse: "
+            "split or simplify it, or raise the setting parse_memory"
         )
 
-    def _exceeded_time(self, name: str) -> _LimitExceeded:
-        return self._exceeded(
-            f"{name} takes more than {self.limits.seconds:g} s to parse: split or simplify it, or "
-            "raise the setting parse_seconds"
+    def _exceeded_time(self) -> _LimitExceeded:
+        return _LimitExceeded(
+            f"{self._name} takes more than {self.limits.seconds:g} s to parse: split or simplify "
+            "it, or raise the setting parse_seconds"
         )
-
-    def _exceeded(self, message: str) -> _LimitExceeded:
-        self.keeps = False
-        return _LimitExceeded(message)
 
     def end(self) -> None:
         """Kill the process."""
@@ -333,21 +289,19 @@ _idle: list[_ParserProcess] = []
 def _parser(limits: Limits) -> Iterator[_ParserProcess]:
     """Provide the process that waits if it has these limits, or else a new one.
 
-    Afterwards it waits for the next file if it has answered everything; else it is killed.
+    Afterwards it waits for the next file if it has answered; else it is killed.
     """
-    parser = None
-    with suppress(IndexError):
+    try:
         parser = _idle.pop()
-        has_waited = time.monotonic() - parser.idle_since
-        if parser.limits != limits or has_waited > _MOST_IDLE_S or not parser.is_alive():
-            parser.end()
-            parser = None
-    parser = parser or _ParserProcess(limits)
+    except IndexError:
+        parser = _ParserProcess(limits)
+    if parser.limits != limits or not parser.is_alive():
+        parser.end()
+        parser = _ParserProcess(limits)
     try:
         yield parser
     finally:
-        if parser.keeps and not parser.pending and not _idle:
-            parser.idle_since = time.monotonic()
+        if parser.keeps and not _idle:
             _idle.append(parser)
         else:
             parser.end()

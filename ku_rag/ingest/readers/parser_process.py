@@ -1,11 +1,12 @@
 """The process that parses foreign files: `python -m ku_rag.ingest.readers.parser_process`.
 
 It reads requests from its standard input, one JSON object a line, and writes frames to its standard
-output: four bytes with the length, then a JSON value. `[number, value]` is what a reader yields,
-`{"done": …}` ends a file, `{"error": …, "reason": …}` ends one that cannot be read.
+output: four bytes with the length, then a JSON value. `[number, value]` is what a reader yields.
+`{"keeps": …, "error": …, "reason": …}` ends a file: whether the process takes another one, and the
+reason if this one cannot be read.
 
 Memory and processor time are limited by the system. The process ends when its standard input
-closes, also while it parses, and after a time without requests.
+closes, also while it parses.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from typing import Any, BinaryIO
 
 from ku_rag.errors import BadInput, MissingExtra, NotFound, reason
 from ku_rag.ingest.readers.item_codec import encode_item
-from ku_rag.types import Quarantined, Record
 
 _FOLDER = "ku_rag.ingest.readers"
 _READERS = {
@@ -42,8 +42,6 @@ _READERS = {
 The number is 0 for what belongs to one document.
 """
 
-_IDLE_S = 60.0
-"""Seconds without a request after which the process ends."""
 _MOST_FILES = 2_000
 _MOST_RETAINED = 0.25
 """Files that one process parses, and the share of its memory that it may have used by then."""
@@ -55,20 +53,19 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Unlike RLIMIT_AS, this does not count files that a library maps. 0: the parent measures.
     if memory:
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        limit = memory if most == resource.RLIM_INFINITY else min(memory, most)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
     gc.set_threshold(50_000, 20, 50)  # what is parsed is kept: few collections find anything
     frames = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no frame
     threading.Thread(target=_end_with_input, daemon=True).start()
-    for count in range(1, _MOST_FILES + 1):
-        signal.setitimer(signal.ITIMER_REAL, _IDLE_S)
-        request = sys.stdin.buffer.readline()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        if not request:
-            return
-        _send(frames, _answer(frames, json.loads(request), seconds))
+    for count, request in zip(range(1, _MOST_FILES + 1), sys.stdin.buffer, strict=False):
+        answer = _answer(frames, json.loads(request), seconds)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        _send(frames, {"done": count < _MOST_FILES and not _is_large(memory)})
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        is_large = bool(memory) and peak > memory * _MOST_RETAINED
+        _send(frames, {"keeps": count < _MOST_FILES and not is_large, **answer})
         frames.flush()
 
 
@@ -80,27 +77,21 @@ def _end_with_input() -> None:
     os._exit(0)
 
 
-def _is_large(memory: int) -> bool:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return bool(memory) and peak > memory * _MOST_RETAINED
-
-
-def _answer(frames: BinaryIO, request: Mapping[str, Any], seconds: float) -> dict[str, str] | None:
-    """Send what a reader yields; return the error that ends it."""
+def _answer(frames: BinaryIO, request: Mapping[str, Any], seconds: float) -> dict[str, str]:
+    """Send what a reader yields; return the error that ends it, or {}."""
     try:
         module, _, name = _READERS[request["reader"]].partition(":")
         read: Callable[..., Iterator[tuple[int, Any]]] = getattr(import_module(module), name)
         # The signal ends the process: no library can catch it.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         for number, value in read(Path(request["path"]), **request["options"]):
-            is_item = isinstance(value, Record | Quarantined)
-            _send(frames, [number, encode_item(value) if is_item else value])
+            _send(frames, [number, encode_item(value)])
             if number:  # of a stream: it is kept if a later record exceeds a limit
                 frames.flush()
             signal.setitimer(signal.ITIMER_PROF, seconds)
     except Exception as error:  # a library may raise any error for a hostile file
         return _problem(error, request["path"])
-    return None
+    return {}
 
 
 def _problem(error: Exception, path: str) -> dict[str, str]:
@@ -121,11 +112,10 @@ def _problem(error: Exception, path: str) -> dict[str, str]:
 
 
 def _send(frames: BinaryIO, value: object) -> None:
-    if value is not None:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        data = text.encode("utf-8", "surrogatepass")
-        frames.write(len(data).to_bytes(4))
-        frames.write(data)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    data = text.encode("utf-8", "surrogatepass")
+    frames.write(len(data).to_bytes(4))
+    frames.write(data)
 
 
 if __name__ == "__main__":
