@@ -150,7 +150,10 @@ def test_hostile_documents_are_left_out_and_the_rest_is_ingested(ku, tmp_path, m
         "setting parse_output",
     }
     assert result.json["units_added"] == 1
-    assert ku("search", "--text", "city in Norway", "--json").json["chunks"][0]["text"] == "A city in Norway."
+    assert (
+        ku("search", "--text", "city in Norway", "--json").json["chunks"][0]["text"]
+        == "A city in Norway."
+    )
 
 
 def test_a_document_that_takes_too_long_is_left_out_and_the_next_is_read(tmp_path):
