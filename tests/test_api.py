@@ -332,7 +332,7 @@ def test_too_little_memory_is_no_broken_picture(kb, tmp_path, monkeypatch):
     def exhausted(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("PIL.Image.Image.convert", exhausted)
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", exhausted)
     with pytest.raises(MemoryError):
         kb.query(shown, "What is it?")
 

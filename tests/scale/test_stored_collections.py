@@ -12,6 +12,7 @@ from ku_rag.addresses import Address
 from ku_rag.scale.milvus_collection import CollectionState, MilvusCollection
 from ku_rag.store.connection import connect
 from tests.data.bases.stored import unpack
+from tests.scale.milvus_server import WITHOUT_LITE
 
 RUN = "4f6c2f0b9d3a4b21a5d0b0f1c2d3e4f5"
 STATES = {
@@ -23,7 +24,7 @@ STATES = {
 """The states of both collections as 0.3.0 wrote them."""
 
 
-@pytest.mark.parametrize("engine", ["lite"])
+@pytest.mark.parametrize("engine", [pytest.param("lite", marks=WITHOUT_LITE)])
 def test_a_collection_of_0_3_0_is_continued(engine, milvus, tmp_path):
     uri = milvus(engine)
     folder = unpack("0.3.0", tmp_path) / "kb"
