@@ -15,7 +15,7 @@ _TRACED = (
     *("write", "pwrite64", "writev", "pwritev", "pwritev2", "sendfile", "copy_file_range"),
     *("truncate", "ftruncate", "fallocate", "fsync", "fdatasync", "sync", "syncfs"),
     *("rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat"),
-    *("unlink", "unlinkat", "mkdir", "mkdirat", "rmdir"),
+    *("unlink", "unlinkat", "mkdir", "mkdirat", "rmdir", "execve"),
 )
 _LINE = re.compile(r"(\d+) +(.*)", re.DOTALL)
 _CALL = re.compile(r"(\w+)\((.*)\) += (-?\d+)", re.DOTALL)
@@ -80,14 +80,20 @@ def traced(command: Sequence[str], output: Path, *, cwd: Path, keep: int) -> sub
 
 
 def calls(trace: Path) -> Iterator[Call]:
-    """The calls of a trace in the order in which they ended.
+    """The calls of a trace in the order in which they ended, without those of other programs.
 
     A file is closed when that begins: from then on another thread may get the number of its handle.
+    A program that the process starts, such as the parser of documents, has handles of its own.
     """
     unfinished: dict[str, str] = {}
     with trace.open(encoding="ascii") as lines:
+        started = [line.split()[0] for line in lines if line.split()[1].startswith("execve(")]
+    others = set(started[1:]) - set(started[:1])
+    with trace.open(encoding="ascii") as lines:
         for line in lines:
             thread, said = _LINE.fullmatch(line.rstrip("\n")).groups()
+            if thread in others or said.startswith("execve("):
+                continue
             if said.endswith(_UNFINISHED):
                 unfinished[thread] = begun = said.removesuffix(_UNFINISHED)
                 if begun.startswith(("fsync(", "fdatasync(")):
