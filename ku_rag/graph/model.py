@@ -316,7 +316,9 @@ class Graph:
         *,
         direction: Direction = "out",
     ) -> list[Step]:
-        """Return the relations of an entity, in the order in which they were stated.
+        """Return the relations of an entity: source by source, in the order in which each has them.
+
+        A source that changes keeps its place, as it does in an export and its import.
 
         Args:
             entity: The entity.
@@ -335,7 +337,7 @@ class Graph:
             "SELECT r.row, r.relation, r.information, r.condition, e.row, e.name, e.kind, u.id "
             f"FROM relations r JOIN entities e ON e.row = r.{there} "
             "LEFT JOIN units u ON u.row = e.unit "
-            f"WHERE r.{here} = ? ORDER BY r.row LIMIT ?",
+            f"WHERE r.{here} = ? ORDER BY r.source, r.row LIMIT ?",
             (entity.row, most),
         )
         for row, relation, information, condition, *other in rows:

@@ -690,3 +690,17 @@ def test_a_base_of_an_encoder_object_needs_a_name_to_become_a_new_one(
     arguments = ("import", tmp_path / "out", "--kb", tmp_path / "new", "--encoder", "embedded")
     code, report = ku(monkeypatch, capsys, *arguments)
     assert (code, report["units_added"]) == (0, 6)
+
+
+def test_relations_of_a_changed_source_keep_their_place(tmp_path):
+    shown_file = picture(tmp_path / "p.png", 1)
+    with opened(tmp_path / "old") as old, opened(tmp_path / "new") as new:
+        old.add(Unit("Alpha", id="a"))
+        noted = Relation("beside", "Beta", None, "so it is said")
+        old.add(Unit("Alpha", id="a", images=(shown_file,), relations=(noted,)))
+        old.add(Unit("Alpha", id="a", relations=(Relation("beside", "Beta"),)))
+        old.export(tmp_path / "out")
+        new.import_(tmp_path / "out")
+        paths = [[path.text for path in kb.graph.paths("Alpha", "Beta")] for kb in (old, new)]
+        assert paths[0] == paths[1]
+        assert len(paths[0]) == 2
