@@ -44,7 +44,7 @@ The number is 0 for what belongs to one document.
 
 _MOST_FILES = 2_000
 _MOST_RETAINED = 0.25
-"""Files that one process parses, and the share of its memory that it may have used by then."""
+"""Files that one process parses, and the share of its memory that it may retain after a file."""
 
 
 def main() -> None:
@@ -63,10 +63,14 @@ def main() -> None:
     for count, request in zip(range(1, _MOST_FILES + 1), sys.stdin.buffer, strict=False):
         answer = _answer(frames, json.loads(request), seconds)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        is_large = bool(memory) and peak > memory * _MOST_RETAINED
+        is_large = bool(memory) and _resident_bytes() > memory * _MOST_RETAINED
         _send(frames, {"keeps": count < _MOST_FILES and not is_large, **answer})
         frames.flush()
+
+
+def _resident_bytes() -> int:
+    """Return the memory of this process on Linux; its ru_maxrss counts that of its parent, too."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def _end_with_input() -> None:
