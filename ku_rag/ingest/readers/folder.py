@@ -260,12 +260,11 @@ def _unit(identity: str, files: list[Path], parsing: Parsing) -> Iterator[Item]:
 
 
 def _documents(paths: Sequence[Path], parsing: Parsing, *, whole: bool = False) -> Iterator[Item]:
-    for path in paths:
-        try:
-            # A document that exceeds a limit leaves no part.
-            yield from list(parsing.items("outline", path, whole=whole))
-        except BadInput as error:
-            yield Quarantined(path.as_posix(), str(error))
+    for path, items in parsing.documents(paths, whole=whole):
+        if isinstance(items, BadInput):
+            yield Quarantined(path.as_posix(), str(items))
+        else:
+            yield from items
 
 
 def _read_or_report(path: Path, parsing: Parsing) -> Iterator[Item]:

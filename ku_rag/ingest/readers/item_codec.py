@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path, PosixPath
-from typing import Any, cast
+from typing import Any
 
 from ku_rag.ingest.readers.decoding import PartialSource
 from ku_rag.types import Cell, Quarantined, Record, Relation, Source, Table, Unit
@@ -41,12 +41,12 @@ class MemberPath(PosixPath):
         return MemberPath.at, (str(self), self.offset, self.size)
 
 
-_TYPES = {
-    kind.__name__: kind
+_FIELDS: Mapping[type, list[str]] = {
+    kind: [field.name for field in fields(kind)]
     for kind in (Cell, PartialSource, Quarantined, Record, Relation, Source, Table, Unit)
 }
 _BUILDERS: Mapping[str, Callable[..., object]] = {
-    **_TYPES,
+    **{kind.__name__: kind for kind in _FIELDS},
     "tuple": lambda *values: values,
     "Path": Path,
     "MemberPath": MemberPath.at,
@@ -58,17 +58,18 @@ def encode_item(value: object) -> Any:  # noqa: ANN401 - any JSON value
 
     Texts, numbers and the metadata stay as they are.
     """
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, Cell) and value.link is None:
         return value.text
+    if isinstance(value, tuple):
+        return ["tuple", *map(encode_item, value)]
+    if (names := _FIELDS.get(type(value))) is not None:
+        return [type(value).__name__, *(encode_item(getattr(value, name)) for name in names)]
     if isinstance(value, MemberPath):
         return ["MemberPath", str(value), value.offset, value.size]
     if isinstance(value, Path):
         return ["Path", str(value)]
-    if isinstance(value, tuple):
-        return ["tuple", *map(encode_item, value)]
-    if type(value).__name__ in _TYPES:
-        parts = (getattr(value, field.name) for field in fields(cast(Any, value)))
-        return [type(value).__name__, *map(encode_item, parts)]
     return value
 
 

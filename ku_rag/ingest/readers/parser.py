@@ -15,9 +15,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -31,11 +33,13 @@ _RESUMED = frozenset({"table", "parquet", "tar"})
 """Readers that can continue after a record."""
 _MOST_RESTARTS = 5
 """Records of one file that may exceed a limit; the rest of the file is then left out."""
+_AHEAD = 8
+"""Documents that are requested before the first is answered; the requests fit into a pipe."""
 _POLL_S = 0.2
 _PATIENCE = 10
 _WAIT_S = 60.0
 """Times the limit of processor time, and seconds more, that a parser may take by the clock."""
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
 _FRAME_BYTES = 1 << 16
 """What a frame may have beyond the limit of output: ends and errors are frames, too."""
 _MODULE = "ku_rag.ingest.readers.parser_process"
@@ -102,10 +106,11 @@ class Parsing:
         for restarts in range(_MOST_RESTARTS + 1):
             resumed = {"skip": last} if reader in _RESUMED else {}
             try:
-                values = self._values(decode_item, reader, path, **resumed, **options)
-                for number, item in values:
-                    last = number
-                    yield item
+                with _parser(self.limits) as parser:
+                    parser.send(reader, path, {**resumed, **options})
+                    for number, item in self._answers(decode_item, parser, path):
+                        last = number
+                        yield item
             except _LimitExceeded as error:
                 if reader not in _RESUMED or restarts == _MOST_RESTARTS:
                     raise
@@ -114,6 +119,34 @@ class Parsing:
             else:
                 return
 
+    def documents(
+        self, paths: Sequence[Path], *, whole: bool
+    ) -> Iterator[tuple[Path, list[Item] | BadInput]]:
+        """Yield each path with the items of the document, or the reason why it is left out.
+
+        The next documents are parsed while the caller works on one.
+
+        Args:
+            paths: Resolved; texts and documents.
+            whole: Whether a document is one source without a unit; else its headings name units.
+        """
+        remaining = deque(paths)
+        ahead = _AHEAD if _has_memory_limit() else 1
+        while remaining:
+            with _parser(self.limits) as parser:
+                requests, answered = iter(tuple(remaining)), True
+                while remaining and answered and parser.keeps:
+                    for path in islice(requests, ahead - parser.pending):
+                        parser.send("outline", path, {"whole": whole})
+                    path, pending = remaining.popleft(), parser.pending
+                    items: list[Item] | BadInput
+                    try:
+                        items = [item for _, item in self._answers(decode_item, parser, path)]
+                    except BadInput as error:
+                        items = error
+                    answered = parser.pending < pending
+                    yield path, items
+
     def rows(self, reader: str, path: Path) -> Iterator[tuple[int, Any]]:
         """Yield number and value of what a reader yields, as JSON values; see `items`.
 
@@ -121,35 +154,35 @@ class Parsing:
             BadInput: The file cannot be read, or exceeds a limit.
             MissingExtra: A library is not installed.
         """
-        return self._values(lambda value: value, reader, path)
-
-    def _values(
-        self, decode: Callable[[Any], T], reader: str, path: Path, **options: object
-    ) -> Iterator[tuple[int, T]]:
         with _parser(self.limits) as parser:
-            parser.send({"reader": reader, "path": str(path), "options": options}, path.name)
-            size = 0
-            while True:
-                frame = parser.receive(self.limits.output - size, self._beat)
-                try:
-                    answer = json.loads(frame)
-                    if isinstance(answer, dict):
-                        break
-                    number, value = answer[0], decode(answer[1])
-                except (LookupError, RecursionError, TypeError, ValueError) as error:
-                    raise BadInput(
-                        f"{path.name} made its parser send no record: check it"
-                    ) from error
-                size = 0 if number else size + len(frame)
-                yield number, value
-            parser.keeps = answer["keeps"]
-            match answer.get("error"):
-                case "memory":
-                    raise parser.exceeded_memory()
-                case "extra":
-                    raise MissingExtra(answer["reason"])
-                case "input":
-                    raise BadInput(answer["reason"])
+            parser.send(reader, path, {})
+            yield from self._answers(lambda value: value, parser, path)
+
+    def _answers(
+        self, decode: Callable[[Any], T], parser: _ParserProcess, path: Path
+    ) -> Iterator[tuple[int, T]]:
+        """Yield what a parser sends for the first of its requests."""
+        parser.name, size = path.name, 0
+        while True:
+            frame = parser.receive(self.limits.output - size, self._beat)
+            try:
+                answer = json.loads(frame)
+                if isinstance(answer, dict):
+                    break
+                number, value = answer[0], decode(answer[1])
+            except (LookupError, RecursionError, TypeError, ValueError) as error:
+                raise BadInput(f"{path.name} made its parser send no record: check it") from error
+            size = 0 if number else size + len(frame)
+            yield number, value
+        parser.pending -= 1
+        parser.keeps = answer["keeps"]
+        match answer.get("error"):
+            case "memory":
+                raise parser.exceeded_memory()
+            case "extra":
+                raise MissingExtra(answer["reason"])
+            case "input":
+                raise BadInput(answer["reason"])
 
     def _beat(self) -> None:
         if self._progress:
@@ -165,7 +198,9 @@ class _ParserProcess:
     """A parser process with its pipes.
 
     Attributes:
-        keeps: Whether the process has answered its request and can take another one.
+        keeps: Whether the process can take another request.
+        pending: Number of requests that it has not answered.
+        name: Of the file that it parses, for messages.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -186,7 +221,7 @@ class _ParserProcess:
         self._requests = cast(IO[bytes], self._process.stdin)
         self._frames = cast(IO[bytes], self._process.stdout)
         self._received = bytearray()
-        self.keeps, self._name = True, ""
+        self.keeps, self.pending, self.name = True, 0, ""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._frames, selectors.EVENT_READ)
 
@@ -194,14 +229,10 @@ class _ParserProcess:
         """Whether the process can take a request."""
         return self._process.poll() is None
 
-    def send(self, request: object, name: str) -> None:
-        """Send a request; a process that has ended is noticed when its answer is received.
-
-        Args:
-            request: JSON value.
-            name: Of the file, for messages.
-        """
-        self.keeps, self._name = False, name
+    def send(self, reader: str, path: Path, options: Mapping[str, object]) -> None:
+        """Send a request; a process that has ended is noticed when its answer is received."""
+        request = {"reader": reader, "path": str(path), "options": options}
+        self.pending += 1
         with suppress(BrokenPipeError):
             self._requests.write(json.dumps(request).encode() + b"\n")
 
@@ -219,7 +250,7 @@ class _ParserProcess:
         size = int.from_bytes(self._read(4, deadline, beat))
         if size > most + _FRAME_BYTES:
             raise _LimitExceeded(
-                f"{self._name} gives more than {self.limits.output >> 20:,} MiB of text and "
+                f"{self.name} gives more than {self.limits.output >> 20:,} MiB of text and "
                 "tables: split it, or raise the setting parse_output"
             )
         return self._read(size, deadline, beat)
@@ -255,20 +286,20 @@ class _ParserProcess:
             return self._exceeded_time()
         cause = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
         return _LimitExceeded(
-            f"{self._name} ended its parser ({cause}; its limit of memory is "
+            f"{self.name} ended its parser ({cause}; its limit of memory is "
             f"{self.limits.memory >> 20:,} MiB): check it, or raise the setting parse_memory"
         )
 
     def exceeded_memory(self) -> _LimitExceeded:
         """Return the error for a file that takes too much memory."""
         return _LimitExceeded(
-            f"{self._name} takes more than {self.limits.memory >> 20:,} MiB of memory to parse: "
+            f"{self.name} takes more than {self.limits.memory >> 20:,} MiB of memory to parse: "
             "split or simplify it, or raise the setting parse_memory"
         )
 
     def _exceeded_time(self) -> _LimitExceeded:
         return _LimitExceeded(
-            f"{self._name} takes more than {self.limits.seconds:g} s to parse: split or simplify "
+            f"{self.name} takes more than {self.limits.seconds:g} s to parse: split or simplify "
             "it, or raise the setting parse_seconds"
         )
 
@@ -289,7 +320,7 @@ _idle: list[_ParserProcess] = []
 def _parser(limits: Limits) -> Iterator[_ParserProcess]:
     """Provide the process that waits if it has these limits, or else a new one.
 
-    Afterwards it waits for the next file if it has answered; else it is killed.
+    Afterwards it waits for the next file if it has answered everything; else it is killed.
     """
     try:
         parser = _idle.pop()
@@ -301,7 +332,7 @@ def _parser(limits: Limits) -> Iterator[_ParserProcess]:
     try:
         yield parser
     finally:
-        if parser.keeps and not _idle:
+        if parser.keeps and not parser.pending and not _idle:
             _idle.append(parser)
         else:
             parser.end()
