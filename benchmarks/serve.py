@@ -97,6 +97,11 @@ class Server:
                 time.sleep(0.01)
         self.start = {"seconds": time.perf_counter() - started, "processor": self.processor_s()}
 
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
     def processor_s(self) -> float:
         """Processor time of the process in seconds."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
