@@ -45,6 +45,8 @@ _LONGEST_PATH = 4_095
 _LONGEST_PART = 255
 _DEEPEST = 100
 _MOST_BITS = 4096
+_MOST_VALUES = 1_000_000
+"""Of a JSON object; each takes about 60 bytes."""
 _UNIT_LENGTH = 1e-3
 """How far from 1 the length of a ready-made vector may be."""
 
@@ -190,11 +192,15 @@ def json_object(value: object, what: str) -> Mapping[str, Any]:
     """A mapping that JSON can hold: texts as keys, finite numbers, lists and mappings of these."""
     if not isinstance(value, Mapping):
         raise wrong(value, what, 'a mapping, such as {"year": 1920}')
-    if not value:
-        return value
+    count = 0
     waiting: list[tuple[object, str, int]] = [(dict(value), what, 0)]
     while waiting:
+        count += 1
         inner, where, depth = waiting.pop()
+        if count > _MOST_VALUES:
+            raise BadInput(
+                f"{what} has more than {_MOST_VALUES:,} values: store long lists as text"
+            )
         if depth > _DEEPEST:
             raise BadInput(f"{what} is nested more than {_DEEPEST} deep: make it flatter")
         if isinstance(inner, dict):

@@ -227,6 +227,14 @@ def test_a_hostile_line_is_left_out_and_the_next_is_read(tmp_path):
     assert items[1].reason.startswith("a.jsonl takes more than 80 MiB of memory")
 
 
+def test_metadata_of_too_many_values_are_left_out(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"name": "A"}\n{"name": "B", "x": %s}\n{"name": "C"}\n' % NESTED)
+    items = list(read(path, Parsing(Limits(memory=1 << 30))))
+    assert names(items) == ["A", None, "C"]
+    assert items[1].reason.startswith("metadata has more than 1,000,000 values")
+
+
 def test_a_hostile_member_is_left_out_and_the_next_is_read(tmp_path):
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as archive:
