@@ -134,17 +134,16 @@ class Parsing:
         ahead = _AHEAD if _has_memory_limit() else 1
         while remaining:
             with _parser(self.limits) as parser:
-                requests, answered = iter(tuple(remaining)), True
-                while remaining and answered and parser.keeps:
+                requests = iter(tuple(remaining))
+                while remaining and parser.keeps:
                     for path in islice(requests, ahead - parser.pending):
                         parser.send("outline", path, {"whole": whole})
-                    path, pending = remaining.popleft(), parser.pending
+                    path = remaining.popleft()
                     items: list[Item] | BadInput
                     try:
                         items = [item for _, item in self._answers(decode_item, parser, path)]
                     except BadInput as error:
                         items = error
-                    answered = parser.pending < pending
                     yield path, items
 
     def rows(self, reader: str, path: Path) -> Iterator[tuple[int, Any]]:
@@ -162,7 +161,7 @@ class Parsing:
         self, decode: Callable[[Any], T], parser: _ParserProcess, path: Path
     ) -> Iterator[tuple[int, T]]:
         """Yield what a parser sends for the first of its requests."""
-        parser.name, size = path.name, 0
+        parser.name, parser.keeps, size = path.name, False, 0
         while True:
             frame = parser.receive(self.limits.output - size, self._beat)
             try:
@@ -198,7 +197,7 @@ class _ParserProcess:
     """A parser process with its pipes.
 
     Attributes:
-        keeps: Whether the process can take another request.
+        keeps: Whether the process can go on: it has answered, and not reached its end.
         pending: Number of requests that it has not answered.
         name: Of the file that it parses, for messages.
     """
