@@ -8,8 +8,10 @@ FRAMEWORKS := .venv-integrations/bin
 BENCH_EXTRAS := bench-sentences,bench-lancedb,bench-chroma,bench-milvus
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
-# One thread for each test process: pytest-xdist runs one process a core.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+# One thread for each test process: pytest-xdist runs one process a core. Bytecode is kept, whatever
+# the environment says: else each process that a test starts compiles the package again.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
+	$(BIN)/python -m pytest -n auto
 
 .PHONY: demo test test-torch test-long test-rest test-integrations test-all lint check peers scale docs format clean
 .DEFAULT_GOAL := test

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,8 +34,10 @@ HAS_TORCH = all(find_spec(package) for package in TORCH_PACKAGES)
 
 # Tests that share a costly fixture: pytest-xdist runs each of these in one process.
 TOGETHER = (
-    "tests/crash", "tests/demo/test_tour.py", "tests/indexes/test_index_kinds.py",
-    "tests/serve/test_process.py",
+    "tests/benchmarks/test_demo_scenes.py", "tests/benchmarks/test_mh.py",
+    "tests/corruption/test_damage.py", "tests/crash", "tests/demo/test_tour.py",
+    "tests/indexes/test_index_kinds.py", "tests/scale/test_kills.py", "tests/serve/test_process.py",
+    "tests/test_documented_commands.py", "tests/transfer/test_salvage.py",
 )  # fmt: skip
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 << 30
 """Where temporary folders are made, if it has this much room: nothing waits for a disk there."""
@@ -78,6 +81,18 @@ class _TorchModule(pytest.Module):
         pytest.skip(reason, allow_module_level=True)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of each place in `TOGETHER` in one process, and spread all others."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
+
+    return Scheduling(config, log)
+
+
 def pytest_pycollect_makemodule(
     module_path: Path, parent: pytest.Collector
 ) -> pytest.Module | None:
@@ -95,9 +110,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     fixtures `rounds` or `long`, and those of hypothesis.
     """
     for item in items:
-        for together in TOGETHER:
-            if item.nodeid.startswith(together):
-                item.add_marker(pytest.mark.xdist_group(together))
         names = getattr(item, "fixturenames", ())
         if item.get_closest_marker("hypothesis") or "rounds" in names or "long" in names:
             item.add_marker(pytest.mark.long)

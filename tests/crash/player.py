@@ -192,6 +192,8 @@ def _warm_up() -> None:
 
 
 if __name__ == "__main__":
+    # A process whose files cannot grow would leave half of a module's bytecode.
+    sys.dont_write_bytecode = True
     # Small batches, so that one ingest is several commits; never by the clock.
     pipeline._BATCH_RECORDS = 3
     pipeline._BATCH_SECONDS = 1e9

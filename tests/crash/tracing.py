@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 _TRACED = (
@@ -70,7 +71,7 @@ def traced(command: Sequence[str], output: Path, *, cwd: Path, keep: int) -> sub
     """
     options = ["-f", "-y", "-xx", "-s", str(1 << 24), "-e", f"trace={','.join(_TRACED)}"]
     return subprocess.Popen(
-        ["strace", "-o", str(output), *options, "-e", "signal=none", *command],
+        ["strace", "--seccomp-bpf", "-o", str(output), *options, "-e", "signal=none", *command],
         pass_fds=(keep,),
         cwd=cwd,
         stderr=subprocess.PIPE,
@@ -114,6 +115,7 @@ def _call(name: str, args: str, value: int, thread: str) -> Call:
     return Call(name, tuple(args.split(", ")), texts, value, int(thread))
 
 
+@cache
 def handle(arg: str) -> tuple[int | None, bytes | None]:
     """The number of a handle and the path that strace knows of it."""
     number, path = _HANDLE.match(arg).groups()

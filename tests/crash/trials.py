@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -116,7 +117,7 @@ class Story:
         """Play every call once and keep what there is before, within and after each."""
         content = root / CONTENT
         content.mkdir()
-        templates, states, between, seconds = [root / "base-0"], [None], [], []
+        templates, states, between = [root / "base-0"], [None], []
         for call in range(len(CALLS)):
             kb, copies = root / f"base-{call + 1}", root / f"copies-{call}"
             if call:
@@ -127,11 +128,8 @@ class Story:
             with opened(kb, encoders(call)) as base:
                 states.append(state.dump(base))
             between.append(list(_dumps(copies, encoders(call))))
-            kb = root / "timed"
-            if call:
-                copy_base(templates[call], kb)
-            seconds += player.run(kb, content, call, call + 1)["times"]
-            shutil.rmtree(kb)
+        times = player.run(root / "timed", content, 0, len(CALLS))["times"]
+        seconds = [stop - start for start, stop in pairwise([0.0, *times])]
         return cls(player, root, content, templates, states, between, seconds)
 
     def begin(self, call: int, name: str = "trial") -> Path:

@@ -184,9 +184,9 @@ def test_a_full_disk_ends_the_run_with_what_to_do(questions, tmp_path):
     )
     many = [{**QUESTIONS[0], "id": str(n)} for n in range(20)]
     write(questions, many)
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    # -B: files cannot grow, and half of a module's bytecode would be left.
+    command = [sys.executable, "-B", "-c", program]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "make room" in ended.stderr
     with KnowledgeBase.open(tmp_path / "kb") as base:
