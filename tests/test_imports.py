@@ -66,9 +66,14 @@ def modules():
 
 
 @cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path):
     """The names that a module imports, those for type checking left out."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     skipped = {
         inner
         for node in ast.walk(tree)
@@ -170,7 +175,7 @@ def test_no_class_name_occurs_twice():
     names = Counter(
         node.name
         for path, _ in modules()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
     )
     twice = sorted(name for name, count in names.items() if count > 1)
@@ -186,7 +191,7 @@ def test_no_function_has_more_than_60_lines():
     long = {
         f"{path.relative_to(ROOT).as_posix()}:{node.name}"
         for path, _ in modules()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno - node.lineno >= 60
     }

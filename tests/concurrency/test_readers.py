@@ -54,8 +54,8 @@ def possible(changes, begun, done):
 
 @pytest.mark.parametrize("compacts", [False, True], ids=["writing", "writing and compacting"])
 def test_readers_see_whole_states_and_the_newest_one(tmp_path, rounds, compacts):
-    count = rounds(4, READERS)
-    told, readers = run(tmp_path, seconds=rounds(2, 30), compacts=compacts, readers=count)
+    count = rounds(3, READERS)
+    told, readers = run(tmp_path, seconds=rounds(1, 30), compacts=compacts, readers=count)
     changes = [one for one in told if "pairs" in one]
     made = [one["what"] for one in changes]
     assert {"ingest", "delete"} <= set(made)
@@ -99,11 +99,11 @@ def test_a_look_at_what_was_over_is_noticed():
 
 def test_halves_of_pairs_are_noticed(tmp_path):
     with pytest.raises(AssertionError, match="half pairs"):
-        run(tmp_path, seconds=1, compacts=False, halves=True)
+        run(tmp_path, seconds=1, compacts=False, halves=True, readers=3)
 
 
 def test_readers_that_stay_behind_are_noticed(tmp_path):
-    told, readers = run(tmp_path, seconds=1, compacts=False, stale=True)
+    told, readers = run(tmp_path, seconds=0, compacts=False, stale=True, readers=2)
     changes = [one for one in told if "pairs" in one]
     looks = [look for log in readers for look in log if look["pairs"] is not None]
     assert impossible(changes, looks)

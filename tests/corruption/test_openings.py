@@ -15,7 +15,7 @@ from ku_rag.store import connection
 from ku_rag.store.database import Database
 
 READERS = 3
-SHORT_S, LONG_S, START_S = 4, 60, 120.0
+SHORT_S, LONG_S, START_S = 2, 60, 120.0
 
 
 def _open_again_and_again(file: Path, number: int, ready: Barrier, stop: Event, found) -> None:

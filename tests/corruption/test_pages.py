@@ -192,7 +192,7 @@ def test_a_base_that_nobody_closes_is_complete_when_its_process_ends(path):
 
 
 def test_adding_deleting_and_compacting_again_and_again_stays_silent(tmp_path, rounds, caplog):
-    for round_ in range(rounds(10, 100)):
+    for round_ in range(rounds(4, 100)):
         with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
             for n in range(80):
                 kb.add(Unit(f"Lamp {n}", id=f"lamp-{n}", texts=(f"Lamp {n}, round {round_}.",)))

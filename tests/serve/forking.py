@@ -1,7 +1,8 @@
 """Starts servers quickly: a process imports everything once and forks one process a server.
 
-Each line of standard input is a JSON object: "arguments" of `ku`, and the reply is the number of a
-new process; or a "process" and a "signal" that ends it, and the reply is its exit code.
+Each line of standard input is a JSON object: "arguments" of `ku` and variables of its
+"environment", and the reply is the number of a new process; or a "process" and a "signal" that
+ends it, and the reply is its exit code.
 """
 
 from __future__ import annotations
@@ -23,15 +24,14 @@ ROOT = Path(__file__).parents[2]
 
 
 class Servers:
-    """Servers of one base that are killed.
+    """Servers that are killed.
 
     Args:
-        folder: the base.
-        temporary: the folder for temporary files.
+        log: the file of what they print.
     """
 
-    def __init__(self, folder: Path, temporary: Path) -> None:
-        self._folder, self._log = folder, temporary.with_name("server.log").open("wb")
+    def __init__(self, log: Path) -> None:
+        self._log = log.open("wb")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.serve.forking"],
             stdin=subprocess.PIPE,
@@ -39,7 +39,7 @@ class Servers:
             stderr=self._log,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
 
     def __enter__(self) -> Self:
@@ -51,11 +51,11 @@ class Servers:
         self._process.stdout.close()
         self._log.close()
 
-    def start(self) -> tuple[int, int]:
-        """Start a server; return its process number and port when it answers."""
+    def start(self, folder: Path, **environment: str) -> tuple[int, int]:
+        """Start a server of a base; return its process number and port when it answers."""
         port = free_port()
-        arguments = ["serve", "--kb", str(self._folder), "--port", str(port)]
-        process = self._ask({"arguments": arguments})
+        arguments = ["serve", "--kb", str(folder), "--port", str(port)]
+        process = self._ask({"arguments": arguments, "environment": environment})
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
@@ -75,11 +75,12 @@ class Servers:
         return int(self._process.stdout.readline())
 
 
-def _serve(arguments: list[str]) -> int:
+def _serve(arguments: list[str], environment: dict[str, str]) -> int:
     process = os.fork()
     if process:
         return process
     status = 1
+    os.environ.update(environment)
     try:
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
@@ -114,7 +115,7 @@ if __name__ == "__main__":
     for line in sys.stdin:
         command = json.loads(line)
         if "arguments" in command:
-            reply = _serve(command["arguments"])
+            reply = _serve(command["arguments"], command["environment"])
         else:
             reply = _end(command["process"], command["signal"])
         sys.stdout.write(f"{reply}\n")
