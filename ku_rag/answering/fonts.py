@@ -40,6 +40,8 @@ def runs(text: str, size: int, bold: bool = False) -> list[tuple[str, Font]]:
     Marks, digits, spaces and punctuation use the font before them if it has them. Invisible
     characters that the font lacks are left out.
     """
+    if text and text.isascii() and text.isprintable():  # Open Sans has all of these
+        return [(text, _load(_open_sans(bold), size))]
     face: Path | None = _open_sans(bold)
     parts: list[tuple[str, Path]] = []
     for char in text:

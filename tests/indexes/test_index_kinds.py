@@ -20,7 +20,7 @@ from ku_rag.store import vectors as stored
 from ku_rag.store.database import Database
 
 DIM = 64
-COUNT = 3000
+COUNT = 2000
 
 
 @pytest.fixture(autouse=True)
@@ -212,7 +212,7 @@ def test_where_a_kind_finds_too_little_vectors_are_held_exactly(
 
 def test_many_vectors_without_clusters_get_one_byte_a_dimension(database, tmp_path, monkeypatch):
     monkeypatch.setattr(segment_builder, "_CANDIDATES", (16,))
-    monkeypatch.setattr(segment_builder, "_FLAT_MAX_BYTES", 1 << 18)
+    monkeypatch.setattr(segment_builder, "_FLAT_MAX_BYTES", 1 << 17)
     vectors = np.random.default_rng(3).standard_normal((COUNT, DIM), np.float32)
     put(database, range(1, COUNT + 1), vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
     database.set_meta("index", {"chunk": {"kind": "rabitq", "recall": 0.99, "count": COUNT}})

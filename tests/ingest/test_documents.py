@@ -288,14 +288,14 @@ def test_a_word_file_that_unpacks_to_too_much_is_refused(tmp_path, name):
 
 
 def test_many_sections_with_tables_are_read_in_linear_time(tmp_path):
-    count = 20_000
+    count = 5_000
     outline = Outline(tmp_path / "a.md", "x\n|\n" * count)
     for n in range(count):
         outline.add_heading(1, f"Section {n}", 4 * n, 4 * n + 2)
         outline.add_table(4 * n + 2, 4 * n + 4, "", [["a", "b"], [f"{n}", ""]])
     started = time.process_time()
     records = list(outline.units())
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 3
     assert len(records) == count
     assert {record.sources[0].tables[0].rows[0][0].text for record in records} == {
         str(n) for n in range(count)

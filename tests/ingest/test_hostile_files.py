@@ -134,13 +134,13 @@ def test_hostile_documents_are_left_out_and_the_rest_is_ingested(ku, tmp_path, m
     large_docx(folder / "elements.docx", 120_000)
     large_docx(folder / "text.docx", 12, "Words and words. " * 10_000)
     (folder / "Bergen.md").write_text("A city in Norway.")
-    monkeypatch.setenv("KU_PARSE_MEMORY", "160")
+    monkeypatch.setenv("KU_PARSE_MEMORY", "128")
     monkeypatch.setenv("KU_PARSE_OUTPUT", "1")
     result = ku("ingest", folder, "--json")
     assert result.code == 3
     left_out = {Path(one["item"]).name: one["reason"] for one in result.json["quarantined"]}
     memory = (
-        "takes more than 160 MiB of memory to parse: split or simplify it, or raise the setting"
+        "takes more than 128 MiB of memory to parse: split or simplify it, or raise the setting"
     )
     assert left_out == {
         "filters.pdf": f"filters.pdf {memory} parse_memory",
@@ -348,7 +348,7 @@ def test_many_files_are_parsed_by_one_process(tmp_path, monkeypatch):
 
 def test_where_the_system_sets_no_limit_memory_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    pdf(tmp_path / "a.pdf", stream(compressed(b" ", 600_000_000)))
+    pdf(tmp_path / "a.pdf", stream(compressed(b" ", 300_000_000)))
     (left_out,) = read(tmp_path / "a.pdf", Parsing(Limits(memory=150 << 20)))
     assert left_out.reason.startswith("a.pdf takes more than 150 MiB of memory")
 
