@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -162,10 +163,20 @@ def test_disk_bytes_counts_what_files_take(tmp_path):
     assert 100_000 <= disk_bytes(tmp_path) <= 110_000
 
 
-def test_the_page_is_filled_from_results(cache, tmp_path, monkeypatch):
+def test_the_page_is_filled_from_results(tmp_path):
     text = page.PAGE.read_text(encoding="utf-8")
     empty = page.fill(text, tmp_path)
     assert empty.count("Not measured yet.") == 12
+    shutil.copy(record.RESULTS / "peers.json", tmp_path)
+    filled = page.fill(empty, tmp_path)
+    assert filled.count("Not measured yet.") == 7
+    assert "| FAISS flat half precision | flat half precision | none: memory" in filled
+    assert page.fill(filled, tmp_path) == filled
+
+
+@pytest.mark.slow
+def test_the_page_is_filled_from_what_was_just_measured(cache, tmp_path, monkeypatch):
+    text = page.PAGE.read_text(encoding="utf-8")
     monkeypatch.setattr(peers, "OPENINGS", 1)
     found = peers.run(["faiss-flat-half"], ["clusters"], COUNT, cache)
     monkeypatch.setattr(record, "RESULTS", tmp_path)
