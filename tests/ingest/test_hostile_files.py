@@ -346,6 +346,20 @@ def test_many_files_are_parsed_by_one_process(tmp_path, monkeypatch):
     del large
 
 
+def test_documents_with_long_paths_and_texts_are_requested_ahead(tmp_path):
+    """Requests and answers of more than a pipe holds: neither process waits for the other."""
+    folder = tmp_path
+    while len(os.fsencode(folder / ("ж" * 120) / ("ж" * 100))) < 4000:
+        folder /= "ж" * 120
+    folder.mkdir(parents=True)
+    paths = [folder / f"{number}{'ж' * 90}.md" for number in range(10)]
+    for path in paths:
+        path.write_text("Words and words. " * 20_000)
+    parsed = list(Parsing(Limits()).documents(paths, whole=True))
+    assert [path for path, _ in parsed] == paths
+    assert all(len(items) == 1 for _, items in parsed)
+
+
 def test_where_the_system_sets_no_limit_memory_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     pdf(tmp_path / "a.pdf", stream(compressed(b" ", 300_000_000)))

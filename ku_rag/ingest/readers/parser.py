@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -34,7 +33,10 @@ _RESUMED = frozenset({"table", "parquet", "tar"})
 _MOST_RESTARTS = 5
 """Records of one file that may exceed a limit; the rest of the file is then left out."""
 _AHEAD = 8
-"""Documents that are requested before the first is answered; the requests fit into a pipe."""
+"""Documents that are requested before the first is answered."""
+_AHEAD_BYTES = 1 << 14
+"""Bytes of their requests. With one more request they fit into a pipe, so that sending never waits
+for a parser that waits until its answer is read."""
 _POLL_S = 0.2
 _PATIENCE = 10
 _WAIT_S = 60.0
@@ -131,12 +133,11 @@ class Parsing:
             whole: Whether a document is one source without a unit; else its headings name units.
         """
         remaining = deque(paths)
-        ahead = _AHEAD if _has_memory_limit() else 1
         while remaining:
             with _parser(self.limits) as parser:
                 requests = iter(tuple(remaining))
-                while remaining and parser.keeps:
-                    for path in islice(requests, ahead - parser.pending):
+                while remaining and parser.can_continue:
+                    while parser.has_room and (path := next(requests, None)):
                         parser.send("outline", path, {"whole": whole})
                     path = remaining.popleft()
                     items: list[Item] | BadInput
@@ -161,7 +162,7 @@ class Parsing:
         self, decode: Callable[[Any], T], parser: _ParserProcess, path: Path
     ) -> Iterator[tuple[int, T]]:
         """Yield what a parser sends for the first of its requests."""
-        parser.name, parser.keeps, size = path.name, False, 0
+        parser.name, parser.can_continue, size = path.name, False, 0
         while True:
             frame = parser.receive(self.limits.output - size, self._beat)
             try:
@@ -173,8 +174,8 @@ class Parsing:
                 raise BadInput(f"{path.name} made its parser send no record: check it") from error
             size = 0 if number else size + len(frame)
             yield number, value
-        parser.pending -= 1
-        parser.keeps = answer["keeps"]
+        parser.unanswered.popleft()
+        parser.can_continue = answer["can_continue"]
         match answer.get("error"):
             case "memory":
                 raise parser.exceeded_memory()
@@ -197,8 +198,8 @@ class _ParserProcess:
     """A parser process with its pipes.
 
     Attributes:
-        keeps: Whether the process can go on: it has answered, and not reached its end.
-        pending: Number of requests that it has not answered.
+        can_continue: Whether the process answers further requests.
+        unanswered: Sizes of the requests that it has not answered, in bytes.
         name: Of the file that it parses, for messages.
     """
 
@@ -220,7 +221,8 @@ class _ParserProcess:
         self._requests = cast(IO[bytes], self._process.stdin)
         self._frames = cast(IO[bytes], self._process.stdout)
         self._received = bytearray()
-        self.keeps, self.pending, self.name = True, 0, ""
+        self.can_continue, self.name = True, ""
+        self.unanswered: deque[int] = deque()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._frames, selectors.EVENT_READ)
 
@@ -228,12 +230,19 @@ class _ParserProcess:
         """Whether the process can take a request."""
         return self._process.poll() is None
 
+    @property
+    def has_room(self) -> bool:
+        """Whether another document may be requested before the first is answered."""
+        most = _AHEAD if _has_memory_limit() else 1
+        return len(self.unanswered) < most and sum(self.unanswered) < _AHEAD_BYTES
+
     def send(self, reader: str, path: Path, options: Mapping[str, object]) -> None:
         """Send a request; a process that has ended is noticed when its answer is received."""
         request = {"reader": reader, "path": str(path), "options": options}
-        self.pending += 1
+        line = json.dumps(request).encode() + b"\n"
+        self.unanswered.append(len(line))
         with suppress(BrokenPipeError):
-            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.write(line)
 
     def receive(self, most: int, beat: Callable[[], None]) -> bytes:
         """Return the next frame.
@@ -331,7 +340,7 @@ def _parser(limits: Limits) -> Iterator[_ParserProcess]:
     try:
         yield parser
     finally:
-        if parser.keeps and not parser.pending and not _idle:
+        if parser.can_continue and not parser.unanswered and not _idle:
             _idle.append(parser)
         else:
             parser.end()

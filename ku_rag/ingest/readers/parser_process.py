@@ -2,7 +2,7 @@
 
 It reads requests from its standard input, one JSON object a line, and writes frames to its standard
 output: four bytes with the length, then a JSON value. `[number, value]` is what a reader yields.
-`{"keeps": …, "error": …, "reason": …}` ends a file: whether the process takes another one, and the
+`{"can_continue": …, "error": …, "reason": …}` ends a file: whether another may follow, and the
 reason if this one cannot be read.
 
 Memory and processor time are limited by the system. The process ends when its standard input
@@ -63,17 +63,14 @@ def main() -> None:
     for count, request in zip(range(1, _MOST_FILES + 1), sys.stdin.buffer, strict=False):
         answer = _answer(frames, json.loads(request), seconds)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        is_large = bool(memory) and _is_larger(memory * _MOST_RETAINED)
-        _send(frames, {"keeps": count < _MOST_FILES and not is_large, **answer})
+        is_large = bool(memory) and _resident_bytes() > memory * _MOST_RETAINED
+        _send(frames, {"can_continue": count < _MOST_FILES and not is_large, **answer})
         frames.flush()
 
 
-def _is_larger(size: float) -> bool:
-    """Whether this process uses more memory, on Linux."""
-    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 <= size:
-        return False  # the peak counts that of the parent, too, but is faster to read
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() > size
+def _resident_bytes() -> int:
+    """Return the memory of this process on Linux; its ru_maxrss counts that of its parent, too."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def _end_with_input() -> None:
