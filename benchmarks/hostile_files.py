@@ -49,7 +49,6 @@ from tests.ingest.test_hostile_files import (
 
 _ROUNDS = 5
 _START_S = 0.5
-_MOST_RATIO = 1.1
 _POLL_S = 0.01
 _MOST_S = 400
 _ROOT = Path(__file__).parents[1]
@@ -381,10 +380,10 @@ def ordinary(name: str, earlier: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, print, and with --write keep the result."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--earlier", type=Path)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--write", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--earlier", type=Path, help="checkout of an earlier version")
+    parser.add_argument("--only", default="", help="part of the name of what is measured")
+    parser.add_argument("--write", action="store_true", help="write the result file")
     options = parser.parse_args()
     result: dict[str, Any] = {"hostile": {}, "ordinary": {}}
     for name in filter(lambda one: options.only in one, _FILES):

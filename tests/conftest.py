@@ -84,7 +84,11 @@ class _TorchModule(pytest.Module):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep the tests of each place in `TOGETHER` in one process, and spread all others."""
+    """Keep the tests of each place in `TOGETHER` in one process, and spread all others.
+
+    `xdist_group` would do so as well, but pytest-xdist 3.8 appends the group to the id of a test,
+    and pytest 9.2 no longer takes that id over.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):

@@ -73,8 +73,8 @@ def test_a_step_of_evidence_graphs_is_left_out(ku, tmp_path):
     assert without["settings"]["construction"]["table_mining"] is False
 
 
-def test_the_demo_runs_every_method_without_a_model(ku, tmp_path, monkeypatch):
-    monkeypatch.setattr(tour, "STOPS", tour.STOPS[:1])
+def test_the_demo_runs_every_method_without_a_model(ku, tmp_path, monkeypatch, rounds):
+    monkeypatch.setattr(tour, "STOPS", tour.STOPS[: rounds(1, 3)])
     run = ku("eval", "demo", "demo", "--json")
     assert run.code == 0
     names = ("ku", "plain", "evidence", "fixed-text", "fixed-image", "plan", "graph")

@@ -287,15 +287,15 @@ def test_a_word_file_that_unpacks_to_too_much_is_refused(tmp_path, name):
     assert found.reason.endswith("expected at most 33,554,432; split it")
 
 
-def test_many_sections_with_tables_are_read_in_linear_time(tmp_path):
-    count = 5_000
+def test_many_sections_with_tables_are_read_in_linear_time(tmp_path, rounds):
+    count = rounds(5_000, 20_000)
     outline = Outline(tmp_path / "a.md", "x\n|\n" * count)
     for n in range(count):
         outline.add_heading(1, f"Section {n}", 4 * n, 4 * n + 2)
         outline.add_table(4 * n + 2, 4 * n + 4, "", [["a", "b"], [f"{n}", ""]])
     started = time.process_time()
     records = list(outline.units())
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < count / 2_000
     assert len(records) == count
     assert {record.sources[0].tables[0].rows[0][0].text for record in records} == {
         str(n) for n in range(count)

@@ -48,9 +48,9 @@ def test_rare_words_weigh_more_than_common_ones(kb):
     assert scores[9] > scores[1] == scores[2] > 0
 
 
-def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb):
+def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb, rounds):
     """Looked up one by one, the chunks of one unit would take minutes."""
-    many = 6_000
+    many = rounds(6_000, 20_000)
     kb.add(Unit("a", id="a", texts=tuple(f"a lamp burns oil {n}" for n in range(many))))
     kb.add(Unit("b", id="b", texts=("a torch burns wood 0", "a torch burns wood 1")))
     connection = kb._database.connection
@@ -60,7 +60,7 @@ def test_the_words_of_a_unit_with_many_chunks_are_looked_up_in_one_go(kb):
     assert keywords.units_with(connection, "burns", units) == set(units)
     assert keywords.count_units_with(connection, "burns") == 2
     assert len(list(keywords.chunks_with_all(connection, ["lamp oil"]))) == many
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < many / 4_000
 
 
 def test_words_that_very_many_chunks_have_are_left_out_where_there_are_others(kb, monkeypatch):
