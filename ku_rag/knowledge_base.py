@@ -25,8 +25,9 @@ from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
 from ku_rag.session import Session
 from ku_rag.settings import Settings
-from ku_rag.store import compaction, table_rows, unit_records
+from ku_rag.store import compaction, facts, table_rows, unit_records
 from ku_rag.store.database import Database
+from ku_rag.store.facts import Fact
 from ku_rag.store.layout import Layout
 from ku_rag.store.schema import SCHEMA
 from ku_rag.store.unit_filter import UnitFilter, Where
@@ -554,6 +555,22 @@ class KnowledgeBase:
         given = arguments.text(unit_id, "the id")
         with self._session.read() as database:
             return unit_records.read_unit(database.connection, self._session.layout, given)
+
+    def facts(self, unit_id: str) -> builtins.list[Fact]:
+        """What is stated of a unit: in metadata, texts and tables, and by relations.
+
+        Args:
+            unit_id: its id, or a name that no other unit has.
+
+        Raises:
+            NotFound: there is no such unit.
+            BadInput: several units have the name.
+        """
+        given = arguments.text(unit_id, "the id")
+        with self._session.read() as database:
+            return facts.of_unit(
+                database.connection, unit_records.find_row(database.connection, given)
+            )
 
     def tables(self, unit_id: str) -> builtins.list[Table]:
         """The tables of a unit's own sources.

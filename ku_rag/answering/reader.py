@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from ku_rag.graph.unit_facts import is_labelled_line
 from ku_rag.retrieval.names import parted
 from ku_rag.text.question import (
     GENERIC,
@@ -27,6 +26,7 @@ from ku_rag.text.question import (
     is_negated,
 )
 from ku_rag.text.sentences import sentences
+from ku_rag.text.statements import is_labelled_line
 from ku_rag.text.stems import root, stem
 from ku_rag.text.tokens import is_named, stop_words, tokenize, words
 from ku_rag.text.values import Value, find_kind, find_values

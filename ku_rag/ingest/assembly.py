@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from ku_rag.indexes import inverted, keywords
-from ku_rag.store import relations
+from ku_rag.store import facts, relations
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Unit
@@ -109,7 +109,7 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
     stored = {
         row: fields
         for row, *fields in connection.execute(
-            "SELECT u.row, u.name, u.kind, u.match FROM json_each(?) w "
+            "SELECT u.row, u.name, u.kind, u.match, u.metadata FROM json_each(?) w "
             "CROSS JOIN units u ON u.row = w.value",
             (rows,),
         )
@@ -122,13 +122,19 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
     declared = _declarations(connection, units.values())
     merged = {row: _merge(declared[row], unit_id) for unit_id, row in units.items()}
     after = {row: _keys(one) for row, one in merged.items()}
+    metadata = {row: _encode(one.metadata) for row, one in merged.items()}
     connection.executemany(
         "UPDATE units SET name = ?, kind = ?, aliases = ?, metadata = ?, match = ? WHERE row = ?",
         (
-            (one.name, one.kind, as_json(one.aliases), _encode(one.metadata), one.match, row)
+            (one.name, one.kind, as_json(one.aliases), metadata[row], one.match, row)
             for row, one in merged.items()
         ),
     )
+    new_facts = {
+        row: one.metadata for row, one in merged.items() if metadata[row] != stored[row][3]
+    }
+    facts.drop_metadata(connection, [row for row in new_facts if stored[row][3] != "{}"])
+    facts.add_metadata(connection, new_facts)
     connection.executemany(
         "DELETE FROM names WHERE key = ? AND unit = ?",
         ((key, row) for row in after for key in before[row] - after[row]),
@@ -141,7 +147,7 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
     ids: list[str] = []
     keys: set[str] = set()
     for unit_id, row in units.items():
-        one, (name, kind, match) = merged[row], stored[row]
+        one, (name, kind, match, _) = merged[row], stored[row]
         matched_before = before[row] if match else set()
         matched = after[row] if one.match else set()
         if not matched_before:
@@ -154,6 +160,7 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
             if name:
                 if name != one.name:
                     keywords.rename(connection, row)
+                    facts.rename(connection, row)
                 relations.rename_unit(connection, row, one.name, one.kind)
     inverted.add_names(connection, new)
     relations.resolve_names(connection, ids=ids, keys=keys)

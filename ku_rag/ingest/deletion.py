@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ku_rag.ingest import assembly
-from ku_rag.store import content_rows, relations
+from ku_rag.store import content_rows, facts, relations
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import Deleted
 
@@ -36,6 +36,7 @@ def delete_units(
         named = [chunk for (chunk,) in connection.execute(listed, (unit,))]
         deleted.append(_delete_unlisted_chunks(connection, named))
         gone = relations.drop_of_unit(connection, unit)
+        facts.drop_unit(connection, unit)
         row = connection.execute("DELETE FROM units WHERE row = ? RETURNING id", (unit,))
         deleted.append(Deleted(units=row.fetchone(), relations=tuple(gone)))
         for source in others:

@@ -23,7 +23,7 @@ from ku_rag.indexes import inverted
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
-from ku_rag.store import content_rows, vectors
+from ku_rag.store import content_rows, facts, vectors
 from ku_rag.store.connection import Connection, as_json, snapshot
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout
@@ -199,6 +199,7 @@ class Reindexing:
                     content_rows.drop_source_chunks(connection, [source])
                     new = content_rows.add_texts(connection, [(source, unit, chunks)])
                     inverted.add_chunks(connection, new)
+                    facts.add_chunks(connection, new)
                     numbers = list(new)
                 vectors.put(connection, "chunk", rows["chunk"], numbers, [found])
         connection.execute("DELETE FROM shadows")

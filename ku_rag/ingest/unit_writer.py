@@ -21,7 +21,7 @@ from ku_rag.ingest.preparation import (
     PreparedSource,
 )
 from ku_rag.settings import Settings
-from ku_rag.store import content_rows, relations, table_rows, vectors
+from ku_rag.store import content_rows, facts, relations, table_rows, vectors
 from ku_rag.store.connection import Connection, as_json, last_row
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, holds, image_file, write_durably
@@ -170,6 +170,7 @@ class UnitWriter:
         ]
         vectors.put(connection, "chunk", self._encoder_rows["chunk"], list(chunks), made)
         inverted.add_chunks(connection, chunks)
+        facts.add_chunks(connection, chunks)
         return len(chunks)
 
     def _replace_pictures(self, connection: Connection, place: _SourceRows) -> int:

@@ -1,12 +1,13 @@
 """Upgrades: a base of an earlier version becomes one of this version, with all of its content.
 
 First its tables are migrated (`ku_rag.store.migrations`). Then names, lists, the keyword index and
-the ends of relations are derived again from texts and declarations, in one transaction. Nothing is
-encoded.
+the ends of relations are derived again from texts and declarations, in one transaction. Then the
+facts of all content are read, unless this version of the extractor has done so. Nothing is encoded.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import time
@@ -20,7 +21,7 @@ from ku_rag.indexes import inverted
 from ku_rag.ingest import assembly
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.preparation import earlier_texts_hash, hash_texts
-from ku_rag.store import migrations, relations, schema
+from ku_rag.store import facts, migrations, relations, schema
 from ku_rag.store.connection import SLICE, Connection, explained, has_checksums
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
@@ -32,6 +33,9 @@ _WORK = "ku.upgrade"
 """The folder of a copy that is being made; an upgrade that was stopped leaves it behind."""
 _GUARD = "ku.guard"
 """The page checksums of 0.1.0."""
+
+_FACTS_READ = "facts_read"
+"""Key of the rows up to which facts are read, with the version of the extractor."""
 
 _log = logging.getLogger("ku_rag")
 
@@ -100,7 +104,9 @@ def _advance(database: Database, layout: Layout, progress: Progress | None) -> N
             file.unlink()
         with database.change() as connection:
             _derive(connection, progress)
-            connection.execute("DELETE FROM meta WHERE key = 'stale'")
+            connection.execute("DELETE FROM meta WHERE key IN ('stale', 'facts')")
+    if not schema.has_facts(database.connection):
+        _read_facts(database, progress)
 
 
 def _replace(work: Layout, layout: Layout) -> None:
@@ -145,6 +151,37 @@ def _derive(connection: Connection, progress: Progress | None) -> None:
     stated = [row for (row,) in connection.execute("SELECT row FROM relations ORDER BY row")]
     for at in range(0, len(stated), SLICE):
         relations.resolve(connection, stated[at : at + SLICE])
+
+
+def _read_facts(database: Database, progress: Progress | None) -> None:
+    """Read the facts of all units and chunks, slice by slice; continue where one was stopped."""
+    version, unit, chunk = database.meta(_FACTS_READ) or (0, 0, 0)
+    if version != facts.EXTRACTOR:
+        unit = chunk = 0
+        with database.change() as connection:
+            connection.execute("DELETE FROM facts; DELETE FROM labels")
+            database.set_meta(_FACTS_READ, (facts.EXTRACTOR, 0, 0))
+    while True:
+        with database.change() as connection:
+            units = connection.execute(
+                "SELECT row, metadata FROM units WHERE row > ? ORDER BY row LIMIT ?", (unit, SLICE)
+            ).fetchall()
+            chunks = connection.execute(
+                "SELECT c.row, s.unit, c.text FROM chunks c JOIN sources s ON s.row = c.source "
+                "WHERE c.row > ? ORDER BY c.row LIMIT ?",
+                (chunk, SLICE),
+            ).fetchall()
+            if not units and not chunks:
+                connection.execute("DELETE FROM meta WHERE key = ?", (_FACTS_READ,))
+                schema.finish_facts(connection)
+                return
+            facts.add_metadata(connection, {row: json.loads(fields) for row, fields in units})
+            facts.add_chunks(connection, {row: (of, text) for row, of, text in chunks})
+            unit = units[-1][0] if units else unit
+            chunk = chunks[-1][0] if chunks else chunk
+            database.set_meta(_FACTS_READ, (facts.EXTRACTOR, unit, chunk))
+        if progress:
+            progress(max(unit, chunk))
 
 
 def _update_sources(connection: Connection) -> None:

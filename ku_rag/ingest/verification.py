@@ -14,7 +14,7 @@ from ku_rag.errors import Corrupt
 from ku_rag.indexes import inverted, keywords
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import assembly
-from ku_rag.store import relations, schema, unit_records
+from ku_rag.store import facts, relations, schema, unit_records
 from ku_rag.store.connection import Connection, snapshot
 from ku_rag.store.content_rows import text_hash
 from ku_rag.store.database import Database
@@ -22,6 +22,12 @@ from ku_rag.store.layout import Layout
 from ku_rag.store.vectors import Kind, places
 from ku_rag.types import Serializable
 
+_SAMPLED = 2_000
+"""Units, and chunks, whose facts are read again."""
+_SAMPLE = (
+    "SELECT row FROM {table} ORDER BY iif((SELECT count(*) FROM {table}) > ?1, random(), row) "
+    "LIMIT ?1"
+)
 _MANIFEST = frozenset({"id", "encoder", "segmenter", "max_tokens", "language"})
 _CHECKS = (
     (
@@ -107,6 +113,7 @@ def verify(
             ("relations", relations.differences(connection)),
             ("pictures", _pictures(connection, layout)),
             ("units", assembly.differences(connection)),
+            ("facts", _facts(connection)),
             ("the lists of units", inverted.differences(connection)),
             *(("a table", _wrong_rows(connection, *check)) for check in _CHECKS),
         ):
@@ -202,6 +209,19 @@ def _missing_vectors(connection: Connection, encoders: Mapping[Kind, int]) -> It
             places(kind, encoder),
         ):
             yield f"{kind} {row} has no vector"
+
+
+def _facts(connection: Connection) -> Iterator[str]:
+    """Compare the facts of a sample of units and chunks with what these state."""
+    for (label,) in connection.execute(
+        "SELECT label FROM labels WHERE row NOT IN (SELECT label FROM facts)"
+    ):
+        yield f"no fact has the label {label!r}"
+    units, chunks = (
+        [row for (row,) in connection.execute(_SAMPLE.format(table=table), (_SAMPLED,))]
+        for table in ("units", "chunks")
+    )
+    yield from facts.differences(connection, units, chunks)
 
 
 def _pictures(connection: Connection, layout: Layout) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import count
 
-from ku_rag.store import relations, vectors
+from ku_rag.store import facts, relations, vectors
 from ku_rag.store.connection import Connection, array_of, last_row
 from ku_rag.types import Deleted
 
@@ -106,6 +106,7 @@ def drop_chunks(connection: Connection, rows: Sequence[int]) -> None:
         return
     wanted = array_of(rows)
     listed = "(SELECT value FROM carray(?))"
+    facts.drop_chunks(connection, rows)
     connection.execute(f"DELETE FROM unit_chunks WHERE chunk IN {listed}", (wanted,))
     connection.execute(f"DELETE FROM words WHERE rowid IN {listed}", (wanted,))
     sources = connection.execute(

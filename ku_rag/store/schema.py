@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ku_rag.errors import Mismatch, Outdated
 from ku_rag.store.connection import APPLICATION_ID, Connection, has_checksums, roll_back
+from ku_rag.store.facts import EXTRACTOR
 
 FIRST = 3
 """Number of the first step, the schema of version 0.3.0."""
@@ -175,6 +176,40 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX relations_tail ON relations(tail);
     CREATE INDEX relations_target_key ON relations(target_key);
     """,
+    """
+    -- Labels of facts, by origin: what an owner declares is told apart from what a text says.
+    CREATE TABLE labels (
+        row INTEGER PRIMARY KEY,
+        label TEXT NOT NULL,                  -- as written
+        origin TEXT NOT NULL,                 -- metadata, text or table
+        key TEXT NOT NULL,                    -- the label in lower case
+        UNIQUE (label, origin)
+    );
+    CREATE INDEX labels_key ON labels(key, origin);
+    -- What units and rows of tables say; see `store.facts`.
+    CREATE TABLE facts (
+        row INTEGER PRIMARY KEY,
+        unit INTEGER REFERENCES units(row),   -- NULL: of a row of a table
+        subject TEXT,                         -- of a row: id of a unit, or a folded name
+        label INTEGER NOT NULL REFERENCES labels(row),
+        value TEXT,                           -- as written; NULL: as the key
+        key TEXT,                             -- in lower case, shortened; NULL: null
+        number REAL,                          -- that the value begins with
+        measure TEXT,                         -- dimension of the amount, or date
+        amount REAL,                          -- in the base unit of the dimension; first day
+        upper REAL,                           -- last day of a date
+        scope TEXT,                           -- heading of the text, or name of the table
+        chunk INTEGER REFERENCES chunks(row), -- where it was read; NULL: in metadata
+        first INTEGER,                        -- span in the text of the chunk, in characters
+        last INTEGER
+    );
+    CREATE INDEX facts_unit ON facts(unit, label) WHERE unit IS NOT NULL;
+    CREATE INDEX facts_subject ON facts(subject, label) WHERE subject IS NOT NULL;
+    CREATE INDEX facts_key ON facts(label, key, unit);
+    CREATE INDEX facts_number ON facts(label, number, unit) WHERE number IS NOT NULL;
+    CREATE INDEX facts_amount ON facts(label, measure, amount, unit) WHERE measure IS NOT NULL;
+    CREATE INDEX facts_chunk ON facts(chunk) WHERE chunk IS NOT NULL;
+    """,
 )
 
 SCHEMA = FIRST + len(STEPS) - 1
@@ -188,6 +223,7 @@ def create(connection: Connection) -> None:
         if connection.execute("PRAGMA user_version").fetchone() == (0,):
             for number, step in enumerate(STEPS, FIRST):
                 take(connection, number, step)
+            finish_facts(connection)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
     except BaseException:
@@ -242,9 +278,25 @@ def check(connection: Connection, folder: Path) -> None:
 
 def is_outdated(connection: Connection) -> bool:
     """Return whether a database of no later version is not as this version makes it."""
-    return not has_checksums(connection) or version(connection) < SCHEMA or is_stale(connection)
+    return (
+        not has_checksums(connection)
+        or version(connection) < SCHEMA
+        or is_stale(connection)
+        or not has_facts(connection)
+    )
 
 
 def is_stale(connection: Connection) -> bool:
     """Return whether derived rows (names, lists, keywords, ends of relations) are out of date."""
     return bool(connection.execute("SELECT 1 FROM meta WHERE key = 'stale'").fetchone())
+
+
+def has_facts(connection: Connection) -> bool:
+    """Return whether the facts of all content are read, by the rules of this version."""
+    stored = connection.execute("SELECT value FROM meta WHERE key = 'facts'").fetchone()
+    return bool(stored == (str(EXTRACTOR),))
+
+
+def finish_facts(connection: Connection) -> None:
+    """Record that the facts of all content are read. Called inside a transaction."""
+    connection.execute("REPLACE INTO meta VALUES ('facts', ?)", (str(EXTRACTOR),))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count, groupby
 from operator import itemgetter
 
+from ku_rag.store import facts
 from ku_rag.store.connection import Connection, array_of, as_json
 from ku_rag.store.content_rows import sources_of
 from ku_rag.text.tokens import name_key
@@ -84,6 +85,7 @@ def link_named(connection: Connection, unit: int, key: str) -> None:
             connection.execute(
                 "INSERT OR IGNORE INTO cell_links VALUES (?, ?, ?)", (source, document, id)
             )
+            facts.replace_row(connection, source, document)
 
 
 def drop(connection: Connection, source: int) -> None:

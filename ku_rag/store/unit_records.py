@@ -111,7 +111,13 @@ def known_row(connection: Connection, unit_id: str) -> int:
     return row
 
 
-def _row_of(connection: Connection, given: str) -> int:
+def find_row(connection: Connection, given: str) -> int:
+    """Return the row of a unit by its id or by a name that no other unit has.
+
+    Raises:
+        NotFound: There is no such unit.
+        BadInput: Several units have the name.
+    """
     named = connection.execute(
         "SELECT u.row, u.id FROM names n JOIN units u ON u.row = n.unit WHERE n.key = ?",
         (name_key(given),),
@@ -161,7 +167,7 @@ def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecor
         BadInput: several units have the name.
         Corrupt: a row fails its checksum.
     """
-    row = _row_of(connection, unit_id)
+    row = find_row(connection, unit_id)
     sources = connection.execute(
         "SELECT uri, origin FROM sources WHERE unit = ? ORDER BY row", (row,)
     )

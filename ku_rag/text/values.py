@@ -1,8 +1,11 @@
-"""Typed values in a sentence: dates, amounts with a unit, counts and names."""
+"""Typed values in a sentence: dates, amounts with a unit, counts and names; values of fields."""
 
 from __future__ import annotations
 
 import re
+from calendar import month_name, monthrange
+from datetime import date
+from functools import lru_cache
 from typing import NamedTuple
 
 from ku_rag.text.tokens import stop_words
@@ -81,6 +84,9 @@ _IN = {
     "mass": "mg .001 g 1 gram 1 kg 1000 kilogram 1000 t 1e6 ton 1e6 tonne 1e6 lb 453.59 "
     "pound 453.59 oz 28.35 ounce 28.35",
     "volume": "ml .001 millilit .001 cl .01 dl .1 l 1 lit 1",
+    "area": "mm² 1e-6 cm² 1e-4 m² 1 m2 1 km² 1e6 km2 1e6 ha 1e4 hecta 1e4 acre 4046.86",
+    "euro": "€ 1 eur 1 euro 1",
+    "dollar": "$ 1 usd 1 dollar 1",
     "time": "s 1 second 1 min 60 minute 60 h 3600 hour 3600 day 86400 week 604800",
 }
 _FACTORS = {
@@ -192,3 +198,89 @@ def _name(match: re.Match[str]) -> Value | None:
     if body and match.string[:start].lower().endswith("the "):
         end = body.end()
     return Value(start, end)
+
+
+# ---- values of fields ----------------------------------------------------------------------------
+
+_LEADING_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
+_FIELD_AMOUNT = re.compile(
+    rf"(?P<sign>[$€]? ?)(?P<number>{_LEADING_NUMBER.pattern})"
+    r"(?: (?P<times>thousand|million|billion)\b)?[ -]?(?P<unit>(?!in .)[^\s\d,;:()]*[²23]?)",
+    re.IGNORECASE,
+)
+_FIELD_DATE = re.compile(
+    r"(?P<year>\d{4})-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})(?:[T ]\d{1,2}:\d\d\S*)?)?"
+    r"|(?P<day2>\d{1,2})\.(?P<month2>\d{1,2})\.(?P<year2>\d{4})"
+    rf"|(?:(?P<day3>\d{{1,2}})(?:st|nd|rd|th)? )?(?P<name3>{_MONTH}),? (?P<year3>\d{{4}})"
+    rf"|(?P<name4>{_MONTH}) (?P<day4>\d{{1,2}})(?:st|nd|rd|th)?,? (?P<year4>\d{{4}})",
+    re.IGNORECASE,
+)
+_MONTHS = {name.lower(): number for number, name in enumerate(month_name)}
+
+
+class Quantity(NamedTuple):
+    """What the value of a field says in numbers.
+
+    Args:
+        number: The number that it begins with, as written.
+        measure: Dimension of the amount, such as "mass" or "euro"; "date" for a date.
+        amount: The number in the base unit of the dimension (m, g, l, m², s); of a date, the number
+            of its first day (`datetime.date.toordinal`).
+        upper: Of a date, the number of its last day: "May 1931" has 31.
+    """
+
+    number: float | None = None
+    measure: str | None = None
+    amount: float | None = None
+    upper: float | None = None
+
+
+def quantity(value: str, unit: str = "") -> Quantity:
+    """Return what a value says in numbers: "1,200 m" → 1200, 1200 of "length".
+
+    Args:
+        value: Of a field, as written.
+        unit: Of a number that brings none, such as "kg" of the label "Weight (kg)".
+    """
+    match = _FIELD_AMOUNT.match(value)
+    if match is None:
+        return _date(value) if value[:1].isalpha() else Quantity()
+    stated = float(match["number"].replace(",", "")) * _TIMES.get((match["times"] or "").lower(), 1)
+    leading = None if match["sign"] else stated
+    if not value.isdigit() and (day := _date(value, leading)).measure:
+        return day
+    word = match["unit"] or match["sign"].strip() or unit
+    measure, factor = _FACTORS.get(_bare(word), (None, 1.0)) if word else (None, 1.0)
+    return Quantity(leading, measure, stated * factor if measure else None)
+
+
+def _date(value: str, leading: float | None = None) -> Quantity:
+    match = _FIELD_DATE.fullmatch(value.strip())
+    if match is None:
+        return Quantity(leading)
+    part = {name.rstrip("234"): text for name, text in match.groupdict().items() if text}
+    month = _MONTHS[part["name"].lower()] if "name" in part else int(part["month"])
+    try:
+        last = monthrange(int(part["year"]), month)[1]
+        days = int(part["day"]), int(part["day"])
+    except KeyError:
+        days = 1, last
+    except ValueError:
+        return Quantity(leading)
+    try:
+        first, upper = (date(int(part["year"]), month, day).toordinal() for day in days)
+    except ValueError:
+        return Quantity(leading)
+    return Quantity(leading, "date", float(first), float(upper))
+
+
+@lru_cache(4096)
+def unit_of_label(label: str) -> tuple[str, str]:
+    """Return a label without its unit, and the unit: "Weight (kg)", "weight_kg" → "kg"."""
+    plain, _, unit = label.rstrip(")").partition("(")
+    if unit:
+        return plain.strip(), unit
+    cut = re.split(r"[ _]", label)
+    if len(cut) > 1 and cut[-1] != "in" and is_unit(cut[-1]):
+        return label[: -len(cut[-1]) - 1], cut[-1]
+    return label, ""

@@ -1,0 +1,310 @@
+"""Facts: what units and rows of tables state, as rows that filters and answers read.
+
+Facts are written in the change that writes what they are read from: those of metadata with the row
+of the unit, those of texts and tables with the chunk. Kinds, names and relations have tables of
+their own and are not repeated here; `of_unit` returns them as well.
+
+Functions that write are called inside a change (`Database.change`).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from ku_rag.store.connection import Connection, array_of, as_json
+from ku_rag.text import statements
+from ku_rag.text.statements import Statement
+from ku_rag.text.values import Quantity, quantity, unit_of_label
+from ku_rag.types import Serializable
+
+EXTRACTOR = 1
+"""Version of the rules by which facts are read. A base of an earlier one is upgraded."""
+METADATA, TEXT, TABLE = "metadata", "text", "table"
+"""Origins of facts."""
+_LONGEST_KEY = 48
+_KEY_BEGIN = 40
+_COLUMNS = (
+    "unit, subject, label, value, key, number, measure, amount, upper, scope, chunk, first, last"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact(Serializable):
+    """A statement about a unit.
+
+    Args:
+        label: Of the statement, such as a field of metadata, a column or a relation.
+        value: As written; None for null.
+        origin: "metadata", "text", "table", "relation", "inverse relation", "kind" or "alias".
+        number: The number that the value begins with.
+        measure: Dimension of the amount, or "date".
+        amount: The number in the base unit of the dimension (m, g, l, m², s).
+        condition: Under which a relation holds.
+        scope: Heading of the text, name of the table, or kind of the entity at the other end.
+        source: URI of the source; None for metadata, kinds and aliases, which sources declare
+            together.
+        chunk: Row of the chunk.
+        span: Where the chunk states it, in characters.
+    """
+
+    label: str
+    value: str | None
+    origin: str
+    number: float | None = None
+    measure: str | None = None
+    amount: float | None = None
+    condition: str | None = None
+    scope: str = ""
+    source: str | None = None
+    chunk: int | None = None
+    span: tuple[int, int] | None = None
+
+
+class _Row(NamedTuple):
+    """A fact that is to be stored: row of the unit or subject of a row of a table, and the rest."""
+
+    unit: int | None
+    subject: str | None
+    statement: Statement
+    chunk: int | None = None
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def drop_metadata(connection: Connection, units: Sequence[int]) -> None:
+    """Delete the facts of the metadata of units, by their rows."""
+    if units:
+        listed = "unit IN (SELECT value FROM carray(?)) AND chunk IS NULL"
+        _delete(connection, listed, array_of(units))
+
+
+def add_metadata(connection: Connection, units: Mapping[int, Mapping[str, object]]) -> None:
+    """Store the facts of the metadata of units, by their rows."""
+    rows = (
+        _Row(unit, None, stated)
+        for unit, metadata in units.items()
+        for stated in statements.of_metadata(metadata)
+    )
+    _insert(connection, METADATA, rows)
+
+
+def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, str]]) -> None:
+    """Store the facts of new chunks: rows of tables, and labelled lines of other texts.
+
+    Args:
+        connection: Inside a change.
+        chunks: Row → row of the unit that owns it, and its text.
+    """
+    if not chunks:
+        return
+    cells = _cells(connection, chunks)
+    names = dict(
+        connection.execute(
+            "SELECT u.row, u.name FROM json_each(?) w CROSS JOIN units u ON u.row = w.value",
+            (as_json({unit for unit, _ in chunks.values() if unit is not None}),),
+        )
+    )
+    lines = (
+        _Row(unit, None, stated, chunk)
+        for chunk, (unit, text) in chunks.items()
+        if unit is not None and chunk not in cells
+        for stated in statements.of_text(text, names[unit])
+    )
+    _insert(connection, TEXT, lines)
+    _insert(connection, TABLE, _of_rows(cells))
+
+
+def rename(connection: Connection, unit: int) -> None:
+    """Read the facts of a unit's texts again after its name has changed."""
+    owned = connection.execute(
+        "SELECT c.row, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
+        "WHERE l.unit = ? AND l.owned",
+        (unit,),
+    )
+    chunks = {row: (unit, text) for row, text in owned}
+    drop_chunks(connection, list(chunks))
+    add_chunks(connection, chunks)
+
+
+def replace_row(connection: Connection, source: int, document: int) -> None:
+    """Replace the facts of a row of a table whose cells have changed."""
+    found = connection.execute(
+        "SELECT row FROM chunks WHERE source = ? AND document = ?", (source, document)
+    )
+    chunks = [row for (row,) in found]
+    drop_chunks(connection, chunks)
+    _insert(connection, TABLE, _of_rows(_cells(connection, chunks)))
+
+
+def drop_chunks(connection: Connection, chunks: Sequence[int]) -> None:
+    """Delete the facts of chunks."""
+    if chunks:
+        _delete(connection, "chunk IN (SELECT value FROM carray(?))", array_of(chunks))
+
+
+def drop_unit(connection: Connection, unit: int) -> None:
+    """Delete the facts of a unit."""
+    _delete(connection, "unit = ?", unit)
+
+
+def _delete(connection: Connection, condition: str, value: object) -> None:
+    gone = connection.execute(f"DELETE FROM facts WHERE {condition} RETURNING label", (value,))
+    labels = {label for (label,) in gone}
+    if labels:
+        connection.execute(
+            "DELETE FROM labels WHERE row IN (SELECT value FROM json_each(?)) "
+            "AND NOT EXISTS (SELECT 1 FROM facts WHERE label = labels.row)",
+            (as_json(labels),),
+        )
+
+
+def _cells(connection: Connection, chunks: Iterable[int]) -> dict[int, tuple[str, str] | None]:
+    """Return table and cells (JSON) of chunks of rows; None for all but the first of a row."""
+    cells: dict[int, tuple[str, str] | None] = {}
+    for chunk, is_first, name, row in connection.execute(
+        "SELECT c.row, NOT EXISTS (SELECT 1 FROM chunks p WHERE p.source = c.source "
+        "AND p.document = c.document AND p.position < c.position), t.name, t.cells "
+        "FROM json_each(?) w CROSS JOIN chunks c ON c.row = w.value "
+        "JOIN table_rows t ON t.source = c.source AND t.document = c.document",
+        (as_json(chunks),),
+    ):
+        cells[chunk] = (name, row) if is_first else None
+    return cells
+
+
+def _of_rows(cells: Mapping[int, tuple[str, str] | None]) -> Iterator[_Row]:
+    for chunk, row in cells.items():
+        if row is not None:
+            subject, stated = statements.of_row(orjson.loads(row[1]), row[0])
+            yield from (_Row(None, subject, one, chunk) for one in stated)
+
+
+def _insert(connection: Connection, origin: str, rows: Iterable[_Row]) -> None:
+    new = list(rows)
+    if not new:
+        return
+    labels = _labels(connection, origin, {row.statement.label for row in new})
+    connection.executemany(
+        f"INSERT INTO facts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((row.unit, row.subject, labels[row.statement.label], *_columns(row)) for row in new),
+    )
+
+
+def _columns(row: _Row) -> tuple[object, ...]:
+    """The columns of a fact from `value` on."""
+    label, value, scope, first, last = row.statement
+    key, numbers = None, Quantity()
+    if value is not None:
+        key, numbers = value_key(value), quantity(value, unit_of_label(label)[1])
+    span = (None, None) if row.chunk is None or row.unit is None else (first, last)
+    written = None if value == key else value
+    return written, key, *numbers, scope or None, row.chunk, *span
+
+
+def _labels(connection: Connection, origin: str, labels: Iterable[str]) -> dict[str, int]:
+    """Return the rows of labels; new ones are inserted."""
+    wanted = sorted(labels)
+    connection.executemany(
+        "INSERT INTO labels (label, origin, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        ((label, origin, label.casefold()) for label in wanted),
+    )
+    rows = connection.execute(
+        "SELECT l.label, l.row FROM json_each(?) w "
+        "CROSS JOIN labels l ON l.label = w.value AND l.origin = ?",
+        (as_json(wanted), origin),
+    )
+    return dict(rows)
+
+
+def value_key(value: str) -> str:
+    """Return the key by which values are compared; of a long one, its beginning and a checksum."""
+    key = value.casefold()
+    if len(key) <= _LONGEST_KEY:
+        return key
+    return f"{key[:_KEY_BEGIN]}{zlib.crc32(key.encode()):08x}"
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def of_unit(connection: Connection, unit: int) -> list[Fact]:
+    """Return everything that is stated of a unit: declared, in texts and tables, by relations."""
+    kind, aliases, unit_id = connection.execute(
+        "SELECT kind, aliases, id FROM units WHERE row = ?", (unit,)
+    ).fetchone()
+    declared = [Fact("kind", kind, "kind")]
+    declared += [Fact("alias", alias, "alias") for alias in json.loads(aliases)]
+    keys = [key for (key,) in connection.execute("SELECT key FROM names WHERE unit = ?", (unit,))]
+    stored = connection.execute(
+        "SELECT l.label, coalesce(f.value, f.key), l.origin, f.number, f.measure, f.amount, "
+        "NULL, coalesce(f.scope, ''), s.uri, f.chunk, f.first, f.last "
+        "FROM facts f JOIN labels l ON l.row = f.label LEFT JOIN chunks c ON c.row = f.chunk "
+        "LEFT JOIN sources s ON s.row = c.source "
+        "WHERE f.unit = ?1 OR f.subject IN (SELECT value FROM json_each(?2)) ORDER BY f.row",
+        (unit, as_json([unit_id, *keys])),
+    )
+    related = connection.execute(
+        "SELECT r.relation, t.name, 'relation', NULL, NULL, NULL, r.condition, t.kind, s.uri "
+        "FROM entities e JOIN relations r ON r.head = e.row JOIN entities t ON t.row = r.tail "
+        "JOIN sources s ON s.row = r.source WHERE e.unit = ?1 UNION ALL "
+        "SELECT r.relation, h.name, 'inverse relation', NULL, NULL, NULL, r.condition, h.kind, "
+        "s.uri FROM entities e JOIN relations r ON r.tail = e.row "
+        "JOIN entities h ON h.row = r.head JOIN sources s ON s.row = r.source WHERE e.unit = ?1",
+        (unit,),
+    )
+    facts = [
+        Fact(*(*fields, None if first is None else (first, last)))
+        for *fields, first, last in stored
+    ]
+    return [*declared, *facts, *(Fact(*fields) for fields in related)]
+
+
+# ---- for verify and upgrade ----------------------------------------------------------------------
+
+
+def differences(
+    connection: Connection, units: Sequence[int], chunks: Sequence[int]
+) -> Iterator[str]:
+    """Yield where the facts of some units and chunks differ from what these state."""
+    for unit, unit_id, metadata in connection.execute(
+        "SELECT u.row, u.id, u.metadata FROM json_each(?) w CROSS JOIN units u ON u.row = w.value",
+        (as_json(units),),
+    ).fetchall():
+        rows = (_Row(unit, None, one) for one in statements.of_metadata(json.loads(metadata)))
+        if _stored(connection, "f.unit = ? AND f.chunk IS NULL", unit) != _expected(METADATA, rows):
+            yield f"the facts of unit {unit_id!r} are not what its metadata states"
+    cells = _cells(connection, chunks)
+    for chunk, unit, name, text in connection.execute(
+        "SELECT c.row, s.unit, u.name, c.text FROM json_each(?) w "
+        "CROSS JOIN chunks c ON c.row = w.value JOIN sources s ON s.row = c.source "
+        "LEFT JOIN units u ON u.row = s.unit",
+        (as_json(chunks),),
+    ).fetchall():
+        if chunk in cells:
+            expected = _expected(TABLE, _of_rows({chunk: cells[chunk]}))
+        else:
+            stated = statements.of_text(text, name) if unit is not None else ()
+            expected = _expected(TEXT, (_Row(unit, None, one, chunk) for one in stated))
+        if _stored(connection, "f.chunk = ?", chunk) != expected:
+            yield f"the facts of chunk {chunk} are not what its text states"
+
+
+def _expected(origin: str, rows: Iterable[_Row]) -> list[tuple[object, ...]]:
+    return [(origin, row.unit, row.subject, row.statement.label, *_columns(row)) for row in rows]
+
+
+def _stored(connection: Connection, condition: str, value: int) -> list[tuple[object, ...]]:
+    columns = ", ".join(f"f.{column}" for column in _COLUMNS.split(", ")[3:])
+    found: list[tuple[object, ...]] = connection.execute(
+        f"SELECT l.origin, f.unit, f.subject, l.label, {columns} FROM facts f "
+        f"JOIN labels l ON l.row = f.label WHERE {condition} ORDER BY f.row",
+        (value,),
+    ).fetchall()
+    return found

@@ -1,0 +1,145 @@
+"""What metadata, texts and rows of tables state: a label and a value, or several.
+
+A labelled line is "Price: 49 euros", "protein ca 3 gram", or a sentence of the form "The capital of
+Sweden is Stockholm.".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ku_rag.text.question import AUXILIARIES, HEDGES, TURNING, is_negated
+from ku_rag.text.tokens import name_key, words
+
+_MOST_CHARACTERS = 20_000
+_LONGEST_HEADING = 80
+_LABEL_WORDS = 5
+_LINE = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]+)?[*_]*(?P<label>[^\W\d_][^:：.!?|\n]{0,80}?)[*_]*[ \t]*[:：](?!//)[*_]*"
+    r"[ \t]*(?P<value>\S.*?)[ \t]*$",
+    re.MULTILINE,
+)
+_BOLD_LINE = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]+)?(?P<mark>\*\*|__)(?P<label>[^\W\d_][^:：.!?|*_\n]{0,80}?)(?P=mark)"
+    r"[ \t]+(?![-–—:：])(?P<value>\S.{0,80}?)[ \t]*$",
+    re.MULTILINE,
+)
+_AMOUNT_LINE = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]+)?(?P<label>[^\W\d_][^:：!?|\n]{0,40}?)[ \t]+"
+    r"(?:(?:ca|about|approx|some)\.?[ \t]+)?(?P<value>\d[\d.,]*[ \t]*[^\s\d:]{0,15})[ \t]*$",
+    re.MULTILINE,
+)
+_SENTENCE = re.compile(
+    r"(?:^|(?<=[.!?] ))(?:The|Its|Their)\s+(?P<label>[^\W\d_][\w' -]{0,60}?)"
+    r"(?:\s+of\s+(?P<owner>[^,;:.\n]{1,60}?))?"
+    r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>(?:[^,;:.\n]|[.,](?=\d)){1,60})(?:\.(?=\s|$)|$)",
+    re.MULTILINE,
+)
+
+
+class Statement(NamedTuple):
+    """A label and a value that a text states.
+
+    Args:
+        label: As written.
+        value: As written; None for null.
+        scope: Heading of the text, or name of the table.
+        start: Where the line begins in the text, in characters.
+        end: Where it ends.
+    """
+
+    label: str
+    value: str | None
+    scope: str = ""
+    start: int = 0
+    end: int = 0
+
+
+def of_metadata(metadata: Mapping[str, object]) -> Iterator[Statement]:
+    """Yield the fields of metadata, items of lists one by one; a nested one is "outer.inner"."""
+    for label, value in metadata.items():
+        yield from _of_field(label, value)
+
+
+def _of_field(label: str, value: object) -> Iterator[Statement]:
+    if isinstance(value, Mapping):
+        for inner, nested in value.items():
+            yield from _of_field(f"{label}.{inner}", nested)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _of_field(label, item)
+    else:
+        yield Statement(label, _as_text(value))
+
+
+def _as_text(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)
+
+
+def of_text(text: str, name: str) -> Iterator[Statement]:
+    """Yield the labelled lines of a text, and sentences that state the same.
+
+    Args:
+        text: Of a unit.
+        name: Of the unit; a sentence on the capital of something else states nothing of it.
+    """
+    text = text[:_MOST_CHARACTERS]
+    first = text.lstrip("# \n").partition("\n")[0].strip()
+    is_heading = len(first) < _LONGEST_HEADING and first[-1:].isalnum() and ":" not in first
+    heading = first if is_heading else ""
+    for match in (
+        *_LINE.finditer(text),
+        *_BOLD_LINE.finditer(text),
+        *_AMOUNT_LINE.finditer(text),
+        *_SENTENCE.finditer(text),
+    ):
+        label, value = match["label"], match["value"]
+        label_words = words(label)
+        is_sentence = AUXILIARIES.intersection(label_words) or value.endswith(".")
+        if match.re in (_AMOUNT_LINE, _BOLD_LINE) and is_sentence:
+            continue
+        if is_negated(label_words):  # "Not allowed: dogs"
+            continue
+        if match.re is _SENTENCE:
+            sentence, owner = words(match[0]), name_key(match["owner"] or "").removeprefix("the ")
+            is_owner = owner in ("", name_key(name).removeprefix("the "))
+            if not is_owner or is_negated(sentence) or (HEDGES | TURNING).intersection(sentence):
+                continue
+        labels, values = [label], [value]
+        several, parts = re.split(r"\s*,\s", value), label.split(" and ")
+        if len(parts) == len(several) and " and " not in value:
+            # "Country and volume: Italy, 80 g" is two facts, "Seas and oceans" is one.
+            labels, values = parts, several
+        scope = "" if heading in match[0] else heading
+        for part, stated in zip(labels, values, strict=True):
+            yield Statement(part, stated, scope, *match.span())
+
+
+def of_row(cells: Sequence[tuple[str, str, str | None]], table: str) -> tuple[str, list[Statement]]:
+    """Return the subject of a row of a table and what the row states of it.
+
+    The subject is the first cell that links to a unit, else the first one with a text.
+
+    Args:
+        cells: Column, text and id of the linked unit of each.
+        table: Name of the table.
+
+    Returns:
+        Id of the linked unit or folded text of the subject, and a statement of each other cell.
+    """
+    filled = [cell for cell in cells if cell[1].strip()]
+    subject = next((cell for cell in filled if cell[2]), next(iter(filled), None))
+    if subject is None:
+        return "", []
+    stated = [Statement(cell[0], cell[1], table) for cell in filled if cell is not subject]
+    return subject[2] or name_key(subject[1]), stated
+
+
+def is_labelled_line(sentence: str) -> bool:
+    """Return whether a sentence is a labelled line, whose label is a few words."""
+    line = _LINE.fullmatch(sentence)
+    return line is not None and len(words(line["label"])) < _LABEL_WORDS
