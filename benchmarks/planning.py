@@ -39,7 +39,7 @@ from ku_rag.planning.plan import MODELLINGS, Plan, PlanSettings, Round
 from ku_rag.planning.planner import Choice, PlanState, Reformulation
 from ku_rag.planning.rounds import PlanRun
 from ku_rag.planning.searches import Searches
-from ku_rag.store.unit_filter import UnitFilter
+from ku_rag.store.filters import UnitFilter
 from ku_rag.types import Match
 
 HALVES = {"tuning": {0}, "report": {1}, "all": {0, 1}}

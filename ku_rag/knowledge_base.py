@@ -28,9 +28,9 @@ from ku_rag.settings import Settings
 from ku_rag.store import compaction, facts, table_rows, unit_records
 from ku_rag.store.database import Database
 from ku_rag.store.facts import Fact
+from ku_rag.store.filters import UnitFilter, Where
 from ku_rag.store.layout import Layout
 from ku_rag.store.schema import SCHEMA
-from ku_rag.store.unit_filter import UnitFilter, Where
 from ku_rag.store.unit_records import UnitRecord, UnitSummary
 from ku_rag.types import (
     Added,
@@ -531,7 +531,7 @@ class KnowledgeBase:
         Args:
             kind: only units of this kind.
             where: only units that pass these conditions on metadata, such as "calories<100"; see
-                `ku_rag.store.unit_filter.UnitFilter.parse`.
+                `ku_rag.store.filters.UnitFilter.parse`.
             limit: most units, from 0 on; None for all.
             offset: units that are left out before the first.
         """

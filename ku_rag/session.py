@@ -14,6 +14,7 @@ from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import Mismatch, NotFound, Outdated
+from ku_rag.indexes.selection import Selection
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM
@@ -29,8 +30,8 @@ from ku_rag.settings import Settings
 from ku_rag.store import unit_records
 from ku_rag.store.connection import explained, snapshot
 from ku_rag.store.database import Database
+from ku_rag.store.filters import ALL_UNITS, UnitFilter
 from ku_rag.store.layout import Layout
-from ku_rag.store.unit_filter import ALL_UNITS, UnitFilter
 from ku_rag.store.vectors import KINDS, Kind
 
 # A question is answered sooner without the imports that only writing needs.
@@ -122,6 +123,7 @@ class Session:
                     segmenter=self.segmenter(),
                 )
             self.database = database
+            self._selection = Selection(database)
             with explained(database.path):
                 manifest.check(database, encoder, spec, language=settings.language)
                 self.use_encoder(encoder)
@@ -328,7 +330,7 @@ class Session:
         chunk_search = ChunkSearch(
             database.connection, encoding.encoder, encoding.chunks, self.settings.expand
         )
-        chosen = units.resolved(database.connection)
+        chosen = self._selection.resolve(units)
         pool = self.settings.reranker_pool
         return Retrieval(
             database, self.layout, image_search, chunk_search, chosen, self.reranker, pool

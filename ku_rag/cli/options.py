@@ -162,7 +162,8 @@ def filter_options(command: Command) -> Command:
         multiple=True,
         callback=_check_conditions,
         metavar="CONDITION",
-        help='Only units with such metadata: "calories<100"; may be repeated.',
+        help='Only units with such metadata: "calories<100", "price=5..9", "colour in red, blue", '
+        '"note contains old"; may be repeated. "any:FIELD…" reads texts and relations, too.',
     )
     return click.option("--kind", help="Only units of this kind.")(where(command))
 
@@ -170,7 +171,7 @@ def filter_options(command: Command) -> Command:
 def _check_conditions(
     _: click.Context, __: click.Parameter, value: tuple[str, ...]
 ) -> tuple[str, ...]:
-    from ku_rag.store.unit_filter import UnitFilter
+    from ku_rag.store.filters import UnitFilter
 
     try:
         UnitFilter.parse(where=value)

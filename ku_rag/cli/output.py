@@ -196,6 +196,9 @@ def unit_lines(shown: Mapping[str, Any]) -> Iterator[str]:
             yield f"  … and {more:,} more {what} it: --most"
     yield from [""] * bool(shown.get("sources"))
     yield from (f"source: {one['uri']}" for one in shown.get("sources", ()))
+    read = [fact for fact in shown.get("facts", ()) if fact["chunk"] is not None]
+    yield from ["", "read in its texts and in tables:"] * bool(read)
+    yield from (f"  {fact['label']}: {_value(fact['value'])}" for fact in read)
     if named_in := shown.get("named_in"):
         yield f"named in {len(named_in)} chunks of other sources"
 

@@ -106,7 +106,8 @@ class FactReader:
         """Return the values that units have under a key of their metadata."""
         rows = self.connection.execute(
             "SELECT DISTINCT coalesce(f.value, f.key) FROM labels l "
-            "JOIN facts f ON f.label = l.row WHERE l.label = ? AND l.origin = 'metadata' AND f.key != '' LIMIT ?",
+            "JOIN facts f ON f.label = l.row "
+            "WHERE l.label = ? AND l.origin = 'metadata' AND f.key != '' LIMIT ?",
             (key, _MOST_UNITS),
         )
         return [value for (value,) in rows]

@@ -23,6 +23,8 @@ _LARGE = 10_000
 """Number of chunks above which a base leaves out common terms."""
 _COMMON = 0.1
 """A term is common if a larger share of the chunks have it."""
+_FEW = 2_000
+"""Chunks up to which the database compares their rows, before it ranks any."""
 _EXACT = 3
 """Letters of the longest stem that matches only itself; a longer one is a prefix."""
 
@@ -82,7 +84,9 @@ class TermScores:
     scores: NDArray[np.float64]
 
 
-def term_scores(connection: Connection, text: str) -> TermScores:
+def term_scores(
+    connection: Connection, text: str, *, among: NDArray[np.int64] | None = None
+) -> TermScores:
     """Return BM25 scores of the chunks that have a term of a text.
 
     Stop words, and in large bases very common terms, are left out if other terms remain.
@@ -90,6 +94,7 @@ def term_scores(connection: Connection, text: str) -> TermScores:
     Args:
         connection: the database.
         text: the question.
+        among: rows of the chunks that count; None for all.
     """
     wanted = [
         _quoted(term)
@@ -102,14 +107,17 @@ def term_scores(connection: Connection, text: str) -> TermScores:
         more = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?"
         common = {one for one in wanted if connection.execute(more, (one, most)).fetchone()}
         wanted = [one for one in wanted if one not in common] or wanted
+    scored = "SELECT rowid, -bm25(words) FROM words WHERE words MATCH ?"
+    listed: tuple[object, ...] = ()
+    if among is not None and len(among) <= _FEW:
+        scored += " AND +rowid IN (SELECT value FROM json_each(?))"
+        listed = (as_json(among.tolist()),)
     found = [
-        np.array(
-            connection.execute(
-                "SELECT rowid, -bm25(words) FROM words WHERE words MATCH ?", (term,)
-            ).fetchall()
-        ).reshape(-1, 2)
+        np.array(connection.execute(scored, (term, *listed)).fetchall()).reshape(-1, 2)
         for term in wanted
     ]
+    if among is not None and not listed:
+        found = [one[np.isin(one[:, 0], among)] for one in found]
     rows = np.unique(np.concatenate([np.empty(0), *(one[:, 0] for one in found)])).astype(np.int64)
     scores = np.zeros((len(found), len(rows)))
     for place, one in enumerate(found):

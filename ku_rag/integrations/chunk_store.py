@@ -16,7 +16,7 @@ from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.encoders.pair import Paired
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.knowledge_base import KnowledgeBase
-from ku_rag.store.unit_filter import Where
+from ku_rag.store.filters import Where
 from ku_rag.store.unit_records import UnitRecord
 from ku_rag.types import Box, Evidence, Unit
 

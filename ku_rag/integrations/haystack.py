@@ -12,7 +12,7 @@ from haystack.errors import FilterError
 from haystack.utils.filters import document_matches_filter
 
 from ku_rag.integrations.chunk_store import ChunkStore, ForeignEncoder, TextDocument
-from ku_rag.store.unit_filter import Where
+from ku_rag.store.filters import Where
 
 Filters = dict[str, Any]
 

@@ -20,7 +20,7 @@ from langchain_core.vectorstores import VectorStore
 from ku_rag.errors import BadInput
 from ku_rag.integrations.chunk_store import ChunkStore, ForeignEncoder, FoundChunk, TextDocument
 from ku_rag.knowledge_base import KnowledgeBase
-from ku_rag.store.unit_filter import Where
+from ku_rag.store.filters import Where
 
 Filter = Mapping[str, object] | Where | None
 """Values of metadata fields, or what `where` of `KnowledgeBase.list` is; None for no filter."""

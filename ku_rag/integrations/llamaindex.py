@@ -10,7 +10,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from ku_rag.integrations.chunk_store import ChunkStore
 from ku_rag.knowledge_base import KnowledgeBase
-from ku_rag.store.unit_filter import Where
+from ku_rag.store.filters import Where
 
 
 class LlamaIndexRetriever(BaseRetriever):

@@ -10,8 +10,8 @@ from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.names import NamesFound
 from ku_rag.retrieval.search import ChunkSearch
 from ku_rag.store.database import Database
+from ku_rag.store.filters import UnitFilter
 from ku_rag.store.layout import Layout
-from ku_rag.store.unit_filter import UnitFilter
 from ku_rag.types import Match, Region
 
 if TYPE_CHECKING:

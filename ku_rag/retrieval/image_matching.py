@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.encoders.pair import side
+from ku_rag.indexes.segment import Rows
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.regions.base import Segmenter
 from ku_rag.regions.crops import Background, crop
@@ -93,7 +94,7 @@ def match_image(
     question: str,
     search: ImageSearch,
     *,
-    among: Collection[int] | None = None,
+    among: Rows | None = None,
 ) -> tuple[dict[int, RegionMatch], Region | None]:
     """Find the units whose pictures match an RGB picture.
 
@@ -112,7 +113,7 @@ def match_image(
     if among is not None:
         shown = connection.execute(
             "SELECT DISTINCT image FROM json_each(?) CROSS JOIN unit_images ON unit = value",
-            (as_json(among),),
+            (as_json(among.tolist()),),
         ).fetchall()
         nearest = partial(nearest, among=np.array([row for (row,) in shown], np.int64))
     if not search.images.count or (among is not None and not shown):
@@ -165,7 +166,7 @@ def _rated(
 
 
 def _owners(
-    connection: Connection, among: Collection[int] | None, rows: Collection[int]
+    connection: Connection, among: Rows | None, rows: Collection[int]
 ) -> dict[int, frozenset[int]]:
     """The units of stored pictures, those of `among` only if it is given."""
     found = connection.execute(

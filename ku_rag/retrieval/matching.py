@@ -8,11 +8,12 @@ meant ("the country that borders Spain") decides between them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from PIL.Image import Image
 
 from ku_rag.indexes import keywords
+from ku_rag.indexes.segment import Rows
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.image_matching import evidence, match_image
 from ku_rag.retrieval.names import ClueWord, NamesFound, find_last_words, find_names, parted
@@ -128,9 +129,7 @@ def _why(seen: RegionMatch | None, name: str | None, fits: float) -> str:
     return "; ".join(parts)
 
 
-def _named(
-    connection: Connection, names: NamesFound, among: Collection[int] | None
-) -> dict[int, str]:
+def _named(connection: Connection, names: NamesFound, among: Rows | None) -> dict[int, str]:
     """The units that a question names, of those that count: unit row → words of the question."""
     phrases: dict[str, str] = {}
     for span in names.spans:

@@ -86,7 +86,7 @@ def search(
     for place, chunks in enumerate(listed.values()):
         for row, owned in chunks:
             shares[row] = max(1 / (1 + place / 2 + (not owned)), shares.get(row, 0.0))
-    terms = term_scores(base.connection, question)
+    terms = term_scores(base.connection, question, among=among)
     scores = joint_scores(base.connection, terms, _MOST_CHUNKS, pool=_LINKING if base.expand else 0)
     if question.strip():
         spaces = [(name, np.array([row for row, _ in listed[unit]])) for unit, name in units]

@@ -18,6 +18,7 @@ import apsw
 import apsw.sqlite_extra
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from ku_rag.errors import Corrupt, Locked, Mismatch, ReadOnly
 from ku_rag.store.layout import Layout
@@ -79,12 +80,18 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
                 "PRAGMA journal_size_limit = 0"
             )  # the last connection empties the log
     connection.set_busy_timeout(_BUSY_MS)
+    connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
     connection.execute(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = FILE; "
         f"PRAGMA cache_size = -{_CACHE_KIB}; "
         f"PRAGMA wal_autocheckpoint = {LOG_BYTES // PAGE_BYTES}"
     )
     return connection
+
+
+def _casefold(*texts: object) -> str | None:
+    (text,) = texts
+    return text.casefold() if isinstance(text, str) else None
 
 
 def _open_for_reading(path: Path) -> Connection:
@@ -245,6 +252,6 @@ def last_row(connection: Connection, table: str) -> int:
     return int(found[0]) if found else 0
 
 
-def array_of(rows: Sequence[int]) -> apsw.CArrayBinding:
+def array_of(rows: Sequence[int] | NDArray[np.int64]) -> apsw.CArrayBinding:
     """Row numbers as a parameter for `carray(?)`; there must be at least one."""
     return apsw.carray(np.asarray(rows, np.int64))

@@ -42,7 +42,7 @@ class Fact(Serializable):
         label: Of the statement, such as a field of metadata, a column or a relation.
         value: As written; None for null.
         origin: "metadata", "text", "table", "relation", "inverse relation", "kind" or "alias".
-        number: The number that the value begins with.
+        number: The number that the value begins with; of a date, the year.
         measure: Dimension of the amount, or "date".
         amount: The number in the base unit of the dimension (m, g, l, m², s).
         condition: Under which a relation holds.

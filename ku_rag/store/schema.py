@@ -194,7 +194,7 @@ STEPS: tuple[str, ...] = (
         label INTEGER NOT NULL REFERENCES labels(row),
         value TEXT,                           -- as written; NULL: as the key
         key TEXT,                             -- in lower case, shortened; NULL: null
-        number REAL,                          -- that the value begins with
+        number REAL,                          -- that the value begins with, or year
         measure TEXT,                         -- dimension of the amount, or date
         amount REAL,                          -- in the base unit of the dimension; first day
         upper REAL,                           -- last day of a date

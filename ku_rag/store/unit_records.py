@@ -12,10 +12,12 @@ from PIL.Image import Image
 
 from ku_rag import pictures
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.store.connection import Connection
+from ku_rag.store import facts
+from ku_rag.store.connection import Connection, array_of
 from ku_rag.store.content_rows import sources_of
+from ku_rag.store.facts import Fact
+from ku_rag.store.filters import UnitFilter
 from ku_rag.store.layout import Layout
-from ku_rag.store.unit_filter import UnitFilter
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Relation, Serializable
 
@@ -77,6 +79,7 @@ class UnitRecord(UnitSummary):
         relations: that start at it.
         sources: where its contents came from.
         named_in: chunks of other units that name it.
+        facts: what is stated of it.
     """
 
     images: tuple[str, ...]
@@ -84,6 +87,7 @@ class UnitRecord(UnitSummary):
     relations: tuple[Relation, ...]
     sources: tuple[StoredSource, ...]
     named_in: tuple[Mention, ...]
+    facts: tuple[Fact, ...]
 
 
 def counts(connection: Connection) -> dict[str, int]:
@@ -143,15 +147,14 @@ def list_units(
 ) -> list[UnitSummary]:
     """Return units that pass a filter, with counts, in the order of their ids."""
     rows = units.rows(connection)
-    if rows is None:
-        found = connection.execute(
-            "SELECT row FROM units ORDER BY id LIMIT ? OFFSET ?",
-            (-1 if limit is None else limit, offset),
-        )
-        rows = [row for (row,) in found]
-    else:
-        rows = rows[offset : None if limit is None else offset + limit]
-    return [_unit(connection, row, UnitSummary) for row in rows]
+    if rows is not None and not len(rows):
+        return []
+    listed = "" if rows is None else "WHERE row IN (SELECT value FROM carray(?3)) "
+    page = connection.execute(
+        f"SELECT row FROM units {listed}ORDER BY id LIMIT ?1 OFFSET ?2",
+        (-1 if limit is None else limit, offset, *(() if rows is None else (array_of(rows),))),
+    ).fetchall()
+    return [_unit(connection, row, UnitSummary) for (row,) in page]
 
 
 def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecord:
@@ -190,6 +193,7 @@ def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecor
         relations=tuple(Relation(*found) for found in _relations(connection, row)),
         sources=tuple(StoredSource(*found) for found in sources),
         named_in=tuple(Mention(*found) for found in mentions),
+        facts=tuple(facts.of_unit(connection, row)),
     )
 
 

@@ -59,13 +59,13 @@ class Statement(NamedTuple):
 
 def of_metadata(metadata: Mapping[str, object]) -> Iterator[Statement]:
     """Yield the fields of metadata, items of lists one by one; a nested one is "outer.inner"."""
-    for label, value in metadata.items():
+    for label, value in sorted(metadata.items()):
         yield from _of_field(label, value)
 
 
 def _of_field(label: str, value: object) -> Iterator[Statement]:
     if isinstance(value, Mapping):
-        for inner, nested in value.items():
+        for inner, nested in sorted(value.items()):
             yield from _of_field(f"{label}.{inner}", nested)
     elif isinstance(value, list):
         for item in value:

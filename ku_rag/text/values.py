@@ -222,7 +222,7 @@ class Quantity(NamedTuple):
     """What the value of a field says in numbers.
 
     Args:
-        number: The number that it begins with, as written.
+        number: The number that it begins with, as written; of a date, the year.
         measure: Dimension of the amount, such as "mass" or "euro"; "date" for a date.
         amount: The number in the base unit of the dimension (m, g, l, m², s); of a date, the number
             of its first day (`datetime.date.toordinal`).
@@ -271,7 +271,7 @@ def _date(value: str, leading: float | None = None) -> Quantity:
         first, upper = (date(int(part["year"]), month, day).toordinal() for day in days)
     except ValueError:
         return Quantity(leading)
-    return Quantity(leading, "date", float(first), float(upper))
+    return Quantity(float(part["year"]), "date", float(first), float(upper))
 
 
 @lru_cache(4096)

@@ -16,8 +16,8 @@ from ku_rag.store import connection, content_rows, unit_records
 from ku_rag.store.compaction import compact
 from ku_rag.store.connection import snapshot
 from ku_rag.store.database import Database
+from ku_rag.store.filters import UnitFilter
 from ku_rag.store.layout import write_durably
-from ku_rag.store.unit_filter import UnitFilter
 from tests.conftest import picture, write_records
 
 

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from ku_rag import KnowledgeBase, Unit
-from ku_rag.errors import Corrupt, Locked, Outdated, ReadOnly
+from ku_rag.errors import Corrupt, Locked, Mismatch, Outdated, ReadOnly
 from ku_rag.store import schema
 from ku_rag.store.connection import connect
 from tests.data.bases.stored import FOLDER, MADE_IN, OUTDATED, VERSIONS, unpack
@@ -262,13 +262,13 @@ def test_a_copy_becomes_a_base_of_its_own_only_by_its_own_upgrade(outdated):
         kb.compact()
 
 
-def test_increments_of_0_3_0_are_applied(tmp_path):
+def test_an_upgraded_copy_does_not_take_increments_of_an_earlier_version(tmp_path):
     unpack("0.3.0-increments", tmp_path)
     KnowledgeBase.upgrade(tmp_path / "copy")
     with KnowledgeBase.open(tmp_path / "copy") as kb:
+        with pytest.raises(Mismatch, match="replace the copy by a whole snapshot"):
+            kb.apply_increments(tmp_path / "increments")
         assert "Old Stool" in {unit.id for unit in kb.list()}
-        assert kb.apply_increments(tmp_path / "increments").increments == 1
-        assert "Old Stool" not in {unit.id for unit in kb.list()}
         assert kb.verify().problems == ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ku_rag import BadInput, Unit
+from ku_rag.types import Cell, Table
 from tests.conftest import picture
 
 METADATA = {
@@ -67,10 +68,82 @@ def test_a_malformed_condition_is_refused_with_its_form(kb, wrong):
         kb.list(where=wrong)
 
 
-@pytest.mark.parametrize("condition", ["price<50 euros", "weight>=1 kg"])
-def test_an_amount_is_not_compared_as_text(kb, condition):
+@pytest.mark.parametrize("condition", ["price<50 shillings", "weight>=1 stone"])
+def test_an_amount_of_an_unknown_measure_is_not_compared_as_text(kb, condition):
     with pytest.raises(BadInput, match="the number alone"):
         kb.list(where=condition)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("weight<1 kg", "a"),
+        ("weight=1.2 kg", "b"),
+        ("weight=1,200 g", "b"),
+        ("weight>1.1 kg", "b"),
+        ("weight!=400 g", "bc"),
+        ("length_cm>1 m", "b"),
+        ("length_cm<100", "a"),
+        ("opened=1931", "ab"),
+        ("opened>1935", "c"),
+        ("opened=May 1931", "ab"),
+        ("opened<2 May 1931", "a"),
+        ("opened=1931-05-02..1931-12-01", ""),
+        ("opened=1931-04..1931-05", "ab"),
+        ("opened>1931-06-01", "c"),
+        ("stock=3..8", "ac"),
+        ("colour in red, BLUE", "ab"),
+        ("stock in 3, 20", "ab"),
+        ("note contains old OAK", "a"),
+        ("note contains x", "b"),
+        ("size.width<3", "a"),
+        ("size.parts.name=lid", "b"),
+    ],
+)
+def test_amounts_dates_ranges_and_nested_fields_are_compared(kb, where, expected):
+    many = {
+        "a": {
+            "weight": "400 g", "length_cm": 90, "opened": "1 May 1931", "stock": 3,
+            "colour": "red", "note": "made of Old Oak", "size": {"width": 2},
+        },
+        "b": {
+            "weight": "1200 g", "length_cm": 120, "opened": "1931-05", "stock": "20 pieces",
+            "colour": ["green", "blue"], "note": "y" * 60 + "x",
+            "size": {"width": 4, "parts": [{"name": "Lid"}, {"name": "Box"}]},
+        },
+        "c": {"weight": 5, "opened": "1940", "stock": 8, "colour": None},
+    }  # fmt: skip
+    kb.add_many(Unit(unit, id=unit, metadata=fields) for unit, fields in many.items())
+    assert [unit.id for unit in kb.list(where=where)] == list(expected)
+
+
+def test_only_metadata_passes_a_field_and_everything_passes_any_field(kb):
+    kb.add(Unit("Ash", id="ash", metadata={"tenant": "acme"}, texts=("An ash.",)))
+    kb.add(Unit("Oak", id="oak", texts=("Tenant: acme\n",)))
+    kb.add(Unit("Elm", id="elm", texts=("An elm.",)))
+    table = Table(("Tree", "Tenant"), ((Cell("Elm", link="elm"), Cell("Acme")),), "Leases")
+    kb.add(Unit("List", id="list", texts=("A list.",), tables=(table,)))
+    kb.graph.add_relation("List", "tenant", "Acme")
+    assert [unit.id for unit in kb.list(where="tenant=acme")] == ["ash"]
+    assert [unit.id for unit in kb.list(where="any:tenant=acme")] == ["ash", "elm", "list", "oak"]
+    assert [unit.id for unit in kb.list(where=("any:tenant=acme", "tenant=acme"))] == ["ash"]
+    assert [unit.id for unit in kb.list(where=("any:Tenant!=acme"))] == []
+
+
+def test_a_filter_is_right_after_each_write(kb):
+    def found():
+        return {piece.owners[0] for piece in kb.search(text="tree", where="price<10", k=9).chunks}
+
+    kb.add(Unit("Ash", id="ash", texts=("The ash is a tree.",), metadata={"price": 5}))
+    assert found() == {"ash"}
+    kb.add(Unit("Oak", id="oak", texts=("The oak is a tree.",), metadata={"price": 7}))
+    assert found() == {"ash", "oak"}
+    kb.update("ash", metadata={"price": 50})
+    assert found() == {"oak"}
+    kb.delete(["oak"])
+    assert found() == set()
+    kb.update("ash", metadata={"price": 1}, texts=("It is a tree.", "A tall tree."))
+    assert found() == {"ash"}
 
 
 def test_numbers_are_read_as_people_write_them(kb):
