@@ -14,6 +14,7 @@ Long, SIGMOD 2024. FAISS implements it and scalar quantisation.)
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -43,8 +44,11 @@ _CLIPPED_SHARE = 1e-4
 """Share of vector components that exceed the byte range and are clipped."""
 _TINY = 1e-12
 _BY_QUERIES, _BY_LISTS = 0, 1
-_PARALLEL_BYTES = 2 << 20
-"""A scan of at least this size uses several threads."""
+_PARALLEL_BYTES = 16 << 20
+"""A scan of at least this size uses several threads, which takes tens of milliseconds when other
+processes use the processor as well."""
+_SELECTED = 2
+"""Lists are scanned for so many times as many selected rows as there are rows in other searches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +184,8 @@ def search_candidates(
         queries: float32[n, dim], quantised if the kind has a quantiser.
         count: candidates per query.
         mask: bool[positions], True for positions to search; None for all.
-        selected: the mask selects given rows, so all lists are scanned; else it hides deleted ones.
+        selected: the mask selects given rows, so more lists are scanned; else it hides deleted
+            ones.
 
     Returns:
         (scores float32[n, m], positions int64[n, m]), m ≤ count, padded with -1.
@@ -192,7 +197,11 @@ def search_candidates(
     params = faiss.SearchParametersIVF() if plan.probes else faiss.SearchParameters()
     small = False
     if plan.probes:
-        params.nprobe = index.nlist if selected else min(plan.probes, index.nlist)
+        params.nprobe = min(plan.probes, index.nlist)
+        if selected and mask is not None:
+            # As many selected rows are scanned as there are rows in the lists of other searches.
+            share = max(1, int(mask.sum())) / len(mask)
+            params.nprobe = min(index.nlist, math.ceil(_SELECTED * plan.probes / share))
         scanned = index.ntotal * index.code_size * params.nprobe / index.nlist
         index.parallel_mode = _BY_LISTS if scanned > _PARALLEL_BYTES else _BY_QUERIES
         small = len(queries) == 1 and scanned <= _PARALLEL_BYTES
@@ -201,6 +210,9 @@ def search_candidates(
         params.sel = faiss.IDSelectorBitmap(bits)
     with _single_threaded(faiss) if small else nullcontext():
         found: tuple[Vectors, Positions] = index.search(queries, count, params=params)
+        if selected and plan.probes and params.nprobe < index.nlist and (found[1] < 0).any():
+            params.nprobe = index.nlist  # the selected rows are in other lists
+            found = index.search(queries, count, params=params)
     return found
 
 

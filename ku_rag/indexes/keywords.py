@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ku_rag.indexes.segment import contains
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.stems import index_terms, query_terms, stem
 from ku_rag.text.tokens import content_words, is_cjk, words
@@ -94,7 +95,7 @@ def term_scores(
     Args:
         connection: the database.
         text: the question.
-        among: rows of the chunks that count; None for all.
+        among: rows of the chunks that count, ascending; None for all.
     """
     wanted = [
         _quoted(term)
@@ -117,7 +118,7 @@ def term_scores(
         for term in wanted
     ]
     if among is not None and not listed:
-        found = [one[np.isin(one[:, 0], among)] for one in found]
+        found = [one[contains(among, one[:, 0])] for one in found]
     rows = np.unique(np.concatenate([np.empty(0), *(one[:, 0] for one in found)])).astype(np.int64)
     scores = np.zeros((len(found), len(rows)))
     for place, one in enumerate(found):

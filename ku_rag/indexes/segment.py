@@ -14,6 +14,19 @@ from ku_rag.indexes.index_kinds import TOP, ByteQuantizer, IndexPlan, Mask, sear
 Rows = NDArray[np.int64]
 
 
+def contains(rows: Rows, values: NDArray[Any]) -> Mask:
+    """Return which values are among rows: bool[len(values)].
+
+    Args:
+        rows: int64[n], ascending.
+        values: Numbers.
+    """
+    if not len(rows):
+        return np.zeros(len(values), np.bool_)
+    found: Mask = rows[np.minimum(np.searchsorted(rows, values), len(rows) - 1)] == values
+    return found
+
+
 @dataclass(slots=True)
 class Segment:
     """Rows and an index over their vectors.

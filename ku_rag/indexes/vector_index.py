@@ -96,7 +96,7 @@ class VectorIndex:
         with self._lock:
             self._catch_up()
             rows, newest = self._tail
-            if among is not None:
+            if among is not None and len(rows):
                 inside = np.isin(rows, among)
                 rows, newest = rows[inside], newest[inside]
             exact = [nearest(queries, newest, rows, k)] if len(rows) else []

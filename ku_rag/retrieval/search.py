@@ -16,7 +16,7 @@ from ku_rag.encoders.base import Encoder, encode_queries
 from ku_rag.encoders.embedded import EmbeddedEncoder
 from ku_rag.encoders.pair import side
 from ku_rag.indexes.keywords import term_scores
-from ku_rag.indexes.segment import Rows
+from ku_rag.indexes.segment import Rows, contains
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.retrieval.coverage import joint_scores
 from ku_rag.store.connection import Connection
@@ -73,7 +73,7 @@ def search(
         units: (row, name) of the matched units, best first.
         k: most chunks.
         units_first: whether chunks of matched units go before all others, as with a picture.
-        among: rows of the chunks that count; None for all.
+        among: rows of the chunks that count, ascending; None for all.
     """
     listed = {
         unit: base.connection.execute(
@@ -98,7 +98,8 @@ def search(
         most = max(scores.values())
         scores |= {row: scores[row] + most * (1 + share) for row, share in shares.items()}
     if among is not None:
-        scores = {row: scores[row] for row in set(among.tolist()) & scores.keys()}
+        rows = np.fromiter(scores, np.int64)
+        scores = {row: scores[row] for row in rows[contains(among, rows)].tolist()}
     best = nsmallest(k, ((-score, row) for row, score in scores.items()))
     return [(row, round(-score, 4)) for score, row in best]
 
