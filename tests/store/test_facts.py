@@ -1,0 +1,165 @@
+"""Facts: what is stated of units, as rows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ku_rag import KnowledgeBase, Unit
+from ku_rag.store.connection import connect
+from ku_rag.types import Cell, Table
+from tests.store.test_upgrades import unpack
+
+LAMP = Unit(
+    "Steel Lamp",
+    id="lamp",
+    kind="product",
+    aliases=("Lamp 7",),
+    texts=("Steel Lamp\nPrice: 1,200 g\n- **Height** 1.2 km\nMade in May 1931.",),
+    metadata={
+        "weight (kg)": 3,
+        "colours": ["Red", "blue"],
+        "maker": {"name": "Nordwood", "since": "May 1931"},
+        "note": None,
+        "story": "long " * 30,
+    },
+)
+
+
+def facts_of(kb, unit):
+    return {(one.label, one.value): one for one in kb.facts(unit)}
+
+
+def test_facts_are_read_from_metadata_and_lines(kb):
+    kb.add(LAMP)
+    facts = facts_of(kb, "lamp")
+    assert {("kind", "product"), ("alias", "Lamp 7"), ("note", None)} <= facts.keys()
+    assert {("colours", "Red"), ("colours", "blue"), ("maker.name", "Nordwood")} <= facts.keys()
+    weight = facts["weight (kg)", "3"]
+    assert (weight.origin, weight.number, weight.measure, weight.amount) == (
+        "metadata", 3.0, "mass", 3000.0,
+    )  # fmt: skip
+    since = facts["maker.since", "May 1931"]
+    assert (since.measure, since.number) == ("date", 1931.0)
+    height = facts["Height", "1.2 km"]
+    assert (height.origin, height.amount, height.scope) == ("text", 1200.0, "Steel Lamp")
+    text = kb.show("lamp").texts[0]
+    assert text[slice(*height.span)] == "- **Height** 1.2 km"
+    assert facts["Price", "1,200 g"].source.startswith("add:lamp/")
+
+
+def test_facts_of_tables_belong_to_the_unit_that_a_row_links_to_or_names(kb):
+    rows = ((Cell("Old Rhine", link="rhine"), Cell("1,230 km")), (Cell("Elbe"), Cell("1,094 km")))
+    table = Table(("River", "Length"), rows, "Rivers of Europe")
+    kb.add(Unit("Rivers", id="rivers", texts=("A list.",), tables=(table,)))
+    kb.add(Unit("Rhine", id="rhine", texts=("A river.",)))
+    kb.add(Unit("Elbe", id="elbe", texts=("A river.",)))
+    for unit, length in (("rhine", "1,230 km"), ("elbe", "1,094 km")):
+        fact = facts_of(kb, unit)["Length", length]
+        assert (fact.origin, fact.measure, fact.scope) == ("table", "length", "Rivers of Europe")
+    kb.update("elbe", name="Labe")
+    assert ("Length", "1,094 km") in facts_of(kb, "elbe")
+    assert kb.verify().problems == ()
+
+
+def test_relations_are_facts_in_both_directions(kb):
+    kb.graph.add_relation("Pawmi", "evolves into", "Pawmo", condition="level 18")
+    kb.add(Unit("Pawmo", id="Pawmo", texts=("A thing.",)))
+    (into,) = [one for one in kb.facts("Pawmi") if one.origin == "relation"]
+    (back,) = [one for one in kb.facts("Pawmo") if one.origin == "inverse relation"]
+    assert (into.label, into.value, into.condition) == ("evolves into", "Pawmo", "level 18")
+    assert (back.label, back.value, back.condition) == ("evolves into", "Pawmi", "level 18")
+
+
+def test_facts_change_and_go_with_what_they_were_read_from(kb, tmp_path):
+    kb.add(LAMP)
+    kb.update("lamp", metadata={"weight": "4 kg"}, texts=("Depth: 5 cm",))
+    labels = {one.label for one in kb.facts("lamp")}
+    assert labels == {"kind", "alias", "weight", "Depth"}
+    kb.add(Unit("Oak", id="oak", texts=("The height of Oak is 5 m.", "The age of Ash is 9 years.")))
+    assert {one.label for one in kb.facts("oak")} == {"kind", "height"}
+    kb.update("oak", name="Ash")
+    assert {one.label for one in kb.facts("oak")} == {"kind", "age"}
+    kb.delete(["lamp", "oak"])
+    for table in ("facts", "labels"):
+        assert rows(tmp_path / "kb", table) == 0
+    assert kb.verify().problems == ()
+
+
+def rows(folder, table):
+    connection = connect(folder / "ku.sqlite", read_only=True)
+    (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+    connection.close()
+    return count
+
+
+def test_a_fact_takes_at_most_130_bytes_beside_its_value(kb, tmp_path):
+    count, value = 4_000, "steel"
+    kb.add_many(Unit(f"T{n}", id=f"t{n}", texts=("x",)) for n in range(count))
+    connection = connect(tmp_path / "kb" / "ku.sqlite", read_only=True)
+
+    def size():
+        kb.compact()
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        return pages * 8192 - sum(
+            len(metadata)
+            for (metadata,) in connection.execute("SELECT metadata FROM units").fetchall()
+        )
+
+    before = size()
+    fields = {f"field {n}": f"{value} {n}" for n in range(10)}
+    kb.add_many(Unit(f"T{n}", id=f"t{n}", texts=("x",), metadata=fields) for n in range(count))
+    assert (size() - before) / (10 * count) - len(value) - 2 <= 130
+    connection.close()
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.2.0", "0.3.0"])
+def test_an_upgrade_reads_the_facts_of_all_content(tmp_path, version):
+    unpack(version, tmp_path)
+    with KnowledgeBase.open(tmp_path / "kb") as kb:
+        assert kb.verify().problems == ()
+        shown = [kb.show(unit.id) for unit in kb.list()]
+        stated = {fact.label for unit in shown for fact in unit.facts}
+        assert stated >= {label for unit in shown for label in unit.metadata}
+
+
+def test_facts_of_an_older_extractor_are_read_again(kb, ku, tmp_path):
+    kb.add(LAMP)
+    expected = kb.facts("lamp")
+    path = tmp_path / "kb"
+    kb.close()
+    connection = connect(path / "ku.sqlite")
+    connection.execute("UPDATE facts SET value = 'old'; REPLACE INTO meta VALUES ('facts', '0')")
+    connection.close()
+    refused = ku("show", "lamp", "--kb", str(path))
+    assert refused.code == 4
+    assert "ku upgrade" in refused.err
+    assert ku("upgrade", "--kb", str(path)).code == 0
+    with KnowledgeBase.open(path) as again:
+        assert again.facts("lamp") == expected
+
+
+def test_verify_compares_facts_with_what_states_them(kb, tmp_path):
+    kb.add(LAMP)
+    connection = connect(tmp_path / "kb" / "ku.sqlite")
+    connection.execute("UPDATE facts SET number = 4 WHERE number = 3")
+    connection.execute("DELETE FROM facts WHERE chunk NOT NULL AND key = '1.2 km'")
+    connection.close()
+    assert [problem.split(" is ")[0].split(" are ")[0] for problem in kb.verify().problems] == [
+        "the facts of unit 'lamp'",
+        "the facts of chunk 1",
+    ]
+
+
+def test_show_prints_what_texts_and_tables_state(kb, ku, tmp_path):
+    kb.add(LAMP)
+    path = str(tmp_path / "kb")
+    assert (
+        "read in its texts and in tables:\n  Price: 1,200 g\n"
+        in ku("show", "lamp", "--kb", path).out
+    )
+    facts = json.loads(ku("show", "lamp", "--kb", path, "--json").out)["facts"]
+    assert {"label": "note", "value": None}.items() <= next(
+        fact for fact in facts if fact["label"] == "note"
+    ).items()
