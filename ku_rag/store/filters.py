@@ -20,7 +20,7 @@ from ku_rag import arguments
 from ku_rag.errors import BadInput
 from ku_rag.store.connection import Connection, array_of, as_json
 from ku_rag.store.facts import METADATA, value_key
-from ku_rag.text.values import quantity
+from ku_rag.text.values import Quantity, quantity
 
 _CONDITION = re.compile(
     r"\s*([^=!<>]+?)\s*(!=|<=|>=|=|<|>)\s*([^=!<>\s].*?)\s*"
@@ -271,7 +271,7 @@ def _condition(text: str) -> Condition:
     if of_any_origin:
         label = label[len(_ANY) :].strip()
     ends = tuple(end.strip() for end in value.split("..", 1))
-    if sign == "=" and len(ends) > 1 and all(ends):
+    if sign == "=" and len(ends) > 1 and all(map(_has_quantity, ends)):
         return Condition(label.casefold(), of_any_origin, sign, ends, is_range=True)
     values: tuple[str, ...] = (value,)
     if sign == "in":
@@ -283,6 +283,10 @@ def _condition(text: str) -> Condition:
             f'alone, "{label}{sign}{amount[1]}"'
         )
     return Condition(label.casefold(), of_any_origin, sign, values)
+
+
+def _has_quantity(value: str) -> bool:
+    return quantity(value) != Quantity()
 
 
 def _is_number(value: str) -> bool:

@@ -92,6 +92,7 @@ def test_an_amount_of_an_unknown_measure_is_not_compared_as_text(kb, condition):
         ("opened=1931-04..1931-05", "ab"),
         ("opened>1931-06-01", "c"),
         ("stock=3..8", "ac"),
+        ("note=a..z", ""),
         ("colour in red, BLUE", "ab"),
         ("stock in 3, 20", "ab"),
         ("note contains old OAK", "a"),
