@@ -14,7 +14,7 @@ from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import Mismatch, NotFound, Outdated
-from ku_rag.indexes.selection import Selection
+from ku_rag.indexes.chunk_selection import Selection
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM

@@ -140,7 +140,7 @@ class UnitFilter:
         kind: Its kind; None for any.
         conditions: On its facts, all of which it must meet.
         predicate: A function of its metadata that must return true.
-        known: The rows that pass, once they are read; see `indexes.selection`.
+        known: The rows that pass, once they are read; see `indexes.chunk_selection`.
         known_chunks: The rows of their own chunks, likewise.
     """
 

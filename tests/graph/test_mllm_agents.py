@@ -616,7 +616,7 @@ def test_captions_are_made_once_and_kept(kb, graph):
     assert attributes.caption == "Runs three times."
     assert len(attributes.images) == 2
     after = kb.show("Rathian>Triple Rush").to_dict()
-    changed = {"metadata", "sources"}
+    changed = {"metadata", "sources", "facts"}
     assert {k: v for k, v in after.items() if k not in changed} == {
         k: v for k, v in before.items() if k not in changed
     }
