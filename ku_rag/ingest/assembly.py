@@ -122,19 +122,7 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
     declared = _declarations(connection, units.values())
     merged = {row: _merge(declared[row], unit_id) for unit_id, row in units.items()}
     after = {row: _keys(one) for row, one in merged.items()}
-    metadata = {row: _encode(one.metadata) for row, one in merged.items()}
-    connection.executemany(
-        "UPDATE units SET name = ?, kind = ?, aliases = ?, metadata = ?, match = ? WHERE row = ?",
-        (
-            (one.name, one.kind, as_json(one.aliases), metadata[row], one.match, row)
-            for row, one in merged.items()
-        ),
-    )
-    new_facts = {
-        row: one.metadata for row, one in merged.items() if metadata[row] != stored[row][3]
-    }
-    facts.drop_metadata(connection, [row for row in new_facts if stored[row][3] != "{}"])
-    facts.add_metadata(connection, new_facts)
+    _write_rows(connection, merged, {row: fields[3] for row, fields in stored.items()})
     connection.executemany(
         "DELETE FROM names WHERE key = ? AND unit = ?",
         ((key, row) for row in after for key in before[row] - after[row]),
@@ -164,6 +152,23 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
                 relations.rename_unit(connection, row, one.name, one.kind)
     inverted.add_names(connection, new)
     relations.resolve_names(connection, ids=ids, keys=keys)
+
+
+def _write_rows(
+    connection: Connection, units: Mapping[int, _Merged], stored: Mapping[int, str]
+) -> None:
+    """Write what is declared of units, and the facts of metadata that differs from the stored."""
+    metadata = {row: _encode(unit.metadata) for row, unit in units.items()}
+    connection.executemany(
+        "UPDATE units SET name = ?, kind = ?, aliases = ?, metadata = ?, match = ? WHERE row = ?",
+        (
+            (unit.name, unit.kind, as_json(unit.aliases), metadata[row], unit.match, row)
+            for row, unit in units.items()
+        ),
+    )
+    changed = {row: unit.metadata for row, unit in units.items() if metadata[row] != stored[row]}
+    facts.drop_metadata(connection, [row for row in changed if stored[row] != "{}"])
+    facts.add_metadata(connection, changed)
 
 
 def differences(connection: Connection) -> Iterator[str]:

@@ -146,7 +146,8 @@ def test_verify_compares_facts_with_what_states_them(kb, tmp_path):
     connection.execute("UPDATE facts SET number = 4 WHERE number = 3")
     connection.execute("DELETE FROM facts WHERE chunk NOT NULL AND key = '1.2 km'")
     connection.close()
-    assert [problem.split(" is ")[0].split(" are ")[0] for problem in kb.verify().problems] == [
+    assert [problem.split(" are not ")[0] for problem in kb.verify().problems] == [
+        "no fact has the label 'Height'",
         "the facts of unit 'lamp'",
         "the facts of chunk 1",
     ]

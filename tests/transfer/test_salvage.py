@@ -96,6 +96,7 @@ def units(kb: KnowledgeBase) -> dict[str, dict]:
         | {
             "images": sorted(image.rpartition("/")[2] for image in unit["images"]),
             "named_in": sorted((n["source"], n["text"]) for n in unit["named_in"]),
+            "facts": [fact | {"chunk": None, "source": None} for fact in unit["facts"]],
         }
         for one, unit in found.items()
     }
