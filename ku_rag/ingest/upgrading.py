@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
+import apsw
+
 from ku_rag.errors import NotFound, ReadOnly
 from ku_rag.indexes import inverted
 from ku_rag.ingest import assembly
@@ -79,6 +81,8 @@ def upgrade(layout: Layout, *, lock_wait_s: float, progress: Progress | None = N
                     (layout.root / _GUARD).unlink(missing_ok=True)
                     with closing(Database(work.database, outdated=True)) as database:
                         _advance(database, layout, progress)
+                        # The file is moved without its log, which an error may keep at closing.
+                        database.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                     _replace(work, layout)
             finally:
                 shutil.rmtree(work.root, ignore_errors=True)
