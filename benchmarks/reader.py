@@ -23,7 +23,7 @@ from ku_rag.types import Evidence, Match, Reading
 def ask(question: str, passages: Mapping[str, str]) -> Reading:
     """Read passages, each of the unit of its title; those in the question are the matched units."""
     evidence = [
-        Evidence(f"E{n}", n, (title,), title, text, 1.0)
+        Evidence(f"E{n}", n, (title,), title, text, 1.0, (title,), (title,))
         for n, (title, text) in enumerate(passages.items(), 1)
     ]
     asked = f" {name_key(question)} "

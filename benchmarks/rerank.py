@@ -65,7 +65,7 @@ def places(folder: Path, asked: Asked, reranker: str) -> np.ndarray:
         for row, (picture, text, units, answers) in enumerate(asked):
             for place, one in reversed([*enumerate(kb.query(picture, text, k=20).chunks, 1)]):
                 is_stated = not answers or any(holds(one.text, answer) for answer in answers)
-                if units & {*(one.owners or ())} and is_stated:
+                if units & {*one.owners} and is_stated:
                     found[row] = place
     return found
 

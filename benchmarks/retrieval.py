@@ -41,7 +41,7 @@ def places(kb: KnowledgeBase, case: EvaluationQuestion) -> list[int]:
     chunks = kb.query(None, case.question, k=DEPTHS[-1]).chunks
     first: dict[str, int] = {}
     for place, chunk in enumerate(chunks):
-        for title in chunk.owners or ():
+        for title in chunk.owners:
             first.setdefault(title, place)
     return [first.get(title, 10_000) for title in case.units]
 

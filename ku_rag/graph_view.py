@@ -383,7 +383,8 @@ class GraphView:
         from ku_rag.mllm.prompts import load_prompts
 
         session = self._session
-        mllm = None if setting == "embedded" else session.mllm()
+        embedded = search_settings.EMBEDDED
+        mllm = None if setting == embedded else session.mllm()
         with session.use():
             graph, _ = self._graph()
             if mllm is not None:
@@ -398,7 +399,7 @@ class GraphView:
                     captioner=session.settings.mllm or "",
                     prompts=load_prompts("ku_rag.graph", session.prompts),
                 )
-            if setting not in (None, "embedded"):
+            if setting not in (None, embedded):
                 raise BadInput(
                     f"the setting {setting} asks a model, and there is none: name one with "
                     "--mllm, or leave the setting out to have the embedded agents search"
@@ -409,7 +410,7 @@ class GraphView:
                 start = None if topic is None else graph.one(topic)
                 found = search_without_model(graph, query, limits, sight=self._seen, topic=start)
                 return search_settings.GraphAnswer(
-                    "embedded", "", "", query.perception, found.paths, found, found.trace
+                    embedded, "", "", query.perception, found.paths, found, found.trace
                 )
 
     # ---- files ---------------------------------------------------------------------------------

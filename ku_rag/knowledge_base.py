@@ -23,6 +23,7 @@ from ku_rag.errors import BadInput, Refused
 from ku_rag.mllm.base import MLLM
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
+from ku_rag.retrieval.published import K
 from ku_rag.session import Session
 from ku_rag.settings import Settings
 from ku_rag.store import compaction, facts, table_rows, unit_records
@@ -76,7 +77,8 @@ class QueryOptions(TypedDict, total=False):
     """Options of `KnowledgeBase.query`.
 
     Attributes:
-        k: most chunks of evidence, 1 to 100,000.
+        k: most chunks of evidence and most units that the picture may match, 1 to 100,000; by
+            default the settings `k_chunks` and `k_units`.
         passage: PNG file to write the multimodal passage to; further pages get a number.
         report: HTML file that shows how the question was answered.
         kcc: False asks a model once, with the evidence (KU-RAG, section 4.5, "w/o KCC").
@@ -263,18 +265,20 @@ class KnowledgeBase:
             raise TypeError(f"query() got an unexpected keyword argument {min(unknown)!r}")
         session, shown = self._session, pictures.given(image)
         k, plan = options.get("k"), options.get("plan")
+        strict = arguments.text(options.get("strict", ""), "strict")
+        k_units, k_chunks = self._most(k, published=bool(strict))
         asked = pipeline.QueryInput(
             arguments.text(question, "the question"),
             image=shown,
-            k_units=session.settings.k_units,
-            k_chunks=self._k_chunks(k),
+            k_units=k_units,
+            k_chunks=k_chunks,
             passage=_output(options.get("passage"), "the passage", shown),
             report=_output(options.get("report"), "the report", shown),
             kcc=options.get("kcc", True),
             with_units=options.get("units", True),
             with_paths=options.get("graph", True),
             prompts=session.prompts,
-            strict=arguments.text(options.get("strict", ""), "strict"),
+            strict=strict,
             method=arguments.text(options.get("method", ""), "the method"),
             construction=options.get("construction"),
         )
@@ -346,9 +350,14 @@ class KnowledgeBase:
         session = self._session
         return start(lambda: session.retrieval(units), asked, plan, searchers, session.mllm())
 
-    def _k_chunks(self, k: int | None) -> int:
-        k = self._session.settings.k_chunks if k is None else k
-        return arguments.count(k, "k", least=1, most=_MOST_FOUND)
+    def _most(self, k: int | None, *, published: bool) -> tuple[int, int]:
+        """Return the maximum numbers of units and of chunks of a query."""
+        settings = self._session.settings
+        if k is not None:
+            k = arguments.count(k, "k", least=1, most=_MOST_FOUND)
+        if published:
+            return min(K, settings.k_units), k or min(K, settings.k_chunks)
+        return k or settings.k_units, k or settings.k_chunks
 
     def query_batch(
         self,

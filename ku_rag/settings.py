@@ -62,7 +62,8 @@ class Settings:
         reranker: the reranker of the evidence: "embedded", "cross-encoder:…", "mllm", or an
             installed one; "" keeps the order of the search.
         reranker_pool: how many of the best chunks it scores, 1 to 1,000.
-        k_units: most units that a picture and a question may match, 1 to 1,000.
+        k_units: most units that a picture may match, 1 to 1,000; those that the question names
+            are matched beyond that.
         k_chunks: most chunks that become evidence, 1 to 1,000.
         expand: follow links between chunks in a search: a chunk also counts for what the chunks
             cover that it names or links to.
@@ -118,8 +119,8 @@ class Settings:
     segmenter: str = ""
     reranker: str = ""
     reranker_pool: int = _number(50, 1, 1_000)
-    k_units: int = _number(3, 1, 1_000)
-    k_chunks: int = _number(3, 1, 1_000)
+    k_units: int = _number(10, 1, 1_000)
+    k_chunks: int = _number(10, 1, 1_000)
     expand: bool = True
     max_tokens: int = _number(0, 0, 1_000_000)
     language: str = _one_of("", *Stemmer.algorithms())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
@@ -20,6 +20,10 @@ Box = tuple[int, int, int, int]
 Progress = Callable[[int], None]
 """Called from time to time with the number of items done so far."""
 
+
+Outcome = Literal["answered", "unsure", "not_found", "refused"]
+"""What became of a question: it has an answer; it may be about one of the matched units; the base
+does not contain the answer; the model gives none."""
 
 INTERNAL = {"internal": True}
 """Metadata of fields that `to_dict` leaves out."""
@@ -359,12 +363,13 @@ class Evidence(Serializable):
     Args:
         label: "E1", "E2" …
         chunk: its row in the store.
-        unit_ids: the matched units that list it.
+        unit_ids: the owners, then the matched units that list it. Where no matched unit lists it:
+            the owners, then all others that list it.
         source: uri of the file or record that it came from.
         text: the chunk, exactly as it stood in its source.
         score: fused score, comparable within one query only.
-        owners: the units whose own source it comes from; None where that is not known.
-        owner_names: their names.
+        owners: the units whose own source it comes from; none for text that belongs to no unit.
+        owner_names: names of the owners.
         table: the row of a table that the chunk is; None for other text.
     """
 
@@ -374,13 +379,13 @@ class Evidence(Serializable):
     source: str
     text: str
     score: float
-    owners: tuple[str, ...] | None = field(default=None, metadata=INTERNAL)
+    owners: tuple[str, ...] = ()
     owner_names: tuple[str, ...] = field(default=(), metadata=INTERNAL)
     table: TableRow | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The fields; "table" only for a row of a table."""
-        shown = Serializable.to_dict(self)
+        shown = {"chunk": self.chunk, "owners": [*self.owners], **Serializable.to_dict(self)}
         return shown if self.table else {k: v for k, v in shown.items() if k != "table"}
 
     @property
@@ -434,7 +439,7 @@ class Reading:
     """The answer of a reader, with its citations.
 
     Args:
-        answer: the words that answer the question; "" when the reader abstains.
+        answer: the words that answer the question; "" where there is no answer.
         citations: labels of the evidence that holds the answer, best first.
         spans: for each citation, the (start, end) character range of the answering sentence in
             that evidence's text.
@@ -442,6 +447,7 @@ class Reading:
         why: one sentence: how the answer was found, or why there is none.
         closest: the closest sentence, where the reader abstains and there is one.
         items: the parts of an answer that lists several things.
+        unanswered: the outcome where there is no answer.
     """
 
     answer: str
@@ -451,6 +457,20 @@ class Reading:
     why: str = ""
     closest: ClosestSentence | None = None
     items: tuple[str, ...] = ()
+    unanswered: Outcome = "not_found"
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of the question."""
+        return "answered" if self.answer else self.unanswered
+
+
+NO_ANSWER: Mapping[Outcome, str] = {
+    "unsure": "It may be one of the matched units.",
+    "not_found": "There is no answer in the knowledge base.",
+    "refused": "The model gives no answer.",
+}
+"""What is printed in place of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,6 +525,11 @@ class Answer:
         return self.reading.answer
 
     @property
+    def outcome(self) -> Outcome:
+        """What became of the question; "answered" if there is an answer."""
+        return self.reading.outcome
+
+    @property
     def citations(self) -> tuple[str, ...]:
         """The labels of the evidence that the answer rests on, best first."""
         return self.reading.citations
@@ -531,6 +556,7 @@ class Answer:
             "chunks": [{"evidence": e.label, **e.to_dict()} for e in self.chunks],
             "paths": [{"evidence": p.label, **p.to_dict()} for p in self.paths],
             "passage": list(self.passage),
+            "outcome": self.outcome,
             "draft": self.draft,
             "answer": self.answer,
             "closest": self.reading.closest and self.reading.closest.to_dict(),

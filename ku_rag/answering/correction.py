@@ -127,7 +127,7 @@ class Chain:
         paths = material.bearing_paths
         if not (material.units or material.evidence or paths):
             why = "Nothing was found to check the model's draft with, so it stands."
-            found = Reading(draft.text, why=why), Correction(draft.text)
+            found = Reading(draft.text, why=why, unanswered="refused"), Correction(draft.text)
             return self._answered(*found, material, {"draft": draft})
         name = "pages" if material.pages_only else "correction"
         second = self._chat(
@@ -201,6 +201,8 @@ def _lines(material: Material) -> list[dict[str, Any]]:
     if material.pages_only:
         return []
     names = {unit.id: unit.name for unit in material.units}
+    for e in material.evidence:
+        names |= zip(e.owners, e.owner_names, strict=False)  # a searcher's text has no owner
     queries = [query for query in material.queries if query != material.question]
     lines: list[dict[str, Any]] = [{"query": query} for query in queries]
     lines += [{"unit": u.name, "match": u.why} for u in material.units]
@@ -271,7 +273,7 @@ def _parse_verdict(
         why += f" (It cites {', '.join(dropped)}, which it was not shown: dropped.)"
     spans = tuple(_span(answer, text) for text in cited.values())
     return (
-        Reading(answer, citations=tuple(cited), spans=spans, why=why),
+        Reading(answer, tuple(cited), spans, why=why, unanswered="refused"),
         Correction(draft, changed, reason, believed, dropped),
     )
 

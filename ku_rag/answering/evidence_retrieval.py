@@ -205,9 +205,9 @@ def _evidence(
     found = []
     for number, (row, score) in enumerate(hits, 1):
         listed = listing.get(row, {})
-        meant = [unit for unit in matched if unit in listed]
-        units = tuple(sorted(meant, key=lambda unit: not listed[unit])) or tuple(listed)
         owners = tuple(unit for unit, owned in listed.items() if owned)
+        meant = [unit for unit in matched if unit in listed]
+        units = tuple(dict.fromkeys((*owners, *(meant or listed))))
         uri, text = held[row]
         called = tuple(names[unit] for unit in owners)
         table = rows.get(row)

@@ -70,8 +70,7 @@ def cards(
     by_unit: dict[str, list[Evidence]] = {unit.id: [] for unit in units}
     by_heading: dict[str, list[Evidence]] = {}
     for piece in evidence:
-        owners = piece.unit_ids if piece.owners is None else piece.owners
-        unit = next((one for one in owners if one in by_unit), None)
+        unit = next((one for one in piece.owners if one in by_unit), None)
         (by_heading.setdefault(piece.origin, []) if unit is None else by_unit[unit]).append(piece)
     found = [(unit.name, pictures.get(unit.id), by_unit[unit.id]) for unit in units]
     found += [(heading, None, own) for heading, own in by_heading.items()]

@@ -86,8 +86,8 @@ class QueryInput:
 
     text: str
     image: Path | bytes | Image | None = None
-    k_units: int = 3
-    k_chunks: int = 3
+    k_units: int = 10
+    k_chunks: int = 10
     passage: Path | None = None
     report: Path | None = None
     kcc: bool = True
@@ -237,7 +237,7 @@ def _find(
         with _timed(times, "caption"):
             caption = chain.describe(picture) if chain and picture else None
     if planned:
-        found = _from_plan(base, times, question, planned)
+        found = _from_plan(base, times, question, planned, chain)
     else:
         found = _gather(base, times, picture, question, caption, chain)
     return _with_graph(base, times, question, found, chain), caption
@@ -284,15 +284,18 @@ def _assemble(
 
 
 def _from_plan(
-    base: Retrieval, times: dict[str, float], question: QueryInput, planned: Planned
+    base: Retrieval,
+    times: dict[str, float],
+    question: QueryInput,
+    planned: Planned,
+    chain: Chain | None,
 ) -> _Found:
     """Take the evidence that a plan collected, and add what the graph says of the question."""
     if not (planned.evidence or planned.paths or planned.matched.units):
         return _Found(planned.matched, (), is_empty_plan=True)
     with snapshot(base.database.connection):
         evidence = [replace(one, label=f"E{n}") for n, one in enumerate(planned.evidence, 1)]
-        pictures = evidence_retrieval.pictures(base, planned.matched)
-        found = _Found(planned.matched, evidence, pictures=pictures)
+        found = _with_pictures(base, question, _Found(planned.matched, evidence), chain)
         found = _with_paths(base, times, question, found)
     known = {path.text for path in found.paths.evidence}
     more = [path for path in planned.paths if path.text not in known]
@@ -388,6 +391,7 @@ def _gather(
     pool = max(base.pool, question.k_chunks) if reranker else 0
     with snapshot(base.database.connection):
         found = _retrieve(base, times, picture, question, caption, pool)
+        found = _with_pictures(base, question, found, chain)
         if reranker is None:
             return _with_paths(base, times, question, found)
     every, k = [*found.evidence, *found.rest], question.k_chunks
@@ -421,7 +425,7 @@ def _retrieve(
             matched, evidence = evidence_retrieval.published(
                 base, picture, question.text, question.k_units, question.k_chunks
             )
-        return _Found(matched, evidence, pictures=evidence_retrieval.pictures(base, matched))
+        return _Found(matched, evidence)
     text, matched = question.text, Matched()
     if question.with_units:
         with _timed(times, "match"):
@@ -430,8 +434,16 @@ def _retrieve(
         text = f"{text}\n{caption.text}"
     with _timed(times, "search"):
         evidence, rest = evidence_retrieval.evidence(base, text, matched, question.k_chunks, pool)
-    pictures = evidence_retrieval.pictures(base, matched)
-    return _Found(matched, evidence, pictures=pictures, rest=rest)
+    return _Found(matched, evidence, rest=rest)
+
+
+def _with_pictures(
+    base: Retrieval, question: QueryInput, found: _Found, chain: Chain | None
+) -> _Found:
+    """Add the pictures of the matched units where pages will show them."""
+    if not (chain or question.passage or question.report):
+        return found
+    return replace(found, pictures=evidence_retrieval.pictures(base, found.matched))
 
 
 def _with_paths(
@@ -533,7 +545,7 @@ def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture:
     if found.is_empty_plan:
         return Reading("", why="The plan found nothing.")
     if with_picture and question.with_units and not about:
-        return Reading("", why=_decline(units))
+        return Reading("", why=_decline(units), unanswered="unsure" if units else "not_found")
     if found.paths.answers:
         return _from_paths(found)
     every = (*found.evidence, *found.own)

@@ -207,8 +207,7 @@ _Stated = tuple[str, tuple[_Sentence, ...], float]
 
 
 def _belongs(piece: Evidence, subject: Match | None) -> bool:
-    owners = piece.unit_ids if piece.owners is None else piece.owners
-    return subject is None or subject.id in owners
+    return subject is None or subject.id in piece.owners
 
 
 def _sentences(
@@ -217,7 +216,8 @@ def _sentences(
     names = {unit.id: unit.name for unit in units}
     for number, piece in enumerate(evidence):
         text = piece.text[:_MOST_CHARACTERS]
-        heading = " ".join(names.get(one, one) for one in piece.unit_ids)
+        matched = [names[one] for one in piece.unit_ids if one in names]
+        heading = " ".join((*piece.owner_names, *matched))
         own = _belongs(piece, subject)
         for start, end in sentences(text):
             said = text[start:end].strip()

@@ -20,7 +20,7 @@ from ku_rag.answering.plan_timeline import draw_timeline
 from ku_rag.graph.evidence.construction import EvidenceSearch
 from ku_rag.graph.evidence.layered_drawing import draw_layers
 from ku_rag.pictures import to_rgb
-from ku_rag.types import Answer, Evidence, Match, PathEvidence, Reading, Region
+from ku_rag.types import NO_ANSWER, Answer, Evidence, Match, PathEvidence, Reading, Region
 
 _PICTURE_SIDE, _UNIT_SIDE = 1000, 320
 
@@ -81,9 +81,8 @@ def _contents(sections: Sequence[Section]) -> str:
     for n, section in enumerate(sections, start=1):
         answer = section.answer
         title, note = (section.note, "") if is_same else (answer.question, section.note)
-        words = (
-            f"<b>{_text(answer.answer)}</b>" if answer.answer else '<b class="none">no answer</b>'
-        )
+        none = answer.outcome.replace("_", " ")
+        words = f"<b>{_text(answer.answer)}</b>" if answer.answer else f'<b class="none">{none}</b>'
         note = f' <span class="quiet">{_text(note)}</span>' if note else ""
         rows.append(f'<li><a href="#q{n}">{_text(title or answer.question)}</a>{words}{note}</li>')
     return f'<nav><ol class="contents">{"".join(rows)}</ol></nav>'
@@ -136,10 +135,8 @@ def _frame(region: Region, size: tuple[int, int]) -> str:
 def _verdict(answer: Answer, anchor: str) -> str:
     reading = answer.reading
     why = f"<p>{_text(reading.why)}</p>" if reading.why else ""
-    if not reading.answer:
-        words = "The knowledge base does not answer this."
-        if answer.correction:
-            words = "The model gives no answer."
+    if answer.outcome != "answered":
+        words = NO_ANSWER[answer.outcome]
         return f'<div class="verdict none"><p class="words">{words}</p>{why}</div>'
     labels = map(_text, dict.fromkeys(reading.citations))
     tags = " ".join(f'<a class="tag" href="#{anchor}-{one}">{one}</a>' for one in labels)
@@ -157,7 +154,8 @@ def _correction(answer: Answer) -> str:
     )
     if found.draft is None:
         return caption or ""
-    verdict = ("corrected" if found.changed else "kept") if answer.answer else "refused"
+    verdict = "corrected" if found.changed else "kept"
+    verdict = verdict if answer.outcome == "answered" else answer.outcome
     before, after = _text(found.draft), _text(answer.answer)
     reason = f'<p class="quiet">{_text(found.reason)}</p>' if found.reason else ""
     return (

@@ -98,7 +98,7 @@ def is_about(row: Evidence, question: str, asked: Set[str], evidence: Sequence[E
 def _is_named(text: Evidence, row: Evidence) -> bool:
     """Return whether a row links to a unit that a text is of, or has its name."""
     links = {cell.link for _, cell in row.table.cells} if row.table else set()
-    return not links.isdisjoint(text.owners or ()) or any(
+    return not links.isdisjoint(text.owners) or any(
         is_named(name, row.text) for name in text.owner_names
     )
 

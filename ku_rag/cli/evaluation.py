@@ -57,7 +57,7 @@ def _method_options(command: Command) -> Command:
             click.option(f"--no-{step}", step, flag_value=False, default=True, help=help)
             for step, (help, _) in _STEPS.items()
         ),
-        click.option("-k", type=click.IntRange(1, 1000), help="Maximum pieces of evidence."),
+        click.option("-k", type=click.IntRange(1, 1000), help="Maximum units and chunks."),
     ]
     for option in options:
         command = option(command)

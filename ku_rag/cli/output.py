@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from ku_rag.errors import Corrupt
+from ku_rag.types import NO_ANSWER
 
 if TYPE_CHECKING:
     from ku_rag.settings import Settings
@@ -23,6 +24,7 @@ QUIET = "ku_rag.quiet"
 
 _LEFT_OUT = 3
 _SHOWN = 20
+_UNITS = 3
 _WIDTH = 96
 
 _CONTROL = re.compile(
@@ -141,8 +143,7 @@ def print_deleted(deleted: Result) -> None:
 
 def print_answer(answer: Answer) -> None:
     """Print an answer, how it differs from the draft, the reason, and what it cites."""
-    none = "The model gives no answer." if answer.correction else "No answer in the knowledge base."
-    lines = [answer.answer or none]
+    lines = [answer.answer or NO_ANSWER[answer.outcome]]
     if answer.draft is not None and answer.changed:
         lines.append(f"  - {one_line(answer.draft)}")
         lines.append(f"  + {one_line(answer.answer) or '(no answer)'}")
@@ -154,7 +155,9 @@ def print_answer(answer: Answer) -> None:
             f"  closest: {one_line(closest.text)} (evidence {closest.evidence}, no answer)"
         )
     cited = set(answer.citations)
-    lines += [f"  unit: {unit.name} ({unit.why})" for unit in answer.units]
+    lines += [f"  unit: {unit.name} ({unit.why})" for unit in answer.units[:_UNITS]]
+    if (more := len(answer.units) - _UNITS) > 0:
+        lines.append(f"  … and {more} more {'unit' if more == 1 else 'units'}; --json lists all")
     quoted: dict[str, list[str]] = {label: [] for label in cited}
     texts = {piece.label: piece.text for piece in answer.chunks if not piece.table}
     for label, (start, end) in zip(answer.citations, answer.reading.spans, strict=False):

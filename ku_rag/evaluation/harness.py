@@ -147,9 +147,9 @@ def answer_batch(
         raise BadInput(f"{out} has another question with the id {changed[0]!r}: name another file")
 
     def record(question: EvaluationQuestion) -> Record:
-        found, seconds, outcome = run.attempt(lambda: ask(question))
+        found, seconds, failure = run.attempt(lambda: ask(question))
         shown = found.to_dict() if found else {"question": question.question}
-        return {"id": question.id, **shown, "seconds": seconds, **outcome}
+        return {"id": question.id, **shown, "seconds": seconds, **failure}
 
     records = run.ask_all(dataset.questions, record, out, known, progress)
     answered = sum(bool(one.get("answer")) for one in records)

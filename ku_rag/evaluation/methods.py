@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
-from ku_rag.types import Answer, Correction, Match, Reading
+from ku_rag.types import Answer, Correction, Match
 
 if TYPE_CHECKING:  # `ku --help` imports this module
     from ku_rag.knowledge_base import KnowledgeBase
@@ -44,7 +44,7 @@ class MethodOptions:
     """Options of methods; a method ignores those that it does not have.
 
     Args:
-        k: Maximum number of chunks of evidence; None takes the setting of the base.
+        k: Maximum number of units and of chunks; None takes the settings of the base.
         kcc: False asks the model once, with the evidence ("w/o KCC").
         units: False searches only texts ("w/o KU").
         graph: False leaves out graph paths.
@@ -126,8 +126,6 @@ def _search_graph(
     )
     start = found.found.topic if found.found else None
     paths = tuple(path.as_evidence(f"E{n}") for n, path in enumerate(found.paths, 1))
-    cited = tuple(path.label for path in paths)
-    why = found.failed or (found.found.stopped if found.found else "")
     return Answer(
         question.question,
         str(question.image) if question.image else None,
@@ -136,7 +134,7 @@ def _search_graph(
         chunks=(),
         paths=paths,
         passage=(),
-        reading=Reading(found.answer, cited, ((0, 0),) * len(cited), why=why),
+        reading=found.reading,
         models={"reader": f"graph search, {found.setting}"},
         timings_ms={"total": round((time.perf_counter() - started) * 1000, 2)},
         correction=Correction(usage=found.usage) if any(found.usage.values()) else None,

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 from zlib import crc32
 
 import orjson
@@ -28,7 +28,15 @@ from ku_rag.graph.evidence.construction import EvidenceSearch
 from ku_rag.mllm.base import MeteredMLLM, usage
 from ku_rag.planning.plan import Plan
 from ku_rag.store.layout import write_durably
-from ku_rag.types import INTERNAL, Answer, Evidence, PathEvidence, Quarantined, Serializable
+from ku_rag.types import (
+    INTERNAL,
+    Answer,
+    Evidence,
+    Outcome,
+    PathEvidence,
+    Quarantined,
+    Serializable,
+)
 
 RECORDS, SUMMARY = "records.jsonl", "summary.json"
 _MOST_FAILURES = 5
@@ -69,6 +77,7 @@ class Evaluation(Serializable):
         settings: Of the run.
         questions: Number of questions.
         answered: How many have an answer.
+        outcomes: How many questions had each outcome; one that failed has none.
         right: Scores of at least .5 by the main measure, among them questions without an answer in
             the base that got none.
         wrong: Answers with a lower score.
@@ -87,6 +96,7 @@ class Evaluation(Serializable):
     settings: Mapping[str, Any]
     questions: int
     answered: int
+    outcomes: Mapping[str, int]
     right: int
     wrong: int
     declined: int
@@ -161,7 +171,7 @@ def attempt(call: Callable[[], T]) -> tuple[T | None, float, dict[str, str]]:
     Raises:
         Closed: The base was closed.
     """
-    started, found, outcome = time.perf_counter(), None, {"error": "", "model_failed": ""}
+    started, found, failure = time.perf_counter(), None, {"error": "", "model_failed": ""}
     try:
         found = call()
     except Closed:
@@ -170,8 +180,8 @@ def attempt(call: Callable[[], T]) -> tuple[T | None, float, dict[str, str]]:
         name, by = type(error).__name__, "call" * isinstance(error, ModelFailed)
         shown = str(error) if isinstance(error, KuError) else f"{name}: {error}"
         by = "budget" if isinstance(error, BudgetSpent) else by
-        outcome = {"error": shown or name, "model_failed": by}
-    return found, round(time.perf_counter() - started, 4), outcome
+        failure = {"error": shown or name, "model_failed": by}
+    return found, round(time.perf_counter() - started, 4), failure
 
 
 def scored(
@@ -188,7 +198,7 @@ def scored(
         measures: Score the answer.
         judge: The model that judges for them; its replies are counted and dropped.
     """
-    found, seconds, outcome = attempt(ask)
+    found, seconds, failure = attempt(ask)
     predicted = prediction(found) if found else Prediction()
     asked = question.to_dict() | {"image": question.image and str(question.image)}
     del asked["fields"]
@@ -196,7 +206,7 @@ def scored(
     for measure in measures:
         score, _, problem = attempt(partial(measure.score, question, predicted))
         if problem["error"]:  # a judge fails, or a field of the question is something else
-            outcome = problem
+            failure = problem
         else:
             scores[measure.name] = score
     spent = found.correction.usage if found and found.correction else {}
@@ -207,15 +217,21 @@ def scored(
     return {
         **asked,
         "prediction": predicted.to_dict(),
+        "outcome": found.outcome if found else "",
         "why": found.reading.why if found else "",
-        "evidence": [{"evidence": one.label, "text": one.text[:_LONGEST_TEXT]} for one in pieces],
+        "evidence": [_shown(piece) for piece in pieces],
         "scores": scores,
         "usage": dict(spent),
         "judge_usage": judged,
         "models": dict(found.models) if found else {},
         "seconds": seconds,
-        **outcome,
+        **failure,
     }
+
+
+def _shown(piece: Evidence | PathEvidence) -> dict[str, object]:
+    owners = {"owners": [*piece.owners]} if isinstance(piece, Evidence) else {}
+    return {"evidence": piece.label, **owners, "text": piece.text[:_LONGEST_TEXT]}
 
 
 def prediction(found: Answer) -> Prediction:
@@ -272,14 +288,16 @@ def summarize(
     main = next(iter(figures), "")
     confident = with_confidence(records, main)
     failed = failures(records)
-    outcomes = Counter(outcome(record, main) for record in records)
+    outcomes = Counter(record.get("outcome") for record in records)
+    verdicts = Counter(verdict(record, main) for record in records)
     return Evaluation(
         settings,
         questions=len(records),
-        answered=sum(bool(record["prediction"].get("answer")) for record in records),
-        right=outcomes["right"],
-        wrong=outcomes["wrong"],
-        declined=outcomes["declined"],
+        answered=outcomes["answered"],
+        outcomes={name: outcomes[name] for name in get_args(Outcome)},
+        right=verdicts["right"],
+        wrong=verdicts["wrong"],
+        declined=verdicts["declined"],
         failed=len(failed),
         figures=figures,
         calibration=calibration_error(*zip(*confident, strict=True)) if confident else None,
@@ -291,7 +309,7 @@ def summarize(
     )
 
 
-def outcome(record: Record, measure: str) -> str:
+def verdict(record: Record, measure: str) -> str:
     """Return "right", "wrong" or "declined"; "" for a question that failed or has no score."""
     score = record["scores"].get(measure)
     if record["error"] or score is None:

@@ -20,7 +20,10 @@ from ku_rag.graph.search_types import (
 from ku_rag.graph.summary import Captions, summarise
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.prompts import Prompt
+from ku_rag.types import Reading
 
+EMBEDDED = "embedded"
+"""The setting of a search without a model."""
 _LIMITS = SearchLimits()
 
 
@@ -81,6 +84,17 @@ class GraphAnswer:
     trace: tuple[TraceEntry, ...]
 
     @property
+    def reading(self) -> Reading:
+        """The answer, which cites all paths as E1, E2 …; embedded agents state none."""
+        return Reading(
+            self.answer,
+            tuple(f"E{n}" for n in range(1, len(self.paths) + 1)),
+            ((0, 0),) * len(self.paths),
+            why=self.failed or (self.found.stopped if self.found else ""),
+            unanswered="not_found" if self.setting == EMBEDDED else "refused",
+        )
+
+    @property
     def usage(self) -> dict[str, int]:
         """See `usage`; perceiver and answer are included."""
         return usage(self.trace)
@@ -89,6 +103,7 @@ class GraphAnswer:
         """Return the JSON object of the answer."""
         return {
             "setting": self.setting,
+            "outcome": self.reading.outcome,
             "answer": self.answer,
             "failed": self.failed,
             "perception": self.perception,

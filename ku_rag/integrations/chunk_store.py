@@ -98,12 +98,13 @@ class FoundChunk(TextDocument):
 
     @property
     def described(self) -> dict[str, Any]:
-        """The metadata, with "unit_ids", "names", "score", "evidence" and, if lacking, "source"."""
+        """The metadata, and the keys of the chunk; a "source" in the metadata stays."""
         found = self.evidence
         return {
             "source": found.source,
             **self.metadata,
-            "unit_ids": list(found.owners or found.unit_ids),
+            "owners": list(found.owners),
+            "unit_ids": list(found.unit_ids),
             "names": list(found.owner_names),
             "score": found.score,
             "evidence": found.label,
@@ -184,8 +185,7 @@ class ChunkStore:
         return [self._chunk(one) for one in found.chunks]
 
     def _chunk(self, found: Evidence) -> FoundChunk:
-        listing = found.owners or found.unit_ids
-        record = self._record(listing[0]) if listing else None
+        record = self._record(found.unit_ids[0]) if found.unit_ids else None
         is_whole = record and found.owners and record.counts["chunks"] == 1
         unit_id, metadata = (record.id, record.metadata) if record else ("", {})
         named = unit_id if is_whole else f"{unit_id}#{found.chunk}"

@@ -93,7 +93,7 @@ class HaystackDocumentStore:
 class HaystackRetriever:
     """Finds documents by a text and a picture, or by an embedding.
 
-    Their meta are as stored, with "unit_ids", "names", "source", "score" and "evidence".
+    Their meta are as stored, with "owners", "unit_ids", "names", "source", "score" and "evidence".
 
     Args:
         document_store: where they are.

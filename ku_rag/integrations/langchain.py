@@ -29,9 +29,9 @@ Filter = Mapping[str, object] | Where | None
 class LangChainRetriever(BaseRetriever):
     """Finds the chunks of a knowledge base that bear on a text and a picture.
 
-    The metadata of a document are those of its unit, with "unit_ids", "names", "source", "score"
-    and "evidence". `invoke` takes each attribute but `kb` as well, and `configurable_fields` makes
-    them part of the configuration of a chain.
+    The metadata of a document are those of its unit, with "owners", "unit_ids", "names", "source",
+    "score" and "evidence". `invoke` takes each attribute but `kb` as well, and
+    `configurable_fields` makes them part of the configuration of a chain.
 
     Attributes:
         kb: the base.

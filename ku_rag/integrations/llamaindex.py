@@ -16,8 +16,8 @@ from ku_rag.store.filters import Where
 class LlamaIndexRetriever(BaseRetriever):
     """Finds the chunks of a knowledge base that bear on a text and a picture.
 
-    The metadata of a node are those of its unit, with "unit_ids", "names", "source", "score" and
-    "evidence".
+    The metadata of a node are those of its unit, with "owners", "unit_ids", "names",
+    "source", "score" and "evidence".
 
     Args:
         kb: the base.

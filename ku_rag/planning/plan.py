@@ -73,12 +73,14 @@ class Hit(Serializable):
         title: whose text it is.
         text: its text.
         image: file of the picture of its unit, after a search by picture.
+        owners: ids of the units whose own source a chunk comes from.
     """
 
     id: str
     title: str
     text: str
     image: str | None = None
+    owners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,5 +160,5 @@ class Searches:
 def _hit(piece: Piece, files: Mapping[str, str | None]) -> Hit:
     if isinstance(piece, PathEvidence):
         return Hit(f"path:{piece.text}", piece.entities[0], piece.text)
-    image = next((files[owner] for owner in piece.owners or () if owner in files), None)
-    return Hit(f"chunk:{piece.chunk}", piece.origin, piece.text, image)
+    image = next((files[owner] for owner in piece.owners if owner in files), None)
+    return Hit(f"chunk:{piece.chunk}", piece.origin, piece.text, image, piece.owners)

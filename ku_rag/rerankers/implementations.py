@@ -46,12 +46,12 @@ class UnitFusionReranker:
         section: dict[str, float] = {}
         names: dict[str, str] = {}
         for one, score in zip(evidence, own, strict=True):
-            for unit, name in zip(one.owners or (), one.owner_names, strict=False):
+            for unit, name in zip(one.owners, one.owner_names, strict=False):
                 section[unit] = max(score, section.get(unit, score))
                 names[unit] = f" {name_key(name)} "
         linked: dict[str, float] = {}
         for one in evidence:
-            text, owners = f" {name_key(one.text)} ", one.owners or ()
+            text, owners = f" {name_key(one.text)} ", one.owners
             named = (section[u] for u, name in names.items() if u not in owners and name in text)
             best = max(named, default=0.0)
             linked |= {unit: max(best, linked.get(unit, best)) for unit in owners}
@@ -61,7 +61,7 @@ class UnitFusionReranker:
             unit: _MATCH * matches.get(unit, 0.0) + _SECTION * best + _LINKED * linked[unit]
             for unit, best in section.items()
         }
-        shares = (max((fused[u] for u in one.owners or ()), default=0.0) for one in evidence)
+        shares = (max((fused[u] for u in one.owners), default=0.0) for one in evidence)
         return np.array([a + b for a, b in zip(own, shares, strict=True)], np.float32)
 
 

@@ -15,6 +15,9 @@ from ku_rag.retrieval.matching import unit_match
 from ku_rag.retrieval.search import ChunkSearch, rewrite
 from ku_rag.types import Match, Region
 
+K = 3
+"""Most units and most chunks (KU-RAG, section 4.3)."""
+
 
 def match_pictures(base: Retrieval, image: Image, question: str, k: int) -> Matched:
     """Return the k units whose pictures are nearest to the region, and the region (eq. 4 to 7)."""

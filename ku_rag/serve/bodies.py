@@ -55,7 +55,6 @@ class PictureBody(BaseModel):
     image: Annotated[str | bytes | None, WithJsonSchema({"type": "string"})] = Field(
         None, description="A data URI; in a form a file.", examples=[_EXAMPLE]
     )
-    k: int = Field(10, ge=1, le=1000, description="Maximum number of units and of chunks.")
     kind: str | None = Field(None, description="Only units of this kind.")
     where: list[str] = Field([], description='Conditions on metadata, such as "calories<100".')
 
@@ -68,6 +67,7 @@ class SearchBody(PictureBody):
     """A picture, a text, or both."""
 
     text: str = Field("", description="Words to search for.", examples=["red flag"])
+    k: int = Field(10, ge=1, le=1000, description="Maximum number of units and of chunks.")
 
     def find(self, kb: KnowledgeBase) -> SearchResult:
         """Search a base."""
@@ -77,7 +77,9 @@ class SearchBody(PictureBody):
 class QueryBody(PictureBody):
     """A question; the fields are named like the options of `ku query`."""
 
-    k: int = Field(3, ge=1, le=100, description="Maximum number of pieces of evidence.")
+    k: int | None = Field(
+        None, ge=1, le=100, description="As for a search; by default, the settings of the base."
+    )
     question: str = Field(description="A sentence.", examples=["Which country is it from?"])
     strict: Literal["", "kurag"] = Field("", description="Use only the published method.")
     method: Literal["", "evidence", "model-only"] = ""

@@ -14,10 +14,9 @@ from starlette.responses import Response
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.serve.bodies import read_picture, sends
 from ku_rag.serve.served_base import ServedBase
+from ku_rag.types import NO_ANSWER
 
 router = APIRouter(prefix="/v1")
-
-_NO_ANSWER = "There is no answer in the knowledge base."
 
 
 class MessagePart(BaseModel):
@@ -77,7 +76,7 @@ async def complete(request: Request, asked: ChatRequest) -> Response:
     prompt, reply = (answer["usage"].get(f"{kind}_tokens", 0) for kind in ("prompt", "completion"))
     usage = {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}
     head = {"id": f"chatcmpl-{uuid4().hex}", "created": int(time.time()), "model": base.name}
-    message = {"role": "assistant", "content": answer["answer"] or _NO_ANSWER}
+    message = {"role": "assistant", "content": answer["answer"] or NO_ANSWER[answer["outcome"]]}
     end = {"index": 0, "finish_reason": "stop"}
     if not asked.stream:
         found = {"object": "chat.completion", "choices": [end | {"message": message}]}

@@ -22,6 +22,7 @@ from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.serve.bodies import STORED, read_picture, unit_of
 from ku_rag.serve.problems import without_folders
 from ku_rag.serve.served_base import ServedBase
+from ku_rag.types import Outcome
 
 T = TypeVar("T")
 
@@ -56,6 +57,7 @@ class FoundText(BaseModel, from_attributes=True):
     label: str = Field(description="The label that citations use, such as E1.")
     text: str
     origin: str = ""
+    owners: list[str] = Field([], description="Ids of the units whose own text it is.")
 
 
 class SearchAnswer(BaseModel, from_attributes=True):
@@ -68,7 +70,8 @@ class SearchAnswer(BaseModel, from_attributes=True):
 class QuestionAnswer(SearchAnswer):
     """An answer and its evidence: units, chunks and graph paths."""
 
-    answer: str = Field(description="Empty if the knowledge base has no answer.")
+    outcome: Outcome = Field(description="unsure: it may be about one of the units.")
+    answer: str = Field(description="Empty unless the outcome is answered.")
     why: str = Field(description="How it was found, or why there is none.")
     citations: list[str] = Field(description="Labels of chunks and paths.")
     paths: list[FoundText]
@@ -101,11 +104,11 @@ class UnitTools:
         self._folders = [folder.resolve() for folder in folders]
 
     def ask(
-        self, question: str, picture: Picture = "", k: Count = 3
+        self, question: str, picture: Picture = "", k: Count | None = None
     ) -> Annotated[CallToolResult, QuestionAnswer]:
         """Answer a question from the knowledge base, about a picture if one is given."""
         found = self._kb.query(self._picture(picture) if picture else None, question, k=k)
-        parts = ("answer", "citations", "units", "chunks", "paths")
+        parts = ("outcome", "answer", "citations", "units", "chunks", "paths")
         fields = {name: getattr(found, name) for name in parts} | {"why": found.reading.why}
         return self._result(QuestionAnswer, fields)
 

@@ -17,7 +17,7 @@ from ku_rag.serve.access import COOKIE
 from ku_rag.serve.problems import describe
 from ku_rag.serve.routes import Base, Name, Offset, QueryFields, tag_of
 from ku_rag.serve.served_base import ServedBase
-from ku_rag.types import Evidence, PathEvidence
+from ku_rag.types import NO_ANSWER, Evidence, PathEvidence
 
 if TYPE_CHECKING:
     from ku_rag.answering.pipeline import QueryEvent
@@ -37,7 +37,7 @@ def split_path(path: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _templates = Environment(loader=PackageLoader("ku_rag.serve"), autoescape=True)
-_templates.globals["split_path"] = split_path
+_templates.globals |= {"split_path": split_path, "no_answer": NO_ANSWER}
 
 
 def _render(request: Request, base: ServedBase, template: str, **values: object) -> str:

@@ -479,7 +479,7 @@ def test_captions_and_texts_in_place_of_units(lamp, photo):
     found = data(correcting.messages[2].text)
     assert found[0] == {
         "evidence": "E1",
-        "about": ["kettle"],
+        "about": ["Kettle"],
         "text": "A red kettle comes from Oslo.",
     }
     assert not any("unit" in piece for piece in found)

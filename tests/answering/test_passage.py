@@ -151,9 +151,9 @@ def test_nothing_to_show_gives_no_page():
 def test_cards_merge_the_evidence_of_one_unit():
     units = [Match("pt", "Portugal", 0.9), Match("es", "Spain", 0.5), Match("fr", "France", 0.4)]
     evidence = [
-        Evidence("E1", 1, ("es", "pt"), "a", "one", 0.9),
-        Evidence("E2", 2, ("es",), "a", "two", 0.8),
-        Evidence("E3", 3, ("pt",), "a", "three", 0.7),
+        Evidence("E1", 1, ("es", "pt"), "a", "one", 0.9, ("es", "pt")),
+        Evidence("E2", 2, ("es",), "a", "two", 0.8, ("es",)),
+        Evidence("E3", 3, ("pt",), "a", "three", 0.7, ("pt",)),
         Evidence("E4", 4, (), "a", "four", 0.6),
     ]
     assert cards(units, evidence, {"pt": RED}) == [

@@ -48,7 +48,7 @@ def ask(bases):
     return asked
 
 
-def read_one(question, text=LAMP, name="Aurora lamp", owners=None, image=None):
+def read_one(question, text=LAMP, name="Aurora lamp", owners=("u",), image=None):
     piece = Evidence("E1", 1, ("u",), "/things.jsonl#u", text, 1.0, owners)
     return read(question, [piece], [Match("u", name, 0.9, image=image)])
 
@@ -453,7 +453,9 @@ def test_a_value_answers_only_what_its_clause_says(name, text, question, answer)
 
 
 def test_without_a_named_unit_the_clause_holds_the_verb():
-    piece = Evidence("E1", 1, ("t",), "", "It is in steam. Old Tom is the oldest engine.", 1.0)
+    piece = Evidence(
+        "E1", 1, ("t",), "", "It is in steam. Old Tom is the oldest engine.", 1.0, ("t",)
+    )
     assert read("Who invented the steam engine?", [piece], []).answer == ""
     piece = replace(piece, text="Old Tom invented the steam engine in 1702.")
     assert read("Who invented the steam engine?", [piece], []).answer == "Old Tom"

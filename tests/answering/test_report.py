@@ -148,7 +148,7 @@ def test_the_region_is_drawn_in_parts_of_the_picture():
 def test_an_abstention_is_said_plainly():
     html = page(answer(reading=Reading("", why="Nothing in the evidence says “price”.")))
     words = " ".join(check(html).words)
-    assert "The knowledge base does not answer this." in words
+    assert "There is no answer in the knowledge base." in words
     assert "Nothing in the evidence says “price”." in words
     assert "<details>" not in html, "no evidence is folded away"
     assert "<mark>" not in html
@@ -159,7 +159,7 @@ def test_an_abstention_is_said_plainly():
 def corrected(draft, after, *, changed=True, **more):
     return page(
         answer(
-            reading=Reading(after, ("E1",), ((0, 0),)),
+            reading=Reading(after, ("E1",), ((0, 0),), unanswered="refused"),
             correction=Correction(draft, changed, "The label says so.", **more),
         )
     )

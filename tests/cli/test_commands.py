@@ -88,6 +88,7 @@ def test_query_answers_with_everything_that_led_to_it(ku, fruit_base):
             {
                 "evidence": "str",
                 "chunk": "int",
+                "owners": ["str"],
                 "unit_ids": ["str"],
                 "source": "str",
                 "text": "str",
@@ -96,6 +97,7 @@ def test_query_answers_with_everything_that_led_to_it(ku, fruit_base):
         ],
         "paths": [],
         "passage": [],
+        "outcome": "str",
         "draft": "NoneType",
         "answer": "str",
         "closest": "NoneType",
@@ -176,6 +178,7 @@ def test_search_verify_stats_compact(ku, fruit_base):
         "chunks": [
             {
                 "chunk": "int",
+                "owners": ["str"],
                 "unit_ids": ["str"],
                 "source": "str",
                 "text": "str",

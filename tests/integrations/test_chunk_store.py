@@ -108,6 +108,8 @@ def test_texts_beside_units_are_found_with_their_ids(tmp_path):
         assert len({one.id for one in found.values()}) == len(found) == 4
         sweet = found["It is sweet."]
         assert (sweet.id, sweet.described["unit_ids"]) == ("Mango", ["Mango"])
+        note = found["The Mango is not sour."].described
+        assert (sweet.described["owners"], note["owners"]) == (["Mango"], ["notes"])
         assert sweet.described["source"].endswith("folder/Mango/about.txt")
 
 

@@ -80,6 +80,7 @@ def test_documents_are_found_by_words(store):
     (book,) = HaystackRetriever(store, top_k=1).run(query="figs")["documents"]
     assert book.meta == {
         "source": "book",
+        "owners": ["3"],
         "unit_ids": ["3"],
         "names": ["3"],
         "score": book.score,

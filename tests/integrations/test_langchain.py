@@ -58,6 +58,7 @@ def test_a_document_says_whose_text_it_is(fruits):
     assert found.metadata == {
         "source": found.metadata["source"],
         "taste": "sweet",
+        "owners": ["mango"],
         "unit_ids": ["mango"],
         "names": ["Mango"],
         "evidence": "E1",

@@ -16,6 +16,7 @@ def test_a_node_says_whose_text_it_is(fruits):
     assert found.metadata == {
         "source": found.metadata["source"],
         "taste": "sweet",
+        "owners": ["mango"],
         "unit_ids": ["mango"],
         "names": ["Mango"],
         "score": found.score,

@@ -258,8 +258,8 @@ def test_units_may_be_deleted_while_a_reranker_scores(folder, image):
 
 
 def test_with_a_picture_the_matched_units_stay_first(folder):
-    with KnowledgeBase.open(folder, reranker=Backwards()) as kb:
-        answer = kb.query(folder.parent / "4.png", QUESTION, k=5)
+    with KnowledgeBase.open(folder, reranker=Backwards(), k_units=3, k_chunks=5) as kb:
+        answer = kb.query(folder.parent / "4.png", QUESTION)
     matched = {unit.id for unit in answer.units}
     first = [bool(matched & {*one.unit_ids}) for one in answer.chunks[:5]]
     assert first == sorted(first, reverse=True)

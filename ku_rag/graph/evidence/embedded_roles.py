@@ -190,7 +190,7 @@ class EmbeddedEvidenceAgents(AgentTrace):
     @cached_property
     def _own(self) -> dict[str, Evidence]:
         """The best retrieved chunk of each unit."""
-        texts = [(unit, one) for one in self.evidence if not one.table for unit in one.owners or ()]
+        texts = [(unit, one) for one in self.evidence if not one.table for unit in one.owners]
         return dict(reversed(texts))
 
     def _description(self, text: str) -> str:
