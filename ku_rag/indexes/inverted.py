@@ -8,14 +8,14 @@ that write are called inside a change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from operator import itemgetter
 
 from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import NameIndex, matchable
-from ku_rag.store import table_rows
-from ku_rag.store.connection import Connection, as_json, fields
+from ku_rag.store import table_rows, vocabulary
+from ku_rag.store.connection import SLICE, Connection, as_json, fields
 from ku_rag.text.tokens import words
 
 # A chunk of the unit's own source is already in its list and stays marked as owned.
@@ -31,8 +31,6 @@ _LINKED_CELLS = """
     CROSS JOIN chunks c ON c.source = s.source
     JOIN linked l ON l.source = c.source AND l.document = c.document
 """
-_LETTERS_A_NAME = 16
-"""Reading all names is faster than looking them up if the texts have this many letters per name."""
 
 
 def rename(
@@ -65,9 +63,16 @@ def rename(
 
 def add_names(connection: Connection, units: Mapping[int, set[str]]) -> None:
     """List the stored chunks that name or link units; `units` maps rows to new name keys."""
+    keys = set().union(*units.values())
+    vocabulary.of(connection).beginnings.add(key.partition(" ")[0] for key in keys)
     if connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is None:
         return
-    new = [(key, unit) for unit, keys in units.items() for key in filter(matchable, sorted(keys))]
+    keys = keywords.in_vocabulary(connection, keys)
+    new = [
+        (key, unit)
+        for unit, of_unit in units.items()
+        for key in filter(matchable, sorted(of_unit & keys))
+    ]
     links: list[tuple[int, int]] = []
     candidates = keywords.chunks_with_all(connection, [key for key, _ in new])
     for place, found in groupby(candidates, key=itemgetter(0)):
@@ -84,41 +89,29 @@ def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, st
         connection: Inside a change.
         chunks: Row → row of the unit that owns it, and its text.
     """
-    names = names_in(connection, [text for _, text in chunks.values()])
-    links: list[tuple[int, int]] = []
-
-    def cut() -> Iterator[tuple[int, int | None, list[str]]]:
-        for row, (owner, text) in chunks.items():
-            folded = words(text)
-            links.extend((unit, row) for unit in names.find(folded))
-            yield row, owner, folded
-
-    owners = {owner for owner, _ in chunks.values() if owner is not None}
-    keywords.put(connection, owners, cut())
-    _link(connection, links)
+    rows = list(chunks)
+    for first in range(0, len(rows), SLICE):
+        cut = {row: words(chunks[row][1]) for row in rows[first : first + SLICE]}
+        distinct = set(chain.from_iterable(cut.values()))
+        names = names_of_words(connection, distinct)
+        _link(connection, [(unit, row) for row, of in cut.items() for unit in names.find(of)])
+        vocabulary.of(connection).terms.add(distinct)
+        owned = [(row, chunks[row][0], of) for row, of in cut.items()]
+        keywords.put(connection, {unit for _, unit, _ in owned if unit is not None}, owned)
     sources = "(SELECT source FROM chunks WHERE row IN (SELECT value FROM json_each(?)))"
     _link_cells(connection, f"k.source IN {sources}", chunks)
 
 
-def names_in(connection: Connection, texts: Sequence[str]) -> NameIndex:
-    """Return an index of all names that can occur in texts.
-
-    If there are many names and few texts, only names that begin with a word of the texts are read.
-    """
-    most = sum(map(len, texts)) // _LETTERS_A_NAME
-    (count,) = connection.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM names LIMIT ?)", (most + 1,)
-    ).fetchone()
-    if count <= most:
-        return NameIndex(connection.execute(_NAMES))
+def names_of_words(connection: Connection, words: Collection[str]) -> NameIndex:
+    """Return an index of the names that begin with one of some words."""
+    beginnings = vocabulary.of(connection).beginnings.among(connection, words)
     # Words contain no character before "!", so these keys are the word, alone or before a space.
     begin = "n.key >= w.value AND n.key < w.value || '!'"
-    distinct = as_json({word for text in texts for word in words(text)})
     return NameIndex(
         connection.execute(
             f"SELECT n.key, n.unit FROM json_each(?) w CROSS JOIN names n ON {begin} "
             "CROSS JOIN units u ON u.row = n.unit WHERE u.match",
-            (distinct,),
+            (as_json(beginnings),),
         )
     )
 
@@ -147,7 +140,8 @@ def differences(connection: Connection) -> Iterator[str]:
 
 
 def _link(connection: Connection, links: Sequence[tuple[int, int]]) -> None:
-    connection.execute(_LINKED, (as_json(links),))
+    if links:  # otherwise SQLite would write the new rows of the keyword index to disk now
+        connection.execute(_LINKED, (as_json(links),))
 
 
 def _link_cells(connection: Connection, condition: str, rows: Iterable[int]) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.indexes.segment import contains
+from ku_rag.store import vocabulary
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.stems import index_terms, query_terms, stem
 from ku_rag.text.tokens import content_words, is_cjk, words
@@ -124,6 +125,18 @@ def term_scores(
     for place, one in enumerate(found):
         scores[place, np.searchsorted(rows, one[:, 0])] = one[:, 1]
     return TermScores(rows, scores)
+
+
+def in_vocabulary(connection: Connection, keys: Collection[str]) -> set[str]:
+    """Return those of some name keys whose words may all be in indexed texts."""
+    language, known = language_of(connection), vocabulary.of(connection).terms
+    wanted = {word for key in keys for word in key.split()}
+    found = set(known.among(connection, wanted))
+    # In scripts without spaces, terms are not words.
+    terms = {word: stem for word in wanted - found for stem in query_terms([word], language)}
+    stems = known.among(connection, terms.values())
+    found |= {word for word, stem in terms.items() if is_cjk(word) or stem in stems}
+    return {key for key in keys if found.issuperset(key.split())}
 
 
 def chunks_with_all(connection: Connection, keys: Sequence[str]) -> Iterator[tuple[int, int, str]]:

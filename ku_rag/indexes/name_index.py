@@ -12,8 +12,7 @@ from functools import lru_cache
 
 from ku_rag.text.tokens import is_cjk, stop_words
 
-_SHORTEST_WORD = 3
-_SHORTEST_NUMBER = 3
+_SHORTEST = 3
 _SHORTEST_CJK = 2
 
 
@@ -40,7 +39,7 @@ class NameIndex:
     def find(self, words: Sequence[str]) -> set[int]:
         """Return the rows of the units that a text names, given its folded words."""
         found: set[int] = set()
-        if self._first.isdisjoint(words):
+        if not self._first or self._first.isdisjoint(words):
             return found
         for first, key in enumerate(words):
             last = first
@@ -65,13 +64,11 @@ def matchable(key: str) -> bool:
         key: `tokens.name_key` of the name.
     """
     tokens = key.split()
-    if not tokens or all(word in stop_words() for word in tokens):
+    if stop_words().issuperset(tokens):
         return False
-    if any(map(is_cjk, tokens)):
-        return len(key.replace(" ", "")) >= _SHORTEST_CJK
     letters = "".join(tokens)
-    if letters.isdigit():
-        return len(letters) >= _SHORTEST_NUMBER
-    if any(map(str.isdigit, letters)):
+    if len(letters) >= _SHORTEST:
         return True
-    return len(letters) >= _SHORTEST_WORD
+    if any(map(is_cjk, tokens)):
+        return len(letters) >= _SHORTEST_CJK
+    return any(map(str.isdigit, letters)) and not letters.isdigit()

@@ -21,7 +21,7 @@ from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Unit
 
-_ALIAS_FIELDS = ("aliases", "alias", "also_known_as", "synonyms")
+_ALIAS_FIELDS = {"aliases", "alias", "also_known_as", "synonyms"}
 _PRECEDENCE = {"update": 0, "ingest": 1, "add": 1, "join": 2}
 """Order of declarations: updates, then the unit's own sources, then those that joined it."""
 
@@ -48,6 +48,11 @@ class Declaration:
     match: bool = True
     relations: str = ""
     replaces: bool = False
+
+    def __post_init__(self) -> None:
+        """Make the metadata what is read again: lists for tuples, and so on."""
+        if self.metadata is not None:
+            object.__setattr__(self, "metadata", json.loads(_encode(dict(self.metadata))))
 
     def to_json(self) -> str:
         """Return the form that is stored and compared."""
@@ -77,7 +82,7 @@ class Declaration:
             name=unit.name,
             kind=unit.kind,
             aliases=unit.aliases,
-            metadata=dict(unit.metadata),
+            metadata=unit.metadata,
             match=unit.match,
             relations=stated,
         )
@@ -97,13 +102,48 @@ class _Merged(NamedTuple):
     metadata: Mapping[str, Any]
     match: bool
 
+    def columns(self) -> tuple[str, str, str, str, bool]:
+        """Return the fields as they are stored."""
+        return self.name, self.kind, as_json(self.aliases), _encode(self.metadata), self.match
 
-def update_units(connection: Connection, units: Mapping[str, int]) -> None:
-    """Write the rows of units from the declarations of their sources; update lists and relations.
+
+def insert_units(
+    connection: Connection,
+    units: Mapping[str, int],
+    sources: Iterable[tuple[int, str, str, Declaration]],
+) -> set[str]:
+    """Insert new units, before their sources; update lists.
 
     Args:
         connection: Inside a change.
-        units: Id and row of each; the name of a new unit is "".
+        units: Id and row of each.
+        sources: Row of the unit, origin, uri and declaration of each source.
+
+    Returns:
+        The keys of their names, for `relations.resolve_names` once renamed units are updated.
+    """
+    declared = _in_order(units.values(), sources)
+    merged = {row: _merge(declared[row], unit_id) for unit_id, row in units.items()}
+    keys = {row: _keys(unit) for row, unit in merged.items()}
+    connection.executemany(
+        "INSERT INTO units (name, kind, aliases, metadata, match, row, id) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        ((*merged[row].columns(), row, unit_id) for unit_id, row in units.items()),
+    )
+    _insert_names(connection, keys)
+    facts.add_metadata(connection, {row: unit.metadata for row, unit in merged.items()})
+    inverted.add_names(
+        connection, {row: keys[row] if unit.match else set() for row, unit in merged.items()}
+    )
+    return set().union(*keys.values())
+
+
+def update_units(connection: Connection, units: Mapping[str, int]) -> None:
+    """Update the rows of units from the declarations of their sources; update lists and relations.
+
+    Args:
+        connection: Inside a change.
+        units: Id and row of each.
     """
     rows = as_json(units.values())
     stored = {
@@ -122,15 +162,22 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
     declared = _declarations(connection, units.values())
     merged = {row: _merge(declared[row], unit_id) for unit_id, row in units.items()}
     after = {row: _keys(one) for row, one in merged.items()}
-    _write_rows(connection, merged, {row: fields[3] for row, fields in stored.items()})
+    connection.executemany(
+        "UPDATE units SET name = ?, kind = ?, aliases = ?, metadata = ?, match = ? WHERE row = ?",
+        ((*unit.columns(), row) for row, unit in merged.items()),
+    )
+    metadata = {
+        row: unit.metadata
+        for row, unit in merged.items()
+        if _encode(unit.metadata) != stored[row][3]
+    }
+    facts.drop_metadata(connection, list(metadata))
+    facts.add_metadata(connection, metadata)
     connection.executemany(
         "DELETE FROM names WHERE key = ? AND unit = ?",
         ((key, row) for row in after for key in before[row] - after[row]),
     )
-    connection.executemany(
-        "INSERT INTO names (key, unit) VALUES (?, ?)",
-        ((key, row) for row in after for key in sorted(after[row] - before[row])),
-    )
+    _insert_names(connection, {row: after[row] - before[row] for row in after})
     new: dict[int, set[str]] = {}
     ids: list[str] = []
     keys: set[str] = set()
@@ -145,30 +192,19 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
         if before[row] != after[row] or (name, kind) != (one.name, one.kind):
             ids.append(unit_id)
             keys |= before[row] | after[row]
-            if name:
-                if name != one.name:
-                    keywords.rename(connection, row)
-                    facts.rename(connection, row)
-                relations.rename_unit(connection, row, one.name, one.kind)
+            if name != one.name:
+                keywords.rename(connection, row)
+                facts.rename(connection, row)
+            relations.rename_unit(connection, row, one.name, one.kind)
     inverted.add_names(connection, new)
     relations.resolve_names(connection, ids=ids, keys=keys)
 
 
-def _write_rows(
-    connection: Connection, units: Mapping[int, _Merged], stored: Mapping[int, str]
-) -> None:
-    """Write what is declared of units, and the facts of metadata that differs from the stored."""
-    metadata = {row: _encode(unit.metadata) for row, unit in units.items()}
+def _insert_names(connection: Connection, keys: Mapping[int, set[str]]) -> None:
     connection.executemany(
-        "UPDATE units SET name = ?, kind = ?, aliases = ?, metadata = ?, match = ? WHERE row = ?",
-        (
-            (unit.name, unit.kind, as_json(unit.aliases), metadata[row], unit.match, row)
-            for row, unit in units.items()
-        ),
+        "INSERT INTO names (key, unit) VALUES (?, ?)",
+        ((key, row) for row, of_unit in keys.items() for key in sorted(of_unit)),
     )
-    changed = {row: unit.metadata for row, unit in units.items() if metadata[row] != stored[row]}
-    facts.drop_metadata(connection, [row for row in changed if stored[row] != "{}"])
-    facts.add_metadata(connection, changed)
 
 
 def differences(connection: Connection) -> Iterator[str]:
@@ -219,13 +255,22 @@ _Declared = list[tuple[str, Declaration]]
 
 def _declarations(connection: Connection, units: Iterable[int]) -> dict[int, _Declared]:
     """Return what the sources of units declare, by row of the unit."""
-    found: dict[int, list[tuple[int, str, str, Declaration]]] = {row: [] for row in units}
-    for unit, origin, uri, declared in connection.execute(
+    rows = list(units)
+    sources = connection.execute(
         "SELECT s.unit, s.origin, s.uri, s.declared FROM json_each(?) w "
         "CROSS JOIN sources s ON s.unit = w.value",
-        (as_json(found),),
-    ):
-        found[unit].append((_PRECEDENCE[origin], uri, origin, Declaration.from_json(declared)))
+        (as_json(rows),),
+    )
+    return _in_order(rows, ((*fields, Declaration.from_json(text)) for *fields, text in sources))
+
+
+def _in_order(
+    units: Iterable[int], sources: Iterable[tuple[int, str, str, Declaration]]
+) -> dict[int, _Declared]:
+    """Return what sources declare, by row of the unit."""
+    found: dict[int, list[tuple[int, str, str, Declaration]]] = {row: [] for row in units}
+    for unit, origin, uri, declared in sources:
+        found[unit].append((_PRECEDENCE[origin], uri, origin, declared))
     return {
         unit: [(origin, one) for *_, origin, one in sorted(of_unit, key=itemgetter(0, 1))]
         for unit, of_unit in found.items()
@@ -235,38 +280,38 @@ def _declarations(connection: Connection, units: Iterable[int]) -> dict[int, _De
 def _merge(declared: _Declared, unit_id: str) -> _Merged:
     """Merge declarations: the first name and kind, all aliases and metadata."""
     found = [one for _, one in declared]
-    name = next((one.name for one in found if one.name is not None), unit_id) or unit_id
+    names = [one.name for one in found if one.name is not None]
+    kinds = [one.kind for one in found if one.kind is not None]
+    name = (names[0] if names else "") or unit_id
+    # An update may replace what the others declare.
+    updates = [one for one in found if one.replaces]
     metadata: dict[str, Any] = {}
-    for one in reversed(_replacing(found, "metadata") or found):
+    for one in reversed([one for one in updates if one.metadata is not None][:1] or found):
         metadata.update(one.metadata or {})
+    aliases = _aliases(declared, updates)
     return _Merged(
         name=name,
-        kind=next((one.kind for one in found if one.kind is not None), "") or relations.ANY_KIND,
-        aliases=[alias for alias in _aliases(declared) if alias != name],
+        kind=(kinds[0] if kinds else "") or relations.ANY_KIND,
+        aliases=[alias for alias in aliases if alias != name],
         metadata=metadata,
-        match=all(one.match for one in found),
+        match=False not in [one.match for one in found],
     )
 
 
-def _aliases(declared: _Declared) -> dict[str, None]:
+def _aliases(declared: _Declared, updates: Sequence[Declaration]) -> dict[str, None]:
     """Return the declared aliases and the names that other sources give the unit.
 
     Renaming a unit removes its old name, but not the names of what joined it.
     """
-    found = [one for _, one in declared]
-    replacing = _replacing(found, "aliases")
-    aliases = {alias: None for one in replacing or found for alias in one.aliases or ()}
+    replacing = [one for one in updates if one.aliases is not None][:1]
+    found = replacing or [one for _, one in declared]
+    aliases = {alias: None for one in found for alias in one.aliases or ()}
     if not replacing:
-        renamed = bool(_replacing(found, "name"))
+        renamed = any(one.name is not None for one in updates)
         for origin, one in declared:
             if one.name and (origin == "join" or not renamed):
                 aliases[one.name] = None
     return aliases
-
-
-def _replacing(declared: list[Declaration], field: str) -> list[Declaration]:
-    """Return the declaration that replaces all others of a field, if there is one."""
-    return [one for one in declared if one.replaces and getattr(one, field) is not None][:1]
 
 
 def _encode(value: object) -> str:
@@ -280,8 +325,8 @@ def _encode(value: object) -> str:
 def _keys(merged: _Merged) -> set[str]:
     """Return the keys of all names of a unit, aliases in its metadata included."""
     names = [merged.name, *merged.aliases]
-    for field in _ALIAS_FIELDS:
-        value = merged.metadata.get(field)
+    for field in _ALIAS_FIELDS & merged.metadata.keys():
+        value = merged.metadata[field]
         values = value if isinstance(value, list) else [value]
         names += [one for one in values if isinstance(one, str)]
     return {key for key in map(name_key, names) if key}

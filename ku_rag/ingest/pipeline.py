@@ -33,7 +33,7 @@ from ku_rag.ingest.preparation import (
 from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.unit_writer import UnitWriter
 from ku_rag.settings import Settings
-from ku_rag.store import vectors
+from ku_rag.store import vectors, vocabulary
 from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import text_hash
 from ku_rag.store.database import Database
@@ -49,6 +49,7 @@ _BATCH_RECORDS = 2048
 """Records with texts or pictures; others take little time."""
 _RECORD_BYTES = 512
 
+_NEW_OBJECTS = 100_000  # until garbage is collected; few are in cycles
 _LETTERS = 3
 _USUAL_TOKENS = 256
 """A chunk has about three letters for each token that fits into it."""
@@ -115,7 +116,11 @@ class Pipeline:
         started = time.monotonic()
         report = IngestReport()
         commit: Commit | None = None
-        with _frozen_objects(), ThreadPoolExecutor(2, "ku-ingest") as pool:
+        with (
+            _frozen_objects(),
+            vocabulary.kept(self._database.connection),
+            ThreadPoolExecutor(2, "ku-ingest") as pool,
+        ):
             batches = self._batches(items, progress)
             while True:
                 batch: _Batch | None = None
@@ -292,12 +297,15 @@ def _frozen_objects() -> Iterator[None]:
     A run creates many objects, and each full collection would traverse the existing ones again.
     """
     frozen = gc.get_freeze_count() > 0  # by the program, or by another run
+    thresholds = gc.get_threshold()
     if not frozen:
         gc.freeze()
+        gc.set_threshold(_NEW_OBJECTS, *thresholds[1:])
     try:
         yield
     finally:
         if not frozen:
+            gc.set_threshold(*thresholds)
             gc.unfreeze()
 
 
@@ -313,7 +321,6 @@ def _is_stored(
     """
     if source.uri not in stored:
         return False
-    source.is_known = True
     owner, digest, declared, chunks = stored[source.uri]
     if owner != unit:
         return False

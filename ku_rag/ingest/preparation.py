@@ -117,7 +117,6 @@ class PreparedSource:
         partial: Pictures of it could not be read: those that are stored are kept.
         chunks: (number of the document, text) each; None before the documents are cut.
         chunk_vectors: float32 or float16[number of chunks, dim]; None before they are encoded.
-        is_known: Something is stored of the source.
         keeps_texts: The stored texts are those of the source.
         keeps_pictures: Likewise the pictures.
         replaces_others: Its texts and pictures, except those that are kept, replace the content of
@@ -137,7 +136,6 @@ class PreparedSource:
     first_row: int = 0
     chunks: list[tuple[int, str]] | None = None
     chunk_vectors: Vectors | None = None
-    is_known: bool = False
     keeps_texts: bool = False
     keeps_pictures: bool = False
     replaces_others: bool = False
@@ -203,12 +201,7 @@ def earlier_texts_hash(texts: Sequence[str]) -> str:
 
 def hash_pictures(digests: Iterator[str], *, partial: bool = False) -> str:
     """Return the SHA-256 of picture digests; `partial` tells a part from a whole."""
-    found = hashlib.sha256()
-    for digest in digests:
-        found.update(digest.encode())
-    if partial:
-        found.update(b"and others")
-    return found.hexdigest()
+    return content_hash("".join(digests) + "and others" * partial)
 
 
 def prepare(

@@ -198,6 +198,9 @@ class Reindexing:
                 if [(document, text) for _, document, text in stored] != chunks:
                     content_rows.drop_source_chunks(connection, [source])
                     new = content_rows.add_texts(connection, [(source, unit, chunks)])
+                    connection.execute(
+                        "UPDATE sources SET chunks = ? WHERE row = ?", (len(chunks), source)
+                    )
                     inverted.add_chunks(connection, new)
                     facts.add_chunks(connection, new)
                     numbers = list(new)

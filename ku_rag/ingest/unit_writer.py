@@ -31,11 +31,12 @@ from ku_rag.types import IngestReport
 
 
 class _SourceRows(NamedTuple):
-    """A source on its way into the store, the row of its unit, and its own row."""
+    """A source on its way into the store, row of its unit, its own, and whether it was stored."""
 
     source: PreparedSource
     unit: int | None
     row: int
+    is_known: bool
 
 
 class UnitWriter:
@@ -97,11 +98,7 @@ class UnitWriter:
             for place in places:
                 if place.source.replaces_others and place.unit is not None:
                     _delete_content(connection, place.source, place.unit)
-            texts = {
-                place.row: place
-                for place in places
-                if _replace_texts(connection, place.source, place.row)
-            }
+            texts = {place.row: place for place in places if _replace_texts(connection, place)}
             for place in texts.values():
                 if place.source.tables:
                     table_rows.put(
@@ -118,13 +115,23 @@ class UnitWriter:
         self, connection: Connection, batch: Sequence[PreparedRecord]
     ) -> tuple[list[_SourceRows], IngestReport]:
         """Write the source rows of records and their units."""
-        moved = connection.execute(
-            "SELECT s.row FROM json_each(?) w CROSS JOIN sources s ON s.uri = w.value ->> 0 "
-            "LEFT JOIN units u ON u.row = s.unit WHERE u.id IS NOT w.value ->> 1",
-            (as_json((s.uri, r.unit) for r in batch for s in r.sources if s.is_known),),
-        ).fetchall()
+        # A source that occurs twice is stored once.
+        sources = {
+            source.uri: (source, record.unit) for record in batch for source in record.sources
+        }
+        rows: dict[str, int] = {}
+        moved = []
+        for uri, row, owner in connection.execute(
+            "SELECT s.uri, s.row, u.id FROM json_each(?) w CROSS JOIN sources s ON s.uri = w.value "
+            "LEFT JOIN units u ON u.row = s.unit",
+            (as_json(sources),),
+        ):
+            if owner == sources[uri][1]:
+                rows[uri] = row
+            else:
+                moved.append(row)
         if moved:  # they belonged to other units
-            delete_sources(connection, [row for (row,) in moved], keep_entities=True)
+            delete_sources(connection, moved, keep_entities=True)
         ids = dict.fromkeys(record.unit for record in batch if record.unit is not None)
         stored = dict(
             connection.execute(
@@ -132,30 +139,41 @@ class UnitWriter:
                 (as_json(ids),),
             )
         )
-        new = [unit_id for unit_id in ids if unit_id not in stored]
-        units = stored | dict(zip(new, count(last_row(connection, "units") + 1)))
-        connection.executemany(
-            "INSERT INTO units (row, id, name, kind, aliases, metadata, match) "
-            "VALUES (?, ?, '', '', '[]', '{}', 0)",
-            ((units[unit_id], unit_id) for unit_id in new),
+        new = (unit_id for unit_id in ids if unit_id not in stored)
+        new_units = dict(zip(new, count(last_row(connection, "units") + 1)))
+        units: dict[str | None, int] = stored | new_units
+        known = set(rows)
+        rows |= zip(
+            (uri for uri in sources if uri not in known), count(last_row(connection, "sources") + 1)
         )
-        sources = [(s, units.get(r.unit) if r.unit else None) for r in batch for s in r.sources]
-        written = connection.executemany(
-            "INSERT INTO sources (uri, unit, origin, hash, declared) "
-            "VALUES (?, ?, ?, ?, ?) ON CONFLICT (uri) DO UPDATE SET unit = excluded.unit, "
-            "origin = excluded.origin, hash = excluded.hash, declared = excluded.declared "
-            "RETURNING row",
+        places = [
+            _SourceRows(source, units.get(unit), rows[uri], uri in known)
+            for uri, (source, unit) in sources.items()
+        ]
+        declared = (
+            (units[unit], source.origin, uri, source.declared)
+            for uri, (source, unit) in sources.items()
+            if unit in new_units and source.declared
+        )
+        new_keys = assembly.insert_units(connection, new_units, declared)
+        connection.executemany(
+            "INSERT INTO sources (unit, origin, hash, declared, row, uri, chunks) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
-                (s.uri, unit, s.origin, s.digest, s.declared.to_json() if s.declared else "{}")
-                for s, unit in sources
+                (*_fields(of), of.row, of.source.uri, len(of.source.chunks or ()))
+                for of in places
+                if not of.is_known
             ),
         )
-        rows = [int(row) for (row,) in written]
-        assembly.update_units(connection, units)
-        report = IngestReport(units_added=len(units) - len(stored))
+        connection.executemany(
+            "UPDATE sources SET unit = ?, origin = ?, hash = ?, declared = ? WHERE row = ?",
+            ((*_fields(of), of.row) for of in places if of.is_known),
+        )
+        assembly.update_units(connection, stored)
+        relations.resolve_names(connection, ids=new_units, keys=new_keys)
+        report = IngestReport(units_added=len(new_units))
         report.units_updated = sum(record.unit in stored for record in batch)
-        places = zip(sources, rows, strict=True)
-        return [_SourceRows(source, unit, row) for (source, unit), row in places], report
+        return places, report
 
     # ---- texts and images ----------------------------------------------------------------------
 
@@ -168,6 +186,10 @@ class UnitWriter:
             for of in places
             if of.source.chunks and of.source.chunk_vectors is not None
         ]
+        connection.executemany(
+            "UPDATE sources SET chunks = ? WHERE row = ?",
+            ((len(of.source.chunks or ()), of.row) for of in places if of.is_known),
+        )
         vectors.put(connection, "chunk", self._encoder_rows["chunk"], list(chunks), made)
         inverted.add_chunks(connection, chunks)
         facts.add_chunks(connection, chunks)
@@ -175,8 +197,8 @@ class UnitWriter:
 
     def _replace_pictures(self, connection: Connection, place: _SourceRows) -> int:
         """Replace the pictures of a source; return the number of new ones."""
-        source, unit, row = place
-        if source.keeps_pictures or not (source.pictures or source.is_known):
+        source, unit, row, is_known = place
+        if source.keeps_pictures or not (source.pictures or is_known):
             return 0
         shown = [self._image_row(connection, picture) for picture in source.pictures]
         if source.partial:
@@ -201,6 +223,13 @@ class UnitWriter:
         return int(row)
 
 
+def _fields(place: _SourceRows) -> tuple[int | None, str, str, str]:
+    """Return the unit of a source, its origin, hash and declaration."""
+    source = place.source
+    declared = source.declared.to_json() if source.declared else "{}"
+    return place.unit, source.origin, source.digest, declared
+
+
 def _delete_content(connection: Connection, source: PreparedSource, unit: int) -> None:
     """Delete the texts and images of all sources of a unit that an update replaces."""
     # What was added by hand counts as new when it is added once more. Files keep their hashes, so
@@ -216,11 +245,12 @@ def _delete_content(connection: Connection, source: PreparedSource, unit: int) -
             content_rows.replace_images(connection, source=row, unit=unit, images=[])
 
 
-def _replace_texts(connection: Connection, source: PreparedSource, row: int) -> bool:
+def _replace_texts(connection: Connection, place: _SourceRows) -> bool:
     """Delete the stored chunks of a source if they differ; return whether it has new ones."""
+    source, row = place.source, place.row
     if source.keeps_texts:
         return False
-    if source.is_known:
+    if place.is_known:
         stored = connection.execute(
             "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (row,)
         ).fetchall()

@@ -23,6 +23,9 @@ from numpy.typing import NDArray
 from ku_rag.errors import Corrupt, Locked, Mismatch, ReadOnly
 from ku_rag.store.layout import Layout
 
+if TYPE_CHECKING:
+    from ku_rag.store.vocabulary import Vocabulary
+
 APPLICATION_ID = 0x4B55_5241  # "KURA": tells a knowledge base from any other SQLite file
 _VFS = "cksmvfs"
 PAGE_BYTES = 8192
@@ -42,6 +45,8 @@ _loading = threading.Lock()
 
 class Connection(apsw.Connection):
     """A connection to SQLite."""
+
+    vocabulary: Vocabulary | None = None  # of the run of changes that uses it
 
     if TYPE_CHECKING:  # rows hold what the schema says, which apsw's own types cannot know
 

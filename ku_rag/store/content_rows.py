@@ -67,7 +67,7 @@ def drop_source_chunks(connection: Connection, sources: Sequence[int]) -> list[i
 def add_texts(
     connection: Connection, texts: Sequence[tuple[int, int | None, Sequence[tuple[int, str]]]]
 ) -> dict[int, tuple[int | None, str]]:
-    """Store the chunks of sources and list them under their units.
+    """Store the chunks of sources and list them under their units; the sources state their number.
 
     Args:
         connection: inside a change.
@@ -92,10 +92,6 @@ def add_texts(
     connection.executemany(
         "INSERT INTO unit_chunks (unit, chunk, owned) VALUES (?, ?, 1)",
         ((units[source], row) for row, source, *_ in chunks if units[source] is not None),
-    )
-    connection.executemany(
-        "UPDATE sources SET chunks = chunks + ? WHERE row = ?",
-        ((len(parts), source) for source, _, parts in texts),
     )
     return {row: (units[source], text) for row, source, *_, text in chunks}
 

@@ -172,7 +172,8 @@ def _cells(connection: Connection, chunks: Iterable[int]) -> dict[int, tuple[str
         "SELECT c.row, NOT EXISTS (SELECT 1 FROM chunks p WHERE p.source = c.source "
         "AND p.document = c.document AND p.position < c.position), t.name, t.cells "
         "FROM json_each(?) w CROSS JOIN chunks c ON c.row = w.value "
-        "JOIN table_rows t ON t.source = c.source AND t.document = c.document",
+        "JOIN table_rows t ON t.source = c.source AND t.document = c.document "
+        "WHERE EXISTS (SELECT 1 FROM table_rows)",
         (as_json(chunks),),
     ):
         cells[chunk] = (name, row) if is_first else None

@@ -142,6 +142,15 @@ def test_relations_stay_at_a_unit_that_is_renamed(kb):
     assert ends(kb) == [("c", "faces", "m")]
 
 
+def test_a_name_that_one_unit_gives_up_and_another_takes_in_the_same_file(kb, tmp_path):
+    lamp = {"id": "l", "name": "Lamp", "text": "It burns."}
+    file = write_records(tmp_path / "a.jsonl", [lamp])
+    kb.ingest(file)
+    kb.add(Unit("Desk", id="d", relations=(Relation("holds", "Lamp"),)))
+    kb.ingest(write_records(file, [lamp | {"name": "Torch"}, lamp | {"id": "m"}]))
+    assert ends(kb) == [("d", "holds", "l")]
+
+
 def test_a_renamed_entity_keeps_relations_of_other_files(kb, tmp_path):
     file = write_records(tmp_path / "a.jsonl", [{"entity": "Wolf", "id": "w", "kind": "animal"}])
     other = [{"head": "Dog", "relation": "descends from", "tail": "Wolf", "tail_kind": "animal"}]

@@ -151,6 +151,23 @@ def test_adding_the_same_twice_changes_nothing(kb):
     assert counts(kb)["chunks"] == 1
 
 
+def test_units_of_many_batches_are_linked_and_one_that_comes_again_is_added_once(kb):
+    """Names are found in texts of earlier and later batches, whatever the script."""
+    count = 2_100
+    again = Unit("Station 5", id="5", texts=("The next stop is station 1500.",))
+    units = [
+        Unit(f"Station {n}", id=f"{n}", texts=(f"Change at stations {n}, Station {count - n}.",))
+        for n in range(count)
+    ]
+    units[10] = Unit("東京 Houses", id="10", texts=("Near station 2090.",))
+    units[2090] = Unit("Last", id="2090", texts=("Far from 東京 houses and station 11.",))
+    report = kb.add_many([again, *units, again])
+    assert (report.units_added, report.chunks_added) == (count, count + 1)
+    assert kb.verify().problems == ()
+    named = {n: len(kb.show(n).named_in) for n in ("5", "1500", "10", "11")}
+    assert named == {"5": 1, "1500": 2, "10": 1, "11": 2}
+
+
 def test_a_name_joins_the_unit_that_bears_it_and_deleting_the_source_undoes_it(kb):
     kb.add(Unit("Lamp", id="lamp", aliases=("Light",), texts=("It shines.",)))
     joined = kb.add(Unit("light", texts=("It is bright.",)))
