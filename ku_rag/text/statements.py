@@ -16,6 +16,7 @@ from ku_rag.text.tokens import name_key, words
 _MOST_CHARACTERS = 20_000
 _LONGEST_HEADING = 80
 _LABEL_WORDS = 5
+_LINE_END = re.compile("\n")
 _LINE = re.compile(
     r"^[ \t]*(?:[-*•][ \t]+)?[*_]*(?P<label>[^\W\d_][^:：.!?|\n]{0,80}?)[*_]*[ \t]*[:：](?!//)[*_]*"
     r"[ \t]*(?P<value>\S.*?)[ \t]*$",
@@ -31,8 +32,9 @@ _AMOUNT_LINE = re.compile(
     r"(?:(?:ca|about|approx|some)\.?[ \t]+)?(?P<value>\d[\d.,]*[ \t]*[^\s\d:]{0,15})[ \t]*$",
     re.MULTILINE,
 )
+# The letter comes first, so that the search for it is fast.
 _SENTENCE = re.compile(
-    r"(?:^|(?<=[.!?] ))(?:The|Its|Their)\s+(?P<label>[^\W\d_][\w' -]{0,60}?)"
+    r"[TI](?:(?<=^.)|(?<=[.!?] .))(?:(?<=T)he(?:ir)?|(?<=I)ts)\s+(?P<label>[^\W\d_][\w' -]{0,60}?)"
     r"(?:\s+of\s+(?P<owner>[^,;:.\n]{1,60}?))?"
     r"\s+(?:is|are|was|were)\s+(?:the\s+|an?\s+)?(?P<value>(?:[^,;:.\n]|[.,](?=\d)){1,60})(?:\.(?=\s|$)|$)",
     re.MULTILINE,
@@ -64,7 +66,7 @@ def of_metadata(metadata: Mapping[str, object]) -> Iterator[Statement]:
 
 
 def _of_field(label: str, value: object) -> Iterator[Statement]:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         for inner, nested in sorted(value.items()):
             yield from _of_field(f"{label}.{inner}", nested)
     elif isinstance(value, list):
@@ -88,15 +90,13 @@ def of_text(text: str, name: str) -> Iterator[Statement]:
         name: Of the unit; a sentence on the capital of something else states nothing of it.
     """
     text = text[:_MOST_CHARACTERS]
+    matches = _matches(text)
+    if not matches:
+        return
     first = text.lstrip("# \n").partition("\n")[0].strip()
     is_heading = len(first) < _LONGEST_HEADING and first[-1:].isalnum() and ":" not in first
     heading = first if is_heading else ""
-    for match in (
-        *_LINE.finditer(text),
-        *_BOLD_LINE.finditer(text),
-        *_AMOUNT_LINE.finditer(text),
-        *_SENTENCE.finditer(text),
-    ):
+    for match in matches:
         label, value = match["label"], match["value"]
         label_words = words(label)
         is_sentence = AUXILIARIES.intersection(label_words) or value.endswith(".")
@@ -117,6 +117,21 @@ def of_text(text: str, name: str) -> Iterator[Statement]:
         scope = "" if heading in match[0] else heading
         for part, stated in zip(labels, values, strict=True):
             yield Statement(part, stated, scope, *match.span())
+
+
+def _matches(text: str) -> list[re.Match[str]]:
+    """Return the labelled lines of a text, then sentences that may state the same."""
+    starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
+    has_colon = ":" in text or "：" in text
+    found = [
+        match
+        for pattern in (_LINE, _BOLD_LINE, _AMOUNT_LINE)[not has_colon :]
+        for start in starts
+        if (match := pattern.match(text, start))
+    ]
+    if "The" in text or "Its" in text:
+        found += _SENTENCE.finditer(text)
+    return found
 
 
 def of_row(cells: Sequence[tuple[str, str, str | None]], table: str) -> tuple[str, list[Statement]]:
