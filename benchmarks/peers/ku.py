@@ -9,6 +9,8 @@ from benchmarks import vectors
 from benchmarks.peers.base import Hits, Peer, Vectors
 
 CHUNKS_A_UNIT = 10
+GROUPS = 100
+"""Values of the field "group", which units of one chunk have."""
 
 
 class ReadyMade:
@@ -52,6 +54,7 @@ class KuRag(Peer):
     durability = "fsync before it returns (SQLite with a write-ahead log, a commit a change)"
     text_index = "always"
     batch = 100_000
+    chunks_a_unit = CHUNKS_A_UNIT
 
     def load(self) -> None:
         """Import the package, and what it imports late."""
@@ -71,7 +74,7 @@ class KuRag(Peer):
 
     def add(self, rows: Sequence[int], found: Vectors, texts: Sequence[str]) -> None:
         """Add whole units with ready-made vectors."""
-        units = units_of(self._ku.Unit, rows, texts)
+        units = units_of(self._ku.Unit, rows, texts, self.chunks_a_unit)
         self.kb.add_many(units, vectors={"texts": found})
 
     def build(self, queries: Vectors) -> None:
@@ -106,14 +109,21 @@ class KuRag(Peer):
         self.kb.close()
 
 
-def units_of(unit: Any, rows: Sequence[int], texts: Sequence[str]) -> list[Any]:  # noqa: ANN401
-    """Units of ten chunks each, and units of one for the lone rows."""
+def units_of(
+    unit: Any,  # noqa: ANN401
+    rows: Sequence[int],
+    texts: Sequence[str],
+    chunks_a_unit: int,
+) -> list[Any]:
+    """Units of so many chunks each, with a field of metadata if of one, and units of lone rows."""
     made = []
     at = 0
     while at < len(rows):
         row = rows[at]
-        size = 1 if vectors.is_lone(row) else CHUNKS_A_UNIT
-        id_ = f"row-{row}" if size == 1 else f"thing-{row // CHUNKS_A_UNIT}"
-        made.append(unit(id_.replace("-", " "), id=id_, texts=tuple(texts[at : at + size])))
+        size = 1 if vectors.is_lone(row) else chunks_a_unit
+        id_ = f"row-{row}" if vectors.is_lone(row) else f"thing-{row // chunks_a_unit}"
+        metadata = {"group": row % GROUPS} if chunks_a_unit == 1 else {}
+        parts = tuple(texts[at : at + size])
+        made.append(unit(id_.replace("-", " "), id=id_, texts=parts, metadata=metadata))
         at += size
     return made
