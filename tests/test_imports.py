@@ -36,6 +36,7 @@ LAYERS = [
     {"indexes", "manifest"},
     {"retrieval"},
     {"graph"},
+    {"reading"},
     {"rerankers"},
     {"ingest", "answering"},
     {"planning"},

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.graph.answer_paths import trace
 from ku_rag.graph.model import Graph
 from ku_rag.graph.traversal import best_paths
+from ku_rag.reading.named_units import trace
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.names import parted
 from ku_rag.retrieval.published import match_pictures, rank_chunks

@@ -25,8 +25,8 @@ from ku_rag.types import Serializable
 
 EXTRACTOR = 1
 """Version of the rules by which facts are read. A base of an earlier one is upgraded."""
-METADATA, TEXT, TABLE = "metadata", "text", "table"
-"""Origins of facts."""
+METADATA, TEXT, TABLE, PART = "metadata", "text", "table", "part"
+"""Origins of facts. A part is an item of a list in a value: "red" of "pink and red"."""
 _LONGEST_KEY = 48
 _KEY_BEGIN = 40
 _COLUMNS = (
@@ -188,14 +188,25 @@ def _of_rows(cells: Mapping[int, tuple[str, str] | None]) -> Iterator[_Row]:
 
 
 def _insert(connection: Connection, origin: str, rows: Iterable[_Row]) -> None:
-    new = list(rows)
-    if not new:
-        return
-    labels = _labels(connection, origin, {row.statement.label for row in new})
-    connection.executemany(
-        f"INSERT INTO facts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        ((row.unit, row.subject, labels[row.statement.label], *_columns(row)) for row in new),
-    )
+    new: dict[str, list[_Row]] = {origin: [], PART: []}
+    for row in rows:
+        new[origin].append(row)
+        new[PART] += _parts(row)
+    for kind, listed in new.items():
+        labels = _labels(connection, kind, {row.statement.label for row in listed})
+        connection.executemany(
+            f"INSERT INTO facts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (row.unit, row.subject, labels[row.statement.label], *_columns(row))
+                for row in listed
+            ),
+        )
+
+
+def _parts(row: _Row) -> Iterator[_Row]:
+    """Yield the items of a list in a value as facts of their own, for filters and questions."""
+    for item in statements.items(row.statement.value or ""):
+        yield row._replace(statement=row.statement._replace(value=item))
 
 
 def _columns(row: _Row) -> tuple[object, ...]:
@@ -212,6 +223,8 @@ def _columns(row: _Row) -> tuple[object, ...]:
 def _labels(connection: Connection, origin: str, labels: Iterable[str]) -> dict[str, int]:
     """Return the rows of labels; new ones are inserted."""
     wanted = sorted(labels)
+    if not wanted:
+        return {}
     connection.executemany(
         "INSERT INTO labels (label, origin, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         ((label, origin, label.casefold()) for label in wanted),
@@ -248,8 +261,9 @@ def of_unit(connection: Connection, unit: int) -> list[Fact]:
         "NULL, coalesce(f.scope, ''), s.uri, f.chunk, f.first, f.last "
         "FROM facts f JOIN labels l ON l.row = f.label LEFT JOIN chunks c ON c.row = f.chunk "
         "LEFT JOIN sources s ON s.row = c.source "
-        "WHERE f.unit = ?1 OR f.subject IN (SELECT value FROM json_each(?2)) ORDER BY f.row",
-        (unit, as_json([unit_id, *keys])),
+        "WHERE l.origin != ?3 AND (f.unit = ?1 "
+        "OR f.subject IN (SELECT value FROM json_each(?2))) ORDER BY f.row",
+        (unit, as_json([unit_id, *keys]), PART),
     )
     related = connection.execute(
         "SELECT r.relation, t.name, 'relation', NULL, NULL, NULL, r.condition, t.kind, s.uri "
@@ -298,7 +312,11 @@ def differences(
 
 
 def _expected(origin: str, rows: Iterable[_Row]) -> list[tuple[object, ...]]:
-    return [(origin, row.unit, row.subject, row.statement.label, *_columns(row)) for row in rows]
+    every = list(rows)
+    named = [(origin, row) for row in every] + [
+        (PART, part) for row in every for part in _parts(row)
+    ]
+    return [(kind, r.unit, r.subject, r.statement.label, *_columns(r)) for kind, r in named]
 
 
 def _stored(connection: Connection, condition: str, value: int) -> list[tuple[object, ...]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -39,10 +40,12 @@ _PREPOSITIONS = frozenset(words("of from with for as on by"))
 TURNING = frozenset(words("by before after above below under over than without from to"))
 """Words of a predicate that a question must have alike."""
 _DEGREES = {"more": 1, "most": 1, "less": -1, "least": -1, "fewer": -1, "fewest": -1}
-_LOW = frozenset(words("cheap light small short young low slow cold narrow shallow near early new"))
+_LOW = frozenset(
+    words("weak cheap light small short young low slow cold narrow shallow near early new")
+)
 """Adjectives of which the least value has most: "the lightest"."""
 _SHORTEST_ADJECTIVE = 3
-_PLAIN = frozenset(words("high low great large big small"))
+_PLAIN = frozenset(words("high low great large big small strong weak"))
 """Adjectives that only tell the direction where a noun follows: "the highest price"."""
 _DATED = frozenset(map(stem, words("built born founded opened date year")))
 """Labels of dates that tell which is older."""
@@ -78,46 +81,11 @@ class Asked(NamedTuple):
     type: str
 
 
-_ASKED = """
-how heavy, weigh: weight mass: weigh heavy light: mass
-how height, how elevation: height elevation altitude: height short low: length
-how long is, how long are: length: long short: length
-how long: length duration: long short last: length time
-how wide: width breadth diameter: wide narrow: length
-how deep: depth: deep shallow: length
-how big, how large, how many square, how many cover, size: area size dimension surface: big large \
-small cover: area length
-how old: age year date: old young new: time
-how fast: speed: fast slow move: speed
-how hot, how cold, how warm: temperature: hot cold warm: temperature
-how far: distance range: far: length
-how many people, how many inhabitants: population inhabitants: people inhabitants live: number
-how much hold, how much contain, capacity: capacity volume: hold contain: volume
-how much, cost, expensive: price cost: cost pay buy sell expensive cheap: money
-how many: number count: : number
-since when: since adopted introduced founded established: : date
-when, what year, which year, what date, which date: date year time: year date day happen: date
-location, birthplace, hometown: location place birthplace hometown: : place
-where, come from, originate: country origin location place city home habitat region found: come \
-originate make produce grow lie locate situate find stand live be manufacture: place
-where: location place position hall room address found: lie locate situate find stand see: place
-who make, who manufacture: maker manufacturer producer brand company artist: make: person
-who write: author writer: write: person
-who paint: painter artist: paint: person
-who build: builder architect: build: person
-who design: designer architect: design: person
-who: name person: : person
-colour: colour color: : 
-make of, consist of, contain, ingredient: material ingredients contents: make consist contain: 
-pay with, money: currency: pay money use people: 
-speak, language: language languages: speak use official: 
-continent: continent continents: lie belong: place
-border, neighbour, adjoin: neighbours borders: border neighbour share country land: 
-sea, ocean, coast: sea seas ocean oceans coast waters: sea ocean touch lie coast border: place
-eat, feed: food diet: eat feed live: 
-stand for, mean, represent, symbolise: meaning: stand mean represent symbolise: 
-"""
-"""Triggers: labels: extra words: type of the value. Written for this project."""
+def _wordings() -> Iterator[list[str]]:
+    """Yield the fields of the rows of the table of wordings."""
+    for row in files("ku_rag.text").joinpath("wording.txt").read_text("utf-8").splitlines():
+        if row and not row.startswith("#"):
+            yield row.split(":")
 
 
 _WAYS = tuple(
@@ -127,7 +95,7 @@ _WAYS = tuple(
         frozenset(map(stem, extra.split())),
         kind.strip(),
     )
-    for triggers, labels, extra, kind in (row.split(":") for row in _ASKED.strip().splitlines())
+    for triggers, labels, extra, kind in _wordings()
 )
 ASKING = frozenset().union(*(phrase for way in _WAYS for phrase in (*way.triggers, way.extra)))
 """Stems that only tell what is asked for: "cost", "live", "make"."""

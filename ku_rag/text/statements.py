@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 from ku_rag.text.question import AUXILIARIES, HEDGES, TURNING, is_negated
 from ku_rag.text.tokens import name_key, words
+from ku_rag.text.values import list_items
 
 _MOST_CHARACTERS = 20_000
 _LONGEST_HEADING = 80
 _LABEL_WORDS = 5
 _LINE_END = re.compile("\n")
+_LONGEST_LIST, _ITEM_WORDS = 300, 3
 _LINE = re.compile(
     r"^[ \t]*(?:[-*•][ \t]+)?[*_]*(?P<label>[^\W\d_][^:：.!?|\n]{0,80}?)[*_]*[ \t]*[:：](?!//)[*_]*"
     r"[ \t]*(?P<value>\S.*?)[ \t]*$",
@@ -152,6 +154,15 @@ def of_row(cells: Sequence[tuple[str, str, str | None]], table: str) -> tuple[st
         return "", []
     stated = [Statement(cell[0], cell[1], table) for cell in filled if cell is not subject]
     return subject[2] or name_key(subject[1]), stated
+
+
+def items(value: str) -> list[str]:
+    """Return the items of a value that is a list: "pink and red"; none of a sentence or numbers."""
+    found = list_items(value) if len(value) < _LONGEST_LIST else []
+    is_list = len(found) > 1 and all(
+        len(words(item)) <= _ITEM_WORDS and not item[0].isdigit() for item in found
+    )
+    return found if is_list else []
 
 
 def is_labelled_line(sentence: str) -> bool:

@@ -94,6 +94,9 @@ _FACTORS = {
     for kind, listed in _IN.items()
     for unit, factor in zip(listed.split()[::2], listed.split()[1::2], strict=True)
 }
+DIMENSIONS = frozenset(_IN)
+"""Dimensions of amounts whose units are known."""
+MONEY = frozenset({"euro", "dollar"})
 _AMOUNT = re.compile(rf"(?P<sign>[$€£-]? ?)(?P<number>{_NUMBER})[ -]?(?P<unit>[^\s\d,;:]*)")
 _TIMES = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
 

@@ -10,21 +10,20 @@ negation, and there is no answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain, pairwise
+from itertools import chain
 from math import isclose
 
-from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
+from ku_rag.graph.model import NO_ROW, Direction, Entity, Graph, Path, Step
 from ku_rag.graph.traversal import step_stems
 from ku_rag.graph.unit_facts import FactReader
+from ku_rag.reading.answers import CLASSES, IGNORED, MOST, SOFT, Traced, fits_type, own_stems
+from ku_rag.reading.unit_sets import Constraint, UnitSetReader, amount_stems
 from ku_rag.retrieval.names import NamedSpan, find_names
 from ku_rag.text.question import (
-    ASKING,
     AUXILIARIES,
-    GENERIC,
-    PLACE_NOUNS,
     Comparison,
     Question,
     analyse,
@@ -32,37 +31,18 @@ from ku_rag.text.question import (
     is_negated,
     meant_by_label,
 )
-from ku_rag.text.stems import every_stem, label_stems, root, stem, stems
+from ku_rag.text.stems import every_stem, stem, stems
 from ku_rag.text.tokens import name_key, words
 from ku_rag.text.values import Amount, amounts, find_values, list_items
 
-_MOST = 24
-"""More entities than this are not listed as an answer."""
 _STEPS = 2000
-_CLASSES = every_stem("type kind class category species is a")
-"""Relations to what a thing is: "Which leviathans ..." needs no word for them."""
-_IGNORED = every_stem("share common both together number count belong list fewer fewest")
 _ALIKE = frozenset(words("same share common both"))
 _PREPOSITIONS = frozenset(words("by of for with to in at on from"))
 _DETERMINERS = frozenset(words("the a an its his her their s what which"))  # "s": "Ann's driver"
 _FOR_HEAD = re.compile(r"(whose|^wh\w+ \w+ s|^of wh.* the|(?<!have| has| had) as( \w+)?)$")
 _TURNS = frozenset(words("after before"))
-
-
-@dataclass(frozen=True, slots=True)
-class Traced:
-    """The answer to a question from relations and facts.
-
-    Args:
-        answers: names, each once, in the order in which they were stated; or a count, "yes" or
-            "no".
-        paths: the paths that lead to them, and on to what they were chosen by.
-        note: what was not read, in a sentence, or "".
-    """
-
-    answers: tuple[str, ...]
-    paths: tuple[Path, ...]
-    note: str = ""
+_NEEDED = every_stem("need make take require happen must")
+"""Words that ask for a condition: "What do I need to make it evolve?"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +123,8 @@ def trace(
     facts = FactReader(graph.connection)
     tracer = _Tracer(graph, facts, question, asked, mentions)
     found = tracer.of_mentions() if mentions else None
-    found = found or (None if is_shown else _of_kind(facts, question, among))
+    if not found and not is_shown:
+        found = UnitSetReader(facts, question, tracer.joined(), among).read()
     return found and replace(found, note=facts.note)
 
 
@@ -157,19 +138,42 @@ class _Tracer:
     asked: Question
     mentions: Sequence[_Mention]
 
+    def joined(self) -> list[tuple[range, list[Constraint]]]:
+        """Return the units that relations join to each mentioned entity, by relation."""
+        found = []
+        content = frozenset(self.asked.content)
+        for mention in self.mentions:
+            alternatives: dict[frozenset[str], Constraint] = {}
+            for link in self._links(mention):
+                label = stems(link.step.relation)
+                if link.end.unit is not None:
+                    covered = content - link.left | frozenset(map(stem, mention.words))
+                    constraint = Constraint({}, covered, link.said, label)
+                    units = alternatives.setdefault(label, constraint).facts
+                    units.setdefault(link.end.unit, []).append(
+                        self.facts.of_end(link.end, link.step)
+                    )
+            places = range(mention.at, mention.at + len(mention.words))
+            found.append((places, [*alternatives.values()]))
+        return found
+
     def of_mentions(self) -> Traced | None:
         """Return what relations and facts of the mentioned entities answer."""
         asked, compared = self.asked, comparison(self.asked)
         if compared and (len(self.mentions) > 1 or asked.kind == "yes-no"):
             return self._compared(compared)
-        if not _ALIKE.isdisjoint(asked.said) and not set(asked.content) - _IGNORED:
+        if not _ALIKE.isdisjoint(asked.said) and not set(asked.content) - IGNORED:
             return self._in_common()
         links = [self._links(one) for one in self.mentions]
         if asked.kind == "yes-no":
             return self._confirmed(links)
         if asked.compares and _ALIKE.isdisjoint(asked.said):
             return None
-        return self._single(links[0]) if len(links) == 1 else _traced(asked, _common(links), 1)
+        if condition := self._condition(links):
+            return condition
+        if len(links) > 1:
+            return _traced(asked, _common(links), 1)
+        return self._single(links[0]) or self._cell(self.mentions[0])
 
     # ---- what the relations of a mentioned entity account for -----------------------------------
 
@@ -190,16 +194,17 @@ class _Tracer:
             [one for one in found if one.said and one.fits]
             or [one for one in found if one.said and stems(one.end.kind) & content]
             or [one for one in found if not one.said and one.left < content]
-            or [one for one in found if stems(one.step.relation) <= _CLASSES]
+            or [one for one in found if stems(one.step.relation) <= CLASSES]
         )
 
     def _link(self, mention: _Mention, step: Step, entity: Entity) -> _Link:
         asked, end = self.asked, step.other(entity)
-        relation, content = label_stems(step.relation), frozenset(asked.content)
+        relation, content = own_stems(step.relation), frozenset(asked.content)
         answered = asked.remaining(relation, agents=not step.has_value or asked.type == "person")
         said = answered is not None or (relation <= asked.every and not step.has_value)
         left = answered[1] if answered else content if said else content - _covered(step)
-        left -= stems(end.kind) | _IGNORED
+        is_alike = len(self.mentions) > 1 and not _ALIKE.isdisjoint(asked.said)
+        left -= stems(end.kind) | (IGNORED if is_alike else SOFT)
         spoken = content - left
         left |= _TURNS.intersection(asked.said) - self._turns_of(step)
         own, stemmed = [*map(stem, words(step.relation))], [*map(stem, asked.said)]
@@ -214,7 +219,9 @@ class _Tracer:
         after = {*asked.said[at + 1 : at + 2], *words(step.relation)[-1:]} & _PREPOSITIONS
         fits = step.has_value or out == (step.head.row == entity.row)
         is_noun = not _DETERMINERS.isdisjoint(asked.said[max(0, at - len(own)) : at])
-        if (exact and (len(after) > 1 or (is_noun and not fits))) or not _fits(asked, step, end):
+        if (exact and (len(after) > 1 or (is_noun and not fits))) or not fits_type(
+            asked, step, end
+        ):
             # "Made of" is not "made by"; "the driver of Ann" is not the person that Ann drives.
             said, left = False, content
         return _Link(step, entity, said, fits, left, answered[0] if answered else 0)
@@ -238,9 +245,10 @@ class _Tracer:
             ):
                 chosen.append((link.rank, Path(start, (step,))))
                 continue
-            for onward in self.graph.hop(link.end, _STEPS) if link.said else ():
-                covered = _covered(onward) | self._turns_of(onward)
-                if onward.tail.row == start.row or not link.left <= covered:
+            for onward in self._onward(link.end) if link.said else ():
+                covered = self._spoken(onward) | self._turns_of(onward)
+                left = link.left - stems(link.end.name)
+                if onward.tail.row == start.row or not left <= covered:
                     continue
                 # "Who use the euro" chooses among neighbours, "where they live" goes on from them.
                 path = Path(start, (step, onward))
@@ -250,7 +258,60 @@ class _Tracer:
                     further.append(path)
         least = min((rank for rank, _ in chosen), default=0)
         best = [path for rank, path in chosen if rank == least]
+        labels = {own_stems(path.steps[0].relation) for path in best}
+        if len(labels) > 1 and least:  # two labels that fit equally well
+            return None
         return _traced(self.asked, best, 1) or _traced(self.asked, further, 2)
+
+    def _onward(self, end: Entity) -> Iterator[Step]:
+        """Yield relations and facts of an entity, or of the units that have a value as a name."""
+        key = name_key(end.name)
+        same = self.graph.with_keys([key]).get(key, []) if end.row <= NO_ROW else [end]
+        for entity in same:
+            yield from self.graph.hop(entity, _STEPS)
+            yield from self.facts.of_unit(entity) if entity.unit else ()
+
+    def _spoken(self, onward: Step) -> frozenset[str]:
+        """The words of the question that a relation or a fact accounts for."""
+        if not onward.has_value:
+            return _covered(onward)
+        answered = self.asked.remaining(own_stems(onward.relation), agents=True)
+        fits = answered is not None and fits_type(self.asked, onward, onward.tail)
+        left = answered[1] if answered and fits else frozenset(self.asked.content)
+        return frozenset(self.asked.content) - left
+
+    def _condition(self, links: Sequence[Sequence[_Link]]) -> Traced | None:
+        """When the relation holds that the question names: "At what level does it evolve?"."""
+        asked, noun = self.asked, frozenset({stem(self.asked.which)})
+        ends = {entity.row for mention in self.mentions[1:] for entity in mention.entities}
+        needs = _NEEDED.intersection(asked.content)
+        found = []
+        heads = self.mentions[0].entities
+        for step in (step for entity in heads for step in self.graph.hop(entity, _STEPS)):
+            own = own_stems(step.relation) - _TURNS
+            left = frozenset(asked.content) - own - stems(step.tail.name)
+            is_asked = asked.said[0] == "when" or needs or noun <= every_stem(step.condition)
+            is_end = not ends or step.tail.row in ends
+            is_all = left <= noun | _NEEDED | SOFT and own & asked.every
+            if step.condition and is_asked and is_end and is_all:
+                found.append(Path(step.head, (step,)))
+        answers = tuple(dict.fromkeys(path.steps[0].condition for path in found))
+        return Traced(answers, tuple(found)) if 0 < len(answers) <= MOST else None
+
+    def _cell(self, mention: _Mention) -> Traced | None:
+        """The only cell of the tables of a unit whose row and column account for the question."""
+        said = set(self.asked.said)
+        met: dict[tuple[bool, int], list[Path]] = {}
+        for entity in (entity for entity in mention.entities if entity.unit):
+            for step, others in self.facts.of_tables(entity):
+                link = self._link(mention, step, entity)
+                if link.said and link.left <= stems(f"{link.end.name} {step.information}"):
+                    is_other_row = all(not said.issuperset(words(cell)) for cell in others)
+                    met.setdefault((is_other_row, link.rank), []).append(link.path)
+        best = met[min(met)] if met else []
+        if self.asked.counted and not all(any(map(str.isdigit, p.end.name)) for p in best):
+            return None
+        return _traced(self.asked, best, 1) if len({path.end.name for path in best}) == 1 else None
 
     def _in_common(self) -> Traced | None:
         """Everything that relations and facts say alike of all mentioned entities."""
@@ -263,7 +324,7 @@ class _Tracer:
             for mention in self.mentions
         )
         shared = [key for key in first if all(key in other for other in others)]
-        if not others or not 0 < len(shared) <= _MOST:
+        if not others or not 0 < len(shared) <= MOST:
             return None
         return Traced(
             tuple(f"{first[key].relation}: {first[key].tail.name}" for key in shared),
@@ -281,7 +342,7 @@ class _Tracer:
             said = [[one for one in some if one.said and not one.left] for some in links]
             paths = both or [one.path for one in chain(*said)]
             answer = "yes" if both else "no"
-            return Traced((answer,), tuple(paths[:_MOST])) if all(said) else None
+            return Traced((answer,), tuple(paths[:MOST])) if all(said) else None
         if self.asked.compares:
             return None
         heads = [one for some in links for one in some if one.said and one.fits and not one.left]
@@ -309,7 +370,7 @@ class _Tracer:
             links: those that the question may ask for.
             named: stems of another name in the question.
         """
-        given, numbers = amounts(self.question), _amount_words(self.question)
+        given, numbers = amounts(self.question), amount_stems(self.question)
         for one in (one for one in links if one.left.isdisjoint(_TURNS)):
             said, left, path = one.end.name, one.left | named, (one.path,)
             value = stems(said)
@@ -338,8 +399,8 @@ class _Tracer:
 
     def _compared(self, compared: Comparison) -> Traced | None:
         """Which of the mentioned entities has most, or whether one has more than another."""
-        asked, numbers = self.asked, _amount_words(self.question)
-        if set(asked.content) - compared.words - compared.labels - _IGNORED - numbers:
+        asked, numbers = self.asked, amount_stems(self.question)
+        if set(asked.content) - compared.words - compared.labels - IGNORED - numbers:
             return None
         found = [
             one
@@ -349,35 +410,13 @@ class _Tracer:
         if len(found) < len(self.mentions):
             return None
         if asked.kind == "value":
-            best = _extreme(replace(compared, of_two=False), found, None, asked)
-            return best if best and len(best.answers) == 1 else None
+            return _greatest(compared, found)
         values = [*(amount for amount, _ in found), *amounts(self.question)[:1]]
         if len(values) != 2 or len({o.unit for o in values if o.unit}) > 1 or not compared.of_two:
             return None
         is_so = values[0].number * compared.sign > values[1].number * compared.sign
-        paths = tuple(path for _, some in found for path in some)[:_MOST]
+        paths = tuple(path for _, some in found for path in some)[:MOST]
         return Traced(("yes" if is_so else "no",), paths)
-
-
-def _fits(asked: Question, step: Step, end: Entity) -> bool:
-    """Whether an end can be of the type that is asked for."""
-    places = PLACE_NOUNS.intersection(words(f"{step.relation} {end.kind}"))
-    if (
-        asked.type == "place"
-        and places
-        and PLACE_NOUNS & {*asked.said}
-        and places.isdisjoint(asked.said)
-    ):
-        # "Which country is it in?" does not ask for a city.
-        return False
-    if asked.kind == "yes-no" or not step.has_value or asked.type in ("", "name"):
-        return True
-    # "Where is the owner?" asks for no owner.
-    if asked.type == "place" and step.relation.lower().endswith(("er", "or", "ist")):
-        return False
-    if asked.type in ("person", "place"):
-        return any(map(str.isalpha, end.name))
-    return any(map(str.isdigit, end.name)) or (asked.type == "number" and step.line is None)
 
 
 def _asks_for_tail(
@@ -431,8 +470,8 @@ def _traced(asked: Question, paths: Sequence[Path], at: int) -> Traced | None:
     # "How many planets does it have?" may be stated as a number.
     is_number = len(names) == 1 and any(name[:1].isdigit() for name in names.values())
     if names and asked.type == "number" and not is_number:
-        return Traced((str(len(names)),), tuple(paths[:_MOST]))
-    return Traced((*names.values(),), tuple(paths)) if 0 < len(names) <= _MOST else None
+        return Traced((str(len(names)),), tuple(paths[:MOST]))
+    return Traced((*names.values(),), tuple(paths)) if 0 < len(names) <= MOST else None
 
 
 # ---- comparisons --------------------------------------------------------------------------------
@@ -453,94 +492,11 @@ def _measured(compared: Comparison, steps: Iterable[Step]) -> _Measured | None:
     return (Amount(len(met), "number of them"), paths) if met and not compared.oldest else None
 
 
-def _amount_words(question: str) -> set[str]:
-    """The stems of the words of a question that are an amount: "12 mm"."""
-    found = re.findall(r"\d[\d.,]*(?: ?[^\W\d_]+)?", question)
-    return {stem(word) for one in found for word in words(one)}
-
-
-def _extreme(
-    compared: Comparison, found: Sequence[_Measured], limit: Amount | None, asked: Question
-) -> Traced | None:
-    """The units with the greatest amount, or those on one side of a limit."""
-    units = {one.unit for one in (*(amount for amount, _ in found), limit) if one and one.unit}
-    if len(found) + bool(limit) < 2 or len(units) > 1 or (compared.of_two and not limit):
+def _greatest(compared: Comparison, found: Sequence[_Measured]) -> Traced | None:
+    """The one unit with the greatest amount."""
+    units = {amount.unit for amount, _ in found if amount.unit}
+    numbers = [amount.number * compared.sign for amount, _ in found]
+    if len(found) < 2 or len(units) > 1 or numbers.count(max(numbers)) > 1:
         return None
-    numbers = [one.number * compared.sign for one, _ in found]
-    least = limit.number * compared.sign if limit else max(numbers)
-    return _listed(
-        asked,
-        [
-            path
-            for number, (_, paths) in zip(numbers, found, strict=True)
-            if (number > least if limit else number == least)
-            for path in paths
-        ],
-    )
-
-
-# ---- units of a kind ----------------------------------------------------------------------------
-
-
-def _of_kind(facts: FactReader, question: str, among: Collection[int] | None) -> Traced | None:
-    """The units of a kind that have the facts of a question, how many, or that with most."""
-    asked, kinds = analyse(question), facts.kinds()
-    chosen = names = tuple(
-        kind for kind in kinds if stems(kind) and stems(kind) <= {*asked.content}
-    )
-    if not chosen and (
-        not _PREPOSITIONS.isdisjoint(asked.said[-1:]) or stems(GENERIC) & {*map(stem, asked.said)}
-    ):
-        # "What is Paris the capital of?", "Which things are red?"
-        chosen, names = tuple(kinds), tuple(words(GENERIC))
-    asked = analyse(question, names)
-    compared, content = comparison(asked), set(asked.content) - _IGNORED
-    if asked.kind != "value" or not chosen or asked.negated or (asked.compares and not compared):
-        return None
-    if not content:
-        total = among is None and chosen is names and facts.count(chosen)
-        return Traced((str(total),), ()) if total and _counts(asked) else None
-    limit = next(iter(amounts(question)), None) if compared and compared.of_two else None
-    if compared:
-        content -= compared.words | compared.labels | (_amount_words(question) if limit else set())
-    needed = [word for word in asked.said if stem(word) in content and stem(word) not in ASKING]
-    labels = compared.labels if compared else frozenset()
-    # The label "supplier" answers "Which things does Ann supply?", not "Which things supply Ann?"
-    agents = not {"do", "does", "did", "by"}.isdisjoint(asked.said)
-    fitting: list[tuple[Sequence[Step], Sequence[Step]]] = []
-    for steps in facts.of_kinds(chosen, needed, labels, among):
-        covered = {step: _fact_covers(step, content, agents=agents) for step in steps}
-        covers = {step: some for step, some in covered.items() if some}
-        if content <= frozenset().union(*covers.values()):
-            fitting.append((steps, [*covers]))
-    if compared:
-        found = [one for steps, _ in fitting if (one := _measured(compared, steps))]
-        return _extreme(compared, found, limit, asked)
-    return _listed(asked, [Path(step.head, (step,)) for _, used in fitting for step in used])
-
-
-def _counts(asked: Question) -> bool:
-    """Whether a question asks how many there are."""
-    return asked.type == "number" or ("how", "many") in pairwise(asked.said)
-
-
-def _fact_covers(step: Step, content: Collection[str], *, agents: bool) -> frozenset[str]:
-    """The words of a question that a fact accounts for, if it states what they say."""
-    label, value = stems(step.relation), step.tail.name
-    if value in ("yes", "no"):
-        return label if value == "yes" and label <= set(content) else frozenset()
-    items = [stems(one) for one in list_items(value)]
-    met = [one for one in items if one and one <= set(content)]
-    if not met or is_negated(words(value)):
-        return frozenset()
-    same = {one for one in content if agents and root(one) in map(root, label)}
-    return label.union(*met, meant_by_label(label), same)
-
-
-def _listed(asked: Question, paths: Sequence[Path]) -> Traced | None:
-    """The units that paths start from, or how many they are."""
-    names = {path.start.row: path.start.name for path in paths}
-    if names and _counts(asked):
-        return Traced((str(len(names)),), tuple(paths[:_MOST]))
-    listed = tuple(dict.fromkeys(names.values()))
-    return Traced(listed, tuple(paths)) if 0 < len(names) <= _MOST else None
+    _, paths = found[numbers.index(max(numbers))]
+    return Traced((paths[0].start.name,), paths)

@@ -1,0 +1,71 @@
+"""Answers from relations and facts, and what both kinds of questions share."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ku_rag.graph.model import Entity, Path, Step
+from ku_rag.text.question import GENERIC, PLACE_NOUNS, Question
+from ku_rag.text.stems import every_stem, label_stems
+from ku_rag.text.tokens import words
+from ku_rag.text.values import unit_of_label
+
+CLASSES = every_stem("type kind class category species is a")
+"""Labels of what a thing is: "Which leviathans …" needs no word for them."""
+MOST = 24
+"""More entities than this are not listed as an answer."""
+SOFT = every_stem(f"number count belong list use feature offer {GENERIC}")
+"""Stems that need not be accounted for."""
+IGNORED = SOFT | every_stem("share common both together fewer fewest")
+"""Likewise in questions about what units have in common, or more of."""
+
+_WITHIN = re.compile(r"^[a-z].* (?:in|on|at|near) ")
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """The answer to a question from relations and facts.
+
+    Args:
+        answers: names, each once, in the order in which they were stated; or a count, "yes" or
+            "no".
+        paths: the paths that lead to them, and on to what they were chosen by.
+        note: what was not read, in a sentence, or "".
+    """
+
+    answers: tuple[str, ...]
+    paths: tuple[Path, ...]
+    note: str = ""
+
+
+def fits_type(asked: Question, step: Step, end: Entity) -> bool:
+    """Return whether an end can be of the type that is asked for."""
+    places = PLACE_NOUNS.intersection(words(f"{step.relation} {end.kind}"))
+    if (
+        asked.type == "place"
+        and places
+        and PLACE_NOUNS & {*asked.said}
+        and places.isdisjoint(asked.said)
+    ):
+        # "Which country is it in?" does not ask for a city.
+        return False
+    if not step.has_value and asked.type not in ("", "name", "person", "place", "number"):
+        # "When does it evolve?" does not ask what it evolves into.
+        return any(map(str.isdigit, end.name))
+    if asked.kind == "yes-no" or not step.has_value or asked.type in ("", "name"):
+        return True
+    # "Where is the owner?" asks for no owner.
+    if asked.type == "place" and step.relation.lower().endswith(("er", "or", "ist")):
+        return False
+    if asked.type == "place" and _WITHIN.search(end.name):
+        return False  # a clause that holds a place
+    if asked.type in ("person", "place"):
+        return any(map(str.isalpha, end.name))
+    return any(map(str.isdigit, end.name)) or (asked.type == "number" and step.line is None)
+
+
+def own_stems(label: str) -> frozenset[str]:
+    """Return the stems of a label, without its unit; of a nested field, of its last part."""
+    plain = unit_of_label(label)[0]
+    return label_stems(plain.rpartition(".")[2] or plain)
