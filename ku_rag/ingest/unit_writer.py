@@ -156,19 +156,7 @@ class UnitWriter:
             if unit in new_units and source.declared
         )
         new_keys = assembly.insert_units(connection, new_units, declared)
-        connection.executemany(
-            "INSERT INTO sources (unit, origin, hash, declared, row, uri, chunks) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                (*_fields(of), of.row, of.source.uri, len(of.source.chunks or ()))
-                for of in places
-                if not of.is_known
-            ),
-        )
-        connection.executemany(
-            "UPDATE sources SET unit = ?, origin = ?, hash = ?, declared = ? WHERE row = ?",
-            ((*_fields(of), of.row) for of in places if of.is_known),
-        )
+        _write_source_rows(connection, places)
         assembly.update_units(connection, stored)
         relations.resolve_names(connection, ids=new_units, keys=new_keys)
         report = IngestReport(units_added=len(new_units))
@@ -228,6 +216,23 @@ def _fields(place: _SourceRows) -> tuple[int | None, str, str, str]:
     source = place.source
     declared = source.declared.to_json() if source.declared else "{}"
     return place.unit, source.origin, source.digest, declared
+
+
+def _write_source_rows(connection: Connection, places: Sequence[_SourceRows]) -> None:
+    """Insert the rows of new sources, and update those of known ones."""
+    connection.executemany(
+        "INSERT INTO sources (unit, origin, hash, declared, row, uri, chunks) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            (*_fields(of), of.row, of.source.uri, len(of.source.chunks or ()))
+            for of in places
+            if not of.is_known
+        ),
+    )
+    connection.executemany(
+        "UPDATE sources SET unit = ?, origin = ?, hash = ?, declared = ? WHERE row = ?",
+        ((*_fields(of), of.row) for of in places if of.is_known),
+    )
 
 
 def _delete_content(connection: Connection, source: PreparedSource, unit: int) -> None:

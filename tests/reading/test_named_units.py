@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ku_rag import KnowledgeBase, Relation, Unit
-from ku_rag.reading.named_units import trace
 from ku_rag.graph.model import Graph
 from ku_rag.mllm.scripted import ScriptedMLLM
+from ku_rag.reading.named_units import trace
 
 
 def country(name, currency, language, *borders):

@@ -1,0 +1,84 @@
+"""Questions that owners ask about their records: `python -m benchmarks.owner_questions`.
+
+Three bases in `owner_sets/`: products of a shop, monsters of a game, objects of a museum, all
+invented, with the inconsistent fields that such records have. The questions were written from the
+records, before the code. "seen" ones may be read while the reader is changed, "unseen" ones are
+only counted. Where the records hold no answer, nothing may be stated; nor when each base is asked
+the questions of the other two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from benchmarks.flag_questions import normalise
+from benchmarks.record import write_result
+from ku_rag import KnowledgeBase
+
+SETS = Path(__file__).with_name("owner_sets")
+NAMES = ("products", "monsters", "museum")
+
+
+def questions(name: str, part: str) -> list[dict[str, Any]]:
+    """Return the questions of a set, each with "question" and "answers" or "items"."""
+    lines = (SETS / f"{name}_{part}.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def verdict(answer: str, question: dict[str, Any]) -> str:
+    """Return "right", "wrong" or "declined", and for questions without an answer "abstained"."""
+    items, answers = question.get("items") or [], question.get("answers") or []
+    if not (items or answers):
+        return "wrong" if answer else "abstained"
+    if not answer:
+        return "declined"
+    listed = {_plain(one) for one in re.split(r", | and ", answer)}
+    is_right = listed == {*map(_plain, items)} if items else _plain(answer) in map(_plain, answers)
+    return "right" if is_right else "wrong"
+
+
+def _plain(text: str) -> str:
+    text = re.sub(r"(?<=\d),(?=\d{3})", "", text.lower()).replace("€", " eur")
+    return normalise(re.sub(r"\beuros?\b", "eur", text))
+
+
+def ask(name: str, part: str, *, others: bool) -> Counter[str]:
+    """Ask the questions of a set, or those of the others; count the verdicts."""
+    counts: Counter[str] = Counter()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        KnowledgeBase.open(f"{folder}/kb", create=True) as kb,
+    ):
+        kb.ingest(SETS / f"{name}.jsonl")
+        for of in (one for one in NAMES if (one != name) == others):
+            for question in questions(of, part):
+                asked = question | {"answers": [], "items": []} if others else question
+                counts[verdict(kb.query(None, question["question"]).answer, asked)] += 1
+    return counts
+
+
+def main() -> None:
+    """Ask, print, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the result file")
+    options = parser.parse_args()
+    result: dict[str, dict[str, int]] = {}
+    for others in (False, True):
+        for part in ("seen", "unseen"):
+            for name in NAMES:
+                key = f"{name}, {part}" + ", questions of the others" * others
+                result[key] = dict(ask(name, part, others=others))
+                print(f"{key}: {result[key]}")
+    if options.write:
+        print(write_result("owner_questions", {"sets": result}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Questions about units that are not named."""
+
+from __future__ import annotations
+
+import pytest
+
+from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag.types import Table
+
+LAMPS = [
+    Unit(
+        "Glow Mini",
+        id="glow",
+        kind="lamp",
+        texts=("Colours: red and black",),
+        metadata={"is_waterproof": True, "weight_g": 85, "price_eur": 19.9, "year": 2021},
+    ),
+    Unit(
+        "Solar Lamp",  # a lamp by its name
+        id="solar",
+        metadata={"is_waterproof": True, "weight": "1.3 kg", "colours": ["red"], "year": 1999},
+    ),
+    Unit("Cave Two", id="cave", kind="tent", metadata={"sleeps": 4, "price_eur": 649}),
+    Unit(
+        "Fjell",
+        id="fjell",
+        kind="tent",
+        metadata={
+            "sleeps": 2,
+            "price_eur": 399,
+            "is_waterproof": False,
+            "dimensions": {"height": 1},
+        },
+        tables=(Table(("Size", "Length"), (("S", "2 m"), ("XL", "3 m")), "Sizes"),),
+        relations=(Relation("brand", "Nordhavn", "brand"),),
+    ),
+    Unit("Puddlin", id="p", relations=(Relation("evolves into", "Gulp", condition="at level 16"),)),
+    Unit("Gulp", id="g", relations=(Relation("drops", "toenail"),)),
+]
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory):
+    with KnowledgeBase.open(tmp_path_factory.mktemp("lamps") / "kb", create=True) as base:
+        base.add_many(LAMPS)
+        yield base
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Which lamps are waterproof?", "Glow Mini, Solar Lamp"),
+        ("How many lamps are waterproof?", "2"),
+        ("Which lamps weigh less than 1 kg?", "Glow Mini"),
+        ("Which lamps weigh more than 1 kg?", "Solar Lamp"),
+        ("Which lamps are red and waterproof?", "Glow Mini, Solar Lamp"),
+        ("Which lamps are black?", "Glow Mini"),
+        ("Which lamps are from before 2000?", "Solar Lamp"),
+        ("Which is the cheapest tent?", "Fjell"),
+        ("What is the price of the tent that sleeps four?", "649 eur"),
+        ("What is the price of the tent that sleeps five?", ""),
+        ("Which tents are made by Nordhavn?", "Fjell"),
+        ("Which lamps are made by Nordhavn?", ""),
+        ("Which monster drops a toenail?", "Gulp"),
+        ("How many monsters drop a toenail?", ""),
+        ("At what level does Puddlin evolve?", "at level 16"),
+        ("When does Gulp evolve?", ""),
+        ("What is the length of the Fjell in size XL?", "3 m"),
+        ("What is the length of the Fjell?", ""),
+        ("Which lamps are waterproof and foldable?", ""),
+        ("What is on show in Room 4?", ""),
+        ("Is there a lamp that is waterproof?", "yes"),
+    ],
+)
+def test_every_word_of_a_question_is_accounted_for(kb, question, answer):
+    assert kb.query(None, question).answer == answer
+
+
+def test_items_of_a_list_are_no_facts_of_their_own(kb):
+    facts = [(fact.label, fact.value) for fact in kb.facts("glow") if fact.label == "Colours"]
+    assert facts == [("Colours", "red and black")]
+    assert [unit.id for unit in kb.list(where="any:colours=red")] == ["glow", "solar"]
+    assert [unit.id for unit in kb.list(where="colours=red")] == ["solar"]
+    assert kb.verify().problems == ()
