@@ -117,7 +117,6 @@ class Paths:
         cited: labels of the paths that lead there.
         lines: row of the chunk, start and end of the labelled lines that state it.
         why: where the answers were found.
-        note: what was not read, in a sentence, or "".
     """
 
     evidence: Sequence[PathEvidence] = ()
@@ -125,7 +124,6 @@ class Paths:
     cited: tuple[str, ...] = ()
     lines: tuple[tuple[int, int, int], ...] = ()
     why: str = ""
-    note: str = ""
 
 
 def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -> Paths:
@@ -136,15 +134,14 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     """
     if not (base.units.passes_all or found.units):
         return Paths()
-    graph = Graph(base.database.connection, base.layout)
+    graph = graph_of(base)
     entities = graph.of_units([unit.row for unit in found.units])
     starts = [one for one in entities if one.has_relations]
     # A name in the clue tells which of the things in a picture is meant, and is not asked about.
     shown = found.units and found.units[0].image
     asking = parted(question)[0] if shown else question
     names = None if shown else found.names.spans
-    among = base.units.rows(base.database.connection)
-    traced = trace(graph, next(iter(entities), None), asking, names=names, among=among)
+    traced = trace(graph, next(iter(entities), None), asking, names=names)
     every_way = traced.paths if traced else ()
     lines = dict.fromkeys(step.line for way in every_way for step in way.steps if step.line)
     ways = tuple(way for way in every_way if not any(step.line for step in way.steps))
@@ -161,7 +158,14 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     )
     where = " and ".join(where for where, some in places if some) or "by counting units"
     why = f"Found {where}."
-    return Paths(evidence, traced.answers, cited, tuple(filter(None, lines)), why, traced.note)
+    return Paths(evidence, traced.answers, cited, tuple(filter(None, lines)), why)
+
+
+def graph_of(base: Retrieval) -> Graph:
+    """The graph, with the units that pass the filter."""
+    rows = base.units.rows(base.database.connection)
+    among = None if rows is None else frozenset(rows.tolist())
+    return Graph(base.database.connection, base.layout, among)
 
 
 def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:

@@ -13,7 +13,6 @@ from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 from ku_rag.graph.evidence.embedded_roles import EmbeddedEvidenceAgents
 from ku_rag.graph.evidence.evidence_agents import EvidenceAgents
 from ku_rag.graph.evidence.evidence_graph import EvidenceGraph
-from ku_rag.graph.model import Graph
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.prompts import load_prompts
 from ku_rag.retrieval.base import Matched, Retrieval
@@ -62,7 +61,7 @@ def build_graph(
         by_model = EvidenceAgents(mllm, load_prompts("ku_rag.graph", prompts), question)
         return build(base, found, shown, by_model, settings)
     names = [span.key for span in matched.names.spans]
-    graph = Graph(base.database.connection, base.layout)
+    graph = evidence_retrieval.graph_of(base)
     embedded = EmbeddedEvidenceAgents(graph, question, found, names)
     return build(base, found, shown, embedded, settings)
 

@@ -593,7 +593,7 @@ def _from_paths(found: _Found) -> Reading:
         citations=(*lines, *paths.cited),
         spans=(*((start, end) for _, start, end in paths.lines), *((0, 0),) * len(paths.cited)),
         score=1.0,
-        why=f"{f'{lines[0]} states it.' if alone else paths.why} {paths.note}".strip(),
+        why=f"{lines[0]} states it." if alone else paths.why,
         items=paths.answers,
     )
 

@@ -204,10 +204,13 @@ class Graph:
     Args:
         connection: To the store; a snapshot if several calls must see one state.
         layout: Where pictures are.
+        among: Rows of the units that count; None for all. Others have no names and no relations
+            that start at them.
     """
 
     connection: Connection
     layout: Layout
+    among: frozenset[int] | None = None
 
     def of_units(self, units: Sequence[int]) -> list[Entity]:
         """Return the entity of each unit, given by row; its row is negative without relations."""
@@ -276,15 +279,17 @@ class Graph:
     def with_keys(self, keys: Sequence[str]) -> dict[str, list[Entity]]:
         """Return the units and other entities that have one of some names, by the name's key."""
         found: dict[str, list[Entity]] = {}
-        for key, *entity in self.connection.execute(
-            "SELECT n.key, coalesce(e.row, -u.row), u.name, u.kind, u.id FROM json_each(?1) r "
+        for key, unit, *entity in self.connection.execute(
+            "SELECT n.key, u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id "
+            "FROM json_each(?1) r "
             "CROSS JOIN names n ON n.key = r.value CROSS JOIN units u ON u.row = n.unit "
             "LEFT JOIN entities e ON e.unit = u.row UNION "
-            "SELECT e.key, e.row, e.name, e.kind, NULL FROM json_each(?1) r "
-            "CROSS JOIN entities e ON e.key = r.value WHERE e.unit IS NULL ORDER BY 2",
+            "SELECT e.key, NULL, e.row, e.name, e.kind, NULL FROM json_each(?1) r "
+            "CROSS JOIN entities e ON e.key = r.value WHERE e.unit IS NULL ORDER BY 3",
             (as_json([key for key in keys if matchable(key)]),),
         ):
-            found.setdefault(key, []).append(Entity(*entity))
+            if self._counts(unit):
+                found.setdefault(key, []).append(Entity(*entity))
         return found
 
     def topics(self, most: int) -> list[Entity]:
@@ -334,17 +339,22 @@ class Graph:
         here, there = ("head", "tail") if direction == "out" else ("tail", "head")
         found = []
         rows = self.connection.execute(
-            "SELECT r.row, r.relation, r.information, r.condition, e.row, e.name, e.kind, u.id "
-            f"FROM relations r JOIN entities e ON e.row = r.{there} "
-            "LEFT JOIN units u ON u.row = e.unit "
+            "SELECT h.unit, r.row, r.relation, r.information, r.condition, e.row, e.name, e.kind, "
+            f"u.id FROM relations r JOIN entities e ON e.row = r.{there} "
+            "JOIN entities h ON h.row = r.head LEFT JOIN units u ON u.row = e.unit "
             f"WHERE r.{here} = ? ORDER BY r.source, r.row LIMIT ?",
             (entity.row, most),
         )
-        for row, relation, information, condition, *other in rows:
+        for unit, row, relation, information, condition, *other in rows:
             ends = (entity, Entity(*other))
             head, tail = ends if direction == "out" else ends[::-1]
-            found.append(Step(row, head, relation, tail, information or "", condition or ""))
+            if self._counts(unit):
+                found.append(Step(row, head, relation, tail, information or "", condition or ""))
         return found
+
+    def _counts(self, unit: int | None) -> bool:
+        """Return whether a unit counts, by row; what is no unit does."""
+        return self.among is None or unit is None or unit in self.among
 
     def captions(self, entities: Sequence[Entity]) -> dict[int, str]:
         """Return the captions that people wrote, by row of the entity."""

@@ -14,9 +14,9 @@ from dataclasses import replace
 import apsw
 import numpy as np
 
-from ku_rag.store.connection import Connection, last_row
+from ku_rag.store.connection import Connection, Rows, last_row
 from ku_rag.store.database import Database
-from ku_rag.store.filters import Rows, UnitFilter
+from ku_rag.store.filters import UnitFilter
 
 _MOST_FILTERS = 32
 _NONE: Rows = np.empty(0, np.int64)

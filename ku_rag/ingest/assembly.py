@@ -49,11 +49,6 @@ class Declaration:
     relations: str = ""
     replaces: bool = False
 
-    def __post_init__(self) -> None:
-        """Make the metadata what is read again: lists for tuples, and so on."""
-        if self.metadata is not None:
-            object.__setattr__(self, "metadata", json.loads(_encode(dict(self.metadata))))
-
     def to_json(self) -> str:
         """Return the form that is stored and compared."""
         return _encode({name: getattr(self, name) for name in self.__slots__})
@@ -82,7 +77,7 @@ class Declaration:
             name=unit.name,
             kind=unit.kind,
             aliases=unit.aliases,
-            metadata=unit.metadata,
+            metadata=None if unit.metadata is None else as_read(unit.metadata),
             match=unit.match,
             relations=stated,
         )
@@ -312,6 +307,12 @@ def _aliases(declared: _Declared, updates: Sequence[Declaration]) -> dict[str, N
             if one.name and (origin == "join" or not renamed):
                 aliases[one.name] = None
     return aliases
+
+
+def as_read(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata as it is read again: lists for tuples, and so on."""
+    stored: dict[str, Any] = json.loads(_encode(dict(metadata)))
+    return stored
 
 
 def _encode(value: object) -> str:

@@ -15,7 +15,7 @@ from ku_rag import arguments
 from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.ingest import unit_resolution
-from ku_rag.ingest.assembly import Declaration
+from ku_rag.ingest.assembly import Declaration, as_read
 from ku_rag.ingest.deletion import delete_sources, delete_units, merged
 from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.preparation import PreparedRecord, ReadyVectors, prepare
@@ -161,7 +161,7 @@ def update(
         name=before.name if name is None else name,
         kind=before.kind if kind is None else kind,
         aliases=before.aliases if aliases is None else tuple(aliases),
-        metadata=before.metadata if metadata is None else metadata,
+        metadata=before.metadata if metadata is None else as_read(metadata),
     )
     source.keeps_texts, source.keeps_pictures = texts is None, images is None
     source.replaces_others = True

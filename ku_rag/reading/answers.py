@@ -20,7 +20,10 @@ SOFT = every_stem(f"number count belong list use feature offer {GENERIC}")
 IGNORED = SOFT | every_stem("share common both together fewer fewest")
 """Likewise in questions about what units have in common, or more of."""
 
+TURNS = frozenset({"after", "before"})
+"""Words of order: an answer must have them alike."""
 _WITHIN = re.compile(r"^[a-z].* (?:in|on|at|near) ")
+"""A clause that holds a place: "a workshop in Delft"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,10 @@ class Traced:
         answers: names, each once, in the order in which they were stated; or a count, "yes" or
             "no".
         paths: the paths that lead to them, and on to what they were chosen by.
-        note: what was not read, in a sentence, or "".
     """
 
     answers: tuple[str, ...]
     paths: tuple[Path, ...]
-    note: str = ""
 
 
 def fits_type(asked: Question, step: Step, end: Entity) -> bool:
@@ -59,7 +60,7 @@ def fits_type(asked: Question, step: Step, end: Entity) -> bool:
     if asked.type == "place" and step.relation.lower().endswith(("er", "or", "ist")):
         return False
     if asked.type == "place" and _WITHIN.search(end.name):
-        return False  # a clause that holds a place
+        return False
     if asked.type in ("person", "place"):
         return any(map(str.isalpha, end.name))
     return any(map(str.isdigit, end.name)) or (asked.type == "number" and step.line is None)

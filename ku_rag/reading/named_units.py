@@ -1,92 +1,43 @@
 """Answers from relations and facts that account for all words of a question.
 
 "Which neighbours of this country use the euro?" asks for what the relation "borders" leads to and
-"currency" leads on to the euro; "Which countries use the euro?" asks against the direction of the
-relation, "Which plants are poisonous?" for the units of a kind with a fact, "Which is heavier, A or
-B?" for a comparison of facts. A word that no relation, fact, name or kind accounts for, or a
-negation, and there is no answer.
+"currency" leads on to the euro; "Which is heavier, A or B?" for a comparison of facts. A word that
+no relation, fact, name or kind accounts for, or a negation, and there is no answer. What no
+mentioned entity answers is read as a question about units that are not named (`unit_sets`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from itertools import chain
 from math import isclose
 
-from ku_rag.graph.model import NO_ROW, Direction, Entity, Graph, Path, Step
-from ku_rag.graph.traversal import step_stems
+from ku_rag.graph.model import NO_ROW, Entity, Graph, Path, Step
 from ku_rag.graph.unit_facts import FactReader
-from ku_rag.reading.answers import CLASSES, IGNORED, MOST, SOFT, Traced, fits_type, own_stems
+from ku_rag.reading.answers import IGNORED, MOST, SOFT, TURNS, Traced, fits_type, own_stems
+from ku_rag.reading.fact_table import FactTable, UnitFact
+from ku_rag.reading.links import ALIKE, MOST_STEPS, Link, LinkReader, Mention, covered
 from ku_rag.reading.unit_sets import Constraint, UnitSetReader, amount_stems
 from ku_rag.retrieval.names import NamedSpan, find_names
 from ku_rag.text.question import (
-    AUXILIARIES,
+    MOST_CHARACTERS,
     Comparison,
     Question,
     analyse,
     comparison,
     is_negated,
-    meant_by_label,
 )
 from ku_rag.text.stems import every_stem, stem, stems
 from ku_rag.text.tokens import name_key, words
 from ku_rag.text.values import Amount, amounts, find_values, list_items
 
-_STEPS = 2000
-_ALIKE = frozenset(words("same share common both"))
-_PREPOSITIONS = frozenset(words("by of for with to in at on from"))
-_DETERMINERS = frozenset(words("the a an its his her their s what which"))  # "s": "Ann's driver"
-_FOR_HEAD = re.compile(r"(whose|^wh\w+ \w+ s|^of wh.* the|(?<!have| has| had) as( \w+)?)$")
-_TURNS = frozenset(words("after before"))
-_NEEDED = every_stem("need make take require happen must")
-"""Words that ask for a condition: "What do I need to make it evolve?"."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Mention:
-    """A part of a question that names entities, or what its picture shows, at -1."""
-
-    entities: tuple[Entity, ...]
-    at: int
-    words: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Link:
-    """A relation or a fact of a mentioned entity.
-
-    Args:
-        step: the relation.
-        start: the mentioned entity.
-        said: whether the question asks for the relation.
-        fits: whether it asks in the direction of this end.
-        left: content words of the question that it does not account for.
-        rank: how well its label answers; 0 is best.
-    """
-
-    step: Step
-    start: Entity
-    said: bool
-    fits: bool
-    left: frozenset[str]
-    rank: int = 0
-
-    @property
-    def end(self) -> Entity:
-        """The other entity."""
-        return self.step.other(self.start)
-
-    @property
-    def path(self) -> Path:
-        """The relation alone, from its head."""
-        return Path(self.step.head, (self.step,))
-
-    def is_only(self, links: Sequence[_Link]) -> bool:
-        """Return whether no other link has the same relation."""
-        return [one.step.relation for one in links].count(self.step.relation) == 1
+_NEEDED = every_stem("need require happen must")
+"""Words that ask for a condition: "What has to happen before it evolves?"."""
+_CAUSING = every_stem("make take")
+"""Words beside them: "What do I need to make it evolve?"."""
 
 
 def trace(
@@ -95,158 +46,113 @@ def trace(
     question: str,
     *,
     names: Sequence[NamedSpan] | None = None,
-    among: Collection[int] | None = None,
 ) -> Traced | None:
     """Return what a question asks for, or None if relations and facts do not answer it.
 
     Args:
         graph: the graph.
         start: what the picture of the question shows, or the best match; None if there is none.
-        question: a sentence.
+        question: a sentence; its first 1,000 characters are read.
         names: those in the question, if they are known.
-        among: rows of the units that count in a question about units of a kind; None for all.
 
     Raises:
         Corrupt: a relation fails its checksum.
     """
+    question = question[:MOST_CHARACTERS]
     spans = find_names(graph.connection, question).spans if names is None else names
     known = graph.with_keys([span.key for span in spans])
-    mentions = [_Mention((*known[o.key],), o.at, o.words) for o in spans if o.key in known]
+    mentions = [Mention((*known[o.key],), o.at, o.words) for o in spans if o.key in known]
     mentions.sort(key=lambda one: one.at)
     is_shown = start and all(start.row != one.row for said in mentions for one in said.entities)
     if start and is_shown:
-        mentions.insert(0, _Mention((start,), -1))
+        mentions.insert(0, Mention((start,), -1))
     said = [" ".join(one.words) for one in mentions]
     asked = analyse(question, tuple([*said, start.name] if start else said))
     if asked.kind not in ("value", "yes-no") or asked.negated:
         return None
-    facts = FactReader(graph.connection)
-    tracer = _Tracer(graph, facts, question, asked, mentions)
-    found = tracer.of_mentions() if mentions else None
-    if not found and not is_shown:
-        found = UnitSetReader(facts, question, tracer.joined(), among).read()
-    return found and replace(found, note=facts.note)
+    tracer = _Tracer(
+        question, LinkReader(graph, FactReader(graph.connection, graph.among), asked, mentions)
+    )
+    traced = tracer.of_mentions() if mentions else None
+    if not traced and not is_shown:
+        table = FactTable(graph.connection)
+        return UnitSetReader(table, question, tracer.joined(table), graph.among).read()
+    return traced
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Tracer:
     """A question about mentioned entities, and what it is asked of."""
 
-    graph: Graph
-    facts: FactReader
     question: str
-    asked: Question
-    mentions: Sequence[_Mention]
+    reader: LinkReader
 
-    def joined(self) -> list[tuple[range, list[Constraint]]]:
+    @property
+    def asked(self) -> Question:
+        return self.reader.asked
+
+    @property
+    def mentions(self) -> Sequence[Mention]:
+        return self.reader.mentions
+
+    @cached_property
+    def links(self) -> list[list[Link]]:
+        """The links of each mention."""
+        return [self.reader.of_mention(mention) for mention in self.mentions]
+
+    def joined(self, table: FactTable) -> list[tuple[range, list[Constraint]]]:
         """Return the units that relations join to each mentioned entity, by relation."""
-        found = []
         content = frozenset(self.asked.content)
-        for mention in self.mentions:
-            alternatives: dict[frozenset[str], Constraint] = {}
-            for link in self._links(mention):
-                label = stems(link.step.relation)
-                if link.end.unit is not None:
-                    covered = content - link.left | frozenset(map(stem, mention.words))
-                    constraint = Constraint({}, covered, link.said, label)
-                    units = alternatives.setdefault(label, constraint).facts
-                    units.setdefault(link.end.unit, []).append(
-                        self.facts.of_end(link.end, link.step)
-                    )
+        rows = table.rows_of({one.end.unit for some in self.links for one in some if one.end.unit})
+        groups = []
+        for mention, links in zip(self.mentions, self.links, strict=True):
+            by_relation: dict[frozenset[str], Constraint] = {}
+            for link in links:
+                if link.end.unit is None:
+                    continue
+                row, relation = rows[link.end.unit], stems(link.step.relation)
+                own = content - link.left | frozenset(map(stem, mention.words))
+                constraint = by_relation.setdefault(
+                    relation, Constraint(own, link.is_asked, relation)
+                )
+                constraint.joined.setdefault(row, []).append(UnitFact(row, link.end, link.step))
             places = range(mention.at, mention.at + len(mention.words))
-            found.append((places, [*alternatives.values()]))
-        return found
+            groups.append((places, [*by_relation.values()]))
+        return groups
 
     def of_mentions(self) -> Traced | None:
         """Return what relations and facts of the mentioned entities answer."""
         asked, compared = self.asked, comparison(self.asked)
         if compared and (len(self.mentions) > 1 or asked.kind == "yes-no"):
             return self._compared(compared)
-        if not _ALIKE.isdisjoint(asked.said) and not set(asked.content) - IGNORED:
+        if not ALIKE.isdisjoint(asked.said) and not set(asked.content) - IGNORED:
             return self._in_common()
-        links = [self._links(one) for one in self.mentions]
+        links = self.links
         if asked.kind == "yes-no":
             return self._confirmed(links)
-        if asked.compares and _ALIKE.isdisjoint(asked.said):
+        if asked.compares and ALIKE.isdisjoint(asked.said):
             return None
-        if condition := self._condition(links):
+        if condition := self._condition():
             return condition
         if len(links) > 1:
             return _traced(asked, _common(links), 1)
         return self._single(links[0]) or self._cell(self.mentions[0])
 
-    # ---- what the relations of a mentioned entity account for -----------------------------------
-
-    def _steps(self, entity: Entity, direction: Direction = "out") -> list[Step]:
-        """The relations of an entity, and its facts."""
-        hops = self.graph.hop(entity, _STEPS, direction=direction)
-        return [*hops, *self.facts.of_unit(entity)]
-
-    def _links(self, mention: _Mention) -> list[_Link]:
-        found = [
-            self._link(mention, step, entity)
-            for entity in mention.entities
-            for step in self._steps(entity, "both")
-        ]
-        content = frozenset(self.asked.content)
-        # "Which monsters have Fire as a weakness?": the kind of the end tells the direction.
-        return (
-            [one for one in found if one.said and one.fits]
-            or [one for one in found if one.said and stems(one.end.kind) & content]
-            or [one for one in found if not one.said and one.left < content]
-            or [one for one in found if stems(one.step.relation) <= CLASSES]
-        )
-
-    def _link(self, mention: _Mention, step: Step, entity: Entity) -> _Link:
-        asked, end = self.asked, step.other(entity)
-        relation, content = own_stems(step.relation), frozenset(asked.content)
-        answered = asked.remaining(relation, agents=not step.has_value or asked.type == "person")
-        said = answered is not None or (relation <= asked.every and not step.has_value)
-        left = answered[1] if answered else content if said else content - _covered(step)
-        is_alike = len(self.mentions) > 1 and not _ALIKE.isdisjoint(asked.said)
-        left -= stems(end.kind) | (IGNORED if is_alike else SOFT)
-        spoken = content - left
-        left |= _TURNS.intersection(asked.said) - self._turns_of(step)
-        own, stemmed = [*map(stem, words(step.relation))], [*map(stem, asked.said)]
-        places = [n for n in range(len(stemmed)) if stemmed[: n + 1][-len(own) :] == own]
-        places = places or [n for n, word in enumerate(stemmed) if word in relation]
-        exact = bool(places)
-        places = places or [n for n, word in enumerate(stemmed) if word in spoken]
-        at = min(places, key=lambda n: abs(n - mention.at), default=-1)
-        if "next" in own and asked.said[at + 1 : mention.at] == ("before",):
-            left -= {"before"}
-        out = _asks_for_tail(asked.said, mention, at, step.relation, verb=exact)
-        after = {*asked.said[at + 1 : at + 2], *words(step.relation)[-1:]} & _PREPOSITIONS
-        fits = step.has_value or out == (step.head.row == entity.row)
-        is_noun = not _DETERMINERS.isdisjoint(asked.said[max(0, at - len(own)) : at])
-        if (exact and (len(after) > 1 or (is_noun and not fits))) or not fits_type(
-            asked, step, end
-        ):
-            # "Made of" is not "made by"; "the driver of Ann" is not the person that Ann drives.
-            said, left = False, content
-        return _Link(step, entity, said, fits, left, answered[0] if answered else 0)
-
-    def _turns_of(self, step: Step) -> frozenset[str]:
-        """The words of a relation, and "after" if the question says it of that."""
-        label, said = " ".join(words(step.relation)), " ".join(self.asked.said)
-        is_after = said.startswith("after ") or f"{label} after" in said
-        return frozenset(words(f"{label} after" if is_after else label))
-
     # ---- answers --------------------------------------------------------------------------------
 
-    def _single(self, links: Sequence[_Link]) -> Traced | None:
+    def _single(self, links: Sequence[Link]) -> Traced | None:
         """What the relations of one entity lead to, and what the question says of that."""
         chosen: list[tuple[int, Path]] = []
         further: list[Path] = []
         for link in links:
             step, start = link.step, link.start
-            if link.said and link.left <= stems(
+            if link.is_asked and link.left <= stems(
                 f"{link.end.name} {step.information} {step.condition}"
             ):
                 chosen.append((link.rank, Path(start, (step,))))
                 continue
-            for onward in self._onward(link.end) if link.said else ():
-                covered = self._spoken(onward) | self._turns_of(onward)
+            for onward in self._onward(link.end) if link.is_asked else ():
+                covered = self._spoken(onward) | self.reader.turns_of(onward)
                 left = link.left - stems(link.end.name)
                 if onward.tail.row == start.row or not left <= covered:
                     continue
@@ -266,46 +172,48 @@ class _Tracer:
     def _onward(self, end: Entity) -> Iterator[Step]:
         """Yield relations and facts of an entity, or of the units that have a value as a name."""
         key = name_key(end.name)
-        same = self.graph.with_keys([key]).get(key, []) if end.row <= NO_ROW else [end]
+        same = self.reader.graph.with_keys([key]).get(key, []) if end.row <= NO_ROW else [end]
         for entity in same:
-            yield from self.graph.hop(entity, _STEPS)
-            yield from self.facts.of_unit(entity) if entity.unit else ()
+            yield from self.reader.graph.hop(entity, MOST_STEPS)
+            yield from self.reader.facts.of_unit(entity) if entity.unit else ()
 
     def _spoken(self, onward: Step) -> frozenset[str]:
         """The words of the question that a relation or a fact accounts for."""
         if not onward.has_value:
-            return _covered(onward)
+            return covered(onward)
         answered = self.asked.remaining(own_stems(onward.relation), agents=True)
         fits = answered is not None and fits_type(self.asked, onward, onward.tail)
         left = answered[1] if answered and fits else frozenset(self.asked.content)
         return frozenset(self.asked.content) - left
 
-    def _condition(self, links: Sequence[Sequence[_Link]]) -> Traced | None:
+    def _condition(self) -> Traced | None:
         """When the relation holds that the question names: "At what level does it evolve?"."""
         asked, noun = self.asked, frozenset({stem(self.asked.which)})
         ends = {entity.row for mention in self.mentions[1:] for entity in mention.entities}
-        needs = _NEEDED.intersection(asked.content)
+        needs = not _NEEDED.isdisjoint(asked.content)
         found = []
         heads = self.mentions[0].entities
-        for step in (step for entity in heads for step in self.graph.hop(entity, _STEPS)):
-            own = own_stems(step.relation) - _TURNS
+        for step in (
+            step for entity in heads for step in self.reader.graph.hop(entity, MOST_STEPS)
+        ):
+            own = own_stems(step.relation) - TURNS
             left = frozenset(asked.content) - own - stems(step.tail.name)
             is_asked = asked.said[0] == "when" or needs or noun <= every_stem(step.condition)
             is_end = not ends or step.tail.row in ends
-            is_all = left <= noun | _NEEDED | SOFT and own & asked.every
+            is_all = left <= noun | _NEEDED | _CAUSING | SOFT and own & asked.every
             if step.condition and is_asked and is_end and is_all:
                 found.append(Path(step.head, (step,)))
         answers = tuple(dict.fromkeys(path.steps[0].condition for path in found))
         return Traced(answers, tuple(found)) if 0 < len(answers) <= MOST else None
 
-    def _cell(self, mention: _Mention) -> Traced | None:
+    def _cell(self, mention: Mention) -> Traced | None:
         """The only cell of the tables of a unit whose row and column account for the question."""
         said = set(self.asked.said)
         met: dict[tuple[bool, int], list[Path]] = {}
         for entity in (entity for entity in mention.entities if entity.unit):
-            for step, others in self.facts.of_tables(entity):
-                link = self._link(mention, step, entity)
-                if link.said and link.left <= stems(f"{link.end.name} {step.information}"):
+            for step, others in self.reader.facts.of_tables(entity):
+                link = self.reader.link(mention, step, entity)
+                if link.is_asked and link.left <= stems(f"{link.end.name} {step.information}"):
                     is_other_row = all(not said.issuperset(words(cell)) for cell in others)
                     met.setdefault((is_other_row, link.rank), []).append(link.path)
         best = met[min(met)] if met else []
@@ -319,7 +227,7 @@ class _Tracer:
             {
                 (name_key(one.relation), name_key(one.tail.name)): one
                 for entity in mention.entities
-                for one in self._steps(entity)
+                for one in self.reader.steps(entity)
             }
             for mention in self.mentions
         )
@@ -331,21 +239,23 @@ class _Tracer:
             tuple(Path(o[key].head, (o[key],)) for key in shared for o in (first, *others)),
         )
 
-    def _confirmed(self, links: Sequence[Sequence[_Link]]) -> Traced | None:
+    def _confirmed(self, links: Sequence[Sequence[Link]]) -> Traced | None:
         """Yes or no: whether a relation joins two mentioned entities, or a fact says it."""
         if len(links) == 1:
             return self._decided(links[0])
         if len(links) != 2:
             return None
-        if not _ALIKE.isdisjoint(self.asked.said):
+        if not ALIKE.isdisjoint(self.asked.said):
             both = _common(links)
-            said = [[one for one in some if one.said and not one.left] for some in links]
+            said = [[one for one in some if one.is_asked and not one.left] for some in links]
             paths = both or [one.path for one in chain(*said)]
             answer = "yes" if both else "no"
             return Traced((answer,), tuple(paths[:MOST])) if all(said) else None
         if self.asked.compares:
             return None
-        heads = [one for some in links for one in some if one.said and one.fits and not one.left]
+        heads = [
+            one for some in links for one in some if one.is_asked and one.fits and not one.left
+        ]
         ends = {entity.row for mention in self.mentions for entity in mention.entities}
         for one in heads:
             if one.end.row in ends:
@@ -361,9 +271,7 @@ class _Tracer:
                 return decided
         return None
 
-    def _decided(
-        self, links: Sequence[_Link], named: frozenset[str] = frozenset()
-    ) -> Traced | None:
+    def _decided(self, links: Sequence[Link], named: frozenset[str] = frozenset()) -> Traced | None:
         """Yes or no, as the facts and relations of one entity say.
 
         Args:
@@ -371,11 +279,11 @@ class _Tracer:
             named: stems of another name in the question.
         """
         given, numbers = amounts(self.question), amount_stems(self.question)
-        for one in (one for one in links if one.left.isdisjoint(_TURNS)):
+        for one in (one for one in links if one.left.isdisjoint(TURNS)):
             said, left, path = one.end.name, one.left | named, (one.path,)
             value = stems(said)
             if said in ("yes", "no"):
-                if one.said and not left:
+                if one.is_asked and not left:
                     return Traced((said,), path)
             elif is_negated(words(said)):
                 continue
@@ -383,17 +291,17 @@ class _Tracer:
                 if len(stated) == 1 and stated[0].unit == given[0].unit and one.is_only(links):
                     same = isclose(stated[0].number, given[0].number)
                     return Traced(("yes" if same else "no",), path)
-            elif (left or (one.step.has_value and not one.said)) and left <= value:
+            elif (left or (one.step.has_value and not one.is_asked)) and left <= value:
                 return Traced(("yes",), path)
-            elif one.said and one.step.has_value and left and not left & value:
+            elif one.is_asked and one.step.has_value and left and not left & value:
                 # A list in a text need not be complete.
                 single = one.is_only(links) and len(list_items(said)) == 1
                 if single and (len(left) == 1 or left == named):
                     return Traced(("no",), path)
                 # What metadata of other units have, and those of this unit do not
-                others = [stems(other.end.name) for other in links if other.said]
+                others = [stems(other.end.name) for other in links if other.is_asked]
                 if not one.step.line and not any(left <= other for other in others):
-                    known = self.facts.values(one.step.relation)
+                    known = self.reader.facts.values(one.step.relation)
                     return Traced(("no",), path) if left in map(stems, known) else None
         return None
 
@@ -405,7 +313,7 @@ class _Tracer:
         found = [
             one
             for mention in self.mentions
-            if (one := _measured(compared, chain(*map(self._steps, mention.entities))))
+            if (one := _measured(compared, chain(*map(self.reader.steps, mention.entities))))
         ]
         if len(found) < len(self.mentions):
             return None
@@ -419,34 +327,7 @@ class _Tracer:
         return Traced(("yes" if is_so else "no",), paths)
 
 
-def _asks_for_tail(
-    said: Sequence[str], mention: _Mention, at: int, relation: str, *, verb: bool
-) -> bool:
-    """Whether what a relation of a mentioned entity leads to is asked for, not what leads to it.
-
-    "What does the hall stand in?" and "the height of the hall", but "What stands in the hall?".
-    """
-    own = words(relation)
-    lead = " ".join(said[: max(0, at + 1 - len(own))]) if verb else ""
-    if at < 0 or (mention.at < 0 and not verb):
-        out = True
-    elif _FOR_HEAD.search(lead):
-        out = False
-    elif at < mention.at:
-        joining = AUXILIARIES | {"of", "after"} | (_PREPOSITIONS if lead[-4:] == " the" else set())
-        out = not joining.isdisjoint(set(said[at + 1 : mention.at]).difference(own))
-    else:
-        joined = said[at + 1 : at + 2] if verb and mention.at >= 0 else ()
-        out = {"of", "after"}.isdisjoint((*joined, said[-1])) or own[-1] in ("of", "after")
-    return not out if verb and own[-1] == "by" and "by" not in said else out
-
-
-def _covered(step: Step) -> frozenset[str]:
-    """The words that a relation answers for: its ends', its own, and those of its label."""
-    return step_stems(step) | stems(step.tail.kind) | meant_by_label(stems(step.relation))
-
-
-def _common(links: Sequence[Sequence[_Link]]) -> list[Path]:
+def _common(links: Sequence[Sequence[Link]]) -> list[Path]:
     """The paths between mentions over what relations of all of them lead to, all words used."""
     first, *others = ({one.end.row: one for one in some} for some in links)
     found: list[Path] = []
@@ -454,7 +335,7 @@ def _common(links: Sequence[Sequence[_Link]]) -> list[Path]:
         ends = [some[row] for some in others if row in some]
         every = [link, *ends]
         left = reduce(frozenset.__and__, (one.left for one in every))
-        if len(ends) == len(others) and not left and any(one.said for one in every):
+        if len(ends) == len(others) and not left and any(one.is_asked for one in every):
             found += (Path(link.start, (link.step, one.step)) for one in ends)
     return found
 

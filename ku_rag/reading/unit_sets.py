@@ -10,24 +10,30 @@ the rest of the question names. A content word that neither accounts for, and th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from itertools import product
 
+import numpy as np
+
 from ku_rag.graph.model import Path, Step
-from ku_rag.graph.unit_facts import FactReader, Label, Numbers, UnitFact
-from ku_rag.reading.answers import CLASSES, MOST, SOFT, Traced, fits_type, own_stems
+from ku_rag.graph.unit_facts import FactReader
+from ku_rag.reading.answers import CLASSES, MOST, SOFT, TURNS, Traced, fits_type, own_stems
+from ku_rag.reading.fact_table import FactTable, FactTest, Label, UnitFact
+from ku_rag.store.connection import Rows
+from ku_rag.store.facts import value_key
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.question import (
     GENERIC,
+    MOST_CHARACTERS,
     Comparison,
     Question,
     analyse,
     comparison,
     meant_by_label,
 )
-from ku_rag.text.stems import root, stem, stems
+from ku_rag.text.stems import root, singulars, stem, stems
 from ku_rag.text.tokens import Token, stop_words, tokenize, words
 from ku_rag.text.values import amounts
 
@@ -40,7 +46,6 @@ _NUMBERS = {
 }
 _LIMITS = {"under": -1, "below": -1, "over": 1, "above": 1, "before": -1, "after": 1}
 _GENERIC = stems(GENERIC)
-_TURNS = frozenset({"before", "after"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +53,30 @@ class Constraint:
     """The units that meet a part of a question.
 
     Args:
-        facts: Facts that meet it, by id of the unit.
         covered: Stems of the question that it accounts for.
-        said: Whether the question names the label.
+        is_named: Whether the question names the label.
         label: Stems of the label.
+        test: Of their facts; None if relations join them.
+        joined: Relations that join them to a named entity, by row of the unit.
     """
 
-    facts: dict[str, list[UnitFact]]
     covered: frozenset[str]
-    said: bool
+    is_named: bool
     label: frozenset[str]
+    test: FactTest | None = None
+    joined: dict[int, list[UnitFact]] = field(default_factory=dict)
+
+    def units(self, table: FactTable) -> Rows:
+        """Return the rows of the units."""
+        if self.test is None:
+            return np.array(sorted(self.joined), np.int64)
+        return table.units(self.test)
+
+    def facts(self, table: FactTable, units: Rows) -> list[UnitFact]:
+        """Return what says that some of the units meet it."""
+        if self.test is None:
+            return [fact for row in units.tolist() for fact in self.joined[row]]
+        return table.facts(self.test, units)
 
 
 @dataclass(frozen=True)
@@ -65,20 +84,20 @@ class UnitSetReader:
     """Reads one question.
 
     Args:
-        facts: Of the base.
+        table: Facts of the base.
         question: A sentence.
         named: Places of the words of each name in it, and the units that relations join to it.
         among: Rows of the units that count; None for all.
     """
 
-    facts: FactReader
+    table: FactTable
     question: str
     named: Sequence[tuple[range, Sequence[Constraint]]] = ()
     among: Collection[int] | None = None
 
     @cached_property
     def _tokens(self) -> list[Token]:
-        return tokenize(self.question)
+        return tokenize(self.question[:MOST_CHARACTERS])
 
     @cached_property
     def _asked(self) -> Question:
@@ -87,17 +106,18 @@ class UnitSetReader:
     @cached_property
     def _kinds(self) -> dict[str, frozenset[str]]:
         """Kinds that the question names, and their stems."""
-        found = {kind: stems(kind) for kind in self.facts.kinds() if kind != ANY_KIND}
-        return {kind: own for kind, own in found.items() if own and own <= self._asked.every}
+        kinds = FactReader(self.table.connection).kinds()
+        own = {kind: stems(kind) for kind in kinds if kind != ANY_KIND}
+        return {kind: said for kind, said in own.items() if said and said <= self._asked.every}
 
     @cached_property
     def _labels(self) -> dict[frozenset[str], list[Label]]:
         """Labels of facts by the stems of their words."""
-        found: dict[frozenset[str], list[Label]] = {}
-        for label in self.facts.labels:
+        labels: dict[frozenset[str], list[Label]] = {}
+        for label in self.table.labels:
             if own := own_stems(label.label):
-                found.setdefault(own, []).append(label)
-        return found
+                labels.setdefault(own, []).append(label)
+        return labels
 
     @cached_property
     def _noun(self) -> frozenset[str]:
@@ -133,7 +153,7 @@ class UnitSetReader:
         if asked.negated or asked.kind not in ("value", "yes-no"):
             return None
         is_there = asked.kind == "yes-no" and asked.said[1:2] == ("there",)
-        turns = _TURNS.intersection(asked.said) if not amounts(self.question) else ()
+        turns = TURNS.intersection(asked.said) if not amounts(self.question) else ()
         if turns or (asked.kind == "yes-no" and not is_there):
             return None
         groups = [*self._constraints()]
@@ -145,56 +165,62 @@ class UnitSetReader:
         answers: dict[tuple[int, int], list[Traced]] = {}
         for chosen in self._choices(groups):
             units = self._common(chosen)
-            left = self._content.difference(*(one.covered for one in chosen))
-            if units or not chosen:
-                answer = self._answer(left, units, bool(groups), is_there=is_there)
-                if answer:
-                    rank = sum(not one.said for one in chosen)
-                    answers.setdefault((len(left), rank), []).append(answer)
+            left = self._content.difference(*(constraint.covered for constraint in chosen))
+            answer = self._answer(left, units, chosen, is_there=is_there)
+            if answer:
+                rank = sum(not constraint.is_named for constraint in chosen)
+                answers.setdefault((len(left), rank), []).append(answer)
         best = answers[min(answers)] if answers else []
         # Two labels that fit equally well, and lead to other units: no answer.
-        return best[0] if len({one.answers for one in best}) == 1 else None
+        return best[0] if len({traced.answers for traced in best}) == 1 else None
 
     def _answer(
         self,
         left: frozenset[str],
-        units: Mapping[str, Sequence[UnitFact]],
-        is_limited: bool,
+        units: Rows | None,
+        chosen: Sequence[Constraint],
         *,
         is_there: bool,
     ) -> Traced | None:
-        asked, compared = self._asked, self._compared
-        of_two = compared is not None and compared.of_two
-        if compared and not of_two:
-            return self._extreme(compared, left, units if is_limited else None)
+        """The answer from the units that meet the chosen constraints; None for all units."""
+        if units is not None and not len(units):
+            return None
+        if self._compared and not self._compared.of_two:
+            return self._extreme(self._compared, left, units)
+        counts = bool(self._asked.counted)
         if left:
-            return self._further(left, units) if units and not is_there else None
-        if is_there:
-            return self._listed(units, "yes") if units else None
-        if not is_limited:
-            counts = _counts(asked) and self.among is None
-            total = self.facts.count([*self._kinds]) if counts else 0
+            is_one = units is not None and len(units) == 1 and not is_there
+            return self._further(left, units, chosen) if units is not None and is_one else None
+        if units is None:
+            total = self.table.count(self._kinds) if counts and self.among is None else 0
             return Traced((str(total),), ()) if total else None
-        return self._listed(units, str(len(units)) if _counts(asked) else "")
+        if is_there or counts:
+            steps = self._evidence(units[:MOST], chosen)
+            paths = tuple(Path(fact.step.head, (fact.step,)) for fact in steps)
+            return Traced(("yes" if is_there else str(len(units)),), paths[:MOST])
+        return self._listed(units, chosen)
 
-    def _listed(self, units: Mapping[str, Sequence[UnitFact]], answer: str) -> Traced | None:
-        steps = [fact.step for facts in units.values() for fact in facts]
-        paths = tuple(Path(step.head, (step,)) for step in dict.fromkeys(steps))
-        if answer:
-            return Traced((answer,), paths[:MOST])
-        names = tuple(dict.fromkeys(facts[0].unit.name for facts in units.values() if facts))
-        return Traced(names, paths) if 0 < len(names) <= MOST else None
+    def _listed(self, units: Rows, chosen: Sequence[Constraint]) -> Traced | None:
+        """The names of the units, if they are not too many."""
+        if len(units) > MOST:
+            return None
+        facts = self._evidence(units, chosen)
+        paths = tuple(Path(step.head, (step,)) for step in dict.fromkeys(o.step for o in facts))
+        return Traced(tuple(dict.fromkeys(fact.unit.name for fact in facts)), paths)
+
+    def _evidence(self, units: Rows, chosen: Sequence[Constraint]) -> list[UnitFact]:
+        """What says that units meet the constraints, unit by unit."""
+        facts = [fact for constraint in chosen for fact in constraint.facts(self.table, units)]
+        return sorted(facts, key=lambda fact: fact.row)
 
     def _further(
-        self, left: frozenset[str], units: Mapping[str, Sequence[UnitFact]]
+        self, left: frozenset[str], unit: Rows, chosen: Sequence[Constraint]
     ) -> Traced | None:
         """The fact of the only unit that the rest of the question names."""
-        if len(units) != 1:
-            return None
-        ((used, *_),) = units.values()
+        used = self._evidence(unit, chosen)[0]
         left -= stems(used.unit.name) | stems(used.unit.kind)
         ranked: dict[int, list[Step]] = {}
-        for step in self.facts.of_unit(used.unit):
+        for step in FactReader(self.table.connection).of_unit(used.unit):
             answered = self._asked.remaining(own_stems(step.relation), agents=True)
             if answered and not answered[1] & left and fits_type(self._asked, step, step.tail):
                 ranked.setdefault(answered[0], []).append(step)
@@ -205,29 +231,22 @@ class UnitSetReader:
         return Traced(values, tuple(Path(used.unit, (used.step, step)) for step in best))
 
     def _extreme(
-        self,
-        compared: Comparison,
-        left: frozenset[str],
-        units: Mapping[str, Sequence[UnitFact]] | None,
+        self, compared: Comparison, left: frozenset[str], units: Rows | None
     ) -> Traced | None:
         """The units with the greatest amount."""
-        owns = [own for own in self._labels if _is_measured(own, compared, left)]
+        owns = [
+            own for own in self._labels if own & compared.labels and own <= compared.labels | left
+        ]
         if left.difference(compared.labels, *owns):
             return None
-        measured = [
-            fact
-            for fact in self._with_labels(*owns)
-            if (units is None or fact.id in units) and self._is_member(fact)
-        ]
-        if compared.oldest:
-            measured = [replace(one, numbers=_as_age(one.numbers)) for one in measured]
-        measured = [one for one in measured if one.numbers.comparable is not None]
-        scales = {one.numbers.measure for one in measured}
-        if len({one.id for one in measured}) < 2 or len(scales) != 1:
+        labels = [label for own in owns for label in self._labels[own]]
+        if units is None:
+            units = self._members(self.table.units(FactTest.has_amount(labels)))
+        test = self.table.of_greatest(labels, compared.sign, units, as_age=compared.oldest)
+        if test is None:
             return None
-        best = max(compared.sign * (one.numbers.comparable or 0) for one in measured)
-        met = [one for one in measured if compared.sign * (one.numbers.comparable or 0) == best]
-        return self._listed({one.id: [one] for one in met}, "")
+        best = np.intersect1d(self.table.units(test), units)
+        return self._listed(best, [Constraint(compared.labels, True, compared.labels, test)])
 
     # ---- constraints ----------------------------------------------------------------------------
 
@@ -238,33 +257,31 @@ class UnitSetReader:
         if size <= _MOST_ALTERNATIVES:
             yield from product(*groups)
 
-    def _common(self, chosen: Sequence[Constraint]) -> dict[str, list[UnitFact]]:
-        """The units that meet all constraints and are called as the question says, with facts."""
+    def _common(self, chosen: Sequence[Constraint]) -> Rows | None:
+        """The units that meet all constraints and are called as the question says; None for all."""
         if not chosen:
-            return {}
-        ids = set.intersection(*(set(one.facts) for one in chosen))
-        every = {unit: [fact for one in chosen for fact in one.facts[unit]] for unit in ids}
-        every = dict(sorted(every.items(), key=lambda one: one[1][0].row))
-        found = {unit: facts for unit, facts in every.items() if self._is_member(facts[0])}
+            return None
+        every = reduce(np.intersect1d, (constraint.units(self.table) for constraint in chosen))
+        members = self._members(every)
         # How many are of a kind that none declares is not known.
-        undeclared = not (self._kinds or self._noun & _GENERIC or _counts(self._asked))
-        if undeclared and not found and all(one.said for one in chosen):
+        undeclared = not (self._kinds or self._noun & _GENERIC or self._asked.counted)
+        if undeclared and not len(members) and all(one.is_named for one in chosen):
             # "Which monsters drop a toenail?", where no unit declares a kind.
-            is_plain = all(facts[0].unit.kind == ANY_KIND for facts in every.values())
-            found = every if is_plain else {}
-        return found
+            every = self._among(every)
+            return every if self.table.are_plain(every) else members
+        return members
 
-    def _is_plain(self, place: int) -> bool:
-        return self._tokens[place].folded in stop_words()
+    def _among(self, units: Rows) -> Rows:
+        if self.among is None:
+            return units
+        return np.intersect1d(units, np.fromiter(self.among, np.int64, len(self.among)))
 
-    def _is_member(self, fact: UnitFact) -> bool:
-        """Whether a unit counts, and is called what the question asks for."""
-        if self.among is not None and fact.row not in self.among:
-            return False
-        if not self._noun or self._noun & _GENERIC or fact.unit.kind in self._kinds:
-            return True
-        last = [stem(word) for word in words(fact.unit.name)][-1:]
-        return fact.unit.kind == ANY_KIND and not self._noun.isdisjoint(last)
+    def _members(self, units: Rows) -> Rows:
+        """Those that count, and are called what the question asks for."""
+        units = self._among(units)
+        if not self._noun or self._noun & _GENERIC:
+            return units
+        return self.table.called(units, self._kinds, self._noun)
 
     def _constraints(self) -> Iterator[Sequence[Constraint]]:
         """Yield the alternatives for each part of the question."""
@@ -295,78 +312,79 @@ class UnitSetReader:
         for size in range(_LONGEST_VALUE, 0, -1):
             for at in range(len(self._tokens) - size + 1):
                 inside = range(at, at + size)
-                held = [n for n in inside if n in free]
                 # "The Netherlands" and "Defence Down" have stop words; a number needs its label.
-                is_free = all(n in free or self._is_plain(n) for n in inside)
-                if is_free and any(not self._tokens[n].folded.isdigit() for n in held):
+                held = {n for n in inside if n in free}
+                between = (self._tokens[n].folded for n in inside if n not in held)
+                if stop_words().issuperset(between) and any(
+                    not self._tokens[n].folded.isdigit() for n in held
+                ):
                     text = self.question[self._tokens[at].start : self._tokens[inside[-1]].end]
-                    for form in _forms(text.casefold()):
-                        spans.setdefault(form, []).append((at, at + size))
-        by_span: dict[tuple[int, int], list[UnitFact]] = {}
-        for key, fact in self.facts.with_values([*spans]):
+                    for form in singulars(text.casefold()):
+                        spans.setdefault(value_key(form), []).append((at, at + size))
+        stored: dict[tuple[int, int], list[tuple[str, Label]]] = {}
+        for key, label in self.table.labels_of_values(spans):
             for span in spans[key]:
-                by_span.setdefault(span, []).append(fact)
+                stored.setdefault(span, []).append((key, label))
         found: list[tuple[set[int], list[Constraint]]] = []
         taken: set[int] = set()
-        for (at, end), facts in sorted(by_span.items(), key=lambda one: one[0][0] - one[0][1]):
+        for (at, end), values in sorted(stored.items(), key=lambda item: item[0][0] - item[0][1]):
             if taken.isdisjoint(range(at, end)):
                 own = frozenset(stem(self._tokens[n].folded) for n in range(at, end))
                 taken.update(range(at, end))
-                found.append((set(range(at, end)), self._by_label(facts, own)))
+                found.append((set(range(at, end)), self._by_label(values, own)))
         return found
 
-    def _by_label(self, facts: Sequence[UnitFact], own: frozenset[str]) -> list[Constraint]:
-        by_label: dict[frozenset[str], list[UnitFact]] = {}
-        for fact in facts:
-            by_label.setdefault(own_stems(fact.step.relation), []).append(fact)
-        found = []
-        for label, some in by_label.items():
-            said, covered = self._covers(label)
-            found.append(Constraint(_by_unit(some), own | covered, said, label))
-        return _fitting(found)
-
-    def _with_labels(self, *owns: frozenset[str]) -> list[UnitFact]:
-        return self.facts.with_labels(label.row for own in owns for label in self._labels[own])
+    def _by_label(
+        self, values: Sequence[tuple[str, Label]], own: frozenset[str]
+    ) -> list[Constraint]:
+        by_label: dict[frozenset[str], list[Label]] = {}
+        for _, label in values:
+            by_label.setdefault(own_stems(label.label), []).append(label)
+        keys = {key for key, _ in values}
+        constraints = []
+        for stated, labels in by_label.items():
+            is_named, covered = self._covers(stated)
+            test = FactTest.is_one_of(labels, keys)
+            constraints.append(Constraint(own | covered, is_named, stated, test))
+        return _fitting(constraints)
 
     def _flags(self, free: frozenset[str]) -> Iterator[list[Constraint]]:
         """Units with "waterproof: yes", for each label that the question names."""
-        for own in self._labels:
-            if own <= free:
-                met = [one for one in self._with_labels(own) if one.step.tail.name == "yes"]
-                if met:
-                    yield [Constraint(_by_unit(met), own, True, own)]
+        for own, labels in self._labels.items():
+            test = FactTest.is_true(labels)
+            if own <= free and len(self.table.units(test)):
+                yield [Constraint(own, True, own, test)]
 
     def _with_number(self, word: str) -> list[Constraint]:
         """Units with a number under a label that the question names: "that sleeps four"."""
         number = float(word) if word.isdigit() else _NUMBERS.get(word)
-        found = []
-        for own in self._labels if number is not None else ():
-            said, covered = self._covers(own)
-            met = [one for one in self._with_labels(own) if one.numbers.number == number and said]
-            if met:
-                found.append(Constraint(_by_unit(met), covered | {stem(word)}, True, own))
-        return found
+        constraints = []
+        for own, labels in self._labels.items() if number is not None else ():
+            is_named, covered = self._covers(own)
+            test = FactTest.has_number(labels, number or 0)
+            if is_named and len(self.table.units(test)):
+                constraints.append(Constraint(covered | {stem(word)}, True, own, test))
+        return constraints
 
     def _limits(self) -> tuple[list[Constraint], frozenset[str]]:
         """Units on one side of a limit, by label, and the stems of the limit."""
-        compared, stated = self._compared, amounts(self.question)
+        compared, limits = self._compared, amounts(self.question)
         signs = [_LIMITS[word] for word in self._asked.said if word in _LIMITS]
-        if len(stated) != 1 or not (signs or (compared and compared.of_two)):
+        if len(limits) != 1 or not (signs or (compared and compared.of_two)):
             return [], frozenset()
         sign, used = signs[0] if signs else 1, amount_stems(self.question)
-        labels: frozenset[str] = frozenset()
-        is_date = not _TURNS.isdisjoint(self._asked.said)
+        wanted: frozenset[str] = frozenset()
+        is_date = not TURNS.isdisjoint(self._asked.said)
         if compared and compared.of_two:
-            sign, labels = compared.sign, compared.labels
-        found = []
-        for own in self._labels:
-            said, covered = self._covers(own, self._dated if is_date else self._asked)
-            fits = own & labels and own <= labels | self._content
-            if fits or (said and not labels):
-                met = [one for one in self._with_labels(own) if one.is_beyond(stated[0], sign)]
-                if met:
-                    found.append(Constraint(_by_unit(met), covered | used, True, own))
-        return found, used
+            sign, wanted = compared.sign, compared.labels
+        constraints = []
+        for own, labels in self._labels.items():
+            is_named, covered = self._covers(own, self._dated if is_date else self._asked)
+            fits = own & wanted and own <= wanted | self._content
+            test = FactTest.is_beyond(labels, limits[0], sign)
+            if (fits or (is_named and not wanted)) and len(self.table.units(test)):
+                constraints.append(Constraint(covered | used, True, own, test))
+        return constraints, used
 
     def _covers(
         self, own: frozenset[str], asked: Question | None = None
@@ -384,42 +402,13 @@ class UnitSetReader:
         return False, meant | same if agents else meant - same
 
 
-def _counts(asked: Question) -> bool:
-    return bool(asked.counted)
-
-
 def _fitting(found: list[Constraint]) -> list[Constraint]:
     """Those whose label the question names, or else those of what a unit is, or else all."""
     classes = [one for one in found if one.label <= CLASSES]
-    return [one for one in found if one.said] or classes or found
-
-
-def _forms(text: str) -> Iterator[str]:
-    """Yield a value as written in a question, and its possible singulars."""
-    yield text
-    for ending, singular in (("ies", "y"), ("es", ""), ("s", "")):
-        if text.endswith(ending) and len(text) > len(ending) + 2:
-            yield text.removesuffix(ending) + singular
+    return [one for one in found if one.is_named] or classes or found
 
 
 def amount_stems(question: str) -> frozenset[str]:
     """Return the stems of the words of a question that are an amount: "12 mm"."""
     found = re.findall(r"\d[\d.,]*(?: ?[^\W\d_]+)?", question)
     return frozenset(stem(word) for one in found for word in words(one))
-
-
-def _as_age(numbers: Numbers) -> Numbers:
-    if numbers.number is None:
-        return numbers
-    return Numbers(-numbers.number, None, None)
-
-
-def _is_measured(own: frozenset[str], compared: Comparison, left: frozenset[str]) -> bool:
-    return bool(own & compared.labels) and own <= compared.labels | left
-
-
-def _by_unit(facts: Sequence[UnitFact]) -> dict[str, list[UnitFact]]:
-    found: dict[str, list[UnitFact]] = {}
-    for fact in facts:
-        found.setdefault(fact.id, []).append(fact)
-    return found

@@ -15,11 +15,10 @@ from typing import NamedTuple
 from ku_rag.indexes.keywords import language_of
 from ku_rag.indexes.name_index import matchable
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.text.question import POINTED
-from ku_rag.text.stems import query_terms, stem
+from ku_rag.text.question import MOST_CHARACTERS, POINTED
+from ku_rag.text.stems import query_terms, singulars, stem
 from ku_rag.text.tokens import Token, is_cjk, name_key, stop_words, tokenize, words
 
-_MOST_CHARACTERS = 1000
 _LONGEST_NAME = 10
 _LONGEST_MISSPELT = 4
 """Words of the longest name that may be misspelt."""
@@ -74,7 +73,7 @@ def find_names(connection: Connection, question: str) -> NamesFound:
     A name inside a longer one does not count, nor one beside a capitalised word that no name of its
     units has: "Heron" in "Night Heron".
     """
-    tokens = tokenize(question[:_MOST_CHARACTERS])
+    tokens = tokenize(question[:MOST_CHARACTERS])
     folded = [token.folded for token in tokens]
     spans = {
         (at, at + size): " ".join(folded[at : at + size])
@@ -84,12 +83,12 @@ def find_names(connection: Connection, question: str) -> NamesFound:
     rows = connection.execute(
         "SELECT n.key FROM json_each(?1) w CROSS JOIN names n ON n.key = w.value UNION "
         "SELECT e.key FROM json_each(?1) w CROSS JOIN entities e ON e.key = w.value",
-        (as_json({form for key in spans.values() for form in _forms(key)}),),
+        (as_json({form for key in spans.values() for form in singulars(key)}),),
     )
     known = {key for (key,) in rows if matchable(key)}
     found = NamesFound()
     for span, key in spans.items():
-        form = next((form for form in _forms(key) if form in known), None)
+        form = next((form for form in singulars(key) if form in known), None)
         if form and not any(one.overlaps(*span) for one in found.spans):
             found.spans.append(NamedSpan(span[0], tuple(folded[slice(*span)]), form))
     for (at, end), key in spans.items():
@@ -126,7 +125,7 @@ def find_last_words(connection: Connection, question: str) -> list[NamedSpan]:
     """Find "the lamp" if exactly one name ends in "lamp": "Steel Lamp"."""
     if connection.execute("SELECT 1 FROM names LIMIT 1 OFFSET ?", (_MOST_NAMES,)).fetchone():
         return []
-    folded = [token.folded for token in tokenize(question[:_MOST_CHARACTERS])]
+    folded = [token.folded for token in tokenize(question[:MOST_CHARACTERS])]
     found = []
     for at in (place + 1 for place, word in enumerate(folded) if word == "the"):
         for end in range(min(len(folded), at + _MOST_LAST_WORDS), at, -1):
@@ -150,16 +149,6 @@ def _qualified(connection: Connection, span: NamedSpan) -> list[NamedSpan]:
     )
     keys = {key for key, name in names if name_key(name.partition(" (")[0]) == span.key}
     return [replace(span, key=key) for key in keys] if len(keys) == 1 else []
-
-
-def _forms(key: str) -> Iterator[str]:
-    """Yield a name, and its possible singulars."""
-    yield key
-    if not key.endswith("s"):
-        return
-    for ending, singular in (("ies", "y"), ("es", ""), ("s", "")):
-        if key.endswith(ending):
-            yield key.removesuffix(ending) + singular
 
 
 def _capitalised(
@@ -248,7 +237,7 @@ def parted(question: str) -> tuple[str, list[ClueWord]]:
     country", words that begin with "border", "spain" and "afric"). The clause ends before a verb
     that an earlier "does" or "was" waits for.
     """
-    tokens = tokenize(question[:_MOST_CHARACTERS])
+    tokens = tokenize(question[:MOST_CHARACTERS])
     start, end = _clause(question, tokens)
     clue, main = tokens[start:end], tokens[:start] + tokens[end:]
     found = []

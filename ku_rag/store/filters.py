@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
-from ku_rag.store.connection import Connection, array_of, as_json
+from ku_rag.store.connection import Connection, Rows, array_of, as_json, fetch_rows
 from ku_rag.store.facts import METADATA, value_key
 from ku_rag.text.values import Quantity, quantity
 
@@ -38,7 +37,6 @@ _CLOSE = 1e-9
 Predicate = Callable[[Mapping[str, Any]], bool]
 Where = str | Sequence[str] | Predicate
 """Conditions on a unit; see `UnitFilter.parse`."""
-Rows = NDArray[np.int64]
 _Test = tuple[str, tuple[object, ...]]
 """A condition on the row `f` of a fact, in SQL, and its parameters."""
 
@@ -92,13 +90,15 @@ class Condition:
         facts = "facts f WHERE f.label IN (SELECT value FROM json_each(?))"
         wanted: list[object] = [self.labels(connection)]
         if not self.of_any_origin:
-            return _fetch(connection, f"SELECT f.unit FROM {facts} AND ({test})", *wanted, *values)
+            return fetch_rows(
+                connection, f"SELECT f.unit FROM {facts} AND ({test})", *wanted, *values
+            )
         columns = "f.unit, f.subject, f.key, f.value, f.number, f.measure, f.amount, f.upper"
         meant = (
             "SELECT f.unit WHERE f.unit NOT NULL UNION SELECT row FROM units WHERE id = f.subject "
             "UNION SELECT unit FROM names WHERE key = f.subject"
         )
-        return _fetch(
+        return fetch_rows(
             connection,
             f"SELECT u.row FROM (SELECT {columns} FROM {facts} UNION ALL {_RELATED}) f "
             f"JOIN units u ON u.row IN ({meant}) WHERE {test}",
@@ -191,7 +191,7 @@ class UnitFilter:
         if self.predicate is not None:
             return self._rows_by_function(connection, self.predicate)
         if not self.conditions:
-            return _fetch(connection, "SELECT row FROM units WHERE kind = ?", self.kind)
+            return fetch_rows(connection, "SELECT row FROM units WHERE kind = ?", self.kind)
         several = len(self.conditions) > 1
         first, *others = sorted(
             self.conditions, key=lambda condition: condition.count(connection) if several else 0
@@ -209,7 +209,7 @@ class UnitFilter:
         passing = " AND ".join(sql for sql, _ in tests)
         values = (value for _, values in tests for value in values)
         listed = f"SELECT w.value FROM carray(?) w WHERE {passing}"
-        return _fetch(connection, listed, array_of(rows), *values)
+        return fetch_rows(connection, listed, array_of(rows), *values)
 
     def _rows_by_function(self, connection: Connection, predicate: Predicate) -> Rows:
         stored = connection.execute(
@@ -228,7 +228,7 @@ class UnitFilter:
         if not len(units):
             return units
         listed = "SELECT chunk FROM carray(?) w CROSS JOIN unit_chunks l ON l.unit = w.value"
-        return _fetch(connection, f"{listed} WHERE l.owned", array_of(units))
+        return fetch_rows(connection, f"{listed} WHERE l.owned", array_of(units))
 
     def why_none(self, connection: Connection) -> str:
         """Return why no unit passes; "" if one does."""
@@ -249,14 +249,6 @@ class UnitFilter:
 
 ALL_UNITS = UnitFilter()
 """The filter that every unit passes."""
-
-
-def _fetch(connection: Connection, query: str, *values: object) -> Rows:
-    """Return the distinct numbers that a query yields, ascending."""
-    # One text is read several times faster than as many rows.
-    select = f"SELECT group_concat(row) FROM (SELECT NULL AS row WHERE 0 UNION ALL {query})"
-    (text,) = connection.execute(select, values).fetchone()
-    return np.unique(np.fromstring(text or "", np.int64, sep=","))
 
 
 def _condition(text: str) -> Condition:

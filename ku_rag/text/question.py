@@ -12,7 +12,8 @@ from typing import NamedTuple
 from ku_rag.text.stems import root, stem
 from ku_rag.text.tokens import stop_words, tokenize, words
 
-_MOST_CHARACTERS = 1000
+MOST_CHARACTERS = 1000
+"""So much of a question is read."""
 _WH = frozenset(words("who whom whose what which when where why how"))
 AUXILIARIES = frozenset(
     words("is are was were do does did has have had can could will would may must")
@@ -204,7 +205,7 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         text: the question; only its first 1,000 characters are read.
         names: of the units that it may be about.
     """
-    tokens = tokenize(text[:_MOST_CHARACTERS])
+    tokens = tokenize(text[:MOST_CHARACTERS])
     said = tuple(token.folded for token in tokens)
     own = frozenset(stem(word) for name in names for word in words(name))
     inside = _inside_names(said, [tuple(words(name)) for name in names])

@@ -6,7 +6,7 @@ English stems.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
 
@@ -110,6 +110,14 @@ def label_stems(label: str) -> frozenset[str]:
 def every_stem(text: str) -> frozenset[str]:
     """Return the stems of all words of a text; long texts are not kept in a cache."""
     return frozenset(map(stem, words(text)))
+
+
+def singulars(text: str) -> Iterator[str]:
+    """Yield a name or a value, and its possible singulars."""
+    yield text
+    for ending, singular in (("ies", "y"), ("es", ""), ("s", "")):
+        if text.endswith(ending):
+            yield text.removesuffix(ending) + singular
 
 
 def root(word: str) -> str:

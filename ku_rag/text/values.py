@@ -238,7 +238,6 @@ class Quantity(NamedTuple):
     upper: float | None = None
 
 
-@lru_cache(4096)
 def quantity(value: str, unit: str = "") -> Quantity:
     """Return what a value says in numbers: "1,200 m" → 1200, 1200 of "length".
 

@@ -82,3 +82,56 @@ def test_items_of_a_list_are_no_facts_of_their_own(kb):
     assert [unit.id for unit in kb.list(where="any:colours=red")] == ["glow", "solar"]
     assert [unit.id for unit in kb.list(where="colours=red")] == ["solar"]
     assert kb.verify().problems == ()
+
+
+def test_units_that_do_not_pass_a_filter_state_nothing(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        base.add_many(
+            [
+                Unit(
+                    "Lamp",
+                    id="a",
+                    kind="lamp",
+                    texts=("The lamp is lit by oil.",),
+                    metadata={"tenant": "north", "brand": "Norda"},
+                    relations=(Relation("maker", "Norda"), Relation("part of", "Vault")),
+                ),
+                Unit("Norda", id="n", metadata={"tenant": "south", "city": "Oslo"}),
+                Unit(
+                    "Vault",
+                    id="v",
+                    metadata={"tenant": "south"},
+                    relations=(Relation("keeper", "Ann"), Relation("holds", "Norda")),
+                ),
+            ]
+        )
+        questions = (
+            "What is the city of Norda?",
+            "Who is the keeper of the Vault?",
+            "What is the city of the maker of the Lamp?",
+            "Which city is the brand of the Lamp in?",
+            "What holds Norda?",
+        )
+        stated = [base.query(None, question).answer for question in questions]
+        assert {"Oslo", "Ann", "Vault"} & {*stated}
+        for question in questions:
+            answer = base.query(None, question, where="tenant=north")
+            shown = " ".join(path.text for path in answer.paths)
+            assert answer.answer == "", question
+            assert "keeper" not in shown
+            assert "holds" not in shown
+        answer = base.query(None, "Who is the maker of the Lamp?", where="tenant=north")
+        assert answer.answer == "Norda"
+
+
+def test_a_condition_is_told_only_where_one_is_asked_for(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        base.add(
+            Unit(
+                "Red Amphora",
+                id="r",
+                relations=(Relation("made by", "Exekias", condition="when young"),),
+            )
+        )
+        assert base.query(None, "Who made the Red Amphora?").answer == "Exekias"
+        assert base.query(None, "When was the Red Amphora made?").answer == "when young"

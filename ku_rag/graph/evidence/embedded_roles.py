@@ -134,7 +134,7 @@ class EmbeddedEvidenceAgents(AgentTrace):
         asked = analyse(self.question, (unit.name,))
         hops = self.graph.hop(entity, _MOST_RELATIONS)
         nodes, edges = [unit.node("", chunk)], []
-        for step in (*hops, *FactReader(self.graph.connection).of_unit(entity)):
+        for step in (*hops, *FactReader(self.graph.connection, self.graph.among).of_unit(entity)):
             if asked.remaining(label_stems(step.relation), agents=not step.has_value):
                 at = step.line[0] if step.line else chunk
                 id, type_ = text_id(step.tail.name), step.tail.kind or step.relation

@@ -1,0 +1,212 @@
+"""Facts of all units, by SQL: which units have a fact that meets a test, and these facts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ku_rag.graph.model import Entity, Step
+from ku_rag.graph.unit_facts import FIELDS, as_step, is_internal
+from ku_rag.store.connection import Connection, Rows, array_of, as_json, fetch_rows
+from ku_rag.store.facts import PART
+from ku_rag.store.relations import ANY_KIND
+from ku_rag.text.stems import stem
+from ku_rag.text.tokens import words
+from ku_rag.text.values import DIMENSIONS, MONEY, Amount
+
+_UNIT = "u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id"
+_COMPARABLE = "coalesce(f.amount, f.number)"
+_AGE = "-f.number"
+"""Of a year: the earlier, the older."""
+
+
+class Label(NamedTuple):
+    """A label of facts, and its row."""
+
+    row: int
+    label: str
+
+
+class FactTest(NamedTuple):
+    """What a fact meets: it has one of some labels, by their rows, and passes a test.
+
+    Args:
+        labels: Rows of the labels.
+        sql: The test of the row `f` of a fact.
+        values: Its parameters.
+    """
+
+    labels: tuple[int, ...]
+    sql: str
+    values: tuple[object, ...] = ()
+
+    @classmethod
+    def is_true(cls, labels: Sequence[Label]) -> FactTest:
+        """Test that it is so: "waterproof: yes"."""
+        return cls(_rows(labels), "f.key IN ('yes', 'true')")
+
+    @classmethod
+    def is_one_of(cls, labels: Sequence[Label], keys: Collection[str]) -> FactTest:
+        """Test that the value is one of some, by their keys (`store.facts.value_key`)."""
+        return cls(_rows(labels), "f.key IN (SELECT value FROM json_each(?))", (as_json(keys),))
+
+    @classmethod
+    def has_number(cls, labels: Sequence[Label], number: float) -> FactTest:
+        """Test that the value begins with a number."""
+        return cls(_rows(labels), "f.number = ?", (number,))
+
+    @classmethod
+    def has_amount(cls, labels: Sequence[Label]) -> FactTest:
+        """Test that the value begins with an amount, a number or a date."""
+        return cls(_rows(labels), f"{_COMPARABLE} NOT NULL")
+
+    @classmethod
+    def is_beyond(cls, labels: Sequence[Label], limit: Amount, sign: int) -> FactTest:
+        """Test that an amount is greater than a limit (`sign` 1), or less (-1)."""
+        compared = ">" if sign > 0 else "<"
+        test = f"f.measure = ? AND f.amount {compared} ?"
+        if limit.unit in DIMENSIONS - MONEY:
+            return cls(_rows(labels), test, (limit.unit, limit.number))
+        # A number without a unit is compared as written, as are prices and years.
+        plain = f"(f.measure IS NULL OR f.measure = 'date') AND f.number {compared} ?"
+        values = (limit.unit, limit.number, limit.number)
+        return cls(_rows(labels), f"({test}) OR ({plain})", values)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFact:
+    """A fact of a unit, or a relation: row of the unit, its entity, and the fact as a relation."""
+
+    row: int
+    unit: Entity
+    step: Step
+
+
+@dataclass(frozen=True)
+class FactTable:
+    """Reads facts of all units, for one question.
+
+    Args:
+        connection: To the store.
+    """
+
+    connection: Connection
+    _units: dict[FactTest, Rows] = field(default_factory=dict)
+
+    @cached_property
+    def labels(self) -> list[Label]:
+        """The labels of facts, without those that describe nodes of the graph."""
+        rows = self.connection.execute(
+            f"SELECT row, label FROM labels WHERE origin != '{PART}' ORDER BY row"
+        )
+        return [Label(*columns) for columns in rows if not is_internal(columns[1])]
+
+    def labels_of_values(self, keys: Collection[str]) -> list[tuple[str, Label]]:
+        """Return each key of some values with each label that units have it under."""
+        rows = self.connection.execute(
+            "SELECT w.value, l.row, l.label FROM json_each(?) w CROSS JOIN labels l "
+            "WHERE EXISTS (SELECT 1 FROM facts f "
+            "WHERE f.label = l.row AND f.key = w.value AND f.unit NOT NULL)",
+            (as_json(keys),),
+        )
+        return [(key, Label(row, label)) for key, row, label in rows if not is_internal(label)]
+
+    def units(self, test: FactTest) -> Rows:
+        """Return the rows of the units with a fact that meets a test."""
+        if test not in self._units:
+            self._units[test] = fetch_rows(
+                self.connection,
+                "SELECT f.unit FROM json_each(?) w CROSS JOIN facts f ON f.label = w.value "
+                f"WHERE f.unit NOT NULL AND ({test.sql})",
+                as_json(test.labels),
+                *test.values,
+            )
+        return self._units[test]
+
+    def facts(self, test: FactTest, units: Rows) -> list[UnitFact]:
+        """Return the facts of some units that meet a test, unit by unit."""
+        rows = self.connection.execute(
+            f"SELECT {_UNIT}, {FIELDS} FROM json_each(?) w "
+            "CROSS JOIN units u ON u.row = w.value LEFT JOIN entities e ON e.unit = u.row "
+            "CROSS JOIN facts f ON f.unit = u.row CROSS JOIN labels l ON l.row = f.label "
+            f"WHERE l.row IN (SELECT value FROM json_each(?)) AND ({test.sql}) "
+            f"ORDER BY u.row, l.origin = '{PART}', f.row",
+            (as_json(units.tolist()), as_json(test.labels), *test.values),
+        )
+        found = []
+        for row, number, name, kind, unit_id, label, value, heading, *place in rows:
+            unit = Entity(number, name, kind, unit_id)
+            found.append(UnitFact(row, unit, as_step(unit, label, value, heading, place)))
+        return found
+
+    def of_greatest(
+        self, labels: Sequence[Label], sign: int, units: Rows, *, as_age: bool
+    ) -> FactTest | None:
+        """Return the test that, of the facts of some units, those with the greatest amount meet.
+
+        Args:
+            labels: Of the amounts.
+            sign: -1 for the least.
+            units: By row.
+            as_age: Whether years are ages.
+
+        Returns:
+            None if fewer than two units have an amount, or their amounts have several measures.
+        """
+        if not len(units):
+            return None
+        amount, measure = (_AGE, "''") if as_age else (_COMPARABLE, "coalesce(f.measure, '')")
+        owners, measures, best = self.connection.execute(
+            f"SELECT count(DISTINCT f.unit), count(DISTINCT {measure}), max(? * {amount}) "
+            "FROM json_each(?) w CROSS JOIN facts f ON f.label = w.value "
+            f"WHERE {amount} NOT NULL AND f.unit IN (SELECT value FROM carray(?))",
+            (sign, as_json(_rows(labels)), array_of(units)),
+        ).fetchone()
+        if owners < 2 or measures > 1:
+            return None
+        return FactTest(_rows(labels), f"? * {amount} = ?", (sign, best))
+
+    def called(self, units: Rows, kinds: Collection[str], noun: frozenset[str]) -> Rows:
+        """Return those units that have one of some kinds, or no kind and a noun as last word.
+
+        Args:
+            units: By row.
+            kinds: As declared.
+            noun: Stems, one of which the last word of the name has.
+        """
+        if not len(units):
+            return units
+        rows = self.connection.execute(
+            "SELECT u.row, iif(u.kind = ?, u.name, NULL) FROM carray(?) w "
+            "CROSS JOIN units u ON u.row = w.value "
+            "WHERE u.kind = ? OR u.kind IN (SELECT value FROM json_each(?))",
+            (ANY_KIND, array_of(units), ANY_KIND, as_json(kinds)),
+        )
+        return np.array(
+            [row for row, name in rows if name is None or stem("".join(words(name)[-1:])) in noun],
+            np.int64,
+        )
+
+    def are_plain(self, units: Rows) -> bool:
+        """Return whether none of some units declares a kind."""
+        query = "SELECT 1 FROM carray(?) w JOIN units u ON u.row = w.value WHERE u.kind != ?"
+        parameters = (array_of(units), ANY_KIND) if len(units) else None
+        return parameters is None or self.connection.execute(query, parameters).fetchone() is None
+
+    def rows_of(self, ids: Collection[str]) -> dict[str, int]:
+        """Return the rows of units by their ids."""
+        query = "SELECT u.id, u.row FROM json_each(?) w CROSS JOIN units u ON u.id = w.value"
+        return dict(self.connection.execute(query, (as_json(ids),)))
+
+    def count(self, kinds: Collection[str]) -> int:
+        """Return the number of units of some kinds."""
+        query = "SELECT count(*) FROM units WHERE kind IN (SELECT value FROM json_each(?))"
+        return int(self.connection.execute(query, (as_json(kinds),)).fetchone()[0])
+
+
+def _rows(labels: Sequence[Label]) -> tuple[int, ...]:
+    return tuple(label.row for label in labels)
