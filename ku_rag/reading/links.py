@@ -23,7 +23,7 @@ _FOR_HEAD = re.compile(r"(whose|^wh\w+ \w+ s|^of wh.* the|(?<!have| has| had) as
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
+class EntityMention:
     """A part of a question that names entities, or what its picture shows, at -1."""
 
     entities: tuple[Entity, ...]
@@ -80,14 +80,14 @@ class LinkReader:
     graph: Graph
     facts: FactReader
     asked: Question
-    mentions: Sequence[Mention]
+    mentions: Sequence[EntityMention]
 
     def steps(self, entity: Entity, direction: Direction = "out") -> list[Step]:
         """Return the relations of an entity, and its facts."""
         hops = self.graph.hop(entity, MOST_STEPS, direction=direction)
         return [*hops, *self.facts.of_unit(entity)]
 
-    def of_mention(self, mention: Mention) -> list[Link]:
+    def of_mention(self, mention: EntityMention) -> list[Link]:
         """Return the links that the question asks for, or else those that it may be about."""
         found = [
             self.link(mention, step, entity)
@@ -103,7 +103,7 @@ class LinkReader:
             or [one for one in found if stems(one.step.relation) <= CLASSES]
         )
 
-    def link(self, mention: Mention, step: Step, entity: Entity) -> Link:
+    def link(self, mention: EntityMention, step: Step, entity: Entity) -> Link:
         """Return what the question asks of a relation or a fact of a mentioned entity."""
         asked, end = self.asked, step.other(entity)
         relation, content = own_stems(step.relation), frozenset(asked.content)
@@ -141,7 +141,7 @@ class LinkReader:
 
 
 def _asks_for_tail(
-    said: Sequence[str], mention: Mention, at: int, relation: str, *, verb: bool
+    said: Sequence[str], mention: EntityMention, at: int, relation: str, *, verb: bool
 ) -> bool:
     """Whether what a relation of a mentioned entity leads to is asked for, not what leads to it.
 

@@ -19,7 +19,7 @@ from ku_rag.graph.model import NO_ROW, Entity, Graph, Path, Step
 from ku_rag.graph.unit_facts import FactReader
 from ku_rag.reading.answers import IGNORED, MOST, SOFT, TURNS, Traced, fits_type, own_stems
 from ku_rag.reading.fact_table import FactTable, UnitFact
-from ku_rag.reading.links import ALIKE, MOST_STEPS, Link, LinkReader, Mention, covered
+from ku_rag.reading.links import ALIKE, MOST_STEPS, EntityMention, Link, LinkReader, covered
 from ku_rag.reading.unit_sets import Constraint, UnitSetReader, amount_stems
 from ku_rag.retrieval.names import NamedSpan, find_names
 from ku_rag.text.question import (
@@ -61,11 +61,11 @@ def trace(
     question = question[:MOST_CHARACTERS]
     spans = find_names(graph.connection, question).spans if names is None else names
     known = graph.with_keys([span.key for span in spans])
-    mentions = [Mention((*known[o.key],), o.at, o.words) for o in spans if o.key in known]
+    mentions = [EntityMention((*known[o.key],), o.at, o.words) for o in spans if o.key in known]
     mentions.sort(key=lambda one: one.at)
     is_shown = start and all(start.row != one.row for said in mentions for one in said.entities)
     if start and is_shown:
-        mentions.insert(0, Mention((start,), -1))
+        mentions.insert(0, EntityMention((start,), -1))
     said = [" ".join(one.words) for one in mentions]
     asked = analyse(question, tuple([*said, start.name] if start else said))
     if asked.kind not in ("value", "yes-no") or asked.negated:
@@ -92,7 +92,7 @@ class _Tracer:
         return self.reader.asked
 
     @property
-    def mentions(self) -> Sequence[Mention]:
+    def mentions(self) -> Sequence[EntityMention]:
         return self.reader.mentions
 
     @cached_property
@@ -206,7 +206,7 @@ class _Tracer:
         answers = tuple(dict.fromkeys(path.steps[0].condition for path in found))
         return Traced(answers, tuple(found)) if 0 < len(answers) <= MOST else None
 
-    def _cell(self, mention: Mention) -> Traced | None:
+    def _cell(self, mention: EntityMention) -> Traced | None:
         """The only cell of the tables of a unit whose row and column account for the question."""
         said = set(self.asked.said)
         met: dict[tuple[bool, int], list[Path]] = {}

@@ -79,7 +79,7 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
         connection = _open_for_reading(path)
     else:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        connection = Connection(str(path), flags=flags, vfs=_VFS)
+        connection = _open(str(path), flags)
         if Layout(path.parent).copied.exists():
             # Servers without write permission can read the log only while its two files exist.
             keep = ctypes.c_int(1)
@@ -102,8 +102,16 @@ def _casefold(*texts: object) -> str | None:
     return text.casefold() if isinstance(text, str) else None
 
 
+def _open(name: str, flags: int) -> Connection:
+    connection = Connection(name, flags=flags, vfs=_VFS)
+    # Another process may be making a file that is still empty: SQLite then reads its first page in
+    # the default size, and the checksum of a part of a page is wrong.
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    return connection
+
+
 def _open_for_reading(path: Path) -> Connection:
-    connection = Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=_VFS)
+    connection = _open(str(path), apsw.SQLITE_OPEN_READONLY)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError) as error:
@@ -119,7 +127,7 @@ def _open_for_reading(path: Path) -> Connection:
             ) from None
         uri = f"{path.absolute().as_uri()}?immutable=1"
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        return Connection(uri, flags=flags, vfs=_VFS)
+        return _open(uri, flags)
     except apsw.Error:
         pass  # no database, or damaged: the next statement reports it
     return connection
@@ -128,7 +136,6 @@ def _open_for_reading(path: Path) -> Connection:
 def prepare_file(connection: Connection) -> None:
     """Set the format of a new file, before its first transaction."""
     connection.reserve_bytes("main", CHECKSUM_BYTES)
-    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     deadline = time.monotonic() + _BUSY_MS / 1000
     while True:
         try:

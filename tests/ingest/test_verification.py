@@ -223,6 +223,16 @@ def test_two_makers_of_one_base_both_get_it(tmp_path):
         one.close()
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_connection_to_an_empty_file_reads_what_another_makes_of_it(tmp_path, read_only):
+    path = tmp_path / "ku.sqlite"
+    path.touch()
+    early = connection.connect(path, read_only=read_only)
+    Database(path, create=True).connection.close()  # its log goes with the last connection
+    assert early.execute("PRAGMA application_id").fetchone() == (connection.APPLICATION_ID,)
+    early.close()
+
+
 def test_a_base_whose_making_was_killed_is_finished_by_the_next(tmp_path):
     path = tmp_path / "ku.sqlite"
     script = (
