@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.questions import about_passages, hotpotqa, ottqa
 from benchmarks.record import proportion, write_result
-from ku_rag.answering.reader import read
 from ku_rag.evaluation.measures.answer_text import normalized, token_f1
 from ku_rag.evaluation.questions import EvaluationQuestion
+from ku_rag.reading.prose import read
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Evidence, Match, Reading
 

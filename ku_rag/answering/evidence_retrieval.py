@@ -141,7 +141,7 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     shown = found.units and found.units[0].image
     asking = parted(question)[0] if shown else question
     names = None if shown else found.names.spans
-    traced = trace(graph, next(iter(entities), None), asking, names=names)
+    traced = trace(graph, next(iter(entities), None) if shown else None, asking, names=names)
     every_way = traced.paths if traced else ()
     lines = dict.fromkeys(step.line for way in every_way for step in way.steps if step.line)
     ways = tuple(way for way in every_way if not any(step.line for step in way.steps))
@@ -153,10 +153,14 @@ def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -
     cited = tuple(piece.label for piece in evidence[: len(ways)])
     places = (
         ("in labelled lines", lines),
-        ("in metadata", [way for way in ways if way.steps[0].has_value]),
-        ("by following relations in the graph", [w for w in ways if not w.steps[0].has_value]),
+        ("in metadata", [way for way in ways if way.steps and way.steps[0].has_value]),
+        (
+            "by following relations in the graph",
+            [w for w in ways if w.steps and not w.steps[0].has_value],
+        ),
     )
-    where = " and ".join(where for where, some in places if some) or "by counting units"
+    where = " and ".join(where for where, some in places if some)
+    where = where or ("among names" if ways else "by counting units")
     why = f"Found {where}."
     return Paths(evidence, traced.answers, cited, tuple(filter(None, lines)), why)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ku_rag import arguments
-from ku_rag.answering import evidence_retrieval, reader, table_reader
+from ku_rag.answering import evidence_retrieval
 from ku_rag.graph.evidence.construction import EvidenceSearch, build
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 from ku_rag.graph.evidence.embedded_roles import EmbeddedEvidenceAgents
@@ -15,6 +15,7 @@ from ku_rag.graph.evidence.evidence_agents import EvidenceAgents
 from ku_rag.graph.evidence.evidence_graph import EvidenceGraph
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.prompts import load_prompts
+from ku_rag.reading import cells, prose
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.store.connection import snapshot
 from ku_rag.text.question import analyse, comparison
@@ -105,13 +106,13 @@ def read_wanted(
     if best is None or row is None or not search.enough or comparison(analyse(question)):
         return None
     others = {e.target for e in texts if e.source == best.source and texts[e]} - {best.target}
-    if others or not table_reader.is_about(row, question, stems(best.relation), texts[best]):
+    if others or not cells.is_about(row, question, stems(best.relation), texts[best]):
         return None
-    reading = reader.read(question, texts[best], ())
+    reading = prose.read(question, texts[best], ())
     if not reading.answer:
         return None
     name, cited = nodes[best.target].name, (*reading.citations, row.label)
-    spans = (*reading.spans, table_reader.cell_span(row, best.relation, name))
+    spans = (*reading.spans, cells.cell_span(row, best.relation, name))
     why = f"{reading.citations[0]} states it of {name}, the {best.relation!r} of {row.label}."
     return replace(reading, citations=cited, spans=spans, why=why)
 

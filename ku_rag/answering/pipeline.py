@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 from PIL.Image import Image
 
 from ku_rag import arguments
-from ku_rag.answering import correction, evidence_retrieval, reader, table_reader
+from ku_rag.answering import correction, evidence_retrieval
 from ku_rag.answering.correction import Answered, Chain, Material
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.base import MLLM, MeteredMLLM, Reply
 from ku_rag.mllm.prompts import load_prompts
 from ku_rag.pictures import MATCHED_SIDE, decode, fit_picture
+from ku_rag.reading import cells, prose
 from ku_rag.rerankers.base import RerankerQuery, rank
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.matching import match
@@ -212,7 +213,7 @@ def ask(
             reading = _read(base, question, found, with_picture=picture is not None)
             if planned and not reading.answer:
                 found, reading = _read_last_query(base, question, found, reading, planned)
-            answered = Answered(reading, {"reader": reader.NAME})
+            answered = Answered(reading, {"reader": prose.NAME})
     answer = _assemble(base, question, found, answered, pages)
     times["total"] = round((time.perf_counter() - started) * 1000, 2)
     plan = planned.plan if planned else None
@@ -553,10 +554,10 @@ def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture:
     rows = [one for one in every if one.table and one.score and shown <= {*one.unit_ids}]
     rows.sort(key=lambda row: -row.score)  # a reranker may have ordered them otherwise
     texts = [one for one in (*found.evidence, *found.rest) if shown <= {*one.unit_ids}]
-    if stated := table_reader.read(question.text, rows, texts):
+    if stated := cells.read(question.text, rows, texts):
         return stated
     pieces = [e for e in every if not e.table and (not units or about & {*e.unit_ids})]
-    reading = reader.read(question.text, pieces, units)
+    reading = prose.read(question.text, pieces, units)
     if not reading.answer and found.search and not with_picture:
         from ku_rag.answering.graph_evidence import read_wanted
 

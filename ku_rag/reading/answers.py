@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
+from calendar import month_name
 from dataclasses import dataclass
 
 from ku_rag.graph.model import Entity, Path, Step
-from ku_rag.text.question import GENERIC, PLACE_NOUNS, Question
+from ku_rag.text.question import PLACE_NOUNS, Question
 from ku_rag.text.stems import every_stem, label_stems
 from ku_rag.text.tokens import words
-from ku_rag.text.values import unit_of_label
+from ku_rag.text.values import find_values, quantity, unit_of_label
 
 CLASSES = every_stem("type kind class category species is a")
 """Labels of what a thing is: "Which leviathans …" needs no word for them."""
 MOST = 24
 """More entities than this are not listed as an answer."""
-SOFT = every_stem(f"number count belong list use feature offer {GENERIC}")
-"""Stems that need not be accounted for."""
-IGNORED = SOFT | every_stem("share common both together fewer fewest")
-"""Likewise in questions about what units have in common, or more of."""
+IGNORED = every_stem("share common both together fewer fewest")
+"""Stems that need not be accounted for where units have something in common, or more of it."""
 
+_ROOMS = frozenset(words("drawer corner tower quarter floor sector shelter door manor"))
+"""Labels of places that end as agents do."""
+_MONTHS = frozenset(words(" ".join(month_name)))
 TURNS = frozenset({"after", "before"})
 """Words of order: an answer must have them alike."""
 _WITHIN = re.compile(r"^[a-z].* (?:in|on|at|near) ")
@@ -54,15 +56,23 @@ def fits_type(asked: Question, step: Step, end: Entity) -> bool:
     if not step.has_value and asked.type not in ("", "name", "person", "place", "number"):
         # "When does it evolve?" does not ask what it evolves into.
         return any(map(str.isdigit, end.name))
-    if asked.kind == "yes-no" or not step.has_value or asked.type in ("", "name"):
+    if asked.kind == "yes-no" or not step.has_value:
+        return True
+    if end.name in ("yes", "no"):
+        return False
+    if asked.type in ("", "name"):
         return True
     # "Where is the owner?" asks for no owner.
-    if asked.type == "place" and step.relation.lower().endswith(("er", "or", "ist")):
+    last = "".join(words(step.relation)[-1:])
+    if asked.type == "place" and last.endswith(("er", "or", "ist")) and last not in _ROOMS:
         return False
     if asked.type == "place" and _WITHIN.search(end.name):
         return False
     if asked.type in ("person", "place"):
-        return any(map(str.isalpha, end.name))
+        return quantity(end.name).measure is None and any(map(str.isalpha, end.name))
+    if asked.type == "date":
+        is_date = quantity(end.name).measure == "date" or find_values(end.name, "date")
+        return bool(is_date or _MONTHS.intersection(words(end.name)))
     return any(map(str.isdigit, end.name)) or (asked.type == "number" and step.line is None)
 
 

@@ -11,14 +11,16 @@ import numpy as np
 
 from ku_rag.graph.model import Entity, Step
 from ku_rag.graph.unit_facts import FIELDS, as_step, is_internal
+from ku_rag.indexes.keywords import language_of
 from ku_rag.store.connection import Connection, Rows, array_of, as_json, fetch_rows
 from ku_rag.store.facts import PART
 from ku_rag.store.relations import ANY_KIND
-from ku_rag.text.stems import stem
+from ku_rag.text.stems import query_terms, stem
 from ku_rag.text.tokens import words
 from ku_rag.text.values import DIMENSIONS, MONEY, Amount
 
 _UNIT = "u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id"
+_MOST_SOURCES = 100
 _COMPARABLE = "coalesce(f.amount, f.number)"
 _AGE = "-f.number"
 """Of a year: the earlier, the older."""
@@ -65,11 +67,27 @@ class FactTest(NamedTuple):
         return cls(_rows(labels), f"{_COMPARABLE} NOT NULL")
 
     @classmethod
-    def is_beyond(cls, labels: Sequence[Label], limit: Amount, sign: int) -> FactTest:
-        """Test that an amount is greater than a limit (`sign` 1), or less (-1)."""
-        compared = ">" if sign > 0 else "<"
+    def is_beyond(
+        cls,
+        labels: Sequence[Label],
+        limit: Amount,
+        sign: int,
+        *,
+        inclusive: bool = False,
+        measured: bool = False,
+    ) -> FactTest:
+        """Test that an amount is greater than a limit (`sign` 1), or less (-1).
+
+        Args:
+            labels: Of the amounts.
+            limit: Its unit is that of the amounts.
+            sign: Which side.
+            inclusive: Whether the limit itself passes.
+            measured: Whether numbers without a unit fail.
+        """
+        compared = (">" if sign > 0 else "<") + "=" * inclusive
         test = f"f.measure = ? AND f.amount {compared} ?"
-        if limit.unit in DIMENSIONS - MONEY:
+        if measured or limit.unit in DIMENSIONS - MONEY:
             return cls(_rows(labels), test, (limit.unit, limit.number))
         # A number without a unit is compared as written, as are prices and years.
         plain = f"(f.measure IS NULL OR f.measure = 'date') AND f.number {compared} ?"
@@ -161,12 +179,14 @@ class FactTable:
             return None
         amount, measure = (_AGE, "''") if as_age else (_COMPARABLE, "coalesce(f.measure, '')")
         owners, measures, best = self.connection.execute(
-            f"SELECT count(DISTINCT f.unit), count(DISTINCT {measure}), max(? * {amount}) "
+            f"SELECT count(DISTINCT f.unit), group_concat(DISTINCT {measure}), max(? * {amount}) "
             "FROM json_each(?) w CROSS JOIN facts f ON f.label = w.value "
             f"WHERE {amount} NOT NULL AND f.unit IN (SELECT value FROM carray(?))",
             (sign, as_json(_rows(labels)), array_of(units)),
         ).fetchone()
-        if owners < 2 or measures > 1:
+        # A price without its currency is in that of the others.
+        several = {*(measures or "").split(",")}
+        if owners < 2 or (len(several) > 1 and not several <= MONEY | {""}) or several >= MONEY:
             return None
         return FactTest(_rows(labels), f"? * {amount} = ?", (sign, best))
 
@@ -197,15 +217,29 @@ class FactTable:
         parameters = (array_of(units), ANY_KIND) if len(units) else None
         return parameters is None or self.connection.execute(query, parameters).fetchone() is None
 
+    def has_word(self, word: str) -> bool:
+        """Return whether several texts of the base, or the name of a source, have a folded word."""
+        (term,) = query_terms([word], language_of(self.connection))
+        texts = self.connection.execute(
+            "SELECT 1 FROM words WHERE words MATCH ? LIMIT 2", (f'"{term}"',)
+        )
+        if len(texts.fetchall()) > 1:
+            return True
+        sources = self.connection.execute(
+            "SELECT uri FROM sources ORDER BY row LIMIT ?", (_MOST_SOURCES,)
+        )
+        return any(stem(word) in map(stem, words(uri.rpartition("/")[2])) for (uri,) in sources)
+
     def rows_of(self, ids: Collection[str]) -> dict[str, int]:
         """Return the rows of units by their ids."""
         query = "SELECT u.id, u.row FROM json_each(?) w CROSS JOIN units u ON u.id = w.value"
         return dict(self.connection.execute(query, (as_json(ids),)))
 
-    def count(self, kinds: Collection[str]) -> int:
-        """Return the number of units of some kinds."""
-        query = "SELECT count(*) FROM units WHERE kind IN (SELECT value FROM json_each(?))"
-        return int(self.connection.execute(query, (as_json(kinds),)).fetchone()[0])
+    def count(self, kinds: Collection[str], noun: frozenset[str]) -> int:
+        """Return the number of units of some kinds, or without a kind and called by a noun."""
+        query = "SELECT row FROM units WHERE kind IN (SELECT value FROM json_each(?)) OR kind = ?"
+        rows = fetch_rows(self.connection, query, as_json(kinds), ANY_KIND)
+        return len(self.called(rows, kinds, noun)) if kinds else 0
 
 
 def _rows(labels: Sequence[Label]) -> tuple[int, ...]:

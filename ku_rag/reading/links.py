@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ku_rag.graph.model import Direction, Entity, Graph, Path, Step
 from ku_rag.graph.traversal import step_stems
 from ku_rag.graph.unit_facts import FactReader
-from ku_rag.reading.answers import CLASSES, IGNORED, SOFT, TURNS, fits_type, own_stems
-from ku_rag.text.question import AUXILIARIES, Question, meant_by_label
+from ku_rag.reading.answers import CLASSES, IGNORED, fits_type, own_stems
+from ku_rag.text.question import AUXILIARIES, THINGS, Question, meant_by_label
 from ku_rag.text.stems import stem, stems
 from ku_rag.text.tokens import words
 
+_PLACED = 900
+"""Rank of a relation of which only the preposition is said."""
 MOST_STEPS = 2000
 """Relations of an entity that are read, in each direction."""
 ALIKE = frozenset(words("same share common both"))
@@ -40,16 +42,22 @@ class Link:
         start: the mentioned entity.
         is_asked: whether the question asks for the relation.
         fits: whether it asks in the direction of this end.
+        suits: whether the end can be of the type that is asked for.
         left: content words of the question that it does not account for.
         rank: how well its label answers; 0 is best.
+        unsaid: words that need not be accounted for, and are not.
+        spoken: content words that it accounts for.
     """
 
     step: Step
     start: Entity
     is_asked: bool
     fits: bool
+    suits: bool
     left: frozenset[str]
-    rank: int = 0
+    rank: int
+    unsaid: frozenset[str]
+    spoken: frozenset[str]
 
     @property
     def end(self) -> Entity:
@@ -95,25 +103,48 @@ class LinkReader:
             for step in self.steps(entity, "both")
         ]
         content = frozenset(self.asked.content)
+        # "In charge of" does not tell the direction of "leads".
+        outs = {one.step.relation for one in found if one.step.head.row == one.start.row}
+        found = [
+            replace(one, fits=one.step.head.row == one.start.row or one.step.relation not in outs)
+            if one.rank
+            else one
+            for one in found
+        ]
         # "Which monsters have Fire as a weakness?": the kind of the end tells the direction.
-        return (
-            [one for one in found if one.is_asked and one.fits]
-            or [one for one in found if one.is_asked and stems(one.end.kind) & content]
-            or [one for one in found if not one.is_asked and one.left < content]
-            or [one for one in found if stems(one.step.relation) <= CLASSES]
+        asked = [one for one in found if one.is_asked and one.fits]
+        if any(one.suits for one in asked):
+            return asked
+        found = [one for one in found if one.suits]
+        spoken = {one.step.relation for one in found if one.spoken and not one.is_asked}
+        return asked + (
+            [one for one in found if one.is_asked and stems(one.end.kind) & content]
+            or [one for one in found if not one.is_asked and one.step.relation in spoken]
+            or [one for one in found if frozenset() < stems(one.step.relation) <= CLASSES]
         )
 
     def link(self, mention: EntityMention, step: Step, entity: Entity) -> Link:
         """Return what the question asks of a relation or a fact of a mentioned entity."""
         asked, end = self.asked, step.other(entity)
         relation, content = own_stems(step.relation), frozenset(asked.content)
-        answered = asked.remaining(relation, agents=not step.has_value or asked.type == "person")
+        before = asked.said[max(mention.at, 1) - 1]
+        agents = not step.has_value or asked.type == "person" or asked.kind == "yes-no"
+        answered = asked.remaining(relation, agents=agents, values=step.has_value)
+        if answered and answered[0] and step.has_value and before == "from":
+            answered = None  # "What comes from Ann?" does not ask where Ann is
+        if answered is None and not step.has_value and self._is_placed(mention, step, entity):
+            answered = _PLACED, content
         is_asked = answered is not None or (relation <= asked.every and not step.has_value)
         left = answered[1] if answered else content if is_asked else content - covered(step)
         is_alike = len(self.mentions) > 1 and not ALIKE.isdisjoint(asked.said)
-        left -= stems(end.kind) | (IGNORED if is_alike else SOFT)
+        left -= stems(end.kind) | stems(step.relation)
+        is_named = asked.kind == "value" and content - left - asked.unsaid - asked.verbs
+        unsaid = left & (asked.unsaid | THINGS | (IGNORED if is_alike else frozenset()))
+        unsaid |= left & asked.verbs if is_named else frozenset()
         spoken = content - left
-        left |= TURNS.intersection(asked.said) - self.turns_of(step)
+        left -= unsaid | stems(f"{entity.name} {entity.kind}")
+        unsaid -= THINGS
+        left |= asked.turns - self.turns_of(step)
         own, stemmed = [*map(stem, words(step.relation))], [*map(stem, asked.said)]
         places = [n for n in range(len(stemmed)) if stemmed[: n + 1][-len(own) :] == own]
         places = places or [n for n, word in enumerate(stemmed) if word in relation]
@@ -126,12 +157,20 @@ class LinkReader:
         after = {*asked.said[at + 1 : at + 2], *words(step.relation)[-1:]} & _PREPOSITIONS
         fits = step.has_value or out == (step.head.row == entity.row)
         is_noun = not _DETERMINERS.isdisjoint(asked.said[max(0, at - len(own)) : at])
-        if (exact and (len(after) > 1 or (is_noun and not fits))) or not fits_type(
-            asked, step, end
-        ):
+        if exact and (len(after - {"to"}) > 1 or (is_noun and not fits)):
             # "Made of" is not "made by"; "the driver of Ann" is not the person that Ann drives.
-            is_asked, left = False, content
-        return Link(step, entity, is_asked, fits, left, answered[0] if answered else 0)
+            is_asked, left, spoken = False, content, frozenset[str]()
+        suits = fits_type(asked, step, end)
+        rank = answered[0] if answered else 0
+        return Link(step, entity, is_asked, fits, suits, left, rank, unsaid, spoken)
+
+    def _is_placed(self, mention: EntityMention, step: Step, entity: Entity) -> bool:
+        """Whether a preposition alone asks for a relation: "at the mill" for "seen at"."""
+        before = [word for word in self.asked.said[: max(mention.at, 0)][-2:] if word != "the"]
+        last = words(step.relation)[-1:]
+        return (
+            step.tail.row == entity.row and before[-1:] == last != [] and last[0] in _PREPOSITIONS
+        )
 
     def turns_of(self, step: Step) -> frozenset[str]:
         """Return the words of a relation, and "after" if the question says it of that."""

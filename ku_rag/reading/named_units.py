@@ -11,19 +11,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property, reduce
 from itertools import chain
 from math import isclose
 
 from ku_rag.graph.model import NO_ROW, Entity, Graph, Path, Step
 from ku_rag.graph.unit_facts import FactReader
-from ku_rag.reading.answers import IGNORED, MOST, SOFT, TURNS, Traced, fits_type, own_stems
+from ku_rag.reading.answers import IGNORED, MOST, TURNS, Traced, fits_type, own_stems
 from ku_rag.reading.fact_table import FactTable, UnitFact
+from ku_rag.reading.limits import amount_stems
 from ku_rag.reading.links import ALIKE, MOST_STEPS, EntityMention, Link, LinkReader, covered
-from ku_rag.reading.unit_sets import Constraint, UnitSetReader, amount_stems
-from ku_rag.retrieval.names import NamedSpan, find_names
+from ku_rag.reading.unit_sets import UNNAMED, Constraint, UnitSetReader
+from ku_rag.retrieval.names import NamedSpan, find_names, find_partial_names
 from ku_rag.text.question import (
+    FILLERS,
     MOST_CHARACTERS,
+    QUESTION_WORDS,
+    THINGS,
     Comparison,
     Question,
     analyse,
@@ -31,12 +36,18 @@ from ku_rag.text.question import (
     is_negated,
 )
 from ku_rag.text.stems import every_stem, stem, stems
-from ku_rag.text.tokens import name_key, words
-from ku_rag.text.values import Amount, amounts, find_values, list_items
+from ku_rag.text.tokens import is_named, name_key, words
+from ku_rag.text.values import Amount, amounts, find_values, list_items, quantity
 
+_WHICH_IS_IT = re.compile(r"\b(?:which|what)\b.* is (?:that|this|it)\b[?. ]*$", re.IGNORECASE)
+"""Asks for the name of what is named by an alias."""
+_LAST_SENTENCE = re.compile(r"(?<=[.!?:;–-] )[^.!?]+\?\s*$")
+"""A question after another sentence."""
+_UNSAID = 500
+"""Rank of a relation of which the question does not have the words."""
 _NEEDED = every_stem("need require happen must")
 """Words that ask for a condition: "What has to happen before it evolves?"."""
-_CAUSING = every_stem("make take")
+_CAUSING = every_stem("make take give")
 """Words beside them: "What do I need to make it evolve?"."""
 
 
@@ -59,7 +70,33 @@ def trace(
         Corrupt: a relation fails its checksum.
     """
     question = question[:MOST_CHARACTERS]
-    spans = find_names(graph.connection, question).spans if names is None else names
+    if names is None:
+        names = _names(graph, question)
+    last = _LAST_SENTENCE.search(question)
+    if last and words(last[0])[0] in QUESTION_WORDS and (own := _names(graph, last[0])):
+        # "I have a dog. Is the oleander poisonous?"
+        return trace(graph, start, last[0], names=own)
+    if len(names) == 1 and not start and _WHICH_IS_IT.search(question):
+        # "Tadorna tadorna, which bird is that?"
+        (units,) = graph.with_keys([names[0].key]).values() or ([],)
+        is_alias = len(units) == 1 and not is_named(" ".join(names[0].words), units[0].name)
+        return Traced((units[0].name,), (Path(units[0]),)) if is_alias else None
+    exact = [span for span in names if not span.is_partial]
+    traced = _trace(graph, start, question, exact)
+    if not traced and len(exact) < len(names):
+        traced = _trace(graph, start, question, names)
+    return traced
+
+
+def _names(graph: Graph, question: str) -> list[NamedSpan]:
+    found = find_names(graph.connection, question)
+    find_partial_names(graph.connection, question, found)
+    return found.spans
+
+
+def _trace(
+    graph: Graph, start: Entity | None, question: str, spans: Sequence[NamedSpan]
+) -> Traced | None:
     known = graph.with_keys([span.key for span in spans])
     mentions = [EntityMention((*known[o.key],), o.at, o.words) for o in spans if o.key in known]
     mentions.sort(key=lambda one: one.at)
@@ -102,7 +139,6 @@ class _Tracer:
 
     def joined(self, table: FactTable) -> list[tuple[range, list[Constraint]]]:
         """Return the units that relations join to each mentioned entity, by relation."""
-        content = frozenset(self.asked.content)
         rows = table.rows_of({one.end.unit for some in self.links for one in some if one.end.unit})
         groups = []
         for mention, links in zip(self.mentions, self.links, strict=True):
@@ -111,9 +147,9 @@ class _Tracer:
                 if link.end.unit is None:
                     continue
                 row, relation = rows[link.end.unit], stems(link.step.relation)
-                own = content - link.left | frozenset(map(stem, mention.words))
+                own = link.spoken - stems(link.end.name) | frozenset(map(stem, mention.words))
                 constraint = by_relation.setdefault(
-                    relation, Constraint(own, link.is_asked, relation)
+                    relation, Constraint(own, link.rank if link.is_asked else UNNAMED, relation)
                 )
                 constraint.joined.setdefault(row, []).append(UnitFact(row, link.end, link.step))
             places = range(mention.at, mention.at + len(mention.words))
@@ -125,7 +161,10 @@ class _Tracer:
         asked, compared = self.asked, comparison(self.asked)
         if compared and (len(self.mentions) > 1 or asked.kind == "yes-no"):
             return self._compared(compared)
-        if not ALIKE.isdisjoint(asked.said) and not set(asked.content) - IGNORED:
+        if (
+            not ALIKE.isdisjoint(asked.said)
+            and not set(asked.content) - IGNORED - asked.unsaid - THINGS
+        ):
             return self._in_common()
         links = self.links
         if asked.kind == "yes-no":
@@ -142,32 +181,47 @@ class _Tracer:
 
     def _single(self, links: Sequence[Link]) -> Traced | None:
         """What the relations of one entity lead to, and what the question says of that."""
-        chosen: list[tuple[int, Path]] = []
-        further: list[Path] = []
-        for link in links:
+        # Of readings, those count that leave least unsaid, then the shorter ones.
+        found: dict[tuple[int, int, int], list[tuple[int, Path]]] = {}
+        which = stem(self.asked.which)
+        named = any(which in own_stems(link.step.relation) for link in links)
+        for link in (link for link in links if link.is_asked):
             step, start = link.step, link.start
-            if link.is_asked and link.left <= stems(
-                f"{link.end.name} {step.information} {step.condition}"
-            ):
-                chosen.append((link.rank, Path(start, (step,))))
+            notes = f"{link.end.name} {step.information} {step.condition}"
+            # A word of the question does not answer it.
+            end, content = stems(link.end.name), frozenset(self.asked.content)
+            is_new = not (
+                end & content and end <= (content if step.has_value else self.asked.every)
+            )
+            is_meant = not named or which in own_stems(step.relation)
+            is_answer = link.suits and is_new and is_meant and link.left <= stems(notes)
+            if is_answer:
+                score = len(link.unsaid), 0, link.rank
+                found.setdefault(score, []).append((1, Path(start, (step,))))
+            if is_answer and not link.unsaid:
                 continue
-            for onward in self._onward(link.end) if link.is_asked else ():
-                covered = self._spoken(onward) | self.reader.turns_of(onward)
+            for onward in self._onward(link.end):
+                rank, covered = self._spoken(onward)
+                covered |= self.reader.turns_of(onward)
                 left = link.left - stems(link.end.name)
-                if onward.tail.row == start.row or not left <= covered:
+                is_spoken = not covered.isdisjoint(self.asked.content)
+                if onward.tail.row == start.row or not (is_spoken and left <= covered):
+                    continue
+                if onward.has_value and not fits_type(self.asked, onward, onward.tail):
                     continue
                 # "Who use the euro" chooses among neighbours, "where they live" goes on from them.
+                told = stems(f"{onward.tail.name} {onward.information}")
+                chooses = link.left & told - own_stems(onward.relation)
+                score = len(link.unsaid - covered), 1 if chooses else 2, link.rank + rank
                 path = Path(start, (step, onward))
-                if link.left & (stems(onward.tail.name) | stems(onward.information)):
-                    chosen.append((link.rank, path))
-                else:
-                    further.append(path)
-        least = min((rank for rank, _ in chosen), default=0)
-        best = [path for rank, path in chosen if rank == least]
-        labels = {own_stems(path.steps[0].relation) for path in best}
-        if len(labels) > 1 and least:  # two labels that fit equally well
+                found.setdefault(score, []).append((1 if chooses else 2, path))
+        if not found:
             return None
-        return _traced(self.asked, best, 1) or _traced(self.asked, further, 2)
+        (_, hops, rank), best = min(found.items(), key=lambda item: item[0])
+        last = {own_stems(path.steps[-1].relation) for _, path in best}
+        if len(last) > 1 and (rank or hops == 2):  # two labels that fit equally well
+            return None
+        return _traced(self.asked, [path for _, path in best], best[0][0])
 
     def _onward(self, end: Entity) -> Iterator[Step]:
         """Yield relations and facts of an entity, or of the units that have a value as a name."""
@@ -177,20 +231,22 @@ class _Tracer:
             yield from self.reader.graph.hop(entity, MOST_STEPS)
             yield from self.reader.facts.of_unit(entity) if entity.unit else ()
 
-    def _spoken(self, onward: Step) -> frozenset[str]:
-        """The words of the question that a relation or a fact accounts for."""
+    def _spoken(self, onward: Step) -> tuple[int, frozenset[str]]:
+        """How well a relation or a fact answers, and the words that it accounts for."""
         if not onward.has_value:
-            return covered(onward)
+            is_said = own_stems(onward.relation) <= self.asked.every
+            return 0 if is_said else _UNSAID, covered(onward)
         answered = self.asked.remaining(own_stems(onward.relation), agents=True)
-        fits = answered is not None and fits_type(self.asked, onward, onward.tail)
-        left = answered[1] if answered and fits else frozenset(self.asked.content)
-        return frozenset(self.asked.content) - left
+        if answered is None or not fits_type(self.asked, onward, onward.tail):
+            return 0, frozenset()
+        return answered[0], frozenset(self.asked.content) - answered[1]
 
     def _condition(self) -> Traced | None:
         """When the relation holds that the question names: "At what level does it evolve?"."""
         asked, noun = self.asked, frozenset({stem(self.asked.which)})
         ends = {entity.row for mention in self.mentions[1:] for entity in mention.entities}
-        needs = not _NEEDED.isdisjoint(asked.content)
+        causes = "what" in asked.said or "which" in asked.said
+        needs = not (_NEEDED | _CAUSING if causes else _NEEDED).isdisjoint(asked.every)
         found = []
         heads = self.mentions[0].entities
         for step in (
@@ -200,7 +256,7 @@ class _Tracer:
             left = frozenset(asked.content) - own - stems(step.tail.name)
             is_asked = asked.said[0] == "when" or needs or noun <= every_stem(step.condition)
             is_end = not ends or step.tail.row in ends
-            is_all = left <= noun | _NEEDED | _CAUSING | SOFT and own & asked.every
+            is_all = left <= noun | _NEEDED | _CAUSING | asked.unsaid and own & asked.every
             if step.condition and is_asked and is_end and is_all:
                 found.append(Path(step.head, (step,)))
         answers = tuple(dict.fromkeys(path.steps[0].condition for path in found))
@@ -213,7 +269,11 @@ class _Tracer:
         for entity in (entity for entity in mention.entities if entity.unit):
             for step, others in self.reader.facts.of_tables(entity):
                 link = self.reader.link(mention, step, entity)
-                if link.is_asked and link.left <= stems(f"{link.end.name} {step.information}"):
+                if (
+                    link.is_asked
+                    and link.suits
+                    and link.left <= stems(f"{link.end.name} {step.information}")
+                ):
                     is_other_row = all(not said.issuperset(words(cell)) for cell in others)
                     met.setdefault((is_other_row, link.rank), []).append(link.path)
         best = met[min(met)] if met else []
@@ -291,7 +351,7 @@ class _Tracer:
                 if len(stated) == 1 and stated[0].unit == given[0].unit and one.is_only(links):
                     same = isclose(stated[0].number, given[0].number)
                     return Traced(("yes" if same else "no",), path)
-            elif (left or (one.step.has_value and not one.is_asked)) and left <= value:
+            elif left <= value and (left or (one.spoken and not one.is_asked)):
                 return Traced(("yes",), path)
             elif one.is_asked and one.step.has_value and left and not left & value:
                 # A list in a text need not be complete.
@@ -308,16 +368,24 @@ class _Tracer:
     def _compared(self, compared: Comparison) -> Traced | None:
         """Which of the mentioned entities has most, or whether one has more than another."""
         asked, numbers = self.asked, amount_stems(self.question)
-        if set(asked.content) - compared.words - compared.labels - IGNORED - numbers:
+        if (
+            set(asked.content)
+            - compared.words
+            - compared.labels
+            - IGNORED
+            - asked.unsaid
+            - THINGS
+            - numbers
+        ):
             return None
-        found = [
-            one
-            for mention in self.mentions
-            if (one := _measured(compared, chain(*map(self.reader.steps, mention.entities))))
-        ]
-        if len(found) < len(self.mentions):
+        every = [list(chain(*map(self.reader.steps, o.entities))) for o in self.mentions]
+        of_groups = (
+            [_measured(compared, group, steps) for steps in every] for group in compared.groups
+        )
+        found = next(([*filter(None, some)] for some in of_groups if all(some)), [])
+        if not found:
             return None
-        if asked.kind == "value":
+        if asked.kind == "value" or "or" in asked.said:
             return _greatest(compared, found)
         values = [*(amount for amount, _ in found), *amounts(self.question)[:1]]
         if len(values) != 2 or len({o.unit for o in values if o.unit}) > 1 or not compared.of_two:
@@ -350,7 +418,7 @@ def _traced(asked: Question, paths: Sequence[Path], at: int) -> Traced | None:
         names |= items if items.keys() & stated.keys() else {key: name}
     # "How many planets does it have?" may be stated as a number.
     is_number = len(names) == 1 and any(name[:1].isdigit() for name in names.values())
-    if names and asked.type == "number" and not is_number:
+    if names and asked.counted and not is_number:
         return Traced((str(len(names)),), tuple(paths[:MOST]))
     return Traced((*names.values(),), tuple(paths)) if 0 < len(names) <= MOST else None
 
@@ -360,16 +428,24 @@ def _traced(asked: Question, paths: Sequence[Path], at: int) -> Traced | None:
 _Measured = tuple[Amount, tuple[Path, ...]]
 
 
-def _measured(compared: Comparison, steps: Iterable[Step]) -> _Measured | None:
-    """The amount that facts state under a compared label, or how many of them there are."""
-    met = [one for one in steps if stems(one.relation) and stems(one.relation) <= compared.labels]
+def _measured(
+    compared: Comparison, group: frozenset[str], steps: Iterable[Step]
+) -> _Measured | None:
+    """The amount that facts state under a label of a group, or how many of them there are."""
+    owns = ((one, own_stems(one.relation)) for one in steps)
+    met = [one for one, own in owns if own & group and own <= group | FILLERS]
     paths = tuple(Path(one.head, (one,)) for one in met)
+    # "Who has been here longer?" asks for the earlier date.
+    is_age = compared.oldest or "long" in compared.words
     for path, value in ((path, path.end.name) for path in paths):
-        if compared.oldest and (dates := find_values(value, "date")):
+        stated = quantity(value)
+        if is_age and stated.measure == "date" and stated.amount:
+            return Amount(-stated.amount, "date"), (path,)
+        if is_age and (dates := find_values(value, "date")):
             year = int(re.findall(r"\d+", value[slice(*dates[0])])[-1])
-            return Amount(-year, "date"), (path,)
-        if stated := amounts(value):
-            return stated[0], (path,)
+            return Amount(-date(year, 1, 1).toordinal(), "date"), (path,)
+        if stated.measure != "date" and (found := amounts(value)):
+            return found[0], (path,)
     return (Amount(len(met), "number of them"), paths) if met and not compared.oldest else None
 
 

@@ -19,14 +19,17 @@ import numpy as np
 
 from ku_rag.graph.model import Path, Step
 from ku_rag.graph.unit_facts import FactReader
-from ku_rag.reading.answers import CLASSES, MOST, SOFT, TURNS, Traced, fits_type, own_stems
+from ku_rag.reading.answers import CLASSES, MOST, TURNS, Traced, fits_type, own_stems
 from ku_rag.reading.fact_table import FactTable, FactTest, Label, UnitFact
+from ku_rag.reading.limits import NUMBERS, Limit, amount_stems, read_limits
 from ku_rag.store.connection import Rows
 from ku_rag.store.facts import value_key
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.question import (
+    FILLERS,
     GENERIC,
     MOST_CHARACTERS,
+    THINGS,
     Comparison,
     Question,
     analyse,
@@ -35,17 +38,27 @@ from ku_rag.text.question import (
 )
 from ku_rag.text.stems import root, singulars, stem, stems
 from ku_rag.text.tokens import Token, stop_words, tokenize, words
-from ku_rag.text.values import amounts
+from ku_rag.text.values import DIMENSIONS, MONEY
 
 _LONGEST_VALUE = 6
 """Words of the longest value that is looked up."""
 _MOST_ALTERNATIVES = 64
-_NUMBERS = {
-    word: number
-    for number, word in enumerate(words("zero one two three four five six seven eight nine ten"))
+_LISTING = {
+    ("are", "there"),
+    ("do", "you"),
+    ("do", "we"),
+    ("have", "you"),
+    ("have", "we"),
+    ("can", "i"),
 }
-_LIMITS = {"under": -1, "below": -1, "over": 1, "above": 1, "before": -1, "after": 1}
-_GENERIC = stems(GENERIC)
+"""Questions for yes or no that a list answers: "Do you have red lamps?"."""
+_CODE = re.compile(r"\d{6}|\d[./-]\d")
+"""A number that is a value by itself: "4010180071", "1899.3"."""
+_PRICES = stems("price cost fee rent rate value budget salary")
+
+
+UNNAMED = 1 << 20
+"""Rank of a label that a question does not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +67,27 @@ class Constraint:
 
     Args:
         covered: Stems of the question that it accounts for.
-        is_named: Whether the question names the label.
+        rank: How well the question names the label, 0 is best; UNNAMED if it does not.
         label: Stems of the label.
         test: Of their facts; None if relations join them.
         joined: Relations that join them to a named entity, by row of the unit.
     """
 
     covered: frozenset[str]
-    is_named: bool
+    rank: int
     label: frozenset[str]
     test: FactTest | None = None
     joined: dict[int, list[UnitFact]] = field(default_factory=dict)
 
     def units(self, table: FactTable) -> Rows:
         """Return the rows of the units."""
-        if self.test is None:
-            return np.array(sorted(self.joined), np.int64)
-        return table.units(self.test)
+        joined = np.array(sorted(self.joined), np.int64)
+        return joined if self.test is None else np.union1d(table.units(self.test), joined)
 
     def facts(self, table: FactTable, units: Rows) -> list[UnitFact]:
         """Return what says that some of the units meet it."""
-        if self.test is None:
-            return [fact for row in units.tolist() for fact in self.joined[row]]
-        return table.facts(self.test, units)
+        joined = [fact for row in units.tolist() for fact in self.joined.get(row, ())]
+        return joined if self.test is None else [*joined, *table.facts(self.test, units)]
 
 
 @dataclass(frozen=True)
@@ -107,8 +118,33 @@ class UnitSetReader:
     def _kinds(self) -> dict[str, frozenset[str]]:
         """Kinds that the question names, and their stems."""
         kinds = FactReader(self.table.connection).kinds()
-        own = {kind: stems(kind) for kind in kinds if kind != ANY_KIND}
-        return {kind: said for kind, said in own.items() if said and said <= self._asked.every}
+        own = {kind: stems(kind) for kind in kinds if kind != ANY_KIND and stems(kind)}
+        named = {kind: said for kind, said in own.items() if said <= self._asked.every}
+        if not named and not self._thing:
+            # "Yachts" are sailing yachts as well, and "mains" are main courses.
+            plural = {form for word in self._asked.said for form in [*singulars(word)][1:]}
+            heads = {kind: frozenset({stem(words(kind)[-1])}) for kind in own}
+            named = {kind: head for kind, head in heads.items() if head <= self._asked.every}
+            named = named or {
+                kind: stems(" ".join(plural.intersection(words(kind))))
+                for kind in own
+                if plural.intersection(words(kind))
+            }
+        said = [stem(word) for word in self._asked.said]
+        first = {kind: min(map(said.index, own)) for kind, own in named.items()}
+        # "Fruit trees" are no other trees, and "which birds live on heath" asks for birds.
+        return {
+            kind: own
+            for kind, own in named.items()
+            if first[kind] == min(first.values()) and not any(own < one for one in named.values())
+        }
+
+    @cached_property
+    def _thing(self) -> str:
+        """The noun of units of many kinds, "boats", if the base has the word; or ""."""
+        nouns = THINGS - self._asked.unsaid
+        first = next((word for word in self._asked.said if stem(word) in nouns), "")
+        return first if stem(first) in GENERIC or (first and self.table.has_word(first)) else ""
 
     @cached_property
     def _labels(self) -> dict[frozenset[str], list[Label]]:
@@ -124,8 +160,8 @@ class UnitSetReader:
         """Stems of what the units are called: a kind, a generic noun, or what follows "which"."""
         if self._kinds:
             return frozenset().union(*self._kinds.values())
-        if self._asked.every & _GENERIC:
-            return _GENERIC
+        if self._thing:
+            return THINGS & self._asked.every
         noun = frozenset({self._asked.counted or stem(self._asked.which)})
         # "In which room is the desk?" asks for a label.
         return frozenset() if noun in self._labels else noun.intersection(self._asked.content)
@@ -140,9 +176,13 @@ class UnitSetReader:
         return comparison(replace(self._asked, unnamed=self._asked.said))
 
     @cached_property
+    def _limits(self) -> list[Limit]:
+        return read_limits(self.question)
+
+    @cached_property
     def _content(self) -> frozenset[str]:
         """Stems of the words that have to be accounted for."""
-        content = frozenset(self._asked.content) - SOFT - self._noun
+        content = frozenset(self._asked.content) - self._asked.unsaid - self._noun
         return content - (self._compared.words if self._compared else frozenset())
 
     # ---- answers --------------------------------------------------------------------------------
@@ -153,14 +193,16 @@ class UnitSetReader:
         if asked.negated or asked.kind not in ("value", "yes-no"):
             return None
         is_there = asked.kind == "yes-no" and asked.said[1:2] == ("there",)
-        turns = TURNS.intersection(asked.said) if not amounts(self.question) else ()
+        turns = asked.turns if not self._limits else ()
         if turns or (asked.kind == "yes-no" and not is_there):
             return None
         groups = [*self._constraints()]
         compared = self._compared
-        if asked.compares and not compared and not any(w in _LIMITS for w in asked.said):
+        if asked.compares and not compared and not self._limits:
             return None
-        if not groups and not (self._kinds or (compared and self._noun)):
+        if compared and compared.of_two and not self._limits:
+            return None
+        if not groups and not (self._kinds or (compared and (self._noun or asked.asks))):
             return None
         answers: dict[tuple[int, int], list[Traced]] = {}
         for chosen in self._choices(groups):
@@ -168,7 +210,7 @@ class UnitSetReader:
             left = self._content.difference(*(constraint.covered for constraint in chosen))
             answer = self._answer(left, units, chosen, is_there=is_there)
             if answer:
-                rank = sum(not constraint.is_named for constraint in chosen)
+                rank = sum(constraint.rank for constraint in chosen)
                 answers.setdefault((len(left), rank), []).append(answer)
         best = answers[min(answers)] if answers else []
         # Two labels that fit equally well, and lead to other units: no answer.
@@ -188,11 +230,18 @@ class UnitSetReader:
         if self._compared and not self._compared.of_two:
             return self._extreme(self._compared, left, units)
         counts = bool(self._asked.counted)
-        if left:
+        which = frozenset({stem(self._asked.which)})
+        asks_value = (
+            which in self._labels
+            or self._asked.said[0] in ("when", "how", "where")
+            or (self._asked.type not in ("", "name", "person", "place") and not self._asked.which)
+        )
+        if left or (asks_value and not counts):
             is_one = units is not None and len(units) == 1 and not is_there
             return self._further(left, units, chosen) if units is not None and is_one else None
         if units is None:
-            total = self.table.count(self._kinds) if counts and self.among is None else 0
+            is_all = counts and self.among is None
+            total = self.table.count(self._kinds, self._noun) if is_all else 0
             return Traced((str(total),), ()) if total else None
         if is_there or counts:
             steps = self._evidence(units[:MOST], chosen)
@@ -234,19 +283,22 @@ class UnitSetReader:
         self, compared: Comparison, left: frozenset[str], units: Rows | None
     ) -> Traced | None:
         """The units with the greatest amount."""
-        owns = [
-            own for own in self._labels if own & compared.labels and own <= compared.labels | left
-        ]
-        if left.difference(compared.labels, *owns):
-            return None
-        labels = [label for own in owns for label in self._labels[own]]
-        if units is None:
-            units = self._members(self.table.units(FactTest.has_amount(labels)))
-        test = self.table.of_greatest(labels, compared.sign, units, as_age=compared.oldest)
-        if test is None:
-            return None
-        best = np.intersect1d(self.table.units(test), units)
-        return self._listed(best, [Constraint(compared.labels, True, compared.labels, test)])
+        for group, extra in product(compared.groups, (frozenset[str](), FILLERS)):
+            owns = [own for own in self._labels if own & group and own <= group | left | extra]
+            labels = [label for own in owns for label in self._labels[own]]
+            ways = (way for way in self._asked.ways if not group.isdisjoint(way.labels))
+            spoken = (self._asked.spoken(way) for way in ways)
+            if not labels or left.difference(compared.labels, *owns, *spoken):
+                continue
+            among = units
+            if among is None:
+                among = self._members(self.table.units(FactTest.has_amount(labels)))
+            as_age = compared.oldest and group != stems("age")
+            test = self.table.of_greatest(labels, compared.sign, among, as_age=as_age)
+            if test:
+                best = np.intersect1d(self.table.units(test), among)
+                return self._listed(best, [Constraint(group, 0, group, test)])
+        return None
 
     # ---- constraints ----------------------------------------------------------------------------
 
@@ -264,8 +316,8 @@ class UnitSetReader:
         every = reduce(np.intersect1d, (constraint.units(self.table) for constraint in chosen))
         members = self._members(every)
         # How many are of a kind that none declares is not known.
-        undeclared = not (self._kinds or self._noun & _GENERIC or self._asked.counted)
-        if undeclared and not len(members) and all(one.is_named for one in chosen):
+        undeclared = not (self._kinds or self._noun & THINGS or self._asked.counted)
+        if undeclared and not len(members) and all(one.rank < UNNAMED for one in chosen):
             # "Which monsters drop a toenail?", where no unit declares a kind.
             every = self._among(every)
             return every if self.table.are_plain(every) else members
@@ -279,15 +331,17 @@ class UnitSetReader:
     def _members(self, units: Rows) -> Rows:
         """Those that count, and are called what the question asks for."""
         units = self._among(units)
-        if not self._noun or self._noun & _GENERIC:
+        if not self._noun or self._noun & THINGS:
             return units
         return self.table.called(units, self._kinds, self._noun)
 
     def _constraints(self) -> Iterator[Sequence[Constraint]]:
         """Yield the alternatives for each part of the question."""
-        limited, used = self._limits()
-        if limited:
-            yield limited
+        used: frozenset[str] = frozenset()
+        for limit in self._limits:
+            if limited := self._limited(limit):
+                used = amount_stems(self.question)
+                yield limited
         free = [
             n
             for n, token in enumerate(self._tokens)
@@ -296,7 +350,7 @@ class UnitSetReader:
         for places, joined in self.named:
             stated = [one for _, values in self._values(places) for one in values]
             if joined or stated:
-                yield _fitting([*joined, *stated])
+                yield _fitting(_merged(joined, stated))
                 free = [n for n in free if n not in places]
         for span_words, alternatives in self._values(free):
             yield alternatives
@@ -315,10 +369,10 @@ class UnitSetReader:
                 # "The Netherlands" and "Defence Down" have stop words; a number needs its label.
                 held = {n for n in inside if n in free}
                 between = (self._tokens[n].folded for n in inside if n not in held)
-                if stop_words().issuperset(between) and any(
-                    not self._tokens[n].folded.isdigit() for n in held
+                text = self.question[self._tokens[at].start : self._tokens[inside[-1]].end]
+                if stop_words().issuperset(between) and (
+                    any(not self._tokens[n].folded.isdigit() for n in held) or _CODE.search(text)
                 ):
-                    text = self.question[self._tokens[at].start : self._tokens[inside[-1]].end]
                     for form in singulars(text.casefold()):
                         spans.setdefault(value_key(form), []).append((at, at + size))
         stored: dict[tuple[int, int], list[tuple[str, Label]]] = {}
@@ -343,72 +397,87 @@ class UnitSetReader:
         keys = {key for key, _ in values}
         constraints = []
         for stated, labels in by_label.items():
-            is_named, covered = self._covers(stated)
+            rank, covered = self._covers(stated)
+            # The value "Hall 4" does not name the label "hall".
+            rank = UNNAMED if stated <= own else rank
             test = FactTest.is_one_of(labels, keys)
-            constraints.append(Constraint(own | covered, is_named, stated, test))
+            constraints.append(Constraint(own | covered, rank, stated, test))
         return _fitting(constraints)
 
     def _flags(self, free: frozenset[str]) -> Iterator[list[Constraint]]:
         """Units with "waterproof: yes", for each label that the question names."""
         for own, labels in self._labels.items():
             test = FactTest.is_true(labels)
-            if own <= free and len(self.table.units(test)):
-                yield [Constraint(own, True, own, test)]
+            rank, covered = self._covers(own)
+            if rank < UNNAMED and covered & free and len(self.table.units(test)):
+                yield [Constraint(covered, rank, own, test)]
 
     def _with_number(self, word: str) -> list[Constraint]:
         """Units with a number under a label that the question names: "that sleeps four"."""
-        number = float(word) if word.isdigit() else _NUMBERS.get(word)
+        number = float(word) if word.isdigit() else NUMBERS.get(word)
         constraints = []
         for own, labels in self._labels.items() if number is not None else ():
-            is_named, covered = self._covers(own)
+            rank, covered = self._covers(own)
             test = FactTest.has_number(labels, number or 0)
-            if is_named and len(self.table.units(test)):
-                constraints.append(Constraint(covered | {stem(word)}, True, own, test))
+            if rank < UNNAMED and len(self.table.units(test)):
+                constraints.append(Constraint(covered | {stem(word)}, rank, own, test))
         return constraints
 
-    def _limits(self) -> tuple[list[Constraint], frozenset[str]]:
-        """Units on one side of a limit, by label, and the stems of the limit."""
-        compared, limits = self._compared, amounts(self.question)
-        signs = [_LIMITS[word] for word in self._asked.said if word in _LIMITS]
-        if len(limits) != 1 or not (signs or (compared and compared.of_two)):
-            return [], frozenset()
-        sign, used = signs[0] if signs else 1, amount_stems(self.question)
-        wanted: frozenset[str] = frozenset()
+    def _limited(self, limit: Limit) -> list[Constraint]:
+        """Units on one side of a limit, for each label that it may be of."""
+        compared, used = self._compared, amount_stems(self.question)
+        wanted = compared.labels if compared and compared.of_two and not limit.sign else frozenset()
+        sign = limit.sign or (compared.sign if compared else 0)
         is_date = not TURNS.isdisjoint(self._asked.said)
-        if compared and compared.of_two:
-            sign, wanted = compared.sign, compared.labels
-        constraints = []
-        for own, labels in self._labels.items():
-            is_named, covered = self._covers(own, self._dated if is_date else self._asked)
-            fits = own & wanted and own <= wanted | self._content
-            test = FactTest.is_beyond(labels, limits[0], sign)
-            if (fits or (is_named and not wanted)) and len(self.table.units(test)):
-                constraints.append(Constraint(covered | used, True, own, test))
-        return constraints, used
+        named, measured = [], []
+        for own, labels in self._labels.items() if sign else ():
+            rank, covered = self._covers(own, self._dated if is_date else self._asked)
+            fits = own & wanted and own <= wanted | self._content | FILLERS
+            # "Available for less than 50 euros" is no number of pieces.
+            is_other = limit.amount.unit in MONEY and not own & _PRICES
+            test = FactTest.is_beyond(
+                labels, limit.amount, sign, inclusive=limit.inclusive, measured=is_other
+            )
+            if (fits or (rank < UNNAMED and not wanted)) and len(self.table.units(test)):
+                named.append(Constraint(covered | used, 0 if fits else rank, own, test))
+                continue
+            test = FactTest.is_beyond(
+                labels, limit.amount, sign, inclusive=limit.inclusive, measured=True
+            )
+            if not wanted and limit.amount.unit in DIMENSIONS and len(self.table.units(test)):
+                measured.append(
+                    Constraint(used, 1 if own - FILLERS <= _PRICES else UNNAMED, own, test)
+                )
+        # "Under 50 euros" needs no label.
+        return named or _fitting(measured)
 
     def _covers(
         self, own: frozenset[str], asked: Question | None = None
-    ) -> tuple[bool, frozenset[str]]:
-        """Whether the question names a label, and the stems that it accounts for."""
+    ) -> tuple[int, frozenset[str]]:
+        """How well the question names a label, and the stems that it accounts for."""
         asked = asked or self._asked
         # The label "supplier" answers "Which things does Ann supply?", not "supply Ann?"
         agents = not {"do", "does", "did", "by"}.isdisjoint(asked.said)
         answered = asked.remaining(own, agents=agents)
         content = frozenset(asked.content)
         if answered is not None:
-            return True, content - answered[1]
+            return answered[0], content - answered[1]
         same = {word for word in content if root(word) in set(map(root, own))}
         meant = content & meant_by_label(own)
-        return False, meant | same if agents else meant - same
+        return UNNAMED, meant | same if agents else meant - same
+
+
+def _merged(joined: Sequence[Constraint], stated: Sequence[Constraint]) -> list[Constraint]:
+    """Relations and values under labels alike, "translated by" and "translator", as one."""
+    by_label = {frozenset(map(root, one.label)): one for one in joined}
+    merged = []
+    for value in stated:
+        relation = by_label.pop(frozenset(map(root, value.label)), None)
+        merged.append(replace(value, joined=relation.joined) if relation else value)
+    return [*by_label.values(), *merged]
 
 
 def _fitting(found: list[Constraint]) -> list[Constraint]:
     """Those whose label the question names, or else those of what a unit is, or else all."""
     classes = [one for one in found if one.label <= CLASSES]
-    return [one for one in found if one.is_named] or classes or found
-
-
-def amount_stems(question: str) -> frozenset[str]:
-    """Return the stems of the words of a question that are an amount: "12 mm"."""
-    found = re.findall(r"\d[\d.,]*(?: ?[^\W\d_]+)?", question)
-    return frozenset(stem(word) for one in found for word in words(one))
+    return [one for one in found if one.rank < UNNAMED] or classes or found

@@ -16,7 +16,7 @@ from ku_rag.indexes import keywords
 from ku_rag.indexes.segment import Rows
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.image_matching import evidence, match_image
-from ku_rag.retrieval.names import ClueWord, NamesFound, find_last_words, find_names, parted
+from ku_rag.retrieval.names import ClueWord, NamesFound, find_names, find_partial_names, parted
 from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.store.unit_records import fields_of
@@ -50,8 +50,8 @@ def match(base: Retrieval, image: Image | None, question: str, k: int) -> Matche
     fitting = _fitting(connection, rivals, clue)
     # "The country that borders Spain" is not Spain.
     names = find_names(connection, question)
-    if image is None and not names.spans:
-        names.spans.extend(find_last_words(connection, question))
+    if image is None:
+        find_partial_names(connection, question, names)
     mentioned = _named(connection, names, among)
     named = _named(connection, find_names(connection, asking), among) if clue else mentioned
     for unit in mentioned.keys() - named.keys():

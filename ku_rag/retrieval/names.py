@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ku_rag.indexes.keywords import language_of
 from ku_rag.indexes.name_index import matchable
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.text.question import MOST_CHARACTERS, POINTED
+from ku_rag.text.question import ASKING, MOST_CHARACTERS, POINTED
 from ku_rag.text.stems import query_terms, singulars, stem
 from ku_rag.text.tokens import Token, is_cjk, name_key, stop_words, tokenize, words
 
@@ -28,10 +28,10 @@ _LETTERS = 5
 _SIMILAR = 0.7
 """A name this similar to words of a question is suggested."""
 _CANDIDATES = 2000
-_MOST_LAST_WORDS = 3
-"""Maximum number of words at the end of a name that identify it."""
+_MARKING = frozenset(words("the this that our my your"))
+"""Words before a single word that is a part of a name."""
 _MOST_NAMES = 20_000
-"""Above this number of names, their last words are not compared: it would take too long."""
+"""Above this number of names, their parts are not compared: it would take too long."""
 _TITLES = frozenset(words("president king queen prince princess pope saint captain sir lady lord"))
 _TITLES |= frozenset(words("doctor dr professor mr mrs ms"))
 """Capitalised words before a name that are no part of another one."""
@@ -48,11 +48,13 @@ class NamedSpan:
         at: place of the first word.
         words: folded.
         key: the name that they are, as it is stored.
+        is_partial: whether they are a part of the name.
     """
 
     at: int
     words: tuple[str, ...]
     key: str
+    is_partial: bool = False
 
     def overlaps(self, start: int, end: int) -> bool:
         """Return whether the span has one of the words from `start` to `end`."""
@@ -121,23 +123,79 @@ def find_names(connection: Connection, question: str) -> NamesFound:
     return found
 
 
-def find_last_words(connection: Connection, question: str) -> list[NamedSpan]:
-    """Find "the lamp" if exactly one name ends in "lamp": "Steel Lamp"."""
-    if connection.execute("SELECT 1 FROM names LIMIT 1 OFFSET ?", (_MOST_NAMES,)).fetchone():
-        return []
-    folded = [token.folded for token in tokenize(question[:MOST_CHARACTERS])]
-    found = []
-    for at in (place + 1 for place, word in enumerate(folded) if word == "the"):
-        for end in range(min(len(folded), at + _MOST_LAST_WORDS), at, -1):
-            ending = " ".join(["", *folded[at:end]])
-            keys = connection.execute(
-                "SELECT key FROM names WHERE substr(key, -length(?1)) = ?1 LIMIT 2", (ending,)
-            ).fetchall()
-            if len(keys) == 1 and matchable(ending.strip()) and folded[end - 1] not in POINTED:
-                found.append(NamedSpan(at, tuple(folded[at:end]), keys[0][0]))
-            if keys:
-                break
-    return found
+def find_partial_names(connection: Connection, question: str, named: NamesFound) -> None:
+    """Add words that only one unit or entity has in its names: "the welder", "the Violetta aster".
+
+    They stand side by side, and each is in a name of the unit or in its kind. A single word has a
+    capital, follows a determiner or is a plural.
+    """
+    tables = ("names", "entities")
+    many = (f"SELECT 1 FROM {table} LIMIT 1 OFFSET {_MOST_NAMES}" for table in tables)
+    if any(connection.execute(query).fetchone() for query in many):
+        return
+    tokens = tokenize(question[:MOST_CHARACTERS])
+    taken = {n for span in named.spans for n in range(span.at, span.at + len(span.words))}
+    forms = {
+        n: set(singulars(token.folded))
+        for n, token in enumerate(tokens)
+        if n not in taken and token.folded not in _PLAIN
+    }
+    every = as_json(set().union(*forms.values()))
+    holders: dict[str, dict[int, str]] = {}
+    for word, unit, key in connection.execute(
+        "SELECT w.value, n.unit, n.key FROM json_each(?1) w "
+        "JOIN names n ON instr(' ' || n.key || ' ', ' ' || w.value || ' ') UNION ALL "
+        "SELECT w.value, -min(e.row), e.key FROM json_each(?1) w "
+        "JOIN entities e ON instr(' ' || e.key || ' ', ' ' || w.value || ' ') "
+        "WHERE e.unit IS NULL GROUP BY w.value, e.key",
+        (every,),
+    ):
+        holders.setdefault(word, {})[unit] = key
+    kinds: dict[str, set[int]] = {}
+    for word, unit in connection.execute(
+        "SELECT w.value, u.row FROM json_each(?) w CROSS JOIN json_each(?) r "
+        "CROSS JOIN units u ON u.row = r.value "
+        "WHERE instr(' ' || lower(u.kind) || ' ', ' ' || w.value || ' ')",
+        (every, as_json({unit for units in holders.values() for unit in units})),
+    ):
+        kinds.setdefault(word, set()).add(unit)
+
+    def is_marked(at: int, size: int) -> bool:
+        before = tokens[at - 1].folded if at else ""
+        is_capital = question[tokens[at].start].isupper()
+        return size > 1 or is_capital or before in _MARKING or tokens[at].folded not in holders
+
+    for size in range(min(_LONGEST_NAME, len(forms)), 0, -1):
+        for at in range(len(tokens) - size + 1):
+            inside = range(at, at + size)
+            is_free = not any(span.overlaps(at, at + size) for span in named.spans)
+            if not (is_free and forms.keys() >= {*inside} and is_marked(at, size)):
+                continue
+            if all(stem(tokens[n].folded) in ASKING for n in inside):
+                continue
+            if key := _only_name([forms[n] for n in inside], holders, kinds):
+                folded = tuple(tokens[n].folded for n in inside)
+                named.spans.append(NamedSpan(at, folded, key, is_partial=True))
+
+
+def _only_name(
+    forms: Sequence[set[str]], holders: dict[str, dict[int, str]], kinds: dict[str, set[int]]
+) -> str:
+    """Return a name of the only unit whose names and kind have all words, or "".
+
+    Args:
+        forms: of each word.
+        holders: word → unit → a name of the unit with the word.
+        kinds: word → units whose kind has it.
+    """
+    named = [
+        {unit: key for form in word for unit, key in holders.get(form, {}).items()}
+        for word in forms
+    ]
+    of_kind = [set[int]().union(*(kinds.get(form, ()) for form in word)) for word in forms]
+    units = set.intersection(*({*a} | b for a, b in zip(named, of_kind, strict=True)))
+    keys = {unit: key for word in named for unit, key in word.items() if unit in units}
+    return keys.popitem()[1] if len(units) == len(keys) == 1 else ""
 
 
 def _qualified(connection: Connection, span: NamedSpan) -> list[NamedSpan]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from typing import NamedTuple
 
 from ku_rag.text.stems import root, stem
-from ku_rag.text.tokens import stop_words, tokenize, words
+from ku_rag.text.tokens import Token, stop_words, tokenize, words
 
 MOST_CHARACTERS = 1000
 """So much of a question is read."""
@@ -18,9 +18,9 @@ _WH = frozenset(words("who whom whose what which when where why how"))
 AUXILIARIES = frozenset(
     words("is are was were do does did has have had can could will would may must")
 )
-GENERIC = "thing unit item object product"
-"""Nouns that units of any kind may be called."""
-POINTED = frozenset(words(f"{GENERIC} country nation state flag one picture photo image scene"))
+POINTED = frozenset(
+    words("thing unit item object product country nation state flag one picture photo image scene")
+)
 """Nouns that a picture may be said to show: "the country" points and asks nothing."""
 _POINTERS = frozenset(words("this that these those it its they them their he she his her here"))
 _NEGATIONS = frozenset(words("not no never nor neither without none nothing hardly cannot former"))
@@ -28,9 +28,20 @@ _NEGATIONS |= frozenset(words("formerly except unlike"))
 _COMMANDS = frozenset(words("describe explain define introduce"))
 _DESCRIBING = frozenset(words("what who is are was were s the a an this tell me about do you know"))
 """All words beside the name in "What is X?", "Who is X?", "Tell me about X"."""
+_TELLING = frozenset(
+    words("know suggest advise tell show give list name say explain describe recommend find")
+)
+"""After "can you", these ask for more than yes or no."""
+_HELPING = frozenset(words("do does did can could should will would must may"))
+_PARTICIPLE = re.compile(r"(ed|wn|ught|ung)$")
+_LISTING = {("are", "there"), ("do", "you"), ("do", "we"), ("have", "you"), ("have", "we")}
+_HAVING = frozenset(words("have sell stock offer carry keep got own"))
+"""Questions for yes or no that a list answers: "Do you have red lamps?"."""
+_OF_THEM = frozenset(words("of the our your my these those"))
+_ASKERS = frozenset(words("i we you us"))
 _NAMING = frozenset(words("name kind sort type pictur imag photo thing object scene"))
 _NAMING |= frozenset(words("describ explain defin introduc"))
-_COMPARING = frozenset(words("than same both more most less least either older younger"))
+_COMPARING = frozenset(words("than same more most less least either older younger"))
 HEDGES = frozenset(words("may might could would if unless almost nearly some claimed said only"))
 HEDGES |= frozenset(
     words("should will shall scheduled planned intended supposed refused failed wanted")
@@ -42,14 +53,22 @@ TURNING = frozenset(words("by before after above below under over than without f
 """Words of a predicate that a question must have alike."""
 _DEGREES = {"more": 1, "most": 1, "less": -1, "least": -1, "fewer": -1, "fewest": -1}
 _LOW = frozenset(
-    words("weak cheap light small short young low slow cold narrow shallow near early new")
-)
+    map(stem, words("weak cheap light small short young low slow cold narrow shallow near early"))
+) | {stem("new"), stem("hardy")}
 """Adjectives of which the least value has most: "the lightest"."""
 _SHORTEST_ADJECTIVE = 3
 _PLAIN = frozenset(words("high low great large big small strong weak"))
 """Adjectives that only tell the direction where a noun follows: "the highest price"."""
-_DATED = frozenset(map(stem, words("built born founded opened date year")))
+_PLAIN_STEMS = frozenset(map(stem, _PLAIN))
+_DATED = frozenset(
+    map(stem, words("built born founded opened published publication released date year"))
+)
 """Labels of dates that tell which is older."""
+_AGE = frozenset({stem("age")})
+_OF_ENTITIES = ("", "name", "person", "place", "date")
+_TURNS = frozenset({"after", "before"})
+_FILLED = 1000
+"""Rank of a label of which the question has all words but fillers."""
 _NEAR = 4
 """Words no further from the question word tell what it asks for."""
 _NEAR_WEIGHT, _NAME_WEIGHT = 2.5, 0.5
@@ -63,6 +82,8 @@ _NOUNS = {
 }
 """Type of value → nouns after "which" or "what" that ask for it."""
 _TYPE_NOUNS = frozenset(" ".join(_NOUNS.values()).split())
+TYPE_NOUNS = frozenset(map(stem, _TYPE_NOUNS))
+"""Stems of nouns that only tell the type of the answer: "in which year"."""
 PLACE_NOUNS = frozenset(_NOUNS["place"].split())
 
 
@@ -82,13 +103,27 @@ class Asked(NamedTuple):
     type: str
 
 
-def _wordings() -> Iterator[list[str]]:
-    """Yield the fields of the rows of the table of wordings."""
-    for row in files("ku_rag.text").joinpath("wording.txt").read_text("utf-8").splitlines():
-        if row and not row.startswith("#"):
-            yield row.split(":")
+_TABLE = [
+    row.split(":")
+    for row in files("ku_rag.text").joinpath("wording.txt").read_text("utf-8").splitlines()
+    if row and not row.startswith("#")
+]
 
 
+def _listed(name: str) -> frozenset[str]:
+    """Return the stems of a list of words in the table of wordings."""
+    return frozenset(
+        stem(word) for row in _TABLE if len(row) == 2 and row[0] == name for word in words(row[1])
+    )
+
+
+SOFT, FILLERS, _ADJECTIVES = map(_listed, ("soft", "fillers", "adjectives"))
+"""Stems of words that need not be accounted for, and of those that labels add."""
+QUESTION_WORDS = _WH | AUXILIARIES
+"""Words that begin a question."""
+GENERIC = _listed("generic")
+THINGS = _listed("things") | GENERIC
+"""Stems of nouns for units of many kinds; the generic ones fit any unit."""
 _WAYS = tuple(
     Asked(
         tuple(frozenset(map(stem, phrase.split())) for phrase in triggers.split(",")),
@@ -96,7 +131,7 @@ _WAYS = tuple(
         frozenset(map(stem, extra.split())),
         kind.strip(),
     )
-    for triggers, labels, extra, kind in _wordings()
+    for triggers, labels, extra, kind in (row for row in _TABLE if len(row) > 2)
 )
 ASKING = frozenset().union(*(phrase for way in _WAYS for phrase in (*way.triggers, way.extra)))
 """Stems that only tell what is asked for: "cost", "live", "make"."""
@@ -119,6 +154,9 @@ class Question:
         type: the kind of value asked for; "" is any.
         negated: whether it holds a negation.
         compares: whether it compares or offers a choice.
+        light: stems of verbs of who asks: "can I bring", "you sell".
+        verbs: stems of verbs after a name or "which noun"; a label that is named by other words
+            need not say them.
     """
 
     said: tuple[str, ...]
@@ -132,6 +170,24 @@ class Question:
     type: str
     negated: bool
     compares: bool
+    light: frozenset[str] = frozenset()
+    verbs: frozenset[str] = frozenset()
+
+    @property
+    def unsaid(self) -> frozenset[str]:
+        """Stems that need not be accounted for."""
+        return SOFT | (frozenset() if self.kind == "yes-no" else self.light)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it has a question word."""
+        return not _WH.isdisjoint(self.said)
+
+    @property
+    def turns(self) -> frozenset[str]:
+        """Words of order that an answer must have alike; that of "look after" is none."""
+        triggers = (one for way in self.ways for one in way.triggers if one <= self.every)
+        return _TURNS.intersection(self.said).difference(*triggers)
 
     @property
     def answer_stems(self) -> frozenset[str]:
@@ -167,17 +223,24 @@ class Question:
     @property
     def counted(self) -> str:
         """The stem of what is counted: "how many passengers"; or ""."""
-        many = next((n for n, word in enumerate(self.said[:-1]) if word == "many"), None)
-        return "" if many is None else stem(self.said[many + 1])
+        phrases = {("how", "many"), ("number", "of"), ("count", "of")}
+        pairs = enumerate(pairwise(self.said[:-1]))
+        at = next((n for n, pair in pairs if pair in phrases), None)
+        # "The order number of the pump"
+        if at and self.said[at] == "number" and self.said[at - 1] not in stop_words():
+            return ""
+        rest = () if at is None else self.said[at + 2 :]
+        return stem(next((word for word in rest if word not in _OF_THEM), "")) if rest else ""
 
     def remaining(
-        self, label: frozenset[str], *, agents: bool
+        self, label: frozenset[str], *, agents: bool, values: bool = True
     ) -> tuple[int, frozenset[str]] | None:
         """Return how well a label answers, 0 is best, and the content words that it leaves over.
 
         Args:
             label: stems of the label of a line, or of a relation.
             agents: whether "designer" and "design" are one.
+            values: whether it is of values, such as amounts, not of entities.
 
         Returns:
             None if the label does not answer.
@@ -185,12 +248,26 @@ class Question:
         content = frozenset(self.content)
         met = {one for one in content if agents and root(one) in set(map(root, label))}
         if (label and set(map(root, label)) == set(map(root, met))) or (label and label <= content):
-            own = (way.extra for way in _ways_of_label(label))
-            return 0, content.difference(label, met, *own)
+            ways = _ways_of_label(label)
+            is_typed = values and any(way.type == self.type for way in ways)
+            nouns = TYPE_NOUNS if is_typed else frozenset()
+            return 0, content.difference(label, met, nouns, *(way.extra for way in ways))
+        core = label - FILLERS
+        found: list[tuple[int, int, frozenset[str]]] = []
         for number, way in enumerate(self.ways):
+            if not values and way.type not in _OF_ENTITIES:
+                continue
             shared = [at for at, one in enumerate(way.labels) if one in label]
-            if shared and label <= {*way.labels, *way.extra, *content}:
-                return 1 + 20 * number + shared[0], content - label - self.spoken(way)
+            if shared and core <= {*way.labels, *way.extra, *content}:
+                is_typed = values and way.type in ("", self.type)
+                nouns = TYPE_NOUNS if is_typed else frozenset()
+                left = content.difference(label, self.spoken(way), nouns)
+                found.append((len(left - self.unsaid), 1 + 20 * number + shared[0], left))
+        if found:  # the way that accounts for most
+            _, rank, left = min(found, key=lambda one: one[:2])
+            return rank, left
+        if core and core <= content:
+            return _FILLED, content - label
         return None
 
     def spoken(self, way: Asked) -> frozenset[str]:
@@ -213,17 +290,69 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
     # Not a word that begins a relative clause.
     leading = [n for n in asking if n == 0 or (n == 1 and said[0] in stop_words())]
     at = next(iter([*leading, *reversed(asking)]), None)
-    every = frozenset(stem(word) for n, word in enumerate(said) if word not in _WH or n == at)
-    weights: dict[str, float] = {}
-    content: dict[str, None] = {}
+    asking = [n for n, word in enumerate(said) if word not in _WH or n == at]
+    every = frozenset(stem(said[n]) for n in asking)
+    outside = frozenset(stem(said[n]) for n in asking if n not in inside)
+    found = _contents(text, tokens, inside, at)
+    # "Alpha or Beta", not "seas or oceans"
+    choice = re.search(r"\bor (?:the )?[A-Z]", text) is not None
+    ways = [way for way in _WAYS if any(one <= outside for one in way.triggers)]
+    # "Where keep" tells more than "where".
+    ways.sort(key=lambda way: -max(len(one) for one in way.triggers if one <= outside))
+    unnamed = tuple(word for n, word in enumerate(said) if n not in inside)
+    kind = _kind(said, set(found.content), set(unnamed) - _DESCRIBING, named=bool(every & own))
+    return Question(
+        said=said,
+        kind=kind,
+        content=tuple(found.content),
+        weights=found.weights,
+        names=own,
+        every=frozenset(map(stem, said)),
+        unnamed=unnamed,
+        ways=tuple(ways),
+        type=_type(said, at, ways),
+        # "Isn't it waterproof?" asks what "Is it waterproof?" asks.
+        negated=is_negated(said[2:] if kind == "yes-no" and said[1:2] == ("t",) else said),
+        compares=bool(_COMPARING.intersection(said))
+        or choice
+        or (kind == "yes-no" and "or" in said),
+        light=frozenset(found.light),
+        verbs=frozenset(found.verbs),
+    )
+
+
+class _ContentWords(NamedTuple):
+    """The content words of a question; see `Question`."""
+
+    weights: dict[str, float]
+    content: dict[str, None]
+    light: set[str]
+    verbs: set[str]
+
+
+def _contents(
+    text: str, tokens: Sequence[Token], inside: set[int], at: int | None
+) -> _ContentWords:
+    """Return the content words.
+
+    Args:
+        text: of the question.
+        tokens: its words.
+        inside: places of the words of names.
+        at: place of the question word.
+    """
+    said = [token.folded for token in tokens]
+    found = _ContentWords({}, {}, set(), set())
     for n, (word, begin, _) in enumerate(tokens):
         before = said[max(0, n - 2) : n]
         # "This lamp", or "the country", only points.
         is_pointed = word in POINTED and not {"the", "this", "that"}.isdisjoint(before)
         # "What does this cost?" ends with a verb.
-        is_verb = n == len(said) - 1 and before[:1] in (("do",), ("does",), ("did",))
-        is_shown = before[-1:] in (("this",), ("these",)) and not is_verb
-        if word in stop_words() or is_pointed or is_shown:
+        is_verb = n == len(said) - 1 and before[:1] in (["do"], ["does"], ["did"])
+        is_shown = before[-1:] in (["this"], ["these"]) and not is_verb
+        # "Name the tallest tree", "the name of the keeper"
+        is_order = (n == 0 and word in _TELLING) or said[n : n + 2] == ["name", "of"]
+        if word in stop_words() or is_pointed or is_shown or is_order:
             continue
         weight = _NAME_WEIGHT if n and text[begin].isupper() else 1.0
         near = at is not None and abs(n - at) <= _NEAR
@@ -231,30 +360,18 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         one = stem(word)
         # "Which year" and "what year" only say that a date is asked for.
         if said[n - 1] not in ("what", "which") or word not in _TYPE_NOUNS:
-            weights[one] = max(weight, weights.get(one, 0.0))
+            found.weights[one] = max(weight, found.weights.get(one, 0.0))
         if n not in inside:
-            content[one] = None
-    # "Alpha or Beta", not "seas or oceans"
-    choice = re.search(r"\bor (?:the )?[A-Z]", text) is not None
-    ways = tuple(way for way in _WAYS if any(one <= every for one in way.triggers))
-    unnamed = tuple(word for n, word in enumerate(said) if n not in inside)
-    kind = _kind(said, set(content), set(unnamed) - _DESCRIBING, named=bool(every & own))
-    return Question(
-        said=said,
-        kind=kind,
-        content=tuple(content),
-        weights=weights,
-        names=own,
-        every=frozenset(map(stem, said)),
-        unnamed=unnamed,
-        ways=ways,
-        type=_type(said, at, ways),
-        # "Isn't it waterproof?" asks what "Is it waterproof?" asks.
-        negated=is_negated(said[2:] if kind == "yes-no" and said[1:2] == ("t",) else said),
-        compares=bool(_COMPARING.intersection(said))
-        or choice
-        or (kind == "yes-no" and "or" in said),
-    )
+            found.content[one] = None
+        if n and said[n - 1] in _ASKERS:
+            found.light.add(one)
+        # "What scale is the map drawn at?", "Which dealer did Ann buy it from?"
+        follows = (n - 1 in inside and n not in inside) or (
+            n > 1 and said[n - 2] in ("which", "what")
+        )
+        if follows and (_PARTICIPLE.search(word) or not _HELPING.isdisjoint(said[:n])):
+            found.verbs.add(one)
+    return found
 
 
 def _inside_names(said: tuple[str, ...], names: Sequence[tuple[str, ...]]) -> set[int]:
@@ -282,8 +399,12 @@ def _type(said: Sequence[str], at: int | None, ways: Sequence[Asked]) -> str:
         for kind, nouns in _NOUNS.items():
             if not set(nouns.split()).isdisjoint(near[1 : 2 if kind == "place" else None]):
                 return kind
-    noun = said[at] in ("what", "which") and near[1:2]
-    return found or ("name" if noun and noun[0] not in stop_words() else "")
+    noun = near[1] if said[at] in ("what", "which") and near[1:] else ""
+    if not noun or noun in stop_words():
+        return found
+    # "What inscription does it bear?" asks for no date of birth.
+    own = (way.type for way in ways if any(stem(noun) in one for one in way.triggers))
+    return next(own, "") or "name"
 
 
 def names_and_numbers(text: str) -> list[str]:
@@ -301,7 +422,10 @@ def is_negated(said: Sequence[str]) -> bool:
 def _kind(said: tuple[str, ...], content: set[str], rest: set[str], *, named: bool) -> str:
     first = said[0] if said else ""
     first = first.removesuffix("n") if said[1:2] == ("t",) else first
-    if first in AUXILIARIES and said[1:2] != ("you",):
+    has = said[:1] in (("are",), ("have",)) or not _HAVING.isdisjoint(said[2:3])
+    if said[:2] in _LISTING and has and not named:
+        return "value"
+    if first in AUXILIARIES and _TELLING.isdisjoint(said[1:4]):
         return "yes-no"
     if first == "whose" and said[-1] in _POINTERS:
         return "identity"
@@ -317,18 +441,23 @@ class Comparison:
     """What "heavier", "the cheapest" or "more planets" compares.
 
     Args:
-        labels: stems of the labels of the values.
+        groups: stems of the labels of the values, the likeliest first.
         sign: 1 for the greatest value, -1 for the least.
         words: stems of the question that say so.
         of_two: whether it compares with something named: "heavier than".
         oldest: whether a date counts as an age.
     """
 
-    labels: frozenset[str]
+    groups: tuple[frozenset[str], ...]
     sign: int
     words: frozenset[str]
     of_two: bool
     oldest: bool
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Stems of all the labels."""
+        return frozenset().union(*self.groups)
 
 
 def comparison(asked: Question) -> Comparison | None:
@@ -339,25 +468,34 @@ def comparison(asked: Question) -> Comparison | None:
     for n, word in enumerate(said):
         following = said[n + 1] if n + 1 < len(said) else ""
         # "Which weighs more?", "What costs less than 5 euros?"
-        qualified = said[n - 1] if following in ("", "than", "or") else following
+        is_last = following in stop_words() or not following
+        before = next((one for one in reversed(said[:n]) if one not in stop_words()), "")
+        qualified = (before if stem(before) in ASKING else "") if is_last else following
         sign, base, used = _DEGREES.get(word, 0), qualified, [word, qualified]
         if not sign:
             base, used = _positive(word), [word]
-            sign = -1 if base in _LOW else 1
-        if base in _PLAIN and following and following not in stop_words():
-            base, used = following, [word, following]
+            sign = -1 if stem(base) in _LOW else 1
+        noun = following if base in _PLAIN and following not in stop_words() else ""
+        base, used = (noun, [word, noun]) if noun and stem(noun) in ASKING else (base, used)
+        named = [stem(noun), *asked.content] if stem(base) in _PLAIN_STEMS else []
         if not base or base in stop_words():
             continue
         one = stem(base)
         ways = [w for w in _WAYS if one in w.extra or any(one in t for t in w.triggers)]
-        ways = ways[:1] if one in ASKING else _ways_of_label(frozenset({one}))
-        labels = frozenset({one, *(label for way in ways for label in way.labels)})
+        ways = ways if one in ASKING else _ways_of_label(frozenset({one}))
+        # "The longest to cook": ways with other words of the question first.
+        content = frozenset(asked.content)
+        ways.sort(key=lambda way: -len((way.extra & content) - {one}))
         spoken = {one, *map(stem, used), *(extra for way in ways for extra in way.extra)}
         of_two = "than" in said or word.endswith("er") or word in ("more", "less", "fewer")
         oldest = stem("old") in spoken
-        return Comparison(
-            labels | _DATED if oldest else labels, sign, frozenset(spoken), of_two, oldest
-        )
+        groups = [frozenset({one, *named})]
+        groups += [frozenset(way.labels) for way in ways]
+        if oldest:
+            # "The oldest film" is no person.
+            dated = _DATED if "who" in said else _DATED - {stem("born")}
+            groups = [group.union(dated) - _AGE for group in groups] + [_AGE]
+        return Comparison(tuple(groups), sign, frozenset(spoken), of_two, oldest)
     return None
 
 
@@ -367,7 +505,7 @@ def _positive(word: str) -> str:
     if len(base) < _SHORTEST_ADJECTIVE:
         return ""
     forms = (base, base + "e", base[:-1] + "y" * base.endswith("i"), base[:-1])
-    return next((form for form in forms if form in _PLAIN or stem(form) in ASKING), "")
+    return next((form for form in forms if stem(form) in _ADJECTIVES), "")
 
 
 def _ways_of_label(label: frozenset[str]) -> list[Asked]:

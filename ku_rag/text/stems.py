@@ -123,4 +123,5 @@ def singulars(text: str) -> Iterator[str]:
 def root(word: str) -> str:
     """Return what the stems of a verb and of its agent noun share: "design" and "designer"."""
     shorter = word[:-2] if word.endswith(("er", "or")) and len(word) > 4 else word
+    shorter = shorter.removesuffix("abl")
     return shorter.removesuffix("e")

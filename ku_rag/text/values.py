@@ -20,7 +20,10 @@ _DATE = re.compile(
     rf"|(?<=\bin )(?:early |late |mid-)?{_MONTH}\b"
 )
 _PERIOD = re.compile(rf"\b(?:between {_YEAR} and|from {_YEAR} (?:to|until)) {_YEAR}\b")
-_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)(?: (?:thousand|million|billion))?"
+_NUMBER = (
+    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+,\d\d?(?!\d)|\d+(?:\.\d+)?)"
+    r"(?: (?:thousand|million|billion))?"
+)
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 _ONES = "two|three|four|five|six|seven|eight|nine"
 _TEENS = "ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
@@ -87,6 +90,11 @@ _IN = {
     "area": "mm² 1e-6 cm² 1e-4 m² 1 m2 1 km² 1e6 km2 1e6 ha 1e4 hecta 1e4 acre 4046.86",
     "euro": "€ 1 eur 1 euro 1",
     "dollar": "$ 1 usd 1 dollar 1",
+    "pound": "£ 1 gbp 1",
+    "power": "w 1 watt 1 kw 1000 hp 745.7",
+    "voltage": "v 1 volt 1 kv 1000",
+    "energy": "kcal 4184 kj 1000 kwh 3.6e6",
+    "level": "db 1 decibel 1",
     "time": "s 1 second 1 min 60 minute 60 h 3600 hour 3600 day 86400 week 604800",
 }
 _FACTORS = {
@@ -96,7 +104,7 @@ _FACTORS = {
 }
 DIMENSIONS = frozenset(_IN)
 """Dimensions of amounts whose units are known."""
-MONEY = frozenset({"euro", "dollar"})
+MONEY = frozenset({"euro", "dollar", "pound"})
 _AMOUNT = re.compile(rf"(?P<sign>[$€£-]? ?)(?P<number>{_NUMBER})[ -]?(?P<unit>[^\s\d,;:]*)")
 _TIMES = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
 
@@ -160,12 +168,18 @@ def amounts(text: str) -> list[Amount]:
     """Return the numbers in a text with their units: "12 mm" → .012 of "length"."""
     found = []
     for match in _AMOUNT.finditer(text):
-        number, _, times = match["number"].replace(",", "").partition(" ")
-        value = float(number) * _TIMES.get(times, 1.0) * (-1 if match["sign"] == "-" else 1)
+        number, _, times = match["number"].partition(" ")
+        value = _float(number) * _TIMES.get(times, 1.0) * (-1 if match["sign"] == "-" else 1)
         unit = _bare(match["unit"] or match["sign"].strip("- "))
         kind, factor = _FACTORS.get(unit, (unit, 1.0))
         found.append(Amount(value * factor, kind))
     return found
+
+
+def _float(number: str) -> float:
+    """Return a number as written: "1,200" is 1200, "5,20" is 5.2."""
+    is_decimal = re.fullmatch(r"-?\d+,\d\d?", number)
+    return float(number.replace(",", "." if is_decimal else ""))
 
 
 def list_items(text: str) -> list[str]:
@@ -205,7 +219,11 @@ def _name(match: re.Match[str]) -> Value | None:
 
 # ---- values of fields ----------------------------------------------------------------------------
 
-_LEADING_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
+_LEADING_NUMBER = re.compile(
+    r"-?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+,\d\d?(?![\d,])|\d+(?:\.\d+)?(?:e[-+]?\d+)?)",
+    re.IGNORECASE,
+)
+_HOURS = re.compile(r"(?P<hours>\d+) ?h(?:ours?)? ?(?P<minutes>\d+) ?m(?:in)?\b")
 _FIELD_AMOUNT = re.compile(
     rf"(?P<sign>[$€]? ?)(?P<number>{_LEADING_NUMBER.pattern})"
     r"(?: (?P<times>thousand|million|billion)\b)?[ -]?(?P<unit>(?!in .)[^\s\d,;:()]*[²23]?)",
@@ -248,7 +266,10 @@ def quantity(value: str, unit: str = "") -> Quantity:
     match = _FIELD_AMOUNT.match(value)
     if match is None:
         return _date(value) if value[:1].isalpha() else Quantity()
-    stated = float(match["number"].replace(",", "")) * _TIMES.get((match["times"] or "").lower(), 1)
+    if span := _HOURS.match(value):
+        seconds = 3600 * float(span["hours"]) + 60 * float(span["minutes"])
+        return Quantity(float(span["hours"]), "time", seconds)
+    stated = _float(match["number"]) * _TIMES.get((match["times"] or "").lower(), 1)
     leading = None if match["sign"] else stated
     if not value.isdigit() and (day := _date(value, leading)).measure:
         return day
@@ -284,6 +305,9 @@ def unit_of_label(label: str) -> tuple[str, str]:
     if unit:
         return plain.strip(), unit
     cut = re.split(r"[ _]", label)
+    if cut[-2:-1] == ["per"]:  # "rent_gbp_per_month"
+        cut = cut[:-2]
+        label = label[: len("_".join(cut))]
     if len(cut) > 1 and cut[-1] != "in" and is_unit(cut[-1]):
         return label[: -len(cut[-1]) - 1], cut[-1]
     return label, ""

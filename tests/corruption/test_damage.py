@@ -108,7 +108,7 @@ def test_the_trials_notice_what_is_not_verified(bases, tmp_path, monkeypatch):
     """Without page checksums, damage to an index changes answers silently."""
     expected, _, said = _ask_copy(bases.closed, tmp_path / "sound", bases.picture)
     assert said == []
-    place = (bases.closed / "ku.sqlite").read_bytes().index(b"menhir 7")  # in the table of names
+    place = (bases.closed / "ku.sqlite").read_bytes().index(b"stone 9")  # in the table of names
     damage = Damage("ku.sqlite", "flip", place, extent=0)
     assert run(bases.closed, bases.picture, expected, damage).result == "error"
     monkeypatch.setattr(connection, "_VFS", "unix")

@@ -62,7 +62,7 @@ def kb(tmp_path_factory):
         ("Which tents are made by Nordhavn?", "Fjell"),
         ("Which lamps are made by Nordhavn?", ""),
         ("Which monster drops a toenail?", "Gulp"),
-        ("How many monsters drop a toenail?", ""),
+        ("How many dragons drop a toenail?", ""),
         ("At what level does Puddlin evolve?", "at level 16"),
         ("When does Gulp evolve?", ""),
         ("What is the length of the Fjell in size XL?", "3 m"),

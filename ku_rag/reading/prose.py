@@ -17,9 +17,9 @@ from itertools import pairwise
 
 from ku_rag.retrieval.names import parted
 from ku_rag.text.question import (
-    GENERIC,
     HEDGES,
     PLACE_NOUNS,
+    THINGS,
     TURNING,
     Question,
     analyse,
@@ -52,15 +52,8 @@ _BOUND = re.compile(
 """Words before a value that belong to the answer."""
 _OTHERS = re.compile(r"\W*(?:his|her|its|their|an?) (\w+)", re.IGNORECASE)
 """Begins a clause about something else: "her father died in 1940", "a loaf costs 3 euros"."""
-_LIFE = re.compile(
-    r"\((?:[^()]*?[;,] )??(?P<born>[^();,]*?(?:[A-Z]\w+ \d+, )?\d{4}) ?[-–—] ?"
-    r"(?P<died>[^()]*\d{4})\)"
-)
-"""The dates of somebody's birth and death: "(1720–1790)"."""
 _MAY = re.compile(r"(?<=.)\b(?:May|Will)\b")
 """A month or a name, and no auxiliary verb."""
-_PAST = re.compile(r"(?<!is )(?<!are )\bused to\b")
-"""What follows is no longer so; "is used to lift" is."""
 _BESIDE = re.compile(
     r"\b(?:on|beside|near|above|behind|below|under|in|at|from) (?:an?|the) [\w-]+ $"
 )
@@ -72,16 +65,8 @@ _OTHER_SUBJECT = re.compile(
 """Begins a clause about something else: "the bridge beside it", "the keeper's house"."""
 _SUBJECT = re.compile(r"\W*(?:it|he|she|they|this|the)\b", re.IGNORECASE)
 """Begins a clause about the unit of the text."""
-_LINKED = re.compile(r"\b(?:who|whose|which|that)\W*$")
-"""Before a relative clause."""
-_COPULA = re.compile(r"\b(?:is|was|are|were) (?:an?|the)\b")
-"""Tells what the subject is: a relative clause after "it is a villa" is about it."""
 _AGENT = re.compile(r"\bby (?:(?:the|an?) (?:(?!of\b)[\w-]+ ){0,3})?$")
 """Before the name of who did it: "by the British writer Terence Rattigan"."""
-_IS_THERE = re.compile(
-    r"(?:It|They|(?:The )?(?P<what>.{1,60}?)) (?:is|are) (?:an?|the|in|at|near) "
-)
-"""Begins a clause that tells where its subject is: "it is a house in Devon"."""
 _CLAUSE = re.compile(
     r"(?s)(?:\A(?:In|On|At|By|Since|Until|Around|About) [^,]{1,40},)?.+?(?:\Z|[;:–—]|"
     r"(?:,|(?<!ed )\b(?:and|or)\b|\b(?:but|nor)\b)(?=,? [a-z])|"
@@ -93,10 +78,6 @@ _ALONE = ("date", "number", "person", "place")
 """Types of which no value is stated where a clause has two."""
 _RELATIVE = re.compile(r"\b(?:who|whose|which|that|where|when|while|because|although)\b")
 """Begins a clause that may be about something else."""
-_DEFINITE = re.compile(
-    r"\bthe (?:\w{2,}est|most|first|last|only) \w+|(?:(?<=^what is )|(?<=^what was ))the \w+"
-)
-"""A superlative with its noun, or the noun after "what is": a sentence that answers says "is …"."""
 _FEWEST = 2
 """Content words of a question for a unit, of which a sentence has all."""
 _PHRASE = re.compile(
@@ -134,13 +115,6 @@ class _Sentence:
         """Whether it is a labelled line, whose label is a few words."""
         return is_labelled_line(self.text)
 
-    @cached_property
-    def life(self) -> list[str]:
-        """Of "Ana Reyes (1720–1790) was …": "born 1720" and "died 1790"."""
-        dates = _LIFE.search(self.text)
-        is_own = dates and not self.about.isdisjoint(map(stem, self.words[:1]))
-        return [f"born {dates['born']}", f"died {dates['died']}"] if dates and is_own else []
-
     @property
     def is_hedged(self) -> bool:
         """Whether it leaves something open; the month of May and names of its units do not."""
@@ -149,8 +123,8 @@ class _Sentence:
 
     @property
     def is_vague(self) -> bool:
-        """Whether it denies something, leaves it open, or tells what is no longer so."""
-        return self.is_hedged or is_negated(self.words) or bool(_PAST.search(self.text))
+        """Whether it denies something, or leaves it open."""
+        return self.is_hedged or is_negated(self.words)
 
     @cached_property
     def tokens(self) -> list[tuple[str, int, int]]:
@@ -158,7 +132,7 @@ class _Sentence:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        return frozenset(map(stem, self.words + words(" ".join(self.life))))
+        return frozenset(map(stem, self.words))
 
 
 def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) -> Reading:
@@ -312,23 +286,17 @@ def _unit_that(
     has_noun = noun or is_agent or asked.said[1:2] in (("is",), ("was",))
     if noun.endswith("s") or not has_noun or len(asked.content) < _FEWEST:
         return None
-    predicate = _DEFINITE.search(" ".join(asked.said))
     found: dict[str, _Sentence] = {}
     for one in said:
         main = replace(one, text=_RELATIVE.split(one.text)[0])
         known = main.about.union(*(o.stems for o in said if o.piece == one.piece))
-        is_kind = not noun or noun in GENERIC or stem(noun) in known
+        is_kind = not noun or stem(noun) in THINGS | known
         is_subject = main.words[:1] and (
             _SUBJECT.match(main.text) or not main.about.isdisjoint(map(stem, main.words[:2]))
         )
         # "Which clock did Reiter build?" asks for what "was built by Reiter".
         is_role = ("by" in main.words) == is_agent or (is_passive and not is_agent)
         has_all = main.stems | {stem(noun)} >= set(asked.content)
-        is_stated = predicate and re.search(
-            rf"\b(?:is|was|are|were) {predicate[0]}\b", main.text.lower()
-        )
-        if predicate and (not is_stated or not {"after", "except"}.isdisjoint(main.words)):
-            continue
         piece = evidence[one.piece]
         is_owned = len(piece.owner_names) == 1 and not piece.table
         if is_owned and is_kind and is_subject and is_role and has_all and not main.is_vague:
@@ -354,13 +322,9 @@ def _clauses(asked: Question, sentence: _Sentence) -> Iterator[_Sentence]:
             own = _SUBJECT.match(part) or not asked.names.isdisjoint(map(stem, words(part)[:1]))
             is_other = begins_other and not own
         begins_other = is_other and (begins_other or not before)
-        # "Queen Mira, who", "it is a villa that", but not "it is near a hill that"
-        said = set(words(before)) - stop_words()
-        linked = _LINKED.search(before) and not _COPULA.search(before)
-        if not is_other and (not linked or asked.names.issuperset(map(stem, said))):
+        if not is_other:
             yield replace(sentence, text=part)
         before += part
-    yield from (replace(sentence, text=one) for one in sentence.life)
 
 
 def _may_state(asked: Question, clause: _Sentence, value: Value) -> bool:
@@ -371,10 +335,6 @@ def _may_state(asked: Question, clause: _Sentence, value: Value) -> bool:
     needed = asked.weights.keys() & (asked.content if asked.names else {asked.verb})
     if asked.type == "person":  # "by the writer" answers "Who wrote it?"
         said |= {one for one in needed if root(one) in map(root, said)}
-    # "Where is it?" is answered by "it is a house in Devon".
-    is_there = asked.type == "place" and not asked.content and _IS_THERE.match(clause.text)
-    if is_there:
-        return asked.names.issuperset(map(stem, words(is_there["what"] or "")))
     return said.issuperset(needed) and not clause.stems.isdisjoint(asked.answer_stems)
 
 
@@ -395,7 +355,7 @@ def _fresh(asked: Question, sentence: _Sentence) -> list[Value]:
         # "40 passengers", "40 small boats"
         if not asked.counted or asked.counted in map(stem, words(sentence.text[value.end :])[:2])
         if not frozenset(map(stem, words(sentence.text[slice(*value)])))
-        <= asked.every | asked.names
+        <= asked.every | asked.names | asked.answer_stems
     ]
 
 
@@ -408,8 +368,9 @@ def _values(asked: Question, text: str) -> list[Value]:
             for (one, _, _), (_, after, end) in pairwise(said)
             if (one, after) == (verb, preposition) and (phrase := _PHRASE.match(text, end))
         ]
-    if asked.type in ("", "name") and asked.which:
-        return find_kind(text, asked.which)
+    of_kind = find_kind(text, asked.which) if asked.which else []
+    if of_kind or (asked.type in ("", "name") and asked.which):
+        return of_kind
     return find_values(text, asked.type or "name")
 
 

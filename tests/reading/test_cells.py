@@ -3,7 +3,7 @@
 import pytest
 
 from ku_rag import KnowledgeBase, Unit
-from ku_rag.answering.table_reader import read
+from ku_rag.reading.cells import read
 from ku_rag.types import Cell, Evidence, Table, TableRow
 from tests.conftest import picture
 

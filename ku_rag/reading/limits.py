@@ -1,0 +1,89 @@
+"""Limits in a question: "under 2 kg", "between 50 and 150 euros", "made before 1900"."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ku_rag.text.stems import stem
+from ku_rag.text.tokens import words
+from ku_rag.text.values import Amount, amounts
+
+NUMBERS = {
+    word: number
+    for number, word in enumerate(
+        words("two three four five six seven eight nine ten eleven twelve"), 2
+    )
+}
+"""Words for numbers."""
+_AMOUNT = re.compile(r"[$€£]? ?\d(?:[\d.,]*\d)?(?: ?[^\W\d_]+[²23]?| ?[€$£%°])?")
+_BETWEEN = re.compile(
+    r"\b(?:between|from) (?P<low>[$€£]? ?\d[\d.,]*\S*) (?:and|to) (?P<high>[$€£]? ?\d)", re.I
+)
+_SIGNS = (
+    (1, True, "at least, no less than, not less than, minimum, from, no earlier than"),
+    (-1, True, "at most, up to, no more than, not more than, maximum, within, max"),
+    (-1, False, "under, below, less than, fewer than, before, cheaper than, earlier than, until"),
+    (1, False, "over, above, more than, after, later than, exceeding, since"),
+)
+_PHRASES = {
+    phrase.strip(): (sign, inclusive)
+    for sign, inclusive, phrases in _SIGNS
+    for phrase in phrases.split(",")
+}
+_BEFORE = 16
+"""A phrase stands so many characters before its amount, at most."""
+
+
+class Limit(NamedTuple):
+    """A side of an amount.
+
+    Args:
+        amount: where it ends.
+        sign: 1 for greater amounts, -1 for less; 0 where a comparison tells: "longer than".
+        inclusive: whether the amount itself is on the side.
+    """
+
+    amount: Amount
+    sign: int
+    inclusive: bool
+
+
+def in_digits(question: str) -> str:
+    """Return a question with the words for numbers before units or nouns as digits."""
+    return re.sub(r"\b[a-z]+(?= [a-z])", lambda m: str(NUMBERS.get(m[0], m[0])), question)
+
+
+def read_limits(question: str) -> list[Limit]:
+    """Return the limits in a question, in order."""
+    question = in_digits(question)
+    if between := _BETWEEN.search(question):
+        low, high = amounts(f"{between['low']} "), amounts(question[between.start("high") :])[:1]
+        if len(low) == 1 and high:
+            unit = high[0].unit
+            # "Between 8 and 9 m": the unit stands once.
+            first = low[0] if low[0].unit else _with_unit(between["low"], question, between)
+            return [Limit(Amount(first.number, unit), 1, True), Limit(high[0], -1, True)]
+    limits = []
+    for match in _AMOUNT.finditer(question):
+        before = question[: match.start()].lower().rstrip()
+        phrase = next((one for one in _PHRASES if re.search(rf"\b{one}(?: the)?$", before)), None)
+        amount = amounts(match[0])[:1]
+        if amount and (phrase or before.endswith(" than")):
+            sign, inclusive = _PHRASES.get(phrase or "", (0, False))
+            limits.append(Limit(amount[0], sign, inclusive))
+    return limits
+
+
+def _with_unit(low: str, question: str, between: re.Match[str]) -> Amount:
+    """Return the first amount of "between 8 and 9 m" in the unit of the second."""
+    second = _AMOUNT.match(question, between.start("high"))
+    unit = re.sub(r"[\d.,]", "", second[0]) if second else ""
+    return amounts(f"{low}{unit}")[0]
+
+
+def amount_stems(question: str) -> frozenset[str]:
+    """Return the stems of the words of a question that are an amount: "12 mm"."""
+    found = re.findall(r"\d[\d.,]*(?: ?[^\W\d_]+)?", in_digits(question))
+    numbers = (word for word in words(question) if word in NUMBERS)
+    return frozenset(map(stem, [*numbers, *(word for one in found for word in words(one))]))
