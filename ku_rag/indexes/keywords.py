@@ -173,6 +173,13 @@ def units_with(
     return {unit for (unit,) in rows}
 
 
+def has_word(connection: Connection, word: str, *, least: int = 1) -> bool:
+    """Return whether so many chunks at least have a folded word, or another form of it."""
+    (term,) = query_terms([word], language_of(connection))
+    query = "SELECT 1 FROM words WHERE words MATCH ? LIMIT ?"
+    return len(connection.execute(query, (f'"{term}"', least)).fetchall()) == least
+
+
 def count_units_with(connection: Connection, word: str, *, whole: bool = False) -> int:
     """Return how many units own such a chunk; see `units_with`."""
     (count,) = connection.execute(

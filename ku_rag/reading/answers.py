@@ -22,8 +22,6 @@ IGNORED = every_stem("share common both together fewer fewest")
 _ROOMS = frozenset(words("drawer corner tower quarter floor sector shelter door manor"))
 """Labels of places that end as agents do."""
 _MONTHS = frozenset(words(" ".join(month_name)))
-TURNS = frozenset({"after", "before"})
-"""Words of order: an answer must have them alike."""
 _WITHIN = re.compile(r"^[a-z].* (?:in|on|at|near) ")
 """A clause that holds a place: "a workshop in Delft"."""
 

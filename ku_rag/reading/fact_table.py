@@ -11,16 +11,17 @@ import numpy as np
 
 from ku_rag.graph.model import Entity, Step
 from ku_rag.graph.unit_facts import FIELDS, as_step, is_internal
-from ku_rag.indexes.keywords import language_of
+from ku_rag.indexes import keywords
 from ku_rag.store.connection import Connection, Rows, array_of, as_json, fetch_rows
 from ku_rag.store.facts import PART
 from ku_rag.store.relations import ANY_KIND
-from ku_rag.text.stems import query_terms, stem
+from ku_rag.text.stems import stem
 from ku_rag.text.tokens import words
 from ku_rag.text.values import DIMENSIONS, MONEY, Amount
 
 _UNIT = "u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id"
 _MOST_SOURCES = 100
+"""The names of so many sources are read."""
 _COMPARABLE = "coalesce(f.amount, f.number)"
 _AGE = "-f.number"
 """Of a year: the earlier, the older."""
@@ -184,9 +185,10 @@ class FactTable:
             f"WHERE {amount} NOT NULL AND f.unit IN (SELECT value FROM carray(?))",
             (sign, as_json(_rows(labels)), array_of(units)),
         ).fetchone()
+        stated = {*(measures or "").split(",")}
         # A price without its currency is in that of the others.
-        several = {*(measures or "").split(",")}
-        if owners < 2 or (len(several) > 1 and not several <= MONEY | {""}) or several >= MONEY:
+        known = stated - {""} if stated - {""} <= MONEY else stated
+        if owners < 2 or len(known) > 1:
             return None
         return FactTest(_rows(labels), f"? * {amount} = ?", (sign, best))
 
@@ -219,11 +221,7 @@ class FactTable:
 
     def has_word(self, word: str) -> bool:
         """Return whether several texts of the base, or the name of a source, have a folded word."""
-        (term,) = query_terms([word], language_of(self.connection))
-        texts = self.connection.execute(
-            "SELECT 1 FROM words WHERE words MATCH ? LIMIT 2", (f'"{term}"',)
-        )
-        if len(texts.fetchall()) > 1:
+        if keywords.has_word(self.connection, word, least=2):
             return True
         sources = self.connection.execute(
             "SELECT uri FROM sources ORDER BY row LIMIT ?", (_MOST_SOURCES,)

@@ -31,8 +31,6 @@ _PHRASES = {
     for sign, inclusive, phrases in _SIGNS
     for phrase in phrases.split(",")
 }
-_BEFORE = 16
-"""A phrase stands so many characters before its amount, at most."""
 
 
 class Limit(NamedTuple):
@@ -50,7 +48,7 @@ class Limit(NamedTuple):
 
 
 def in_digits(question: str) -> str:
-    """Return a question with the words for numbers before units or nouns as digits."""
+    """Return a question with number words as digits where a word follows."""
     return re.sub(r"\b[a-z]+(?= [a-z])", lambda m: str(NUMBERS.get(m[0], m[0])), question)
 
 

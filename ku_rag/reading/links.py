@@ -15,7 +15,7 @@ from ku_rag.text.stems import stem, stems
 from ku_rag.text.tokens import words
 
 _PLACED = 900
-"""Rank of a relation of which only the preposition is said."""
+"""Rank of a relation if the question has only its preposition: "at the mill"."""
 MOST_STEPS = 2000
 """Relations of an entity that are read, in each direction."""
 ALIKE = frozenset(words("same share common both"))

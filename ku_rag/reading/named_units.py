@@ -18,7 +18,7 @@ from math import isclose
 
 from ku_rag.graph.model import NO_ROW, Entity, Graph, Path, Step
 from ku_rag.graph.unit_facts import FactReader
-from ku_rag.reading.answers import IGNORED, MOST, TURNS, Traced, fits_type, own_stems
+from ku_rag.reading.answers import IGNORED, MOST, Traced, fits_type, own_stems
 from ku_rag.reading.fact_table import FactTable, UnitFact
 from ku_rag.reading.limits import amount_stems
 from ku_rag.reading.links import ALIKE, MOST_STEPS, EntityMention, Link, LinkReader, covered
@@ -29,6 +29,7 @@ from ku_rag.text.question import (
     MOST_CHARACTERS,
     QUESTION_WORDS,
     THINGS,
+    TURNS,
     Comparison,
     Question,
     analyse,
@@ -39,8 +40,8 @@ from ku_rag.text.stems import every_stem, stem, stems
 from ku_rag.text.tokens import is_named, name_key, words
 from ku_rag.text.values import Amount, amounts, find_values, list_items, quantity
 
-_WHICH_IS_IT = re.compile(r"\b(?:which|what)\b.* is (?:that|this|it)\b[?. ]*$", re.IGNORECASE)
-"""Asks for the name of what is named by an alias."""
+_WHICH_IS_IT = re.compile(r"\bwhich (\w+) is (?:that|this|it)\b[?. ]*$", re.IGNORECASE)
+"""Asks for the name of a unit, of which the question has an alias."""
 _LAST_SENTENCE = re.compile(r"(?<=[.!?:;–-] )[^.!?]+\?\s*$")
 """A question after another sentence."""
 _UNSAID = 500
@@ -71,16 +72,13 @@ def trace(
     """
     question = question[:MOST_CHARACTERS]
     if names is None:
-        names = _names(graph, question)
+        names = _names(graph, question, start)
     last = _LAST_SENTENCE.search(question)
-    if last and words(last[0])[0] in QUESTION_WORDS and (own := _names(graph, last[0])):
+    if last and words(last[0])[0] in QUESTION_WORDS and (own := _names(graph, last[0], start)):
         # "I have a dog. Is the oleander poisonous?"
         return trace(graph, start, last[0], names=own)
-    if len(names) == 1 and not start and _WHICH_IS_IT.search(question):
-        # "Tadorna tadorna, which bird is that?"
-        (units,) = graph.with_keys([names[0].key]).values() or ([],)
-        is_alias = len(units) == 1 and not is_named(" ".join(names[0].words), units[0].name)
-        return Traced((units[0].name,), (Path(units[0]),)) if is_alias else None
+    if not start and (named := _named_by_alias(graph, question, names)):
+        return named
     exact = [span for span in names if not span.is_partial]
     traced = _trace(graph, start, question, exact)
     if not traced and len(exact) < len(names):
@@ -88,10 +86,22 @@ def trace(
     return traced
 
 
-def _names(graph: Graph, question: str) -> list[NamedSpan]:
-    found = find_names(graph.connection, question)
-    find_partial_names(graph.connection, question, found)
-    return found.spans
+def _names(graph: Graph, question: str, start: Entity | None) -> list[NamedSpan]:
+    """Return the names; beside a picture, "the lamp" is what it shows and no part of a name."""
+    named = find_names(graph.connection, question)
+    if start is None:
+        find_partial_names(graph.connection, question, named)
+    return named.spans
+
+
+def _named_by_alias(graph: Graph, question: str, names: Sequence[NamedSpan]) -> Traced | None:
+    """Return the unit that "Tadorna tadorna, which bird is that?" asks for."""
+    match = _WHICH_IS_IT.search(question)
+    if not match or len(names) != 1 or stem(match[1]) not in THINGS:
+        return None
+    units = graph.with_keys([names[0].key]).get(names[0].key, [])
+    is_alias = len(units) == 1 and not is_named(" ".join(names[0].words), units[0].name)
+    return Traced((units[0].name,), (Path(units[0]),)) if is_alias else None
 
 
 def _trace(

@@ -1,8 +1,8 @@
-"""The reader: it states an answer from evidence without a model, or abstains.
+"""The reader of sentences: it states an answer from evidence, or abstains.
 
 It states the name or the description of a unit, yes or no, or the one typed value that most of the
 question's words stand near to. Otherwise it gives the closest sentence, which is evidence and no
-answer. What relations, metadata and labelled lines state is found by `graph.answer_paths` before.
+answer. What relations, metadata and labelled lines state is found by `named_units` before.
 """
 
 from __future__ import annotations

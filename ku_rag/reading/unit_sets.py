@@ -19,7 +19,7 @@ import numpy as np
 
 from ku_rag.graph.model import Path, Step
 from ku_rag.graph.unit_facts import FactReader
-from ku_rag.reading.answers import CLASSES, MOST, TURNS, Traced, fits_type, own_stems
+from ku_rag.reading.answers import CLASSES, MOST, Traced, fits_type, own_stems
 from ku_rag.reading.fact_table import FactTable, FactTest, Label, UnitFact
 from ku_rag.reading.limits import NUMBERS, Limit, amount_stems, read_limits
 from ku_rag.store.connection import Rows
@@ -30,6 +30,7 @@ from ku_rag.text.question import (
     GENERIC,
     MOST_CHARACTERS,
     THINGS,
+    TURNS,
     Comparison,
     Question,
     analyse,
@@ -202,7 +203,8 @@ class UnitSetReader:
             return None
         if compared and compared.of_two and not self._limits:
             return None
-        if not groups and not (self._kinds or (compared and (self._noun or asked.asks))):
+        is_open = compared and (self._noun or asked.has_question_word)
+        if not (groups or self._kinds or is_open):
             return None
         answers: dict[tuple[int, int], list[Traced]] = {}
         for chosen in self._choices(groups):

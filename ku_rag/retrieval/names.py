@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
-from ku_rag.indexes.keywords import language_of
+from ku_rag.indexes import keywords
 from ku_rag.indexes.name_index import matchable
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.text.question import ASKING, MOST_CHARACTERS, POINTED
-from ku_rag.text.stems import query_terms, singulars, stem
+from ku_rag.text.stems import singulars, stem
 from ku_rag.text.tokens import Token, is_cjk, name_key, stop_words, tokenize, words
 
 _LONGEST_NAME = 10
@@ -98,14 +98,11 @@ def find_names(connection: Connection, question: str) -> NamesFound:
         if is_free and question[tokens[at].start].isupper() and matchable(key):
             written = NamedSpan(at, tuple(folded[at:end]), key)
             found.spans.extend(_qualified(connection, written))
-    language = language_of(connection)
-    holds = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
     for place, word in enumerate(folded):
         is_short = len(word) < _SHORTEST_MISSPELT or is_cjk(word) or word in stop_words()
         if is_short or any(word in one.words for one in found.spans):
             continue
-        (term,) = query_terms([word], language)
-        if connection.execute(holds, (f'"{term}"',)).fetchone() is None:
+        if not keywords.has_word(connection, word):
             _add_similar(connection, question, tokens, place, found)
     for start, end in _capitalised(question, tokens, found.spans):
         inside = [one for one in found.spans if one.overlaps(start, end)]

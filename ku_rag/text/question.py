@@ -35,8 +35,9 @@ _TELLING = frozenset(
 _HELPING = frozenset(words("do does did can could should will would must may"))
 _PARTICIPLE = re.compile(r"(ed|wn|ught|ung)$")
 _LISTING = {("are", "there"), ("do", "you"), ("do", "we"), ("have", "you"), ("have", "we")}
-_HAVING = frozenset(words("have sell stock offer carry keep got own"))
 """Questions for yes or no that a list answers: "Do you have red lamps?"."""
+_HAVING = frozenset(words("have sell stock offer carry keep got own"))
+"""Verbs of such questions after "do you"."""
 _OF_THEM = frozenset(words("of the our your my these those"))
 _ASKERS = frozenset(words("i we you us"))
 _NAMING = frozenset(words("name kind sort type pictur imag photo thing object scene"))
@@ -66,7 +67,8 @@ _DATED = frozenset(
 """Labels of dates that tell which is older."""
 _AGE = frozenset({stem("age")})
 _OF_ENTITIES = ("", "name", "person", "place", "date")
-_TURNS = frozenset({"after", "before"})
+TURNS = frozenset({"after", "before"})
+"""Words of order: an answer must have them alike."""
 _FILLED = 1000
 """Rank of a label of which the question has all words but fillers."""
 _NEAR = 4
@@ -110,19 +112,19 @@ _TABLE = [
 ]
 
 
-def _listed(name: str) -> frozenset[str]:
+def _word_list(name: str) -> frozenset[str]:
     """Return the stems of a list of words in the table of wordings."""
     return frozenset(
         stem(word) for row in _TABLE if len(row) == 2 and row[0] == name for word in words(row[1])
     )
 
 
-SOFT, FILLERS, _ADJECTIVES = map(_listed, ("soft", "fillers", "adjectives"))
+SOFT, FILLERS, _ADJECTIVES = map(_word_list, ("soft", "fillers", "adjectives"))
 """Stems of words that need not be accounted for, and of those that labels add."""
 QUESTION_WORDS = _WH | AUXILIARIES
 """Words that begin a question."""
-GENERIC = _listed("generic")
-THINGS = _listed("things") | GENERIC
+GENERIC = _word_list("generic")
+THINGS = _word_list("things") | GENERIC
 """Stems of nouns for units of many kinds; the generic ones fit any unit."""
 _WAYS = tuple(
     Asked(
@@ -179,15 +181,15 @@ class Question:
         return SOFT | (frozenset() if self.kind == "yes-no" else self.light)
 
     @property
-    def asks(self) -> bool:
-        """Whether it has a question word."""
+    def has_question_word(self) -> bool:
+        """Whether it has a word such as "which" or "how"."""
         return not _WH.isdisjoint(self.said)
 
     @property
     def turns(self) -> frozenset[str]:
         """Words of order that an answer must have alike; that of "look after" is none."""
         triggers = (one for way in self.ways for one in way.triggers if one <= self.every)
-        return _TURNS.intersection(self.said).difference(*triggers)
+        return TURNS.intersection(self.said).difference(*triggers)
 
     @property
     def answer_stems(self) -> frozenset[str]:

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from ku_rag import KnowledgeBase
+from ku_rag import KnowledgeBase, Unit
+from tests.conftest import picture
 
 RECORDS = [
     {
@@ -113,6 +114,7 @@ def kb(tmp_path_factory):
         ("How many yachts are for sale?", "1"),
         ("How many trains are for sale?", ""),
         ("Do you have boats with oars?", "Pickle"),
+        ("Pickle, what length is it?", "3.1 m"),
         # Values that are codes
         ("417-22, which boat is that?", "Merry Dancer"),
         # What a flag or an amount does not answer
@@ -122,3 +124,30 @@ def kb(tmp_path_factory):
 )
 def test_questions(kb, question, answer):
     assert kb.query(None, question).answer == answer
+
+
+def test_an_alias_and_its_unit(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add(Unit("Shelduck", id="s", aliases=("Tadorna tadorna",), metadata={"colour": "white"}))
+        assert kb.query(None, "Tadorna tadorna, which bird is that?").answer == "Shelduck"
+        assert kb.query(None, "Tadorna tadorna, which colour is it?").answer == "white"
+
+
+@pytest.mark.parametrize(
+    ("prices", "dearest"),
+    [(("5 EUR", "7 EUR"), "B"), (("5 EUR", "7"), "B"), (("5 EUR", "7 USD"), "")],
+)
+def test_prices_in_several_currencies_are_not_compared(tmp_path, prices, dearest):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        for name, price in zip("AB", prices, strict=True):
+            kb.add(Unit(name, id=name, kind="lamp", metadata={"price": price}))
+        assert kb.query(None, "Which is the dearest lamp?").answer == dearest
+
+
+def test_a_noun_beside_a_picture_is_what_it_shows(tmp_path):
+    shown = picture(tmp_path / "shown.png", 3)
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add(Unit("Aurora lamp", id="a", metadata={"weight": "3 kg"}))
+        kb.add(Unit("Sun", id="s", metadata={"price": "5 EUR"}, images=(shown,)))
+        assert kb.query(None, "How heavy is the lamp?").answer == "3 kg"
+        assert kb.query(shown, "How heavy is the lamp?").answer == ""
