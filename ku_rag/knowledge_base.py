@@ -19,7 +19,7 @@ from ku_rag.answering import pipeline
 from ku_rag.answering.pipeline import QueryEvent
 from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder, Vectors
-from ku_rag.errors import BadInput, Refused
+from ku_rag.errors import BadInput, NotFound, Refused
 from ku_rag.mllm.base import MLLM
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ku_rag.graph.evidence.construction_settings import EvidenceSettings
     from ku_rag.graph_view import GraphView
     from ku_rag.indexes.tuning import Tuning
+    from ku_rag.ingest.extraction import Extraction
     from ku_rag.ingest.pipeline import Item
     from ku_rag.ingest.reindexing import Reindexed
     from ku_rag.ingest.upgrading import Upgraded
@@ -678,6 +679,42 @@ class KnowledgeBase:
         self._session.update_indexes()
         return report
 
+    def extract(self, *, dry_run: bool = False, progress: Progress | None = None) -> Extraction:
+        """Have the base's model read facts from texts, each with the sentence that states it.
+
+        Facts whose words are not in the text are not stored. A chunk is read once by each model; an
+        interrupted run continues. The conditions of searches (`where`) read these facts by
+        "any:FIELD" alone.
+
+        Args:
+            dry_run: only count the chunks, and estimate the tokens.
+            progress: called with the number of chunks read so far.
+
+        Raises:
+            NotFound: the base has no model.
+            Locked: another process is writing.
+        """
+        from ku_rag.ingest import extraction
+        from ku_rag.mllm.prompts import load_prompts
+
+        session, mllm = self._session, self._session.mllm()
+        if mllm is None:
+            raise NotFound("there is no model to read facts with: name one with --mllm")
+        arguments.callback(progress, "progress")
+        model = session.settings.mllm or "model"
+        prompt = load_prompts("ku_rag.ingest", session.prompts)["extraction"]
+        with session.use():
+            if dry_run:
+                return extraction.estimate(session.database, model, prompt)
+            return extraction.extract(session.database, mllm, model, prompt, progress=progress)
+
+    def remove_extracted(self, model: str) -> int:
+        """Delete the facts that a model has read from texts, and return how many they were."""
+        from ku_rag.ingest import extraction
+
+        with self._session.use():
+            return extraction.remove(self._session.database, arguments.text(model, "the model"))
+
     def sync(
         self,
         path: str | Path,
@@ -1006,7 +1043,7 @@ class KnowledgeBase:
             Mismatch: it has a later format, or shards are of another encoder.
             MissingExtra: pyarrow is not installed.
         """
-        from ku_rag.transfer.parquet_import import ExportRecords
+        from ku_rag.transfer.parquet_import import ExportRecords, add_extracted
         from ku_rag.transfer.parquet_reader import Export
         from ku_rag.transfer.shard_set import ShardSet, is_shard_set
 
@@ -1014,12 +1051,13 @@ class KnowledgeBase:
         arguments.check(partial, "partial", bool)
         arguments.callback(progress, "progress")
         with self._session.write() as writer:
-            items: Iterable[Item] = (
-                ShardSet(path, writer, partial=partial)
-                if is_shard_set(path)
-                else ExportRecords(Export(path), writer)
-            )
-            report = writer.run(items, progress=progress)
+            if is_shard_set(path):
+                shards = ShardSet(path, writer, partial=partial)
+                report = writer.run(shards, progress=progress)
+            else:
+                export = Export(path)
+                report = writer.run(ExportRecords(export, writer), progress=progress)
+                report.quarantined.extend(add_extracted(self._session.database, export))
         self._session.update_indexes()
         return report
 

@@ -17,6 +17,7 @@ from ku_rag.errors import KuError
 _COMMANDS = (
     ingest.init,
     ingest.ingest,
+    ingest.extract,
     ingest.sync,
     ingest.add,
     ingest.update,

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import ku_rag
-from ku_rag.cli.options import PATH, base_exists, common, existing, open_base, unit_options
-from ku_rag.cli.output import print_added, print_deleted, print_report, print_result, progress
+from ku_rag.cli.options import (
+    PATH,
+    base_exists,
+    common,
+    existing,
+    mllm_option,
+    open_base,
+    unit_options,
+)
+from ku_rag.cli.output import (
+    print_added,
+    print_deleted,
+    print_left_out,
+    print_report,
+    print_result,
+    progress,
+    remark,
+    remark_usage,
+)
+from ku_rag.types import IngestReport
+
+if TYPE_CHECKING:
+    from ku_rag.ingest.extraction import Extraction
 
 
 @click.command()
@@ -46,8 +67,11 @@ def init(encoder: str | None, segmenter: str | None, profile: str | None) -> Non
     metavar="MB",
     help="Memory to use beside models and index.  [default: 1024]",
 )
+@click.option(
+    "--extract", "extractor", metavar="MODEL", help="Have it read facts from texts; see `extract`."
+)
 @common
-def ingest(paths: tuple[Path, ...], max_memory: int | None) -> None:
+def ingest(paths: tuple[Path, ...], max_memory: int | None, extractor: str | None) -> None:
     """Ingest folders, and JSONL, Parquet, tar, CSV, TSV, Markdown, text, HTML, DOCX or PDF files.
 
     Each sub-folder is a unit: its name, its pictures, texts and documents. The knowledge base
@@ -55,10 +79,51 @@ def ingest(paths: tuple[Path, ...], max_memory: int | None) -> None:
     """
     for path in paths:
         existing(path, "a folder or file to ingest")
-    limit = {} if max_memory is None else {"max_memory": max_memory}
-    with open_base(create=True, **limit) as base, progress("ingesting") as moved:
-        first, *others = (base.ingest(path, progress=moved) for path in paths)
-    print_report(sum(others, first))
+    settings = {"max_memory": max_memory, "mllm": extractor}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    with open_base(create=True, **settings) as base:
+        with progress("ingesting") as moved:
+            reports = [base.ingest(path, progress=moved) for path in paths]
+        if extractor:
+            with progress("extracting", "chunks") as moved:
+                extraction = base.extract(progress=moved)
+            _remark_extraction(extraction)
+            remark_usage(extraction.usage, base.settings)
+            reports.append(IngestReport(quarantined=extraction.left_out))
+    print_report(sum(reports, IngestReport()))
+
+
+@click.command()
+@mllm_option("reads")
+@click.option("--dry-run", is_flag=True, help="Only count the chunks, and estimate the tokens.")
+@click.option("--remove", is_flag=True, help="Delete the facts that the model has read.")
+@common
+def extract(dry_run: bool, remove: bool) -> None:
+    """Have a model read facts from the texts of units.
+
+    A fact is stored with the sentence that states it, if its words are there. Each chunk is read
+    once; after an interrupt the same command continues. Conditions with --where read these facts
+    as any:FIELD.
+    """
+    with open_base() as base, progress("extracting", "chunks") as moved:
+        if remove:
+            model = base.settings.mllm
+            removed = base.remove_extracted(model)
+            print_result({"model": model, "removed": removed}, f"removed {removed:,} facts")
+            return
+        extraction = base.extract(dry_run=dry_run, progress=moved)
+    if dry_run:
+        print_result(extraction, f"{extraction.chunks:,} chunks to read; an estimate of the usage:")
+    else:
+        print_result(extraction, f"{extraction.facts:,} facts from {extraction.chunks:,} chunks")
+        _remark_extraction(extraction)
+    remark_usage(extraction.usage, base.settings)
+    print_left_out(extraction.left_out)
+
+
+def _remark_extraction(extraction: Extraction) -> None:
+    for reason, count in extraction.dropped.most_common():
+        remark(f"{count:,} proposed facts were not stored: {reason}")
 
 
 @click.command()

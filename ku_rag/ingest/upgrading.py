@@ -163,7 +163,7 @@ def _read_facts(database: Database, progress: Progress | None) -> None:
     if version != facts.EXTRACTOR:
         unit = chunk = 0
         with database.change() as connection:
-            connection.execute("DELETE FROM facts; DELETE FROM labels")
+            facts.drop_all_read(connection)
             database.set_meta(_FACTS_READ, (facts.EXTRACTOR, 0, 0))
     while True:
         with database.change() as connection:

@@ -19,7 +19,7 @@ import orjson
 
 from ku_rag.store.connection import Connection, array_of, as_json
 from ku_rag.text import statements
-from ku_rag.text.statements import Statement
+from ku_rag.text.statements import Statement, locate
 from ku_rag.text.values import Quantity, quantity, unit_of_label
 from ku_rag.types import Serializable
 
@@ -27,8 +27,11 @@ EXTRACTOR = 1
 """Version of the rules by which facts are read. A base of an earlier one is upgraded."""
 METADATA, TEXT, TABLE, PART = "metadata", "text", "table", "part"
 """Origins of facts. A part is an item of a list in a value: "red" of "pink and red"."""
+EXTRACTED = "extracted by "
+"""Beginning of the origin of facts that a model read from texts."""
 _LONGEST_KEY = 48
 _KEY_BEGIN = 40
+_READ_LABELS = f"SELECT row FROM labels WHERE origin NOT LIKE '{EXTRACTED}%'"
 _COLUMNS = (
     "unit, subject, label, value, key, number, measure, amount, upper, scope, chunk, first, last"
 )
@@ -41,7 +44,8 @@ class Fact(Serializable):
     Args:
         label: Of the statement, such as a field of metadata, a column or a relation.
         value: As written; None for null.
-        origin: "metadata", "text", "table", "relation", "inverse relation", "kind" or "alias".
+        origin: "metadata", "text", "table", "relation", "inverse relation", "kind", "alias", or
+            "extracted by" and the name of a model.
         number: The number that the value begins with; of a date, the year.
         measure: Dimension of the amount, or "date".
         amount: The number in the base unit of the dimension (m, g, l, m², s).
@@ -64,6 +68,17 @@ class Fact(Serializable):
     source: str | None = None
     chunk: int | None = None
     span: tuple[int, int] | None = None
+
+
+class ExtractedFact(NamedTuple):
+    """A fact that a model read: row of the unit, what is stated, and row of the chunk.
+
+    The span of the statement is that of its sentence, which has the value in it.
+    """
+
+    unit: int
+    statement: Statement
+    chunk: int
 
 
 class _Row(NamedTuple):
@@ -129,7 +144,7 @@ def rename(connection: Connection, unit: int) -> None:
         (unit,),
     )
     chunks = {row: (unit, text) for row, text in owned}
-    drop_chunks(connection, list(chunks))
+    _drop_read(connection, list(chunks))
     add_chunks(connection, chunks)
 
 
@@ -139,8 +154,30 @@ def replace_row(connection: Connection, source: int, document: int) -> None:
         "SELECT row FROM chunks WHERE source = ? AND document = ?", (source, document)
     )
     chunks = [row for (row,) in found]
-    drop_chunks(connection, chunks)
+    _drop_read(connection, chunks)
     _insert(connection, TABLE, _of_rows(_cells(connection, chunks)))
+
+
+def add_extracted(connection: Connection, model: str, facts: Iterable[ExtractedFact]) -> int:
+    """Store facts that a model read from texts, and return how many are new."""
+    new = [
+        fact
+        for fact in facts
+        if not connection.execute(
+            "SELECT 1 FROM facts f JOIN labels l ON l.row = f.label "
+            "WHERE f.unit = ? AND l.key = ? AND f.key = ?",
+            (fact.unit, fact.statement.label.casefold(), value_key(fact.statement.value or "")),
+        ).fetchone()
+    ]
+    rows = [_Row(fact.unit, None, fact.statement, fact.chunk) for fact in dict.fromkeys(new)]
+    _insert(connection, EXTRACTED + model, rows)
+    return len(rows)
+
+
+def drop_extracted(connection: Connection, model: str) -> int:
+    """Delete the facts that a model read from texts, and return how many they were."""
+    of_model = "label IN (SELECT row FROM labels WHERE origin = ?)"
+    return _delete(connection, of_model, EXTRACTED + model)
 
 
 def drop_chunks(connection: Connection, chunks: Sequence[int]) -> None:
@@ -149,20 +186,34 @@ def drop_chunks(connection: Connection, chunks: Sequence[int]) -> None:
         _delete(connection, "chunk IN (SELECT value FROM carray(?))", array_of(chunks))
 
 
+def _drop_read(connection: Connection, chunks: Sequence[int]) -> None:
+    """Delete the facts of chunks that are read without a model."""
+    if chunks:
+        condition = f"chunk IN (SELECT value FROM carray(?)) AND label IN ({_READ_LABELS})"
+        _delete(connection, condition, array_of(chunks))
+
+
+def drop_all_read(connection: Connection) -> None:
+    """Delete all facts that are read without a model."""
+    _delete(connection, f"? AND label IN ({_READ_LABELS})", 1)
+
+
 def drop_unit(connection: Connection, unit: int) -> None:
     """Delete the facts of a unit."""
     _delete(connection, "unit = ?", unit)
 
 
-def _delete(connection: Connection, condition: str, value: object) -> None:
+def _delete(connection: Connection, condition: str, value: object) -> int:
+    """Delete facts, and labels that no other fact has; return the number of facts."""
     gone = connection.execute(f"DELETE FROM facts WHERE {condition} RETURNING label", (value,))
-    labels = {label for (label,) in gone}
+    labels = [label for (label,) in gone]
     if labels:
         connection.execute(
             "DELETE FROM labels WHERE row IN (SELECT value FROM json_each(?)) "
             "AND NOT EXISTS (SELECT 1 FROM facts WHERE label = labels.row)",
-            (as_json(labels),),
+            (as_json({*labels}),),
         )
+    return len(labels)
 
 
 def _cells(connection: Connection, chunks: Iterable[int]) -> dict[int, tuple[str, str] | None]:
@@ -191,7 +242,7 @@ def _insert(connection: Connection, origin: str, rows: Iterable[_Row]) -> None:
     new: dict[str, list[_Row]] = {origin: [], PART: []}
     for row in rows:
         new[origin].append(row)
-        new[PART] += _parts(row)
+        new[PART] += _parts(row) if not origin.startswith(EXTRACTED) else ()
     for kind, listed in new.items():
         labels = _labels(connection, kind, {row.statement.label for row in listed})
         connection.executemany(
@@ -309,6 +360,13 @@ def differences(
             expected = _expected(TEXT, (_Row(unit, None, one, chunk) for one in stated))
         if _stored(connection, "f.chunk = ?", chunk) != expected:
             yield f"the facts of chunk {chunk} are not what its text states"
+        for value, first, last in connection.execute(
+            "SELECT coalesce(value, key), first, last FROM facts WHERE chunk = ? "
+            f"AND label NOT IN ({_READ_LABELS})",
+            (chunk,),
+        ):
+            if locate(value, text, first, last) is None:
+                yield f"chunk {chunk} does not state {value!r}, which a model read there"
 
 
 def _expected(origin: str, rows: Iterable[_Row]) -> list[tuple[object, ...]]:
@@ -323,7 +381,8 @@ def _stored(connection: Connection, condition: str, value: int) -> list[tuple[ob
     columns = ", ".join(f"f.{column}" for column in _COLUMNS.split(", ")[3:])
     found: list[tuple[object, ...]] = connection.execute(
         f"SELECT l.origin, f.unit, f.subject, l.label, {columns} FROM facts f "
-        f"JOIN labels l ON l.row = f.label WHERE {condition} ORDER BY f.row",
+        f"JOIN labels l ON l.row = f.label WHERE {condition} AND l.row IN ({_READ_LABELS}) "
+        "ORDER BY f.row",
         (value,),
     ).fetchall()
     return found

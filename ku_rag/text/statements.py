@@ -169,3 +169,28 @@ def is_labelled_line(sentence: str) -> bool:
     """Return whether a sentence is a labelled line, whose label is a few words."""
     line = _LINE.fullmatch(sentence)
     return line is not None and len(words(line["label"])) < _LABEL_WORDS
+
+
+def locate(
+    quotation: str, text: str, start: int = 0, end: int | None = None
+) -> tuple[int, int] | None:
+    """Return where a text has a quotation as whole words; runs of white space are alike.
+
+    Args:
+        quotation: What is looked for.
+        text: Where.
+        start: Where the search begins, in characters.
+        end: Where it ends; None for the end of the text.
+
+    Returns:
+        Start and end of the first place; None if there is none, or the quotation is blank.
+    """
+    parts = quotation.split()
+    if not parts:
+        return None
+    # "3" is no part of "13" or of "2.3".
+    before = r"(?<!\w)(?<!\d[.,])" if parts[0][0].isalnum() else ""
+    after = r"(?!\w)(?![.,]\d)" if parts[-1][-1].isalnum() else ""
+    pattern = re.compile(before + r"\s+".join(map(re.escape, parts)) + after)
+    match = pattern.search(text, start, len(text) if end is None else end)
+    return match and match.span()

@@ -19,6 +19,7 @@ from ku_rag.errors import Corrupt
 from ku_rag.store import vectors
 from ku_rag.store.connection import Connection, explained, snapshot
 from ku_rag.store.database import Database
+from ku_rag.store.facts import EXTRACTED
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.transfer import atomic_folder
 from ku_rag.transfer.tables import (
@@ -58,6 +59,12 @@ _QUERIES = {
     "ORDER BY e.name, e.kind, u.id",
     "table_rows": "SELECT u.id, s.uri, t.document, t.place, t.name, t.number, t.cells "
     f"FROM sources s CROSS JOIN table_rows t ON t.source = s.row {_UNIT} WHERE {{}}, t.document",
+    # A unit is not always the one that the source belongs to.
+    "extracted_facts": "SELECT o.id, s.uri, c.position, l.label, coalesce(f.value, f.key), "
+    "l.origin, f.first, f.last FROM sources s CROSS JOIN chunks c ON c.source = s.row "
+    "CROSS JOIN facts f ON f.chunk = c.row JOIN units o ON o.row = f.unit "
+    f"JOIN labels l ON l.row = f.label {_UNIT} WHERE l.origin LIKE '{EXTRACTED}%' AND {{}}, "
+    "c.position, f.row",
 }
 """Query of the rows of each table; {} is the condition and order of those of sources."""
 

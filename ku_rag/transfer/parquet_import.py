@@ -28,10 +28,22 @@ from ku_rag.ingest.preparation import (
     read_picture,
 )
 from ku_rag.picture_paths import locate_picture
-from ku_rag.store import relations, table_rows
+from ku_rag.store import facts, relations, table_rows
+from ku_rag.store.database import Database
+from ku_rag.store.facts import ExtractedFact
 from ku_rag.store.vectors import KINDS, Kind
+from ku_rag.text.statements import Statement, locate
 from ku_rag.transfer.parquet_reader import Export, RowBatch
-from ku_rag.transfer.tables import CHUNKS, IMAGES, RELATIONS, SHOWINGS, SOURCES, TABLE_ROWS, UNITS
+from ku_rag.transfer.tables import (
+    CHUNKS,
+    EXTRACTED,
+    IMAGES,
+    RELATIONS,
+    SHOWINGS,
+    SOURCES,
+    TABLE_ROWS,
+    UNITS,
+)
 from ku_rag.types import Quarantined, Relation, Unit
 
 _ORIGINS = ("ingest", "add", "join", "update")
@@ -84,6 +96,28 @@ class _Source:
         for document, text in self.chunks:
             texts[document] = texts.get(document, "") + text
         return [texts[document] for document in sorted(texts)]
+
+
+def add_extracted(database: Database, export: Export) -> list[Quarantined]:
+    """Store the facts that models have read from texts; return those that no text supports."""
+    left_out = []
+    with database.change() as connection:
+        for row in export.rows(EXTRACTED):
+            stored = connection.execute(
+                "SELECT u.row, c.row, c.text FROM sources s JOIN chunks c ON c.source = s.row, "
+                "units u WHERE s.uri = ? AND c.position = ? AND u.id = ?",
+                (row["source"], row["position"], row["unit"]),
+            ).fetchone()
+            unit, chunk, text = stored or (0, 0, "")
+            first, last, value = row["first"] or 0, row["last"] or 0, row["value"] or ""
+            begin, _, model = (row["origin"] or "").partition(facts.EXTRACTED)
+            if begin or not model or locate(value, text, first, last) is None:
+                item = f"extracted_facts: {row['label']} of {row['unit']}"
+                left_out.append(Quarantined(item, "the text that states it was not imported"))
+                continue
+            stated = Statement(row["label"] or "", value, "", first, last)
+            facts.add_extracted(connection, model, [ExtractedFact(unit, stated, chunk)])
+    return left_out
 
 
 class ExportRecords:

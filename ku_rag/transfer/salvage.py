@@ -28,7 +28,7 @@ from ku_rag.types import Quarantined
 _WORK = "salvage.sqlite"
 _TABLES = (
     "encoders", "units", "sources", "chunks", "images", "unit_images", "vectors", "entities",
-    "relations", "table_rows",
+    "relations", "table_rows", "labels", "facts",
 )  # fmt: skip
 _REPORTED = ("units", "sources", "chunks", "images", "vectors", "relations")
 _INCOMPLETE = "incomplete:incomplete"
@@ -104,6 +104,8 @@ def _copy(path: Path, work: Connection) -> dict[str, _Ranges]:
         "DELETE FROM relations WHERE source NOT IN (SELECT row FROM sources)",
         "DELETE FROM unit_images WHERE source NOT IN (SELECT row FROM sources) "
         "OR image NOT IN (SELECT row FROM images)",
+        "DELETE FROM facts WHERE unit NOT IN (SELECT row FROM units) "
+        "OR chunk NOT IN (SELECT row FROM chunks)",
         "DELETE FROM entities WHERE unit NOT IN (SELECT row FROM units)",
     ):
         work.execute(statement)

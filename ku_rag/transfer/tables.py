@@ -78,7 +78,12 @@ TABLE_ROWS = TableFile(
     "unit source document:count place:count name number:count cells",
     "source document cells",
 )
-TABLES = (UNITS, SOURCES, CHUNKS, IMAGES, SHOWINGS, RELATIONS, ENTITIES, TABLE_ROWS)
+EXTRACTED = TableFile(
+    "extracted_facts",
+    "unit source position:count label value origin first:count last:count",
+    "unit source position label value origin first last",
+)
+TABLES = (UNITS, SOURCES, CHUNKS, IMAGES, SHOWINGS, RELATIONS, ENTITIES, TABLE_ROWS, EXTRACTED)
 
 
 def parquet() -> tuple[Any, Any]:

@@ -226,3 +226,40 @@ def test_ping_fails_where_nothing_answers(ku):
     failing = ping(ku, lambda _: fails(404, "no such model"), "--mllm", "m-1")
     assert failing.code == 1
     assert "m-1 does not reply" in failing.out
+
+
+def test_a_model_reads_facts_whose_words_are_in_the_text(ku, tmp_path):
+    stated = {
+        "unit": "Lamp", "label": "comes from", "value": "Peru",
+        "sentence": "The lamp comes from Peru.",
+    }  # fmt: skip
+    facts = [stated, stated | {"value": "Chile"}]
+    with serving(by=lambda _: says(json.dumps({"facts": facts}))) as endpoint:
+        model = ("--mllm", "m-1", "--mllm-url", endpoint.url)
+        planned = ku("extract", *model, "--dry-run")
+        assert planned.out == "1 chunks to read; an estimate of the usage:\n"
+        assert endpoint.bodies == []
+        run = ku("extract", *model)
+        assert run.out == "1 facts from 1 chunks\n"
+        assert "1 proposed facts were not stored: the value is not in the sentence\n" in run.err
+        assert "m-1: 1 replies, 0 of them from the cache; 11 + 7 tokens\n" in run.err
+        passing = ku("list", "--where", "any:comes from=Peru", "--json").json
+        assert [unit["id"] for unit in passing] == ["lamp"]
+        assert ku("extract", "--mllm", "m-1", "--remove").out == "removed 1 facts\n"
+
+
+def test_ingest_has_a_model_read_facts(ku, tmp_path, monkeypatch):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "lock.txt").write_text("The lock was made in Chile.\n")
+    made = {"label": "made in", "value": "Chile", "sentence": "The lock was made in Chile."}
+    with serving(
+        by=lambda body: says(
+            json.dumps({"facts": [made | {"unit": "lock"}] if "Chile" in str(body) else []})
+        )
+    ) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+        run = ku("ingest", str(tmp_path / "more"), "--extract", "m-1")
+    assert (run.code, len(endpoint.bodies)) == (0, 2)
+    shown = ku("show", "lock").out
+    assert "made in" in shown
+    assert "Chile" in shown

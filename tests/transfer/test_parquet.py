@@ -26,7 +26,17 @@ from tests.conftest import lists, picture, write_records
 from tests.transfer.test_salvage import damage, pages_of
 
 ROOT = Path(__file__).parents[2]
-TABLES = ["chunks", "entities", "images", "relations", "showings", "sources", "table_rows", "units"]
+TABLES = [
+    "chunks",
+    "entities",
+    "extracted_facts",
+    "images",
+    "relations",
+    "showings",
+    "sources",
+    "table_rows",
+    "units",
+]
 
 
 class Other(Hashed):

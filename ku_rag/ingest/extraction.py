@@ -1,0 +1,225 @@
+"""Facts that a model reads from the texts of units, each with the sentence that states it.
+
+A model proposes facts of each chunk. A fact is stored only if its unit is one of the chunk's, its
+sentence stands in the chunk, and its value in that sentence. The base records which chunks a model
+has read: an interrupted run continues, and a later one reads what is new.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ku_rag.graph.mllm_calls import WORKERS, AgentQuestion, Outcome, ask_all
+from ku_rag.mllm.base import MLLM, usage
+from ku_rag.mllm.prompts import Prompt, fenced
+from ku_rag.store import facts
+from ku_rag.store.connection import as_json
+from ku_rag.store.database import Database
+from ku_rag.store.facts import ExtractedFact
+from ku_rag.text.statements import Statement, locate
+from ku_rag.text.tokens import name_key
+from ku_rag.types import Progress, Quarantined, Serializable
+
+_LONGEST_LABEL, _LONGEST_VALUE = 60, 300
+_MOST_UNITS = 40
+"""Units of a chunk that a model is told of, owners first."""
+_TOKEN_CHARACTERS = 4
+_REPLY_TOKENS = 150
+"""Estimates for a dry run: characters of a token, and tokens of a reply."""
+_TEXT = {"type": "string"}
+_FIELDS = ("unit", "label", "value", "sentence")
+_FACT = {
+    "type": "object",
+    "properties": dict.fromkeys(_FIELDS, _TEXT),
+    "required": [*_FIELDS],
+    "additionalProperties": False,
+}
+_SCHEMA = {
+    "type": "object",
+    "properties": {"facts": {"type": "array", "maxItems": 50, "items": _FACT}},
+    "required": ["facts"],
+    "additionalProperties": False,
+}
+_CHUNKS = (
+    "SELECT c.row FROM chunks c WHERE (c.row > ? OR c.row IN (SELECT value FROM json_each(?))) "
+    "AND EXISTS (SELECT 1 FROM unit_chunks l WHERE l.chunk = c.row) "
+    "AND NOT EXISTS (SELECT 1 FROM table_rows t "
+    "WHERE t.source = c.source AND t.document = c.document) ORDER BY c.row"
+)
+
+
+class _Passage(NamedTuple):
+    """A chunk that a model is to read: its row, text, and units by name, owners first."""
+
+    row: int
+    text: str
+    units: Mapping[str, int]
+
+    def prompt(self, prompt: Prompt) -> str:
+        """Return the text of the request."""
+        return prompt.fill(data=fenced([{"units": [*self.units], "text": self.text}]))
+
+
+@dataclass(slots=True)
+class Extraction(Serializable):
+    """What a model has read.
+
+    Args:
+        model: Its name.
+        chunks: Number of chunks that it has read; in a dry run, that it would read.
+        facts: Number of facts stored.
+        dropped: Reason → number of proposed facts that were not stored for it.
+        left_out: Chunks that it could not read; the next run tries them again.
+        usage: Replies and tokens; in a dry run, an estimate.
+    """
+
+    model: str
+    chunks: int = 0
+    facts: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    left_out: list[Quarantined] = field(default_factory=list)
+    usage: dict[str, int] = field(default_factory=lambda: usage(()))
+
+
+def extract(
+    database: Database,
+    mllm: MLLM,
+    model: str,
+    prompt: Prompt,
+    *,
+    progress: Progress | None = None,
+) -> Extraction:
+    """Have a model read the facts of all chunks that it has not read.
+
+    Args:
+        database: The store, whose writer lock is not held.
+        mllm: The model.
+        model: Its name in the base.
+        prompt: With the placeholder "data".
+        progress: Called with the number of chunks read so far.
+
+    Raises:
+        Locked: Another process is writing.
+    """
+    done, replies = Extraction(model), []
+    last, failed = _state(database, model)
+    passages = _passages(database, last, failed)
+    while batch := [*islice(passages, WORKERS)]:
+        outcomes = ask_all(mllm, [AgentQuestion(o.prompt(prompt), schema=_SCHEMA) for o in batch])
+        unread = {
+            passage.row: outcome
+            for passage, outcome in zip(batch, outcomes, strict=True)
+            if outcome.failure
+        }
+        failed = failed.difference(one.row for one in batch).union(unread)
+        last = max(last, batch[-1].row)
+        with database.writing(), database.change() as connection:
+            # What was deleted meanwhile is not in the base any more.
+            listed = as_json([one.row for one in batch])
+            query = "SELECT row FROM chunks WHERE row IN (SELECT value FROM json_each(?))"
+            stored = {row for (row,) in connection.execute(query, (listed,))}
+            for passage, outcome in zip(batch, outcomes, strict=True):
+                if passage.row in stored:
+                    proposed = _supported(passage, outcome, done.dropped)
+                    done.facts += facts.add_extracted(connection, model, proposed)
+            _set_state(database, model, last, failed)
+        replies += [one.reply for one in outcomes if one.reply]
+        done.chunks += len(batch) - len(unread)
+        done.left_out += [
+            Quarantined(f"chunk {row}", outcome.problem)
+            for row, outcome in unread.items()
+            if not outcome.spent
+        ]
+        if progress:
+            progress(done.chunks)
+        if spent := next((one for one in unread.values() if one.spent), None):
+            rest = f"chunk {min(unread)} and those after it"
+            done.left_out.append(Quarantined(rest, spent.problem))
+            break
+    done.usage = usage(replies)
+    return done
+
+
+def estimate(database: Database, model: str, prompt: Prompt) -> Extraction:
+    """Return what `extract` would read, with an estimate of the tokens."""
+    lengths = [len(one.prompt(prompt)) for one in _passages(database, *_state(database, model))]
+    estimated = usage(()) | {
+        "replies": len(lengths),
+        "prompt_tokens": sum(lengths) // _TOKEN_CHARACTERS,
+        "completion_tokens": len(lengths) * _REPLY_TOKENS,
+    }
+    return Extraction(model, chunks=len(lengths), usage=estimated)
+
+
+def remove(database: Database, model: str) -> int:
+    """Delete the facts that a model has read, and return how many they were."""
+    with database.writing(), database.change() as connection:
+        connection.execute("DELETE FROM meta WHERE key = ?", (_key(model),))
+        return facts.drop_extracted(connection, model)
+
+
+def _key(model: str) -> str:
+    return f"extracted by {model}"
+
+
+def _state(database: Database, model: str) -> tuple[int, frozenset[int]]:
+    """Return the last chunk that a model has read, and those before it that it could not read."""
+    last, *failed = database.meta(_key(model)) or (0,)
+    return last, frozenset(failed)
+
+
+def _set_state(database: Database, model: str, last: int, failed: frozenset[int]) -> None:
+    database.set_meta(_key(model), [last, *sorted(failed)])
+
+
+def _passages(database: Database, last: int, failed: frozenset[int]) -> Iterator[_Passage]:
+    """Yield the chunks that a model has not read, but for rows of tables and texts of no unit."""
+    connection = database.connection
+    for (row,) in connection.execute(_CHUNKS, (last, as_json(failed))).fetchall():
+        texts = connection.execute("SELECT text FROM chunks WHERE row = ?", (row,)).fetchone()
+        if texts is None:  # deleted meanwhile
+            continue
+        units: dict[str, int] = {}
+        for name, unit in connection.execute(
+            "SELECT u.name, u.row FROM unit_chunks l JOIN units u ON u.row = l.unit "
+            "WHERE l.chunk = ? ORDER BY l.owned DESC, u.row LIMIT ?",
+            (row, _MOST_UNITS),
+        ):
+            units.setdefault(name, unit)
+        yield _Passage(row, texts[0], units)
+
+
+def _supported(
+    passage: _Passage, outcome: Outcome, dropped: Counter[str]
+) -> Iterator[ExtractedFact]:
+    """Yield the facts of a reply that the passage supports; count the others by reason."""
+    units = {name_key(name): row for name, row in passage.units.items()}
+    for proposed in outcome.fields.get("facts", ()):
+        fact = _checked(passage, units, proposed)
+        if isinstance(fact, str):
+            dropped[fact] += 1
+        else:
+            yield fact
+
+
+def _checked(
+    passage: _Passage, units: Mapping[str, int], proposed: Mapping[str, Any]
+) -> ExtractedFact | str:
+    """Return a proposed fact as it is stored, or why it is not."""
+    label = " ".join(proposed["label"].split()).strip(" :")
+    value = " ".join(proposed["value"].split())
+    unit = units.get(name_key(proposed["unit"]))
+    if unit is None:
+        return "it names no unit of the text"
+    if not (0 < len(label) <= _LONGEST_LABEL and len(value) <= _LONGEST_VALUE):
+        return "label or value is empty or too long"
+    sentence = locate(proposed["sentence"], passage.text)
+    if sentence is None:
+        return "the sentence is not in the text"
+    if locate(value, passage.text, *sentence) is None:
+        return "the value is not in the sentence"
+    return ExtractedFact(unit, Statement(label, value, "", *sentence), passage.row)
