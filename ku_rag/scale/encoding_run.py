@@ -29,7 +29,7 @@ from ku_rag.settings import Settings
 from ku_rag.store.layout import write_durably
 from ku_rag.transfer.parquet_reader import read_manifest
 from ku_rag.transfer.shard_set import SHARDS
-from ku_rag.transfer.tables import ENTITIES, FORMAT, MANIFEST, TABLES, parquet
+from ku_rag.transfer.tables import ENTITIES, EXTRACTED, FORMAT, MANIFEST, TABLES, parquet
 from ku_rag.types import Progress, Quarantined, Serializable
 
 _OURS = re.compile(rf"{MANIFEST}(\.\d+\.partial)?$|{SHARDS}$")
@@ -173,8 +173,8 @@ def _finish(folder: Path, made: Mapping[str, Any], shards: list[Shard], seconds:
     """Write the manifest of a finished run, delete what it does not name, and report."""
     shards.sort(key=lambda shard: shard.place)
     digests = {shard.name: shard.digest for shard in shards}
-    # Shards have no entities.
-    counts = Counter({table.name: 0 for table in TABLES if table != ENTITIES})
+    # Shards have no entities and no facts of a model.
+    counts = Counter({table.name: 0 for table in TABLES if table not in (ENTITIES, EXTRACTED)})
     for shard in shards:
         counts.update(shard.counts)
     _write_manifest(folder, {**made, "finished": True, "counts": counts, "sha256": digests})

@@ -159,6 +159,12 @@ def test_the_closest_sentence_is_evidence_and_no_answer(ask):
     assert read("Who made it?", [], []).closest is None
 
 
+def test_a_sentence_is_close_if_it_has_half_of_a_question_that_names_nothing(kb):
+    kb.add(Unit("Aurora lamp", id="lamp", texts=(LAMP,)))
+    assert kb.query(None, "Who paid for the wooden bridge in 1850?").reading.closest is None
+    assert kb.query(None, "Who paid for the Aurora lamp in 1850?").reading.closest is not None
+
+
 def test_a_clue_needs_a_picture(kb, ask):
     """Spain is not the country that borders Spain."""
     question = "What is the capital of the country that borders Spain?"
