@@ -24,7 +24,7 @@ from benchmarks.reader import held, right
 from benchmarks.record import mean, proportion, write_result
 from benchmarks.retrieval import fill
 from ku_rag import KnowledgeBase
-from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.graph.evidence.construction import EvidenceSearch
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings

@@ -20,7 +20,7 @@ from benchmarks.demo_data.scenes import benchmark_scene
 from benchmarks.demo_data.scenes.backdrops import BACKDROPS, HEIGHT, WIDTH, make_backdrop
 from benchmarks.demo_data.scenes.camera import draw_shot, photograph
 from benchmarks.record import DATA
-from ku_rag.encoders.descriptor import describe_images
+from ku_rag.encoders.embedded.descriptor import describe_images
 from ku_rag.retrieval.image_matching import match_image
 from ku_rag.store import unit_records
 

@@ -8,16 +8,14 @@ import shutil
 import uuid
 from collections.abc import Collection, Mapping
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from ku_rag.encoders import load_encoder, load_side, sides
+from ku_rag.encoders import DEFAULT, deferred_encoder, load_encoder, sides
 from ku_rag.encoders.base import Encoder
-from ku_rag.encoders.deferred import Deferred
-from ku_rag.encoders.pair import Paired, side
+from ku_rag.encoders.pair import side
 from ku_rag.errors import KuError, Mismatch, NotFound
 from ku_rag.regions.base import Segmenter
 from ku_rag.settings import Settings
@@ -42,7 +40,7 @@ def choose_encoder(
     """Return the encoder of a base, and its spec with absolute paths.
 
     It is the one that the settings name, else the one that the base was made with, else, for a new
-    base, the embedded one. The one that the base was made with is loaded at its first use.
+    base, the default one. The one that the base was made with is loaded at its first use.
 
     Args:
         made: the encoder in the manifest; None for a new base.
@@ -55,23 +53,13 @@ def choose_encoder(
         MissingExtra: a package that it needs is not installed.
     """
     own = made["spec"] if made else None
-    if not as_made and own == "embedded" == (settings.encoder or own):
-        return load_side("embedded"), "embedded"  # installed packages need not be searched
-    spec = "+".join(sides(settings.encoder or own or "embedded"))
-    if made is None or not (as_made or own == spec != "embedded"):
-        made_now = load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
-        return made_now, spec
-    spec = own or ""
-    known = [made["sides"][kind] for kind in KINDS]
-    parts = sides(spec) if spec else list(dict.fromkeys(fingerprint for fingerprint, _ in known))
-    load = partial(load_side, device=settings.device, batch_size=settings.batch_size)
-    deferred: list[Any] = [
-        Deferred(
-            part, whole=spec or part, fingerprint=fingerprint, dim=dim, load=partial(load, part)
-        )
-        for part, (fingerprint, dim) in zip(parts, known, strict=False)
-    ]
-    return (deferred[0] if len(deferred) == 1 else Paired(*deferred)), spec
+    spec = "+".join(sides(settings.encoder or own or DEFAULT))
+    device, batch_size = settings.device, settings.batch_size
+    # The default one needs no weights, so its version is compared at once.
+    if made is None or (not as_made and (own != spec or spec == DEFAULT)):
+        return load_encoder(spec, device=device, batch_size=batch_size), spec
+    stored = [made["sides"][kind] for kind in KINDS]
+    return deferred_encoder(own, stored, device=device, batch_size=batch_size), own or ""
 
 
 def make(

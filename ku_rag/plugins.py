@@ -46,14 +46,7 @@ def load(seam: str, own: Mapping[str, str], spec: str, **options: object) -> Any
         BadInput: it cannot be created with this argument.
     """
     name, _, argument = spec.partition(":")
-    known = own if name in own else offered(seam, own)
-    if name not in known:
-        raise NotFound(
-            f"there is no {seam} {name!r}; there are: {', '.join(sorted(known))}. "
-            "Install the package that brings it, or choose one of these"
-        )
-    module, _, attribute = known[name].partition(":")
-    made = getattr(import_module(module), attribute)
+    made = find(seam, own, name)
     takes = inspect.signature(made).parameters
     used = {key: value for key, value in options.items() if key in takes}
     try:
@@ -63,6 +56,18 @@ def load(seam: str, own: Mapping[str, str], spec: str, **options: object) -> Any
             f'{seam} {spec!r} cannot be made ({error}): write "{name}:argument" where it takes an '
             f'argument, "{name}" where it takes none'
         ) from error
+
+
+def find(seam: str, own: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 - a class
+    """Return the implementation of a name, before it is made; see `load`."""
+    known = own if name in own else offered(seam, own)
+    if name not in known:
+        raise NotFound(
+            f"there is no {seam} {name!r}; there are: {', '.join(sorted(known))}. "
+            "Install the package that brings it, or choose one of these"
+        )
+    module, _, attribute = known[name].partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def offered(seam: str, own: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
-from ku_rag.encoders.pair import side
+from ku_rag.encoders.pair import finds_regions, side
 from ku_rag.errors import Mismatch, NotFound, Outdated
 from ku_rag.indexes.chunk_selection import Selection
 from ku_rag.indexes.vector_index import VectorIndex
@@ -195,10 +195,9 @@ class Session:
         with self._loading:
             if self._segmenter is None:
                 settings = self.settings
-                # A model would take minutes for so many windows.
-                embedded = side(self._encoder, "image").fingerprint.startswith("embedded:")
+                default = "windows" if finds_regions(self._encoder) else "whole"
                 self._segmenter = load_segmenter(
-                    settings.segmenter or ("windows" if embedded else "whole"),
+                    settings.segmenter or default,
                     device=settings.device,
                     min_side=settings.region_min_side,
                 )

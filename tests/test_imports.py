@@ -172,6 +172,67 @@ def test_a_query_imports_only_what_it_needs(tmp_path):
     assert NOT_FOR_A_QUERY & loaded_by(code) == set()
 
 
+def test_no_encoder_class_is_imported_outside_of_the_encoders():
+    classes = {
+        f"{name}.{node.name}"
+        for path, name in modules()
+        if folder_of(name) == "encoders" and name != "ku_rag.encoders.base"
+        for node in parsed(path).body
+        if isinstance(node, ast.ClassDef)
+        and any(method in ast.unparse(node) for method in ("encode_texts", "__getattr__"))
+    }
+    assert {name.rpartition(".")[2] for name in classes} >= {"EmbeddedEncoder", "Paired"}
+    importing = {
+        f"{name} imports {node.module}.{alias.name}"
+        for path, name in modules()
+        if folder_of(name) != "encoders"
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if f"{node.module}.{alias.name}" in classes
+    }
+    assert importing == set()
+
+
+def is_fingerprint(node):
+    """Whether an expression is `fingerprint`, `encoder.fingerprint` or `made["fingerprint"]`."""
+    return ast.unparse(node).endswith(("fingerprint", "fingerprint']"))
+
+
+def reads_a_fingerprint(node):
+    """Whether a fingerprint is compared with what is written in the code, or parsed."""
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        return is_fingerprint(node.value)
+    parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+    literals = (ast.Constant, ast.List, ast.Set, ast.Tuple)
+    return any(map(is_fingerprint, parts)) and any(isinstance(part, literals) for part in parts)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'encoder.fingerprint == "embedded:1"',
+        'made["fingerprint"] in {"embedded:1"}',
+        '"embedded" in fingerprint',
+        'side(encoder, "image").fingerprint.startswith("embedded:")',
+        "fingerprint[:8]",
+    ],
+)
+def test_the_check_of_fingerprints_finds(code):
+    assert any(map(reads_a_fingerprint, ast.walk(ast.parse(code))))
+
+
+def test_outside_of_the_encoders_fingerprints_are_compared_with_each_other_only():
+    reading = {
+        f"{name}: {ast.unparse(node)}"
+        for path, name in modules()
+        if folder_of(name) != "encoders"
+        for node in ast.walk(parsed(path))
+        if reads_a_fingerprint(node)
+    }
+    assert reading == set()
+
+
 def test_no_class_name_occurs_twice():
     names = Counter(
         node.name

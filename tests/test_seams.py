@@ -217,6 +217,51 @@ def test_a_base_made_with_an_encoder_object_opens_with_no_other(tmp_path):
         ku_rag.KnowledgeBase.open(tmp_path / "kb")
 
 
+class Windowed(Constant):
+    """An encoder for which windows are proposed, and whose texts count little beside keywords."""
+
+    finds_regions, text_weight = True, 0.25
+    is_here = True
+
+    def __init__(self):
+        super().__init__()
+        if not self.is_here:
+            raise NotFound("its weights are not on this machine")
+
+
+def test_an_encoder_states_what_retrieval_must_know(tmp_path):
+    scores = {}
+    for encoder, segmenter in ((Constant(), "whole"), (Windowed(), "windows")):
+        with ku_rag.KnowledgeBase.open(tmp_path / segmenter, create=True, encoder=encoder) as kb:
+            encoder.encode_texts = hashed
+            kb.add(ku_rag.Unit("Lamp", id="lamp", texts=("It shines.",)))
+            kb.add(ku_rag.Unit("Desk", id="desk", texts=("Of wood.",)))
+            assert kb.stats().segmenter.startswith(segmenter)
+            scores[segmenter] = kb.search(text="Shimmering").chunks[0].score
+    assert scores == {"whole": 1.0, "windows": 0.25}
+
+
+def hashed(texts):
+    """Vectors of which the first text has its own, and others another one."""
+    return np.float32([[0, 0, 0, 1] if "wood" in text else [1, 0, 0, 0] for text in texts])
+
+
+def test_the_segmenter_of_a_base_is_known_without_the_weights_of_its_encoder(tmp_path, monkeypatch):
+    plug_in = tmp_path / "plug_in-1.dist-info"
+    plug_in.mkdir()
+    (plug_in / "METADATA").write_text("Metadata-Version: 2.1\nName: plug-in\nVersion: 1\n")
+    (plug_in / "entry_points.txt").write_text(
+        f"[ku_rag.encoders]\nwindowed = {__name__}:Windowed\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    ku_rag.KnowledgeBase.open(tmp_path / "kb", create=True, encoder="windowed").close()
+    monkeypatch.setattr(Windowed, "is_here", False)
+    with ku_rag.KnowledgeBase.open(tmp_path / "kb") as kb:
+        assert kb.stats().segmenter.startswith("windows")
+        with pytest.raises(NotFound, match="its weights"):
+            kb.add(ku_rag.Unit("Lamp", id="lamp", texts=("It shines.",)))
+
+
 def test_vectors_that_are_no_numbers_are_refused(tmp_path):
     encoder = Constant(np.nan)
     with ku_rag.KnowledgeBase.open(tmp_path / "kb", create=True, encoder=encoder) as kb:

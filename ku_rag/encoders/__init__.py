@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, cast
 
+from ku_rag.encoders.base import Encoder, RgbAdapter
+from ku_rag.encoders.deferred import Deferred
+from ku_rag.encoders.pair import Paired
 from ku_rag.errors import BadInput
-from ku_rag.plugins import absolute, load, offered
-
-if TYPE_CHECKING:
-    from ku_rag.encoders.base import Encoder
+from ku_rag.plugins import absolute, find, load, offered
 
 _OWN = {
-    "embedded": "ku_rag.encoders.embedded:EmbeddedEncoder",
+    "embedded": "ku_rag.encoders.embedded.encoder:EmbeddedEncoder",
     "longclip": "ku_rag.encoders.longclip:LongClipEncoder",
     "open_clip": "ku_rag.encoders.openclip:OpenClipEncoder",
     "sentence": "ku_rag.encoders.sentence_transformers:SentenceEncoder",
 }
 _TEXT_ONLY = {"sentence"}
+DEFAULT = "embedded"
+"""The encoder of a new base, which needs no weights."""
 
 
 def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encoder:
@@ -41,18 +45,46 @@ def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Enc
             f"the encoder of pictures is {parts[-1]}, which knows texts only: write it first, as "
             f'in "{parts[-1]}+embedded"'
         )
-    made = [load_side(one, device=device, batch_size=batch_size) for one in parts]
-    if len(made) == 1:
-        return made[0]
-    from ku_rag.encoders.pair import Paired
-
-    return Paired(*made)
+    return _paired([_load_side(part, device=device, batch_size=batch_size) for part in parts])
 
 
-def load_side(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encoder:
-    """Create one of the encoders that `sides` names. Raises as `load_encoder`."""
-    from ku_rag.encoders.base import RgbAdapter
+def deferred_encoder(
+    spec: str | None, stored: Sequence[tuple[str, int]], *, device: str, batch_size: int
+) -> Encoder:
+    """Return the encoder that a base was made with; it is created at its first use.
 
+    Args:
+        spec: its name; None for an object, which cannot be created again.
+        stored: fingerprint and length of the vectors of texts, and of those of pictures.
+        device: see `load_encoder`.
+        batch_size: see `load_encoder`.
+    """
+    parts = sides(spec) if spec else list(dict.fromkeys(fingerprint for fingerprint, _ in stored))
+    deferred: list[Any] = [
+        Deferred(
+            part,
+            whole=spec or part,
+            fingerprint=fingerprint,
+            dim=dim,
+            find=partial(find, "encoder", _OWN, part.partition(":")[0]),
+            load=partial(_load_side, part, device=device, batch_size=batch_size),
+        )
+        for part, (fingerprint, dim) in zip(parts, stored, strict=False)
+    ]
+    return _paired(deferred)
+
+
+def with_pictures(texts: Encoder) -> Encoder:
+    """Return an encoder of texts with the default one for pictures."""
+    return Paired(texts, _load_side(DEFAULT))
+
+
+def _paired(encoders: Sequence[Encoder]) -> Encoder:
+    return encoders[0] if len(encoders) == 1 else Paired(*encoders)
+
+
+def _load_side(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encoder:
+    """Create one of the encoders that `sides` names."""
     encoder: Any = RgbAdapter(load("encoder", _OWN, spec, device=device, batch_size=batch_size))
     return cast("Encoder", encoder)
 
@@ -64,5 +96,5 @@ def sides(spec: str) -> list[str]:
         known = "|".join(map(re.escape, sorted(offered("encoder", _OWN))))
         parts = re.split(rf"\+(?=(?:{known})(?::|$))", spec, maxsplit=1)
     if len(parts) == 1 and parts[0].partition(":")[0] in _TEXT_ONLY:
-        parts.append("embedded")
+        parts.append(DEFAULT)
     return [absolute(part) for part in parts]

@@ -23,9 +23,13 @@ Vectors = NDArray[np.float32]
 class Encoder(Protocol):
     """Turns texts and pictures into L2-normalised vectors (KU-RAG, eq. 2 and 3).
 
-    Only one thread encodes at a time; others may count tokens meanwhile. An encoder may have a
-    method `fit(image) -> Image`, which scales a picture to its input size: pictures are then fitted
-    while others are encoded.
+    Only one thread encodes at a time; others may count tokens meanwhile. An encoder may also have:
+
+    - `text_weight`, float, 1 by default: the weight of cosines of texts beside keywords;
+    - `finds_regions`, an attribute of its class, False by default: whether it compares hundreds of
+      windows of a picture at once, so that they are proposed where no segmenter is named;
+    - `fit(image) -> Image`, which scales a picture to its input size: pictures are then fitted
+      while others are encoded.
     """
 
     @property

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from ku_rag.encoders.base import Encoder
-from ku_rag.errors import Mismatch
+from ku_rag.errors import Mismatch, NotFound
 
 
 class Deferred:
@@ -19,22 +19,39 @@ class Deferred:
         whole: spec of the base's encoder, which may be a pair with this one.
         fingerprint: stored in the base.
         dim: length of its vectors.
+        find: returns its class, which needs no weights.
         load: creates the encoder.
 
-    All attributes but fingerprint and dim are those of the loaded encoder. They raise what `load`
-    raises, and Mismatch if the loaded encoder has another fingerprint.
+    All attributes but fingerprint, dim and `finds_regions` are those of the loaded encoder. They
+    raise what `load` raises, and Mismatch if the loaded encoder has another fingerprint.
     """
 
     def __init__(
-        self, spec: str, *, whole: str, fingerprint: str, dim: int, load: Callable[[], Encoder]
+        self,
+        spec: str,
+        *,
+        whole: str,
+        fingerprint: str,
+        dim: int,
+        find: Callable[[], type],
+        load: Callable[[], Encoder],
     ) -> None:
         self.fingerprint = fingerprint
         self.dim = dim
         self._spec = spec
         self._whole = whole
+        self._find = find
         self._load = load
         self._loaded: Encoder | None = None
         self._loading = Lock()
+
+    @property
+    def finds_regions(self) -> bool:
+        """What its class states; False if it is not installed."""
+        try:
+            return bool(getattr(self._find(), "finds_regions", False))
+        except (ImportError, NotFound):
+            return False
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of an encoder
         with self._loading:

@@ -64,3 +64,13 @@ def side(encoder: Encoder, kind: Kind) -> Encoder:
     if isinstance(encoder, Paired):
         return encoder.text if kind == "chunk" else encoder.image
     return encoder
+
+
+def text_weight(encoder: Encoder) -> float:
+    """Return the weight of cosines of texts beside keywords, 1 if the encoder states none."""
+    return float(getattr(side(encoder, "chunk"), "text_weight", 1.0))
+
+
+def finds_regions(encoder: Encoder) -> bool:
+    """Return whether the encoder of pictures compares hundreds of windows of one at once."""
+    return bool(getattr(side(encoder, "image"), "finds_regions", False))

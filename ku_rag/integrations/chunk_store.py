@@ -11,9 +11,8 @@ import numpy as np
 from PIL.Image import Image
 
 from ku_rag import arguments
+from ku_rag.encoders import with_pictures
 from ku_rag.encoders.base import Vectors
-from ku_rag.encoders.embedded import EmbeddedEncoder
-from ku_rag.encoders.pair import Paired
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.store.filters import Where
@@ -123,13 +122,13 @@ class ChunkStore:
 
         Args:
             path: its folder.
-            encoder: encodes texts, beside the embedded encoder of pictures; None for the encoder
-                that the base was made with, or the embedded one.
+            encoder: encodes texts, beside the default encoder of pictures; None for the encoder
+                that the base was made with, or the default one.
 
         Raises:
             Mismatch: the base was made with another encoder.
         """
-        both = encoder and Paired(encoder, EmbeddedEncoder())
+        both = encoder and with_pictures(encoder)
         return cls(KnowledgeBase.open(path, create=True, encoder=both))
 
     def write(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ku_rag.regions.base import Segmenter
 
 _OWN = {
-    "windows": "ku_rag.regions.windows:WindowsSegmenter",
+    "windows": "ku_rag.encoders.embedded.windows:WindowsSegmenter",
     "whole": "ku_rag.regions.base:WholeSegmenter",
     "yolo": "ku_rag.regions.yolo:YoloSegmenter",
     "maskrcnn": "ku_rag.regions.maskrcnn:MaskRCNNSegmenter",

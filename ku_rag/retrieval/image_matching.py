@@ -20,14 +20,20 @@ from PIL.Image import Image
 from threadpoolctl import threadpool_limits
 
 from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.embedded.registration import rescore
+from ku_rag.encoders.embedded.window_matching import (
+    NEAREST,
+    Owners,
+    RegionMatch,
+    Search,
+    match_windows,
+)
 from ku_rag.encoders.pair import side
 from ku_rag.indexes.segment import Rows
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.regions.base import Segmenter
 from ku_rag.regions.crops import Background, crop
 from ku_rag.regions.selection import choose
-from ku_rag.retrieval.registration import rescore
-from ku_rag.retrieval.window_matching import NEAREST, Owners, RegionMatch, Search, match_windows
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import Region
 
@@ -123,8 +129,9 @@ def match_image(
     chosen = None
     if windows:
         with one_blas_thread():
+            proposed = segmenter.propose(image)
             matches = match_windows(
-                image, encoder=encoder, segmenter=segmenter, search=nearest, owners=owners
+                image, encoder=encoder, windows=proposed, search=nearest, owners=owners
             )
             matches = rescore(image, matches, search.picture)
     else:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 from PIL.Image import Image
 
+from ku_rag.encoders.embedded.window_matching import RegionMatch
 from ku_rag.indexes import keywords
 from ku_rag.indexes.segment import Rows
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.image_matching import evidence, match_image
 from ku_rag.retrieval.names import ClueWord, NamesFound, find_names, find_partial_names, parted
-from ku_rag.retrieval.window_matching import RegionMatch
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.store.unit_records import fields_of
 from ku_rag.text.tokens import words

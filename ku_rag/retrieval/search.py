@@ -13,8 +13,7 @@ from heapq import nsmallest
 import numpy as np
 
 from ku_rag.encoders.base import Encoder, encode_queries
-from ku_rag.encoders.embedded import EmbeddedEncoder
-from ku_rag.encoders.pair import side
+from ku_rag.encoders.pair import text_weight
 from ku_rag.indexes.keywords import term_scores
 from ku_rag.indexes.segment import Rows, contains
 from ku_rag.indexes.vector_index import VectorIndex
@@ -25,8 +24,6 @@ from ku_rag.text.tokens import content_words
 _POOL = 100
 _DIGITS = 5
 """Cosines that differ less are equal: the last digits depend on how many are computed at once."""
-_HASHED_WEIGHT = 0.1
-"""Of hashed vectors beside keywords: both compare words, and keywords know which ones are rare."""
 _RAISE = 0.2
 """By how much a match raises the own chunks of the best matched unit; others less."""
 _MOST_CHUNKS = 500
@@ -137,6 +134,5 @@ def _cosines(
             lowest = min(near.values())
             span = max(near.values()) - lowest
         found |= {row: max(cosine, found.get(row, -1.0)) for row, cosine in near.items()}
-    hashed = side(base.encoder, "chunk").fingerprint == EmbeddedEncoder.fingerprint
-    weight = (_HASHED_WEIGHT if hashed else 1.0) / (span or 1.0)
+    weight = text_weight(base.encoder) / (span or 1.0)
     return {row: weight * min(max(0.0, cosine - lowest), span) for row, cosine in found.items()}

@@ -7,7 +7,7 @@ import pytest
 
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.encoders.base import encode_queries, fitting
-from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.errors import BadInput
 from tests.conftest import picture
 

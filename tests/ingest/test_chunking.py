@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.ingest.chunking import chunk
 from ku_rag.text.sentences import sentences
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from ku_rag import BadInput
 from ku_rag.encoders.base import fitting
-from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.regions.crops import FILL, crop
 from ku_rag.regions.selection import choose
 from ku_rag.types import Region

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.regions.crops import crop
 from ku_rag.retrieval.image_matching import match_regions, one_blas_thread
 from ku_rag.types import Region

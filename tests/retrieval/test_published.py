@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
-from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.errors import BadInput
 from ku_rag.retrieval.search import rewrite
 from ku_rag.types import Relation

@@ -77,7 +77,7 @@ def test_a_read_only_server_answers_from_what_was_applied(fruit_base, tmp_path, 
 
 
 ENCODER = """
-from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 
 
 class Other(EmbeddedEncoder):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from ku_rag import KnowledgeBase, Unit
-from ku_rag.encoders.embedded import EmbeddedEncoder
+from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.graph.evidence.clue_selection import (
     anchors,
     edit_distance,

@@ -8,7 +8,7 @@ the size of the window, because a part of a thing looks like many things.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ku_rag.encoders.base import Encoder, Vectors
-from ku_rag.regions.base import Segmenter
-from ku_rag.regions.windows import contrast
+from ku_rag.encoders.embedded.windows import contrast
 from ku_rag.types import Region
 
 Search = Callable[[Vectors, int], tuple[NDArray[np.int64], NDArray[np.float32]]]
@@ -69,7 +68,7 @@ def match_windows(
     image: Image,
     *,
     encoder: Encoder,
-    segmenter: Segmenter,
+    windows: Sequence[Region],
     search: Search,
     owners: Owners,
     k: int = 60,
@@ -80,13 +79,13 @@ def match_windows(
     Args:
         image: RGB, upright.
         encoder: the one that made the stored vectors.
-        segmenter: proposes windows; the whole picture is always added.
+        windows: of the picture; the whole picture is always added.
         search: finds stored pictures for vectors.
         owners: the units of stored pictures; pictures of one unit do not compete.
         k: the most matches returned.
         lowest_cosine: pairs with a lower cosine are left out.
     """
-    regions = [Region((0, 0, *image.size), "whole"), *segmenter.propose(image)]
+    regions = [Region((0, 0, *image.size), "whole"), *windows]
     boxes = np.array([region.box for region in regions], np.int64)
     rows, cosines = search(encoder.encode_regions(image, [r.box for r in regions]), NEAREST)
     count = int((rows[0] >= 0).sum())

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ku_rag.encoders.embedded.windows import WindowsSegmenter
 from ku_rag.regions.base import Segmenter
-from ku_rag.regions.windows import WindowsSegmenter
 from ku_rag.types import Box
 
 

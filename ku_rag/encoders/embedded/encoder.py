@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ku_rag.encoders import descriptor
 from ku_rag.encoders.base import Vectors
+from ku_rag.encoders.embedded import descriptor
 from ku_rag.text.tokens import is_cjk, spans, stop_words, words
 
 _VERSION = "hash1"
@@ -37,6 +37,8 @@ class EmbeddedEncoder:
     dim = descriptor.DIM
     max_tokens = 256
     cross_modal = False
+    text_weight = 0.1  # both compare words, and keywords know which ones are rare
+    finds_regions = True
     fingerprint = f"embedded:{_VERSION}+{descriptor.VERSION}:{descriptor.DIM}"
     encode_images = staticmethod(descriptor.describe_images)
     encode_regions = staticmethod(descriptor.describe_boxes)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ku_rag.encoders.descriptor import DIM, VERSION, describe_boxes, describe_images
+from ku_rag.encoders.embedded.descriptor import DIM, VERSION, describe_boxes, describe_images
 
 
 def _patches(width: int, height: int, seed: int = 0) -> Image.Image:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image, Resampling
 
-from ku_rag.retrieval.window_matching import RegionMatch
+from ku_rag.encoders.embedded.window_matching import RegionMatch
 from ku_rag.types import Box
 
 Floats = NDArray[np.float32]

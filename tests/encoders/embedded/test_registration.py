@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from ku_rag.retrieval.registration import (
+from ku_rag.encoders.embedded.registration import (
     Pyramid,
     box_of,
     confirmed_edges,
     register,
     rescore,
 )
-from ku_rag.retrieval.window_matching import RegionMatch
+from ku_rag.encoders.embedded.window_matching import RegionMatch
 from ku_rag.types import Region
 
 PLACE = (100, 60, 220, 140)

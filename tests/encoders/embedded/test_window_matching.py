@@ -3,9 +3,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.encoders.embedded import EmbeddedEncoder
-from ku_rag.regions.windows import WindowsSegmenter
-from ku_rag.retrieval.window_matching import RegionMatch, Search, match_windows
+from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
+from ku_rag.encoders.embedded.window_matching import RegionMatch, Search, match_windows
+from ku_rag.encoders.embedded.windows import WindowsSegmenter
 from ku_rag.types import Box
 
 COLOURS = {
@@ -69,7 +69,7 @@ def _match(scene: Image.Image, pictures: list[Image.Image] = STORED) -> list[Reg
     return match_windows(
         scene,
         encoder=EmbeddedEncoder(),
-        segmenter=WindowsSegmenter(),
+        windows=WindowsSegmenter().propose(scene),
         search=_search(pictures),
         owners=lambda rows: {row: frozenset([row]) for row in rows},
     )
@@ -118,10 +118,11 @@ def test_nothing_stored_gives_no_match() -> None:
         shape = (len(queries), k)
         return np.full(shape, -1, np.int64), np.zeros(shape, np.float32)
 
+    scene = _scene()
     found = match_windows(
-        _scene(),
+        scene,
         encoder=EmbeddedEncoder(),
-        segmenter=WindowsSegmenter(),
+        windows=WindowsSegmenter().propose(scene),
         search=nothing,
         owners=lambda rows: {row: frozenset([row]) for row in rows},
     )
@@ -133,7 +134,7 @@ def test_nothing_below_the_lowest_cosine_is_reported() -> None:
     found = match_windows(
         scene,
         encoder=EmbeddedEncoder(),
-        segmenter=WindowsSegmenter(),
+        windows=WindowsSegmenter().propose(scene),
         search=_search(STORED),
         owners=lambda rows: {row: frozenset([row]) for row in rows},
         lowest_cosine=0.7,
@@ -157,7 +158,7 @@ def test_pictures_of_one_unit_do_not_compete() -> None:
         return match_windows(
             scene,
             encoder=EmbeddedEncoder(),
-            segmenter=WindowsSegmenter(),
+            windows=WindowsSegmenter().propose(scene),
             search=_search(pictures),
             owners=lambda rows: {row: frozenset([units.get(row, row)]) for row in rows},
         )[0].score

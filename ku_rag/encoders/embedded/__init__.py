@@ -1,0 +1,1 @@
+"""The encoder without weights: hashed texts, described pictures, and the match of windows."""
