@@ -127,11 +127,7 @@ class Paths:
 
 
 def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -> Paths:
-    """Graph paths from the matched units that bear on a question, best first.
-
-    Path texts are compared by the embedded encoder whatever the base's own is: there are hundreds
-    of them for each question, all short.
-    """
+    """Graph paths from the matched units that bear on a question, best first."""
     if not (base.units.passes_all or found.units):
         return Paths()
     graph = graph_of(base)

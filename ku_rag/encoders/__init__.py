@@ -45,7 +45,8 @@ def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Enc
             f"the encoder of pictures is {parts[-1]}, which knows texts only: write it first, as "
             f'in "{parts[-1]}+embedded"'
         )
-    return _paired([_load_side(part, device=device, batch_size=batch_size) for part in parts])
+    encoders = [_load_side(part, device=device, batch_size=batch_size) for part in parts]
+    return encoders[0] if len(encoders) == 1 else Paired(*encoders)
 
 
 def deferred_encoder(
@@ -71,16 +72,12 @@ def deferred_encoder(
         )
         for part, (fingerprint, dim) in zip(parts, stored, strict=False)
     ]
-    return _paired(deferred)
+    return deferred[0] if len(deferred) == 1 else Paired(*deferred)
 
 
 def with_pictures(texts: Encoder) -> Encoder:
     """Return an encoder of texts with the default one for pictures."""
     return Paired(texts, _load_side(DEFAULT))
-
-
-def _paired(encoders: Sequence[Encoder]) -> Encoder:
-    return encoders[0] if len(encoders) == 1 else Paired(*encoders)
 
 
 def _load_side(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encoder:

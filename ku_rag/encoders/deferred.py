@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -11,6 +12,7 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.errors import Mismatch, NotFound
 
 
+@dataclass(eq=False)
 class Deferred:
     """The encoder of an existing knowledge base; see `Encoder`.
 
@@ -26,42 +28,32 @@ class Deferred:
     raise what `load` raises, and Mismatch if the loaded encoder has another fingerprint.
     """
 
-    def __init__(
-        self,
-        spec: str,
-        *,
-        whole: str,
-        fingerprint: str,
-        dim: int,
-        find: Callable[[], type],
-        load: Callable[[], Encoder],
-    ) -> None:
-        self.fingerprint = fingerprint
-        self.dim = dim
-        self._spec = spec
-        self._whole = whole
-        self._find = find
-        self._load = load
-        self._loaded: Encoder | None = None
-        self._loading = Lock()
+    spec: str
+    whole: str
+    fingerprint: str
+    dim: int
+    find: Callable[[], type]
+    load: Callable[[], Encoder]
+    _loaded: Encoder | None = None
+    _loading: Lock = field(default_factory=Lock)
 
     @property
     def finds_regions(self) -> bool:
         """What its class states; False if it is not installed."""
         try:
-            return bool(getattr(self._find(), "finds_regions", False))
+            return bool(getattr(self.find(), "finds_regions", False))
         except (ImportError, NotFound):
             return False
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of an encoder
         with self._loading:
             if self._loaded is None:
-                loaded = self._load()
+                loaded = self.load()
                 if loaded.fingerprint != self.fingerprint:
                     raise Mismatch(
-                        f"{self._spec} is {loaded.fingerprint} now, the knowledge base was made "
+                        f"{self.spec} is {loaded.fingerprint} now, the knowledge base was made "
                         f"with {self.fingerprint}: put the old weights back, or bring the base "
-                        f"over with `ku reindex --encoder {shlex.quote(self._whole)}`"
+                        f"over with `ku reindex --encoder {shlex.quote(self.whole)}`"
                     )
                 self._loaded = loaded
         return getattr(self._loaded, name)

@@ -52,10 +52,7 @@ class WindowsSegmenter:
         return f"windows1:{self.min_side}:{self.limit}"
 
     def propose(self, image: Image) -> list[Region]:
-        """Return windows of an RGB picture, the highest contrast first.
-
-        Half of them have the highest contrast of all, the others the highest of their size.
-        """
+        """Return windows of an RGB picture, the highest contrast first."""
         boxes, sizes = _slide(image.size, self.min_side)
         if len(boxes) > self.limit:
             border = contrast(image, boxes)
