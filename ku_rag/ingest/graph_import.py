@@ -24,11 +24,10 @@ from ku_rag.ingest import deletion
 from ku_rag.ingest.graph_names import NameResolver, find_units
 from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.readers.decoding import PartialSource
-from ku_rag.ingest.readers.graph_records import EntityRecord, GraphPart, read_graph_jsonl
-from ku_rag.ingest.readers.graphml import read_graphml
-from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES
+from ku_rag.ingest.readers.graph_records import EntityRecord, GraphPart
 from ku_rag.ingest.readers.parser import Limits, Parsing
-from ku_rag.ingest.readers.workbook import NODES, RELATIONS, read_workbooks
+from ku_rag.ingest.readers.registry import GRAPH_READERS, load_reader
+from ku_rag.ingest.readers.workbook import NODES, RELATIONS
 from ku_rag.ingest.seen_sources import uris_below
 from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import content_hash
@@ -87,7 +86,7 @@ def import_graph(
     deleted: list[str] = []
     connection = database.connection
     with _collection_paused():
-        parts = read_graph(path, Parsing(limits, progress), progress)
+        parts = read_graph(path, Parsing(limits, progress))
         own = _uri_ranges(path, parts)
         resolver = NameResolver(parts, lambda names: find_units(connection, names, own))
         entities, problems = resolver.resolve()
@@ -173,13 +172,12 @@ def _count_only_named(connection: Connection, own: Sequence[tuple[str, str]]) ->
     return len(rows)
 
 
-def read_graph(path: Path, parsing: Parsing, progress: Progress | None = None) -> list[GraphPart]:
+def read_graph(path: Path, parsing: Parsing) -> list[GraphPart]:
     """Read a graph in any format.
 
     Args:
         path: The file, or the folder of workbooks.
-        parsing: Parses GraphML and workbooks.
-        progress: Called with the number of entities and relations read so far.
+        parsing: Parses the files, and counts entities and relations.
 
     Raises:
         NotFound: The path does not exist.
@@ -188,14 +186,11 @@ def read_graph(path: Path, parsing: Parsing, progress: Progress | None = None) -
     """
     try:
         path = path.resolve(strict=True)
-        if path.is_dir():
-            parts = read_workbooks(path, parsing, progress)
-        elif regular_file(path, EXPECTED, most=_MAX_BYTES).suffix.lower() in RECORD_SUFFIXES:
-            parts = [read_graph_jsonl(path, progress)]
-        elif path.suffix.lower() == ".graphml":
-            parts = [read_graphml(path, parsing, progress)]
-        else:
+        is_file = not path.is_dir() and regular_file(path, EXPECTED, most=_MAX_BYTES)
+        form = path.suffix.lower() if is_file else "folder"
+        if form not in GRAPH_READERS:
             raise BadInput(f"{path.name} has an unknown format: expected {EXPECTED}")
+        parts: list[GraphPart] = load_reader(GRAPH_READERS[form])(path, parsing)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{path} is not there: expected {EXPECTED}") from error
     except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself

@@ -273,7 +273,7 @@ def read_picture(path: Path) -> PreparedPicture:
 
 
 def _picture_bytes(path: Path) -> bytes:
-    """Read a picture file, or a member of a DOCX or tar file, `report.docx/word/media/image1.png`.
+    """Read a picture file, or a member of a zip or tar file, `report.docx/word/media/image1.png`.
 
     Raises:
         NotFound, OSError: It is not there, or cannot be read.
@@ -284,19 +284,19 @@ def _picture_bytes(path: Path) -> bytes:
         with archive.open("rb") as file:
             file.seek(path.offset)
             return file.read(path.size)
-    for document in path.parents[2:3]:
-        if document.suffix.lower() == ".docx" and document.is_file():
-            try:
-                with (
-                    zipfile.ZipFile(document) as members,
-                    members.open(path.relative_to(document).as_posix()) as member,
-                ):
-                    data = member.read(MAX_PICTURE_BYTES + 1)
-            except (KeyError, zipfile.BadZipFile, zlib.error) as error:
-                raise NotFound(f"{path} is not there ({error}): expected a picture") from error
-            if len(data) > MAX_PICTURE_BYTES:
-                raise BadInput(
-                    f"the picture unpacks to more than {MAX_PICTURE_BYTES:,} bytes: make it smaller"
-                )
-            return data
-    return regular_file(path, "a picture file").read_bytes()
+    document = next((above for above in path.parents[2:3] if above.is_file()), None)
+    if document is None:
+        return regular_file(path, "a picture file").read_bytes()
+    try:
+        with (
+            zipfile.ZipFile(document) as members,
+            members.open(path.relative_to(document).as_posix()) as member,
+        ):
+            data = member.read(MAX_PICTURE_BYTES + 1)
+    except (KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise NotFound(f"{path} is not there ({error}): expected a picture") from error
+    if len(data) > MAX_PICTURE_BYTES:
+        raise BadInput(
+            f"the picture unpacks to more than {MAX_PICTURE_BYTES:,} bytes: make it smaller"
+        )
+    return data

@@ -17,7 +17,7 @@ from ku_rag.errors import BadInput, ReadOnly, Refused
 from ku_rag.graph.model import CAPTION, TOPIC
 from ku_rag.ingest.readers.graph_cells import format_cells
 from ku_rag.ingest.readers.graph_records import RelationRecord
-from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES
+from ku_rag.ingest.readers.registry import GRAPH_READERS
 from ku_rag.ingest.readers.workbook import (
     IMAGES,
     NODE_TITLES,
@@ -74,7 +74,7 @@ def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExp
         MissingExtra: The format is workbooks, and openpyxl is not installed.
     """
     suffix = path.suffix.lower()
-    if suffix and suffix not in RECORD_SUFFIXES | {".graphml"}:
+    if suffix and suffix not in GRAPH_READERS:
         raise BadInput(f"the graph cannot be written to {path}: expected {_EXPECTED}")
     try:
         with suppress(FileNotFoundError, NotADirectoryError):

@@ -292,7 +292,7 @@ def test_a_graph_that_takes_too_much_memory_is_named(tmp_path):
     path = tmp_path / "a.graphml"
     path.write_text("<graphml><graph>" + "<node id='1'/>" * 10 + "<a>" * 1_000_000)
     with pytest.raises(BadInput, match=r"a\.graphml takes more than 80 MiB of memory"):
-        list(Parsing(FEW).rows("graphml", path))
+        list(Parsing(FEW).rows("graphml_elements:read_elements", path))
 
 
 # ---- the process -------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def _read_rows(path: Path) -> Iterator[RawRecord]:
 
 def _read_workbook(path: Path) -> Iterator[RawRecord]:
     """Yield the rows of the first sheet of a workbook, whose first row names the columns."""
-    sheet = Parsing().rows("sheet", path)
+    sheet = Parsing().rows("sheet:read_sheet", path)
     _, columns = next(sheet, (0, []))
     for number, cells in sheet:
         yield (

@@ -16,27 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.ingest.readers.decoding import file_name
+from ku_rag.ingest.readers.decoding import clean_name, file_name
 from ku_rag.ingest.readers.item_codec import Item
-from ku_rag.ingest.readers.jsonl import RECORD_SUFFIXES, read_jsonl
-from ku_rag.ingest.readers.outline import DOCUMENT_SUFFIXES, TEXT_SUFFIXES
 from ku_rag.ingest.readers.parser import Parsing
-from ku_rag.ingest.readers.table import TABLE_SUFFIXES
+from ku_rag.ingest.readers.registry import READERS, load_reader
 from ku_rag.picture_paths import PICTURE_SUFFIXES
 from ku_rag.store.layout import Layout
 from ku_rag.types import Quarantined, Record, Source, Unit
 
 _IGNORED = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
-_KINDS = {
-    **dict.fromkeys(PICTURE_SUFFIXES, "picture"),
-    **dict.fromkeys(TEXT_SUFFIXES | DOCUMENT_SUFFIXES, "document"),
-    **dict.fromkeys(RECORD_SUFFIXES, "records"),
-    **dict.fromkeys(TABLE_SUFFIXES, "table"),
-    ".parquet": "parquet",
-    ".tar": "tar",
-}
-_OF_RECORDS = frozenset({"records", "table", "parquet", "tar"})
-_READ = "pictures, .txt, .md, .html, .docx, .pdf, .jsonl, .parquet, .tar, .csv and .tsv files"
 
 
 def read(path: Path, parsing: Parsing | None = None) -> Generator[Item, None, None]:
@@ -45,8 +33,7 @@ def read(path: Path, parsing: Parsing | None = None) -> Generator[Item, None, No
     Close the iterator to end a parser that runs; see `Parsing` on how to cancel.
 
     Args:
-        path: A folder, a file of records (.jsonl, .parquet, .tar, .csv, .tsv), a document (.md,
-            .txt, .html, .docx, .pdf), a picture.
+        path: A folder, a picture, or a file with a suffix of `READERS`.
         parsing: Parses the files, with limits; its `count` is set to the number of items.
 
     Returns:
@@ -97,31 +84,31 @@ def renamed(items: Iterator[Item], folder: Path, root: str) -> Iterator[Item]:
 
 
 def _kind(path: Path) -> str | None:
-    return _KINDS.get(path.suffix.lower())
+    """Return "picture", what the file's reader returns, or None."""
+    suffix = path.suffix.lower()
+    reader = READERS.get(suffix)
+    return "picture" if suffix in PICTURE_SUFFIXES else reader and reader.returns
 
 
 def _no_reader(path: Path) -> str:
     what = path.suffix or "files without a suffix"
     hint = "; write one object a line and call it .jsonl" if path.suffix == ".json" else ""
-    return f"no reader for {what}: expected {_READ}; convert or remove it{hint}"
+    expected = f"pictures, {', '.join(READERS)}"
+    return f"no reader for {what}: expected {expected}; convert or remove it{hint}"
 
 
 def _read_file(path: Path, parsing: Parsing) -> Iterator[Item]:
     """Read one file that is not part of a unit's folder."""
+    reader = READERS.get(path.suffix.lower())
     try:
-        match _kind(path):
-            case "records":
-                yield from read_jsonl(path, parsing)
-            case "table" | "parquet" | "tar" as kind:
-                yield from parsing.items(kind, path)
-            case "document":
-                yield from _documents([path], parsing)
-            case _:
-                try:
-                    unit = Unit(name := file_name(path.stem), id=name)
-                    yield Record(unit, (Source(path.as_posix(), images=(path,)),))
-                except BadInput as error:
-                    yield Quarantined(path.as_posix(), str(error))
+        if reader is None:
+            yield from _unit(clean_name(path.stem) or path.stem, [path], parsing)
+        elif reader.returns == "outline":
+            yield from _documents([path], parsing)
+        elif reader.returns == "records":
+            yield from parsing.items(reader.function, path)
+        else:
+            yield from load_reader(reader.function)(path, parsing)
     except OSError as error:
         raise BadInput(f"{path.name} cannot be read ({error.strerror}): check it") from error
 
@@ -184,10 +171,10 @@ def _classify(entry: os.DirEntry[str], root: Path, contents: _Contents) -> None:
             contents.folders.append(path)
     elif not entry.is_file():
         raise BadInput("it is neither a file nor a folder: remove it")
-    elif (kind := _kind(path)) in _OF_RECORDS:
-        contents.record_files.append(path)
-    elif kind:
+    elif (kind := _kind(path)) in ("picture", "outline"):
         contents.unit_files.append(path)
+    elif kind:
+        contents.record_files.append(path)
     elif entry.stat().st_size:
         raise BadInput(_no_reader(path))
 

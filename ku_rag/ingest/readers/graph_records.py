@@ -20,18 +20,16 @@ from ku_rag.errors import BadInput
 from ku_rag.graph.model import CAPTION, TOPIC, VIDEOS
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.jsonl import read_objects
+from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.ingest.readers.records import checked_field, read_field, read_record, read_texts
 from ku_rag.picture_paths import locate_picture
-from ku_rag.types import Progress, Quarantined, Record, Source, Unit
+from ku_rag.types import Quarantined, Record, Source, Unit
 
 ENTITY_FIELDS = frozenset(
     {"entity", "id", "kind", "topic", "aliases", "caption", "text", "texts", "images", "videos"}
     | {"keyframes", "unit", "metadata", "match"}
 )
 """The fields of an entity; fields of other names become metadata."""
-
-PROGRESS_STEP = 4096
-"""Progress is reported each time that this many entities and relations have been read."""
 
 _EXPECTED = 'expected {"entity": …} or {"head": …, "relation": …, "tail": …} on one line'
 
@@ -221,12 +219,12 @@ def read_relation(data: Mapping[str, Any]) -> RelationRecord:
     return RelationRecord(*ends, information, condition, clean_name(kind or "") or None)
 
 
-def read_graph_jsonl(path: Path, progress: Progress | None = None) -> GraphPart:
+def read_graph_jsonl(path: Path, parsing: Parsing) -> list[GraphPart]:
     """Read a graph as JSON lines; lines that cannot be read are left out.
 
     Args:
         path: Resolved; pictures and videos are relative to its folder.
-        progress: Called with the number of lines read so far.
+        parsing: Counts the lines, which are parsed in this process.
 
     Raises:
         BadInput: The file is not in UTF-8.
@@ -234,9 +232,8 @@ def read_graph_jsonl(path: Path, progress: Progress | None = None) -> GraphPart:
     """
     part = GraphPart(path, path)
     known = set(RelationRecord._fields)
-    for number, (where, data) in enumerate(read_objects(path, _EXPECTED), 1):
-        if progress and not number % PROGRESS_STEP:
-            progress(number)
+    for where, data in read_objects(path, _EXPECTED):
+        parsing.advance()
         if isinstance(data, BadInput):
             part.leave_out(where, str(data), unread=True)
         elif "head" not in data:
@@ -250,7 +247,7 @@ def read_graph_jsonl(path: Path, progress: Progress | None = None) -> GraphPart:
                     f"{', '.join(RelationRecord._fields)}: the field is ignored, here and below",
                 )
                 known |= unknown
-    return part
+    return [part]
 
 
 @lru_cache(maxsize=1 << 16)  # The relations of a graph repeat few names.

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.graph_cells import parse_cell
-from ku_rag.ingest.readers.graph_records import ENTITY_FIELDS, PROGRESS_STEP, GraphPart
+from ku_rag.ingest.readers.graph_records import ENTITY_FIELDS, GraphPart
 from ku_rag.ingest.readers.parser import Parsing
-from ku_rag.types import Progress
 
 DEFAULT_RELATION = "related to"
 """The relation of an edge without one."""
@@ -61,13 +60,12 @@ _Nodes = dict[str, tuple[str, str | None]]
 """By id of the node: the entity's id, or its name with its kind if it has only a name."""
 
 
-def read_graphml(path: Path, parsing: Parsing, progress: Progress | None = None) -> GraphPart:
+def read_graphml(path: Path, parsing: Parsing) -> list[GraphPart]:
     """Read a graph; nodes and edges that cannot be read are left out.
 
     Args:
         path: Resolved; pictures and videos are relative to its folder.
-        parsing: Parses the file.
-        progress: Called with the number of nodes and edges read so far.
+        parsing: Parses the file, and counts nodes and edges.
 
     Raises:
         BadInput: The file is not XML, has a document type, or cannot be read.
@@ -77,8 +75,8 @@ def read_graphml(path: Path, parsing: Parsing, progress: Progress | None = None)
     nodes: _Nodes = {}
     edges: list[_Edge] = []
     hyperedges = 0
-    for number, element in parsing.rows("graphml", path):
-        parsing.count = number
+    for _, element in parsing.rows("graphml_elements:read_elements", path):
+        parsing.advance()
         match element:
             case "key", str(key_id), *fields:
                 keys[key_id] = _Key(*fields)
@@ -91,8 +89,6 @@ def read_graphml(path: Path, parsing: Parsing, progress: Progress | None = None)
                     edges.append((tail, head, relation))
             case _:
                 hyperedges += 1
-        if progress and not number % PROGRESS_STEP:
-            progress(number)
     if hyperedges:
         part.leave_out(
             path.as_posix(),
@@ -100,7 +96,7 @@ def read_graphml(path: Path, parsing: Parsing, progress: Progress | None = None)
         )
     for edge in edges:
         _add_edge(part, nodes, edge)
-    return part
+    return [part]
 
 
 def _add_node(part: GraphPart, nodes: _Nodes, node: str, attributes: Mapping[str, str]) -> None:

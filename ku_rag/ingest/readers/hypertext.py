@@ -10,7 +10,7 @@ from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from ku_rag.ingest.readers.decoding import clean_name
+from ku_rag.ingest.readers.decoding import clean_name, read_text
 from ku_rag.ingest.readers.outline import Outline
 
 _LEFT_OUT = frozenset({"script", "style", "title"})
@@ -28,14 +28,14 @@ _LONGEST_REPEATED = 1_000
 """Characters of the longest text that a merged cell repeats."""
 
 
-def read_html(path: Path, html: str) -> Outline:
-    """Return the outline of an HTML document.
+def read_html(path: Path, html: str | None = None) -> Outline:
+    """Return the outline of an HTML document; without its text, the file is read.
 
     Missing and unexpected tags are tolerated. Text after a `script`, `style` or `title` that is
     never closed is left out; `quarantined` of the outline says so.
     """
     parser = _Parser(Outline(path))
-    parser.feed(html)
+    parser.feed(read_text(path) if html is None else html)
     parser.close()
     return parser.outline
 

@@ -25,9 +25,6 @@ from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.ingest.readers.records import describe_value, is_storable, read_record
 from ku_rag.types import Quarantined
 
-RECORD_SUFFIXES = frozenset({".jsonl", ".ndjson"})
-"""Suffixes, in lower case, of the files that hold one object a line."""
-
 _LONG_INTEGER = re.compile(rb"\d{19}")
 """orjson makes integers of more than 64 bits floats."""
 _MOST_OWN = 1 << 20
@@ -54,7 +51,7 @@ def read_jsonl(path: Path, parsing: Parsing) -> Iterator[Item]:
             try:
                 if line is not None and len(line) > _MOST_OWN:
                     yield from parsing.items(
-                        "line", path, offset=offset, size=len(line), where=where
+                        "jsonl:read_line", path, offset=offset, size=len(line), where=where
                     )
                 else:
                     data = parse_object(line)

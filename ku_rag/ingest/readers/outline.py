@@ -13,17 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from ku_rag.arguments import LONGEST_NAME
-from ku_rag.errors import BadInput
-from ku_rag.ingest.readers.decoding import PartialSource, file_name
+from ku_rag.arguments import LONGEST_NAME, regular_file
+from ku_rag.errors import BadInput, MissingExtra
+from ku_rag.ingest.readers.decoding import MAX_TEXT_BYTES, PartialSource, file_name
+from ku_rag.ingest.readers.item_codec import Item
+from ku_rag.ingest.readers.registry import READERS, load_reader
 from ku_rag.picture_paths import locate_picture
 from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
-
-TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt"})
-"""Suffixes, in lower case, of the files that are read as documents."""
-
-DOCUMENT_SUFFIXES = frozenset({".html", ".htm", ".xhtml", ".docx", ".pdf"})
-"""Suffixes, in lower case, of the files that are read as HTML or converted to it."""
 
 
 class _Heading(NamedTuple):
@@ -46,6 +42,7 @@ class Outline:
         shown: Place in the text, number of the line or 0, and address of each picture, in order.
         tables: Start and end in the text, title, and rows of each table, the header first.
         quarantined: What is left out; `source` adds pictures that cannot be used.
+        is_archive: Whether pictures are members of the file.
     """
 
     path: Path
@@ -54,6 +51,7 @@ class Outline:
     shown: list[tuple[int, int, str]] = field(default_factory=list)
     tables: list[tuple[int, int, str, list[list[str]]]] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
+    is_archive: bool = False
 
     def add_heading(self, level: int, name: str, start: int, end: int) -> None:
         """Add a heading, unless it is empty or too long to be a name."""
@@ -144,7 +142,7 @@ class Outline:
         yield from ((line, given) for _, line, given in self.shown[first:last])
 
     def _locate(self, given: str) -> Path:
-        if self.path.suffix.lower() == ".docx":  # the picture is a member of the file
+        if self.is_archive:
             return self.path / given
         try:
             return locate_picture(self.path.parent, given)
@@ -157,3 +155,43 @@ class Outline:
         """Report what is left out of a line; 0 where lines have no numbers."""
         where = f"{self.path.as_posix()}:{line}" if line else self.path.as_posix()
         self.quarantined.append(Quarantined(where, reason))
+
+
+def read_units(path: Path, *, whole: bool) -> Iterator[tuple[int, Item]]:
+    """Read a text or document as units, or as one source without a unit.
+
+    Args:
+        path: Resolved.
+        whole: Whether all of it is one source; else its headings name units.
+
+    Yields:
+        0 and an item.
+
+    Raises:
+        BadInput: The file is encrypted, damaged, too large, or holds no text; or the library for
+            that kind of file is not installed.
+    """
+    outline = _read_outline(regular_file(path, "a document", most=MAX_TEXT_BYTES))
+    if whole:
+        yield 0, Record(None, (outline.source(path.as_posix(), 0, len(outline.text)),))
+        yield from ((0, item) for item in outline.quarantined)
+    else:
+        yield from ((0, item) for item in outline.units())
+
+
+def _read_outline(path: Path) -> Outline:
+    try:
+        outline: Outline = load_reader(READERS[path.suffix.lower()].function)(path)
+    except MissingExtra as error:
+        raise BadInput(str(error)) from error
+    except (BadInput, MemoryError):
+        raise
+    except Exception as error:  # the libraries raise errors of many kinds for such files
+        reason = " ".join(str(error).split())[:200] or type(error.__context__ or error).__name__
+        raise BadInput(
+            f"the document is damaged or encrypted ({reason}): save it again, without a password"
+        ) from error
+    if not (outline.text.strip() or outline.shown or outline.tables):
+        reason = "the document holds no text: if it is a scan, recognise its text first"
+        raise BadInput(next((left_out.reason for left_out in outline.quarantined), reason))
+    return outline

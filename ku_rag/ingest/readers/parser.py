@@ -28,8 +28,6 @@ from ku_rag.ingest.readers.item_codec import Item, decode_item
 from ku_rag.settings import Settings
 from ku_rag.types import Progress, Quarantined
 
-_RESUMED = frozenset({"table", "parquet", "tar"})
-"""Readers that can continue after a record."""
 _MOST_RESTARTS = 5
 """Records of one file that may exceed a limit; the rest of the file is then left out."""
 _AHEAD = 8
@@ -37,6 +35,7 @@ _AHEAD = 8
 _AHEAD_BYTES = 1 << 14
 """Bytes of their requests. With one more request they fit into a pipe, so that sending never waits
 for a parser that waits until its answer is read."""
+_PROGRESS_STEP = 4096
 _POLL_S = 0.2
 _PATIENCE = 10
 _WAIT_S = 60.0
@@ -84,7 +83,7 @@ class Parsing:
 
     Args:
         limits: For each document or record.
-        progress: Called with `count` while a parser is awaited.
+        progress: Called with `count` while a parser is awaited, and by `advance`.
 
     Attributes:
         count: Number of items read so far, as the caller counts them.
@@ -97,24 +96,24 @@ class Parsing:
         """Yield the items of a file; a record that exceeds a limit is reported as one of them.
 
         Args:
-            reader: One of the readers of `parser_process`.
+            reader: "module:function" in this folder, which yields pairs of a number and an item.
             path: Resolved.
-            **options: Of the reader; JSON values.
+            **options: Of a reader of one record, as JSON values. The others continue after a
+                record that exceeds a limit.
 
         Raises:
             BadInput: The file cannot be read, or exceeds a limit.
         """
         last = 0  # record
         for restarts in range(_MOST_RESTARTS + 1):
-            resumed = {"skip": last} if reader in _RESUMED else {}
             try:
                 with _parser(self.limits) as parser:
-                    parser.send(reader, path, {**resumed, **options})
+                    parser.send(reader, path, options or {"skip": last})
                     for number, item in self._answers(decode_item, parser, path):
                         last = number
                         yield item
             except _LimitExceeded as error:
-                if reader not in _RESUMED or restarts == _MOST_RESTARTS:
+                if options or restarts == _MOST_RESTARTS:
                     raise
                 last += 1
                 yield Quarantined(f"{path.as_posix()}:{last}", f"record {last:,}: {error}")
@@ -138,7 +137,7 @@ class Parsing:
                 requests = iter(tuple(remaining))
                 while remaining and parser.can_continue:
                     while parser.has_room and (path := next(requests, None)):
-                        parser.send("outline", path, {"whole": whole})
+                        parser.send("outline:read_units", path, {"whole": whole})
                     path = remaining.popleft()
                     items: list[Item] | BadInput
                     try:
@@ -183,6 +182,12 @@ class Parsing:
                 raise MissingExtra(answer["reason"])
             case "input":
                 raise BadInput(answer["reason"])
+
+    def advance(self) -> None:
+        """Count an item of a graph, and report the progress at times."""
+        self.count += 1
+        if not self.count % _PROGRESS_STEP:
+            self._beat()
 
     def _beat(self) -> None:
         if self._progress:

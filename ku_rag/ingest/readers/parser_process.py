@@ -1,7 +1,8 @@
 """The process that parses foreign files: `python -m ku_rag.ingest.readers.parser_process`.
 
 It reads requests from its standard input, one JSON object a line, and writes frames to its standard
-output: four bytes with the length, then a JSON value. `[number, value]` is what a reader yields.
+output: four bytes with the length, then a JSON value. `[number, value]` is what a reader yields,
+with 0 as the number for what belongs to one document.
 `{"can_continue": …, "error": …, "reason": …}` ends a file: whether another may follow, and the
 reason if this one cannot be read.
 
@@ -19,28 +20,13 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ku_rag.errors import BadInput, MissingExtra, NotFound, reason
 from ku_rag.ingest.readers.item_codec import encode_item
-
-_FOLDER = "ku_rag.ingest.readers"
-_READERS = {
-    "line": f"{_FOLDER}.jsonl:read_line",
-    "outline": f"{_FOLDER}.documents:read_units",
-    "table": f"{_FOLDER}.table:read_table",
-    "parquet": f"{_FOLDER}.parquet_records:read_parquet",
-    "tar": f"{_FOLDER}.webdataset:read_webdataset",
-    "sheet": f"{_FOLDER}.sheet:read_sheet",
-    "graphml": f"{_FOLDER}.graphml_elements:read_elements",
-}
-"""Generators of (number of the record, `Item` or JSON value), called with a path and options.
-
-The number is 0 for what belongs to one document.
-"""
+from ku_rag.ingest.readers.registry import load_reader
 
 _MOST_FILES = 2_000
 _MOST_RETAINED = 0.25
@@ -84,8 +70,7 @@ def _end_with_input() -> None:
 def _answer(frames: BinaryIO, request: Mapping[str, Any], seconds: float) -> dict[str, str]:
     """Send what a reader yields; return the error that ends it, or {}."""
     try:
-        module, _, name = _READERS[request["reader"]].partition(":")
-        read: Callable[..., Iterator[tuple[int, Any]]] = getattr(import_module(module), name)
+        read = load_reader(request["reader"])
         # The signal ends the process: no library can catch it.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         for number, value in read(Path(request["path"]), **request["options"]):

@@ -16,9 +16,6 @@ from ku_rag.ingest.readers.item_codec import Item
 from ku_rag.ingest.readers.records import is_storable, read_record
 from ku_rag.types import Cell, Quarantined, Record, Source, Table, Unit
 
-TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
-"""Suffixes, in lower case, of the files that are read as tables."""
-
 _DELIMITERS = ",;\t|"
 _COLUMNS = {
     "id": "id",

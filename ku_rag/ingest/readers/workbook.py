@@ -15,11 +15,10 @@ from pathlib import Path
 from ku_rag.errors import BadInput
 from ku_rag.ingest.readers.decoding import clean_name
 from ku_rag.ingest.readers.graph_cells import parse_cell
-from ku_rag.ingest.readers.graph_records import PROGRESS_STEP, GraphPart
+from ku_rag.ingest.readers.graph_records import GraphPart
 from ku_rag.ingest.readers.parser import Parsing
 from ku_rag.picture_paths import PICTURE_SUFFIXES
 from ku_rag.text.tokens import name_key
-from ku_rag.types import Progress
 
 NODES, RELATIONS = "Node.xlsx", "Relations.xlsx"
 IMAGES, VIDEOS = "Knowledge_Images", "Knowledge_Videos"
@@ -56,15 +55,12 @@ _RELATION_POSITIONS = ("head", "relation", "information", "condition", "tail")
 _SHARED = re.compile(r"\bElement\b|\bPierce Pod\b")
 
 
-def read_workbooks(
-    path: Path, parsing: Parsing, progress: Progress | None = None
-) -> list[GraphPart]:
+def read_workbooks(path: Path, parsing: Parsing) -> list[GraphPart]:
     """Read the sub-graphs of a folder, or the sub-graph that the folder is.
 
     Args:
         path: Resolved.
-        parsing: Parses the sheets.
-        progress: Called with the number of rows read so far.
+        parsing: Parses the sheets, and counts their rows.
 
     Raises:
         BadInput: The folder holds no workbook.
@@ -89,9 +85,7 @@ def read_workbooks(
                         _add_node(part, row, where)
                     else:
                         part.add_relation(row, where)
-                    parsing.count += 1
-                    if progress and not parsing.count % PROGRESS_STEP:
-                        progress(parsing.count)
+                    parsing.advance()
             except BadInput as error:
                 part.leave_out(book.as_posix(), str(error), unread=True)
     _add_topics(parts)
@@ -174,7 +168,7 @@ def _rows(path: Path, parsing: Parsing) -> Iterator[tuple[str, dict[str, str]]]:
         else (RELATION_TITLES, _RELATION_POSITIONS, ("head", "relation", "tail"))
     )
     fields: list[str] = []
-    for number, texts in parsing.rows("sheet", path):
+    for number, texts in parsing.rows("sheet:read_sheet", path):
         if not fields:
             fields = _fields(texts, titles, positions, required)
             continue
