@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ku_rag.rerankers.base import Reranker
 
 _OWN = {
-    "embedded": "ku_rag.rerankers.implementations:UnitFusionReranker",
+    "embedded": "ku_rag.rerankers.implementations:UnitMatchReranker",
     "cross-encoder": "ku_rag.rerankers.implementations:CrossEncoderReranker",
     "mllm": "ku_rag.rerankers.implementations:RelevanceReranker",
 }

@@ -1,4 +1,4 @@
-"""The rerankers of the project: by units, by a cross-encoder, and by a multimodal model."""
+"""The rerankers of the project: by matched units, by a cross-encoder, and by a multimodal model."""
 
 from __future__ import annotations
 
@@ -15,54 +15,34 @@ from ku_rag.graph.mllm_calls import AgentQuestion, ask_all
 from ku_rag.mllm.prompts import fenced, load_prompts
 from ku_rag.mllm.structured_output import TEXT, object_schema
 from ku_rag.rerankers.base import RerankerQuery, Scores
-from ku_rag.text.tokens import name_key
 from ku_rag.types import Evidence
 from ku_rag.weights.files import content_hash
 
-_MATCH, _SECTION, _LINKED = 0.2, 0.1, 0.1
-"""Weights of the unit's match with the picture, its best chunk and that of units which it names,
-beside the chunk's own score."""
+_MATCH = 0.2
+"""Weight of the match of a chunk's unit with the picture, beside the chunk's own score."""
 _BATCH = 32
 _SCHEMA = object_schema(reason=TEXT, relevant=TEXT)
 _VERDICTS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _UNKNOWN = 0.5
 
 
-class UnitFusionReranker:
-    """Fuses the score of a chunk with those of its unit; needs no model.
+class UnitMatchReranker:
+    """Adds to the score of a chunk that of its unit's match with the picture; needs no model.
 
-    OMGM (Yang et al. 2025) fuses the scores of its stages: of the unit that a picture matches, of
-    its best section, and of the text itself. SCAR propagates scores over linked units: a unit gets
-    a share of the score of the best unit that its texts name.
+    OMGM (Yang et al. 2025) fuses the scores of its stages. Those of its other stages add nothing
+    here, so without a picture the order stays.
     """
 
     name = "embedded"
-    fingerprint = "unit-fusion:1"
+    fingerprint = "unit-match:1"
 
     def score(self, query: RerankerQuery, evidence: Sequence[Evidence]) -> Scores:
-        """Return the fused scores, float32[n]."""
+        """Return the sums, float32[n]."""
         highest = max((one.score for one in evidence), default=0.0) or 1.0
-        own = [one.score / highest for one in evidence]
-        section: dict[str, float] = {}
-        names: dict[str, str] = {}
-        for one, score in zip(evidence, own, strict=True):
-            for unit, name in zip(one.owners, one.owner_names, strict=False):
-                section[unit] = max(score, section.get(unit, score))
-                names[unit] = f" {name_key(name)} "
-        linked: dict[str, float] = {}
-        for one in evidence:
-            text, owners = f" {name_key(one.text)} ", one.owners
-            named = (section[u] for u, name in names.items() if u not in owners and name in text)
-            best = max(named, default=0.0)
-            linked |= {unit: max(best, linked.get(unit, best)) for unit in owners}
-        # The match of a unit that a text names says nothing beyond the name.
         matches = {unit.id: unit.score for unit in query.units if query.picture}
-        fused = {
-            unit: _MATCH * matches.get(unit, 0.0) + _SECTION * best + _LINKED * linked[unit]
-            for unit, best in section.items()
-        }
-        shares = (max((fused[u] for u in one.owners), default=0.0) for one in evidence)
-        return np.array([a + b for a, b in zip(own, shares, strict=True)], np.float32)
+        best = [max((matches.get(unit, 0.0) for unit in e.owners), default=0.0) for e in evidence]
+        sums = [e.score / highest + _MATCH * own for e, own in zip(evidence, best, strict=True)]
+        return np.array(sums, np.float32)
 
 
 class CrossEncoderReranker:
