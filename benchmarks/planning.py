@@ -1,4 +1,4 @@
-"""The embedded planner: `python -m benchmarks.planning [--write]`.
+"""The planner without a model: `python -m benchmarks.planning [--write]`.
 
 HotpotQA: both paragraphs among the first 5 texts. OTT-QA, with and without hyperlinks: a gold
 passage among the first 5 passages. Each question is planned with at most one round, which is the
@@ -34,10 +34,10 @@ from ku_rag import KnowledgeBase
 from ku_rag.evaluation.measures.answer_text import normalized, token_f1
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.evaluation.statistics import paired_p_value
-from ku_rag.planning.embedded_planner import EmbeddedPlanner
-from ku_rag.planning.plan import MODELLINGS, Plan, PlanSettings, Round
+from ku_rag.planning.plan import Plan, PlanSettings, Round
 from ku_rag.planning.planner import Choice, PlanState, Reformulation
 from ku_rag.planning.rounds import PlanRun
+from ku_rag.planning.rule_planner import decide_by_rule
 from ku_rag.planning.searches import Searches
 from ku_rag.store.filters import UnitFilter
 from ku_rag.types import Match
@@ -79,46 +79,33 @@ def compared(
     return shown
 
 
-class TimedPlanner(EmbeddedPlanner):
-    """The embedded planner, with the processor time of its decisions in seconds."""
-
-    spent = 0.0
-
-    def reformulate(self, state: PlanState) -> Reformulation:
-        """Return the planner's reformulation."""
-        started = time.process_time()
-        made = super().reformulate(state)
-        # `choose` reformulates too: its time has this in it.
-        self.spent += time.process_time() - started
-        return made
-
-    def choose(self, state: PlanState) -> Choice:
-        """Return the planner's choice."""
-        before, started = self.spent, time.process_time()
-        made = super().choose(state)
-        self.spent = before + time.process_time() - started
-        return made
-
-
 def planned(
     kb: KnowledgeBase, question: str, settings: PlanSettings
 ) -> tuple[list[str], Plan, float]:
     """Return the owners of the merged evidence, the plan, and the seconds of its decisions."""
     session, chosen = kb._session, UnitFilter.parse(None, ())
-    planner = TimedPlanner()
+    spent = 0.0
+
+    def timed(state: PlanState) -> tuple[Reformulation, Choice]:
+        nonlocal spent
+        started = time.process_time()
+        decisions = decide_by_rule(state)
+        spent += time.process_time() - started
+        return decisions
+
     with session.use():
         searches = Searches(lambda: session.retrieval(chosen), None, None, None, settings, {})
-        run = PlanRun(question, None, planner, searches)
+        run = PlanRun(question, None, timed, "embedded", searches)
         for _ in run.rounds():
             pass
         evidence = run.planned().evidence
-    return [(one.owners or ("",))[0] for one in evidence], run.plan(), planner.spent
+    return [(one.owners or ("",))[0] for one in evidence], run.plan(), spent
 
 
 def retrieval(
     kb: KnowledgeBase, every_question: Sequence[EvaluationQuestion], k: int, *, every: bool
 ) -> Figures:
-    """Measure both modellings against the search for the undivided question.
+    """Measure plans against the search for the undivided question.
 
     A search returns k texts. One or every gold passage, which are units, is to be found.
     """
@@ -129,7 +116,7 @@ def retrieval(
     found: dict[str, list[float]] = {}
     for name, settings in (
         ("undivided", PlanSettings(max_rounds=1, k=k)),
-        *((one, PlanSettings(one, k=k)) for one in MODELLINGS),
+        ("planned", PlanSettings(k=k)),
     ):
         runs = [planned(kb, one.question, settings) for one in asked]
         tops = [
@@ -144,10 +131,7 @@ def retrieval(
             "searches": round(sum(searches) / len(asked), 2),
             "milliseconds": [round(sum(times) / len(asked), 1), round(max(times), 1)],
         }
-    shown["modellings differ"] = sum(
-        one != other for one, other in zip(*(found[name] for name in MODELLINGS), strict=True)
-    )
-    return shown | compared(found, "undivided", "sequential", places)
+    return shown | compared(found, "undivided", "planned", places)
 
 
 def subject(question: str, golden: str) -> str:
@@ -169,7 +153,7 @@ def reformulated(question: str, name: str) -> str:
     seen = (Round((question,), "image"),)
     about = frozenset({"subject"})
     state = PlanState(question, (question,), _PICTURE, seen, units=[unit], about=about)
-    return EmbeddedPlanner().reformulate(state).queries[0]
+    return decide_by_rule(state)[0].queries[0]
 
 
 def dynvqa() -> Figures:

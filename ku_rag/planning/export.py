@@ -20,7 +20,6 @@ from ku_rag.mllm.scripted import ScriptedMLLM
 from ku_rag.planning.mllm_planner import MLLMPlanner, found_pictures
 from ku_rag.planning.plan import Plan, decode_object
 from ku_rag.planning.planner import PlanState
-from ku_rag.planning.rounds import DocumentPlanner
 from ku_rag.store.layout import write_durably
 from ku_rag.types import Quarantined, Serializable
 
@@ -106,7 +105,7 @@ def _accepted(document: Mapping[str, Any], least: Mapping[str, float]) -> Plan:
 
 def _decisions(plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield the records of both decisions of each round."""
-    planner = MLLMPlanner(ScriptedMLLM(()), DocumentPlanner(plan))
+    planner = MLLMPlanner(ScriptedMLLM(()), plan.settings.modelling)
     actions = {one.action for one in plan.rounds}
     searchers = sorted(a.removeprefix("searcher:") for a in actions if a.startswith("searcher:"))
     picture, scale = query_picture(Path(plan.image) if plan.image else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from ku_rag.mllm.prompts import fenced, load_prompts
 from ku_rag.mllm.structured_output import BOOLEAN, TEXT, TEXTS, object_schema
 from ku_rag.pictures import load_picture
 from ku_rag.planning.plan import ACTIONS
-from ku_rag.planning.planner import Choice, Planner, PlanState, Reformulation
+from ku_rag.planning.planner import Choice, PlanState, Reformulation
+from ku_rag.planning.rule_planner import decide_by_rule
 from ku_rag.types import Box
 
 _LONGEST_SIDE = 1024
@@ -31,33 +33,41 @@ _BOX = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems":
 class MLLMPlanner:
     """Asks a model for both decisions.
 
-    Where a reply is missing or invalid, the fallback decides, and the decision says so.
+    Where a reply is missing or invalid, `decide_by_rule` decides, and the decision says so.
 
     Args:
         mllm: the model.
-        fallback: decides where the model does not.
+        modelling: "parallel" asks for both at the same time (eq. 7), "sequential" for the action of
+            the reformulated query (eq. 8).
         prompts: folder whose reformulation.md and action.md replace those of the package.
     """
 
-    name = "mllm"
-
-    def __init__(self, mllm: MLLM, fallback: Planner, *, prompts: Path | None = None) -> None:
-        self._mllm, self._fallback = mllm, fallback
+    def __init__(self, mllm: MLLM, modelling: str, *, prompts: Path | None = None) -> None:
+        self._mllm, self._modelling = mllm, modelling
         self._prompts = load_prompts("ku_rag.planning", prompts)
 
-    def reformulate(self, state: PlanState) -> Reformulation:
-        """Return the reformulated query."""
+    def decide(self, state: PlanState) -> tuple[Reformulation, Choice]:
+        """Return the reformulated query and the chosen action; see `Planner`."""
+        if self._modelling == "sequential":
+            reformulation = self._reformulate(state)
+            return reformulation, self._choose(replace(state, queries=reformulation.queries))
+        with ThreadPool(2) as pool:
+            first = pool.apply_async(self._reformulate, (state,))
+            second = pool.apply_async(self._choose, (state,))
+            return first.get(), second.get()
+
+    def _reformulate(self, state: PlanState) -> Reformulation:
         fields, details = self._ask("reformulation", state)
         if not fields:
-            return replace(self._fallback.reformulate(state), **details)
-        queries = tuple(fields["queries"])[:_MOST_QUERIES]
+            return replace(decide_by_rule(state)[0], **details)
+        stated = (" ".join(query.split()) for query in fields["queries"])
+        queries = tuple(dict.fromkeys(filter(None, stated)))[:_MOST_QUERIES] or state.queries
         return Reformulation(queries, fields.get("clear", queries == state.queries), **details)
 
-    def choose(self, state: PlanState) -> Choice:
-        """Return the chosen action."""
+    def _choose(self, state: PlanState) -> Choice:
         fields, details = self._ask("action", state)
         if not fields:
-            return replace(self._fallback.choose(state), **details)
+            return replace(decide_by_rule(state)[1], **details)
         return Choice(fields["action"], _pixels(fields.get("region"), state), **details)
 
     def request(self, decision: str, state: PlanState) -> Request:
@@ -87,7 +97,7 @@ class MLLMPlanner:
         try:
             reply = self._mllm.chat(self.request(decision, state))
         except (ModelFailed, NotFound) as error:  # also of a picture that was found
-            return {}, {"note": f"decided by the {self._fallback.name} planner: {error}"}
+            return {}, {"note": f"decided by the embedded planner: {error}"}
         fields = reply.parsed or {}
         why = " ".join(str(fields.get("reason", "")).split())
         return fields, {"why": why, "tokens": reply.completion_tokens}

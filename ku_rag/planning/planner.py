@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from PIL.Image import Image
 
@@ -78,27 +77,6 @@ class Choice:
     note: str = ""
 
 
-class Planner(Protocol):
-    """Makes the two decisions of each round. One object serves one question.
-
-    Attributes:
-        name: "mllm", "embedded" or "document".
-    """
-
-    name: str
-
-    def reformulate(self, state: PlanState) -> Reformulation:
-        """Return the next query or sub-queries, F_QR (eq. 5).
-
-        Raises:
-            ModelFailed, BudgetSpent: the model does not answer.
-        """
-        ...
-
-    def choose(self, state: PlanState) -> Choice:
-        """Return the next action, F_IA (eq. 4).
-
-        Raises:
-            ModelFailed, BudgetSpent: the model does not answer.
-        """
-        ...
+Planner = Callable[[PlanState], tuple[Reformulation, Choice]]
+"""Makes the two decisions of a round: the next query or sub-queries, F_QR (eq. 5), and the next
+action, F_IA (eq. 4). It raises `ModelFailed` or `BudgetSpent` if a model does not answer."""

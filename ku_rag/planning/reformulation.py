@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
 
 from ku_rag.planning.plan import Hit
 from ku_rag.text.question import AUXILIARIES
 from ku_rag.text.sentences import sentences
 from ku_rag.text.stems import stem, stems
-from ku_rag.text.tokens import content_words, stop_words, tokenize, words
+from ku_rag.text.tokens import content_words, stop_words, words
 from ku_rag.text.values import find_values
 
-_POSSESSIVES = frozenset(words("his her its their"))
-_PRONOUNS = frozenset(words("he she it they him her them"))
-_TIMES = frozenset(words("time moment day week month year season decade century"))
-"""After "this", "last" and "next" they denote a time."""
-_IMPERSONAL = frozenset(words("take takes took rain rained rains snow snowed snows"))
-"""After "it" without a referent: "How long does it take?"."""
-_LINKING = frozenset(words("is are was were s"))
-_UNIQUE = frozenset(words("world earth sun moon sky sea universe"))
-"""After "the" they are unambiguous."""
-_PICTURED = re.compile(
+
+def _one_of(choices: Iterable[str]) -> str:
+    """Return a pattern for a whole word that is one of several, in alphabetical order."""
+    return f"(?:{'|'.join(sorted(map(re.escape, choices)))})\\b"
+
+
+_TIME = _one_of(words("time moment day week month year season decade century"))
+_UNIQUE = _one_of(words("world earth sun moon sky sea universe"))
+_NOUN = rf"(?!{_one_of(stop_words())}|{_TIME})[\w-]+"
+_PICTURED = (
     r"\b(?:the|this|these) (?:(?!(?:the|this|an?|of) )[\w'’-]+ ){1,5}"
-    r"(?:in|on|of|from) (?:the|this) (?:picture|image|photo|photograph|painting|scene)s?\b",
+    r"(?:in|on|of|from) (?:the|this) (?:picture|image|photo|photograph|painting|scene)s?\b"
+)
+_SHOWN = re.compile(
+    rf"{_PICTURED}|\b(?:this|these)(?! {_TIME})( ones?\b|(?: {_NOUN})*)", re.IGNORECASE
+)
+"""Such as "the person in the image", or, in the group, what follows "this" in "this old tower"."""
+_OWNER = rf"his|its|their|her(?= (?!{_one_of(stop_words() - {'most', 'own'})})\w)"
+_PRONOUN = re.compile(
+    rf"\b(?:({_OWNER})|he|she|they|him|her|them|it(?! (?:takes?|took|rain|snow)))\b", re.IGNORECASE
+)
+"""Such as "his" or "it", but not "how long does it take"; in the group, those of owners."""
+_DEFINITE = re.compile(
+    r"(?:(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bwere )\bthe |\bthe (?=\w+['’]s\b))"
+    rf"(?!{_UNIQUE}){_NOUN}(?! of\b)",
     re.IGNORECASE,
 )
-"""Such as "the person in the image", "the tower that is shown in this picture"."""
-
-
-Reference = tuple[int, int, str]
-"""Start and end of words that refer to a thing; the suffix of the name that replaces them."""
+"""Such as "the band", with nothing that says which band; what follows "is the" is asked for."""
 
 
 def with_name(question: str, name: str) -> str:
@@ -40,89 +48,24 @@ def with_name(question: str, name: str) -> str:
     "How old is this building?" → "How old is the Eiffel Tower?". Further references refer to the
     name. A question without a reference is returned as it is.
     """
-    phrases = _Phrases(question)
-    for start, end, suffix in chain(phrases.sure(), phrases.definites()):
-        return question[:start] + name + suffix + question[end:]
-    return question
+    start, end, suffix = 0, 0, ""
+    if shown := _SHOWN.search(question):
+        start, end = shown.span()
+        nouns = (shown[1] or "").split()
+        # After an auxiliary the last word is taken for the verb: "did this dynasty end".
+        if len(nouns) > 1 and not AUXILIARIES.isdisjoint(words(question[:start])):
+            end -= len(nouns[-1]) + 1
+    elif pronoun := _PRONOUN.search(question):
+        start, end = pronoun.span()
+        suffix = "'s" if pronoun[1] else ""
+    elif definite := list(_DEFINITE.finditer(question)):
+        start, end = definite[-1].span()
+    return question[:start] + name + suffix + question[end:] if end else question
 
 
 def refers(question: str, *, named: bool) -> bool:
     """Return whether a question refers to a thing: "this tower"; "it" unless it names one."""
-    phrases = _Phrases(question)
-    return next(phrases.shown() if named else phrases.sure(), None) is not None
-
-
-class _Phrases:
-    """The words of a question, and the phrases that they form."""
-
-    def __init__(self, question: str) -> None:
-        self._text = question
-        self._tokens = tokenize(question)
-        self._words = [one.folded for one in self._tokens]
-
-    def sure(self) -> Iterator[Reference]:
-        """Find references other than "the band", the most certain kind first."""
-        yield from chain(self.shown(), self._pronouns())
-
-    def shown(self) -> Iterator[Reference]:
-        """Find "the person in the image" and "this building", but not "this year"."""
-        yield from ((*one.span(), "") for one in _PICTURED.finditer(self._text))
-        for at, word in enumerate(self._words):
-            if word in ("this", "these") and self._word(at + 1) not in _TIMES:
-                is_one = self._word(at + 1) in ("one", "ones")
-                yield self._span(at, at + 2 if is_one else self._phrase_end(at))
-
-    def _pronouns(self) -> Iterator[Reference]:
-        """Find "he" and "its", or what they refer to: "When did the company sell its shares?"."""
-        for at, word in enumerate(self._words):
-            following = self._word(at + 1)
-            if self._word(at - 1) in AUXILIARIES - _LINKING:
-                yield from self._definite(at)
-            is_object = word == "her" and following in stop_words() - {"most", "own"} | {""}
-            if word in _POSSESSIVES and not is_object:
-                yield self._span(at, at + 1, "'s")
-            elif word in _PRONOUNS and not (word == "it" and following in _IMPERSONAL):
-                yield self._span(at, at + 1)
-
-    def definites(self) -> Iterator[Reference]:
-        """Find "the band" with nothing that says which band, the last one first."""
-        for at in reversed(range(len(self._words))):
-            yield from self._definite(at)
-
-    def _definite(self, at: int) -> Iterator[Reference]:
-        if self._words[at] != "the" or self._word(at + 1) in _UNIQUE:
-            return
-        end = self._phrase_end(at)
-        if end != at + 2:
-            return
-        specified = self._word(end) == "of" and self._word(end + 2) not in _TIMES
-        asked_for = self._word(at - 1) in _LINKING and self._word(end) != "s"
-        named = any(self._text[one.start].isupper() for one in self._tokens[at + 1 : end + 1])
-        if not (specified or asked_for or named):
-            yield self._span(at, end)
-
-    def _phrase_end(self, at: int) -> int:
-        """Return the place after the noun phrase that a determiner begins.
-
-        It ends before a stop word, punctuation, a name and a time. After an auxiliary, its last
-        word is taken for the verb: "did this dynasty | end".
-        """
-        end = at + 1
-        while end < len(self._words) and self._words[end] not in stop_words():
-            gap = self._text[self._tokens[end - 1].end : self._tokens[end].start]
-            capital = self._text[self._tokens[end].start].isupper()
-            is_name = capital and self._text[self._tokens[end - 1].start].islower()
-            is_time = self._words[end] in ("last", "next") and self._word(end + 1) in _TIMES
-            if end > at + 1 and (gap.strip(" -") or is_name or is_time):
-                break
-            end += 1
-        return end - (end - at > 2 and not AUXILIARIES.isdisjoint(self._words[:at]))
-
-    def _word(self, at: int) -> str:
-        return self._words[at] if 0 <= at < len(self._words) else ""
-
-    def _span(self, start: int, end: int, suffix: str = "") -> Reference:
-        return self._tokens[start].start, self._tokens[end - 1].end, suffix
+    return bool(_SHOWN.search(question) or not (named or not _PRONOUN.search(question)))
 
 
 def bridge_name(query: str, hit: Hit) -> str:

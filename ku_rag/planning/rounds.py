@@ -6,16 +6,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, count, zip_longest
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from ku_rag.answering.pipeline import Planned, QueryInput, query_picture, scaled
 from ku_rag.errors import BadInput, BudgetSpent, KuError
 from ku_rag.mllm.base import MLLM, MeteredMLLM, usage
-from ku_rag.planning.embedded_planner import EmbeddedPlanner
 from ku_rag.planning.mllm_planner import MLLMPlanner
 from ku_rag.planning.plan import ACTIONS, Plan, PlanSettings, Round
 from ku_rag.planning.planner import Choice, Planner, PlanState, Reformulation
+from ku_rag.planning.rule_planner import decide_by_rule
 from ku_rag.planning.searchers import Searchers, load_searchers
 from ku_rag.planning.searches import Piece, Searches, SearchOutcome
 from ku_rag.rerankers.base import RerankerQuery
@@ -24,6 +23,8 @@ from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.matching import match
 from ku_rag.store.connection import snapshot
 from ku_rag.types import Box, Evidence, PathEvidence
+
+_DOCUMENT = "document"
 
 
 def start(
@@ -40,7 +41,8 @@ def start(
         NotFound: no searcher of a name is installed.
     """
     metered = MeteredMLLM(mllm) if mllm else None
-    planner: Planner = EmbeddedPlanner()
+    planner: Planner = decide_by_rule
+    name = "embedded"
     image = str(asked.image) if isinstance(asked.image, Path) else None
     picture, scale = query_picture(asked.image)
     if isinstance(plan, Plan):
@@ -50,15 +52,16 @@ def start(
             )
         if plan.image and image and Path(plan.image).resolve() != Path(image).resolve():
             raise BadInput(f"the plan is for the picture {plan.image}: name this, or edit the plan")
-        planner = DocumentPlanner(plan, scale)
+        planner, name = _recorded(plan, scale), _DOCUMENT
         settings = replace(plan.settings, max_rounds=len(plan.rounds))
     else:
         settings = plan if isinstance(plan, PlanSettings) else PlanSettings(str(plan))
         if metered:
-            planner = MLLMPlanner(metered, planner, prompts=asked.prompts)
+            by_model = MLLMPlanner(metered, settings.modelling, prompts=asked.prompts)
+            planner, name = by_model.decide, "mllm"
     known = load_searchers(searchers)
     searches = Searches(base, picture, metered, asked.prompts, settings, known)
-    return PlanRun(asked.text, image, planner, searches, scale)
+    return PlanRun(asked.text, image, planner, name, searches, scale)
 
 
 class PlanRun:
@@ -68,6 +71,7 @@ class PlanRun:
         question: the question, Q0.
         image: the file of its picture, for the document.
         planner: makes the decisions.
+        name: of the planner: "mllm", "embedded" or "document".
         searches: carries them out, with the settings and the model of the plan.
         scale: width of the question's picture ÷ width of the picture that is searched.
     """
@@ -77,10 +81,12 @@ class PlanRun:
         question: str,
         image: str | None,
         planner: Planner,
+        name: str,
         searches: Searches,
         scale: float = 1.0,
     ) -> None:
-        self._question, self._image, self._planner, self._scale = question, image, planner, scale
+        self._question, self._image, self._planner, self._name = question, image, planner, name
+        self._scale = scale
         self._searches, self._settings = searches, searches.settings
         self._replies = searches.mllm.replies if searches.mllm else []
         self._rounds: list[Round] = []
@@ -118,7 +124,7 @@ class PlanRun:
             tuple(self._rounds),
             self._image,
             self._settings,
-            self._planner.name,
+            self._name,
             self._stopped,
             usage(self._replies) if self._searches.mllm else {},
             round((time.monotonic() - self._started) * 1000, 2),
@@ -152,29 +158,13 @@ class PlanRun:
     # ---- decisions -----------------------------------------------------------------------------
 
     def _decide(self, queries: tuple[str, ...]) -> tuple[Reformulation, Choice]:
-        """Make both decisions of a round (eq. 7 and 8)."""
+        """Make both decisions of a round."""
         matched, picture = self._matched(), self._searches.picture
         searchers = tuple(self._searches.searchers)
         state = PlanState(
             self._question, queries, picture, self._rounds, matched.units, matched.about, searchers
         )
-        if self._settings.modelling == "sequential":
-            reformulation = self._reformulated(state)
-            return reformulation, self._planner.choose(
-                replace(state, queries=reformulation.queries)
-            )
-        if self._searches.mllm is None:
-            return self._reformulated(state), self._planner.choose(state)
-        with ThreadPool(2) as pool:
-            first = pool.apply_async(self._reformulated, (state,))
-            second = pool.apply_async(self._planner.choose, (state,))
-            return first.get(), second.get()
-
-    def _reformulated(self, state: PlanState) -> Reformulation:
-        """Return the reformulation without empty and repeated queries; none keeps the last ones."""
-        made = self._planner.reformulate(state)
-        queries = (" ".join(query.split()) for query in made.queries)
-        return replace(made, queries=tuple(dict.fromkeys(filter(None, queries))) or state.queries)
+        return self._planner(state)
 
     def _is_spent(self) -> bool:
         """Return whether a limit is reached, and note which."""
@@ -189,7 +179,7 @@ class PlanRun:
             limit = getattr(self._settings, f"max_{name}")
             if limit is not None and amount >= limit:
                 self._stopped = f"the limit {name}={limit:g}"
-                if name == "rounds" and self._planner.name == DocumentPlanner.name:
+                if name == "rounds" and self._name == _DOCUMENT:
                     self._stopped = "the document has no further round"
                 return True
         return False
@@ -213,7 +203,7 @@ class PlanRun:
             else:
                 action, region = "none", None
                 notes.append("this was searched before")
-                if self._planner.name != DocumentPlanner.name:
+                if self._name != _DOCUMENT:
                     self._stopped = "the planner repeated a search"
         self._collect(outcomes)
         return Round(
@@ -270,30 +260,20 @@ class PlanRun:
         return ""
 
 
-class DocumentPlanner:
-    """Makes the decisions that a plan records, such as one that was edited.
+def _recorded(plan: Plan, scale: float) -> Planner:
+    """Return the planner that makes the decisions that a plan records; "none" after the last.
 
     Args:
-        plan: the plan.
+        plan: the plan, such as one that was edited.
         scale: width of the question's picture ÷ width of the picture that is searched.
     """
 
-    name = "document"
+    def decide(state: PlanState) -> tuple[Reformulation, Choice]:
+        recorded = dict(enumerate(plan.rounds))
+        one = recorded.get(len(state.rounds), Round(state.queries, "none"))
+        region = one.region and scaled(one.region, 1 / scale)
+        return Reformulation(one.queries, one.clear, one.why[0]), Choice(
+            one.action, region, one.why[1]
+        )
 
-    def __init__(self, plan: Plan, scale: float = 1.0) -> None:
-        self._rounds, self._scale = plan.rounds, scale
-
-    def reformulate(self, state: PlanState) -> Reformulation:
-        """Return the queries of the present round."""
-        one = self._round(state)
-        return Reformulation(one.queries, one.clear, one.why[0])
-
-    def choose(self, state: PlanState) -> Choice:
-        """Return the action of the present round; "none" after the last one."""
-        one = self._round(state)
-        region = one.region and scaled(one.region, 1 / self._scale)
-        return Choice(one.action, region, one.why[1])
-
-    def _round(self, state: PlanState) -> Round:
-        number = len(state.rounds)
-        return self._rounds[number] if number < len(self._rounds) else Round(state.queries, "none")
+    return decide

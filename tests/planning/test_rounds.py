@@ -10,7 +10,6 @@ from PIL import Image
 from ku_rag import KnowledgeBase
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.scripted import RecordedMLLM, ScriptedMLLM
-from ku_rag.planning.embedded_planner import EmbeddedPlanner
 from ku_rag.planning.mllm_planner import MLLMPlanner
 from ku_rag.planning.plan import Hit, Plan, PlannedSearch, PlanSettings, Round
 from ku_rag.planning.planner import PlanState
@@ -238,8 +237,8 @@ def test_without_a_picture_that_was_found_the_embedded_planner_decides(tmp_path)
     hit = Hit("chunk:1", "Mill", "A mill.", str(tmp_path / "lost.png"))
     rounds = (Round((QUESTION,), "image", searches=(PlannedSearch(QUESTION, (hit,)),)),)
     state = PlanState(QUESTION, (QUESTION,), None, rounds)
-    asked = MLLMPlanner(ScriptedMLLM(()), EmbeddedPlanner())
-    for decision in (asked.reformulate(state), asked.choose(state)):
+    asked = MLLMPlanner(ScriptedMLLM(()), "sequential")
+    for decision in asked.decide(state):
         assert decision.note.startswith("decided by the embedded planner")
         assert "lost.png" in decision.note
 
