@@ -1,13 +1,12 @@
-"""Which paths answer a question? Agents without a model on the graph of the MH benchmark.
+"""Which paths answer a question? The search without a model on the graph of the MH benchmark.
 
-    python -m benchmarks.mh [--write] [--fit]
+    python -m benchmarks.mh [--write]
 
 The 238 questions of the MH benchmark are asked on the frozen graph of `benchmarks.mh_graph`, built
 in a real knowledge base. A query is the question with the monster's name put in, as the paper
 gives it, and the extra information as hints; in the perceptive setting people's description of the
-scene comes with it. The monsters are parted by the first byte of SHA-256 of their name: settings
-and weights were chosen on those with an even one ("tuning"), those with an odd one are only
-reported. `--fit` prints the weights that the tuning half gives.
+scene comes with it. The monsters are parted by the first byte of SHA-256 of their name: those with
+an odd one ("held out") were not looked at when a way to rank was chosen.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.mh_graph import SEED, SIBLINGS
 from benchmarks.mh_questions import Route, frozen_graph, is_held_out, opened, query, questions
@@ -27,18 +25,15 @@ from benchmarks.record import mean, write_result
 from ku_rag.evaluation.measures.official import consistency
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.graph import model
-from ku_rag.graph.embedded_agents import search_without_model, select_topic
 from ku_rag.graph.model import Entity, Graph
-from ku_rag.graph.scoring import WEIGHTS, QueryTerms, features
 from ku_rag.graph.search_types import Query, SearchLimits
-from ku_rag.graph.traversal import look_ahead
+from ku_rag.reading.path_search import search_without_model, select_topic
 from ku_rag.text.tokens import content_words, words
 
 PATHS = 5
 DRAWS = 200
 OTHER_SEEDS = (1, 2, 3, 4)
-"""Of further graphs by the same recipe: weights are fitted on all, and results shown beside."""
-Numbers = NDArray[np.float64]
+"""Of further graphs by the same recipe, whose results are shown beside."""
 
 
 class Field:
@@ -129,7 +124,7 @@ def names(path: model.Path) -> Route:
 
 
 def searched(graph: Graph, asked: EvaluationQuestion, perceptive: bool, most: int) -> list[Route]:
-    """What the walk finds with the embedded agents, the topic found by them too."""
+    """What the search without a model finds, the topic included."""
     found = search_without_model(graph, query(asked, perceptive), SearchLimits(max_paths=most))
     return [names(path) for path in found.paths]
 
@@ -150,50 +145,6 @@ def baseline(choose: Callable[[random.Random], list[Route]], asked: EvaluationQu
     drawn = [choose(rng) for _ in range(DRAWS)]
     rows = [measure(asked, found, found[:1]) for found in drawn]
     return tuple(np.mean(rows, 0).tolist())
-
-
-def fit(asked: Sequence[EvaluationQuestion]) -> dict[str, float]:
-    """Weights that make gold paths likely among all that are seen.
-
-    A softmax over the paths of each question of the tuning half, in both settings and on graphs of
-    several seeds together; weights are kept small by their squares
-    (`_SMALL` a question), in units of each feature's size.
-    """
-    rows: list[tuple[Numbers, NDArray[np.bool_]]] = []
-    for seed in (SEED, *OTHER_SEEDS):
-        with opened(frozen_graph(asked, seed)) as graph:
-            rows += examples(graph, [q for q in asked if not is_held_out(q)])
-    size = np.sqrt(np.mean([(x**2).mean(0) for x, _ in rows], 0)).clip(1e-6)
-    weights, step, square = np.zeros(len(size)), np.zeros(len(size)), np.zeros(len(size))
-    for turn in range(1, _TURNS + 1):
-        slope = _SMALL * (1 + len(OTHER_SEEDS)) * weights / len(rows)
-        for x, gold in rows:
-            powers = np.exp((sums := x @ (weights / size)) - sums.max())
-            likely = powers / powers.sum()
-            wanted = likely * gold / (likely * gold).sum()
-            slope += (x / size).T @ (likely - wanted) / len(rows)
-        step = 0.9 * step + 0.1 * slope
-        square = 0.99 * square + 0.01 * slope**2
-        weights -= 0.1 * step / (1 - 0.9**turn) / (np.sqrt(square / (1 - 0.99**turn)) + 1e-8)
-    return dict(zip(WEIGHTS, (weights / size).round(2).tolist(), strict=True))
-
-
-def examples(
-    graph: Graph, asked: Sequence[EvaluationQuestion]
-) -> Iterator[tuple[Numbers, NDArray[np.bool_]]]:
-    """Features of the paths of each question, and which of them are gold."""
-    for question in asked:
-        [start] = [e for e in graph.find(question.units[0]) if e.unit == question.units[0]]
-        for perceptive in (False, True):
-            terms = QueryTerms.of(query(question, perceptive), start)
-            paths = look_ahead(graph, start, terms.wanted, longest=4, most=1000)
-            gold = np.array([names(path) in question.routes for path in paths])
-            if gold.any():
-                yield features(terms, paths, {}), gold
-
-
-_SMALL = 4.0
-_TURNS = 300
 
 
 def told(rows: Sequence[Measured]) -> dict[str, object]:
@@ -311,9 +262,6 @@ def leaks(field: Field, asked: Sequence[EvaluationQuestion]) -> dict[str, float]
 def main() -> None:
     """Measure and print; see the module's text."""
     asked = questions()
-    if "--fit" in sys.argv:
-        print(json.dumps(fit(asked), indent=1))
-        return
     frozen = frozen_graph(asked)
     with opened(frozen) as graph:
         field = Field(graph)

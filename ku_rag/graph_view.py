@@ -285,8 +285,8 @@ class GraphView:
     ) -> GraphAnswer:
         """Find the paths that answer a question, and the answer if the base has a model (MH-MMKG).
 
-        A model perceives, selects the topic, expands, validates and answers. Without one the
-        embedded agents search, and there is no answer in words.
+        A model perceives, selects the topic, expands, validates and answers. Without one,
+        facts and relations are walked, and there is no answer in words.
 
         Args:
             question: a sentence.
@@ -340,7 +340,7 @@ class GraphView:
         No graph has to exist beforehand (Query-Driven Multimodal GraphRAG). The base's model
         names what the graph must contain, takes it from retrieved texts, reads tables and
         pictures that bear on the question, and judges when the graph is enough. Without a model,
-        embedded agents do so by names, relations, labelled lines and cells; they see no pictures.
+        the graph consists of relations, labelled lines and cells that the question asks for.
 
         Args:
             question: a sentence.
@@ -376,11 +376,11 @@ class GraphView:
         setting: str | None,
         gold: Sequence[Sequence[str]],
     ) -> GraphAnswer:
-        """Search by a model if there is one and the setting allows it, else by embedded agents."""
+        """Search by a model if there is one and the setting allows it, else by facts."""
         from ku_rag.graph import search_settings
-        from ku_rag.graph.embedded_agents import search_without_model
         from ku_rag.graph.traversal import named_path
         from ku_rag.mllm.prompts import load_prompts
+        from ku_rag.reading.path_search import search_without_model
 
         session = self._session
         embedded = search_settings.EMBEDDED
@@ -402,7 +402,7 @@ class GraphView:
             if setting not in (None, embedded):
                 raise BadInput(
                     f"the setting {setting} asks a model, and there is none: name one with "
-                    "--mllm, or leave the setting out to have the embedded agents search"
+                    "--mllm, or leave the setting out to walk facts and relations"
                 )
             if query.pictures:
                 session.encoding.images.refresh()

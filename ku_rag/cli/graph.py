@@ -212,7 +212,7 @@ def export(file: Path) -> None:
 @click.option("--depth-first", is_flag=True, help="Follow each path to its end first.")
 @common
 def search(**options: Any) -> None:  # noqa: ANN401 - passed on as they are named there
-    """Find the paths that answer QUESTION, by agents that a model plays or by embedded ones.
+    """Find the paths that answer QUESTION, by agents of a model, or without one by walking facts.
 
     The settings are those of MH-MMKG: what of the question and of the graph a model is given.
     """

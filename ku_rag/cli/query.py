@@ -77,8 +77,8 @@ def query(
     """Answer QUESTION about the picture IMAGE ("-" asks without a picture).
 
     With --method evidence a graph is first built for the question from texts, tables and pictures,
-    by the model or by embedded agents; three options leave out a step of it. With --plan the model
-    or an embedded planner reformulates the question and searches in rounds.
+    by the model or from facts; three options leave out a step of it. With --plan the model or an
+    embedded planner reformulates the question and searches in rounds.
     """
     settings, plan = evidence_settings(options), plan_from(options)
     if settings != EvidenceSettings() and method != "evidence":

@@ -85,7 +85,7 @@ class GraphAnswer:
 
     @property
     def reading(self) -> Reading:
-        """The answer, which cites all paths as E1, E2 …; embedded agents state none."""
+        """The answer, which cites all paths as E1, E2 …; a search without a model states none."""
         return Reading(
             self.answer,
             tuple(f"E{n}" for n in range(1, len(self.paths) + 1)),

@@ -8,6 +8,7 @@ from itertools import islice
 
 from ku_rag.errors import NotFound
 from ku_rag.graph.model import Entity, Graph, Path, Step
+from ku_rag.graph.unit_facts import FactReader
 from ku_rag.store.connection import as_json
 from ku_rag.text.question import label_words
 from ku_rag.text.stems import every_stem, label_stems, stems
@@ -15,10 +16,12 @@ from ku_rag.text.tokens import name_key
 
 _CACHED = 1024
 """Number of entities whose relations are kept in memory; paths of each length need them again."""
-OPENED = 48
+_OPENED = 48
 """Greatest number of paths of one length that are extended."""
-STEPS = 400
+_STEPS = 400
 """Greatest number of relations of one entity that are read, the first ones."""
+_REPEATED = 0.05
+"""Loss of score for each kind of entity that a path passes again."""
 _EVIDENCE = 400
 """Greatest number of paths that are ranked as evidence, from all entities together."""
 
@@ -58,7 +61,7 @@ def shortest_paths(
     """
     hop = lru_cache(_CACHED)(graph.hop)
     distances = {end.row: 0} if end else {}
-    levels = _levels_before(graph, end) if end else iter(())
+    levels = levels_before(graph, end) if end else iter(())
 
     def paths_of_length(path: Path, left: int) -> Iterator[Path]:
         if not left:
@@ -82,7 +85,7 @@ def shortest_paths(
     return found
 
 
-def _levels_before(graph: Graph, end: Entity) -> Iterator[set[int]]:
+def levels_before(graph: Graph, end: Entity) -> Iterator[set[int]]:
     """Yield the rows of the entities at distance 1 before an entity, at distance 2, and so on."""
     reached = level = {end.row}
     while level:
@@ -95,33 +98,53 @@ def _levels_before(graph: Graph, end: Entity) -> Iterator[set[int]]:
         yield level
 
 
-def look_ahead(
-    graph: Graph, start: Entity, wanted: frozenset[str], *, longest: int, most: int
-) -> list[Path]:
-    """Return an entity alone and the paths from it that pass no entity twice, shortest first.
+def rank_paths(
+    graph: Graph,
+    start: Entity,
+    wanted: frozenset[str],
+    *,
+    longest: int,
+    most: int,
+    facts: FactReader | None = None,
+) -> list[tuple[float, Path]]:
+    """Return paths that pass no entity twice, best first, each with a score.
 
-    Of the paths of one length, those are extended that have most of the wanted words.
+    The score is the share of words that the relations of the path, or these and the caption of its
+    end, have in common with the wanted ones (Jaccard). Each kind of entity that is passed again
+    lowers it: such paths run into other topics, or along chains.
 
     Args:
         graph: The graph.
         start: Where the paths start.
-        wanted: Stems.
+        wanted: Stems. Of the paths of one length, those are extended that have most of them.
         longest: Greatest number of relations of a path.
-        most: Greatest number of paths.
+        most: Greatest number of paths that are ranked, shortest first.
+        facts: Of the entities, which are the last relation of a path; None for relations alone.
+
+    Raises:
+        Corrupt: A row of the graph fails its checksum.
     """
-    found = [Path(start)]
+    paths: list[Path] = []
     opened = [(0, Path(start))]  # with the number of wanted words
     for _ in range(longest):
         longer: list[tuple[int, Path]] = []
         for count, path in opened:
             passed = {entity.row for entity in path.entities}
-            for step in graph.hop(path.end, STEPS):
+            for step in (*graph.hop(path.end, _STEPS), *(facts.of_unit(path.end) if facts else ())):
                 if step.tail.row not in passed:
                     longer.append((count + len(wanted & step_stems(step)), path.then(step)))
         longer.sort(key=lambda one: -one[0])
-        found += [path for _, path in longer[: most - len(found)]]
-        opened = longer[:OPENED] if len(found) < most else []
-    return found
+        paths += [path for _, path in longer[: most - len(paths)]]
+        opened = longer[:_OPENED] if len(paths) < most else []
+    captions = graph.captions([path.end for path in paths])
+    ranked = []
+    for path in paths:
+        passed_stems = frozenset[str]().union(*map(step_stems, path.steps))
+        shown = passed_stems | stems(captions.get(path.end.row, ""))
+        share = max(len(wanted & said) / len(wanted | said) for said in (passed_stems, shown))
+        kinds = [entity.kind for entity in path.entities]
+        ranked.append((share - _REPEATED * (len(kinds) - len({*kinds})), path))
+    return sorted(ranked, key=lambda one: -one[0])
 
 
 def best_paths(
@@ -130,13 +153,12 @@ def best_paths(
     """Return the paths from some entities that share words with a question, best first.
 
     The last relation of a path, or its entity, information or condition, shares a word with the
-    question beyond the words of the start. Paths to an entity that the question names come first,
-    then those with the largest share of words in common (Jaccard). At most `_EVIDENCE` paths are
-    ranked, however large the graph is.
+    question beyond the words of the start. At most `_EVIDENCE` paths are ranked, however large the
+    graph is.
 
     Args:
         graph: The graph.
-        starts: Entities of the question, best first: the share of paths from the second one is
+        starts: Entities of the question, best first: the score of paths from the second one is
             halved, from the third one divided by three, and so on.
         question: A sentence.
         k: Greatest number of paths.
@@ -145,20 +167,21 @@ def best_paths(
     Raises:
         Corrupt: A row of the graph fails its checksum.
     """
-    asked = every_stem(question).union(label_words(question))
     distinct = list(dict.fromkeys(starts))
-    ranked: list[tuple[bool, float, int, Path]] = []
-    for place, start in enumerate(distinct):
-        wanted = asked - stems(start.name) - stems(start.kind)
-        most = max(_EVIDENCE // len(distinct), 2)
-        for path in look_ahead(graph, start, wanted, longest=longest, most=most)[1:]:
+    most = max(_EVIDENCE // max(len(distinct), 1), 2)
+    ranked = []
+    for place, start in enumerate(distinct, 1):
+        wanted = wanted_stems(question, start)
+        for score, path in rank_paths(graph, start, wanted, longest=longest, most=most):
             if wanted & step_stems(path.steps[-1]):
-                passed = frozenset[str]().union(*map(step_stems, path.steps))
-                share = len(wanted & passed) / len(wanted | passed)
-                name = stems(path.end.name)
-                is_named = bool(name) and name <= wanted
-                ranked.append((not is_named, -share / (1 + place), len(ranked), path))
-    return [path for *_, path in sorted(ranked, key=lambda one: one[:3])[:k]]
+                ranked.append((score / place, path))
+    return [path for _, path in sorted(ranked, key=lambda one: -one[0])[:k]]
+
+
+def wanted_stems(text: str, start: Entity) -> frozenset[str]:
+    """Return the stems of a text, and of labels that answer it, without those of an entity."""
+    asked = every_stem(text).union(label_words(text))
+    return asked - stems(start.name) - stems(start.kind)
 
 
 def step_stems(step: Step) -> frozenset[str]:

@@ -1,18 +1,14 @@
-"""Agents without a model: where they start, what they walk to, and what counts as evidence."""
+"""The search of the graph without a model: where it starts, and which paths it finds."""
 
 from __future__ import annotations
 
-import time
-
-import numpy as np
 import pytest
 
 from ku_rag import KnowledgeBase, Relation, Unit
-from ku_rag.graph.embedded_agents import search_without_model, select_topic
 from ku_rag.graph.model import Graph
-from ku_rag.graph.scoring import WEIGHTS, QueryTerms, features, score
 from ku_rag.graph.search_types import Query, SearchLimits
-from ku_rag.graph.traversal import best_paths, look_ahead
+from ku_rag.graph.traversal import rank_paths
+from ku_rag.reading.path_search import search_without_model, select_topic
 
 
 def unit(identity, kind, *relations, **fields):
@@ -95,7 +91,7 @@ def test_the_topic_comes_from_the_picture_where_none_is_named(graph):
 def test_a_question_of_nothing_in_the_graph_is_one_about_the_topic(graph):
     found = search(graph, Query("What is the nickname of the Loom?"))
     assert [path.text for path in found.paths] == ["Loom"]
-    assert found.stopped == "the topic entity is enough by itself"
+    assert found.stopped == "no path shares words with the question"
 
 
 def test_a_state_that_is_hinted_at_is_walked_through(graph):
@@ -134,27 +130,14 @@ def test_paths_are_no_longer_than_the_rounds(graph):
         assert max(len(path.steps) for path in found.paths) <= rounds
 
 
-def test_looking_ahead_neither_comes_back_nor_goes_on_for_ever(tmp_path):
+def test_no_path_comes_back(tmp_path):
     around = [unit(str(n), "stop", ("to", str((n + 1) % 4)), ("to", str(n))) for n in range(4)]
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add_many(around)
         graph = Graph(kb._database.connection, kb._layout)
         [start] = graph.find("0")
-        paths = look_ahead(graph, start, frozenset({"to"}), longest=9, most=100)
-    assert ["".join(e.name for e in path.entities) for path in paths] == ["0", "01", "012", "0123"]
-
-
-def test_likelihoods_are_those_of_a_softmax(graph):
-    [loom] = graph.find("Loom")
-    query = Query("Which action?", hints="weaving", perception="a knot")
-    terms = QueryTerms.of(query, loom)
-    paths = look_ahead(graph, loom, terms.wanted, longest=4, most=100)
-    columns = features(terms, paths, {})
-    assert columns.shape == (len(paths), len(WEIGHTS))
-    likely = score(terms, paths)
-    powers = np.exp(columns @ np.array(list(WEIGHTS.values())))
-    np.testing.assert_allclose(likely, powers / powers.sum(), rtol=1e-9)
-    assert score(terms, []).shape == (0,)
+        ranked = rank_paths(graph, start, frozenset({"to"}), longest=9, most=100)
+    assert ["".join(e.name for e in path.entities) for _, path in ranked] == ["01", "012", "0123"]
 
 
 def test_captions_count_as_what_the_end_shows(tmp_path):
@@ -170,22 +153,25 @@ def test_captions_count_as_what_the_end_shows(tmp_path):
         assert search(graph, query).paths[0].end.name == "B"
 
 
-def value(graph, start, text, name, **said):
-    """What a feature says of the path of this text."""
-    query = Query(**({"question": "x"} | said))
-    terms = QueryTerms.of(query, graph.find(start)[0])
-    paths = look_ahead(graph, terms.topic, terms.wanted, longest=2, most=100)
-    [n] = [n for n, path in enumerate(paths) if path.text == text]
-    columns = features(terms, paths, {})
-    return columns[n][list(WEIGHTS).index(name)]
-
-
-def test_topics_are_told_apart_by_kind_alone(graph):
-    assert value(graph, "Loom", "Loom —pair→ Red Loom —action→ Steam Burst", "crossing") == 1
-    assert value(graph, "Loom", "Loom —has→ Idle", "crossing") == 0
+def test_a_path_into_another_topic_comes_after_its_own(graph):
     [loom] = graph.find("Loom")
-    terms = QueryTerms.of(Query("Which machine, Loom, weaves threads?"), loom)
-    assert terms.question == {"weav", "thread"}
+    ranked = rank_paths(graph, loom, frozenset({"action"}), longest=2, most=100)
+    texts = [path.text for _, path in ranked]
+    assert texts.index("Loom —pair→ Red Loom —action→ Steam Burst") > texts.index(
+        "Loom —has→ Idle —action→ Oil Drip"
+    )
+
+
+def test_facts_are_walked_as_relations_are(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add(unit("Loom", "machine", ("pair", "Mill"), texts=("Loom is red.\n\nWeight: 3 kg",)))
+        graph = Graph(kb._database.connection, kb._layout)
+        answered = search(graph, Query("How heavy is the Loom?"))
+        assert [path.text for path in answered.paths] == ["Loom —Weight→ 3 kg"]
+        assert answered.stopped == "facts and relations answer the question"
+        near = search(graph, Query("Is the weight of the Loom a wonder?"))
+        assert [path.text for path in near.paths] == ["Loom —Weight→ 3 kg"]
+        assert near.stopped == "no other path shares words with the question"
 
 
 @pytest.fixture
@@ -196,11 +182,6 @@ def places(tmp_path):
             kb.add(Unit(name, id=name, kind="place", relations=(Relation(word, other),)))
         kb.add(Unit("Ccc", id="Ccc", kind="place"))
         yield Graph(kb._database.connection, kb._layout)
-
-
-def test_a_kind_that_all_are_of_crosses_nothing(places):
-    assert value(places, "Aaa", "Aaa —near→ Bbb", "crossing") == 0
-    assert value(places, "Aaa", "Aaa —near→ Bbb —leads to→ Ccc", "onward") == 1
 
 
 def test_a_relation_of_small_words_is_asked_for(places):
@@ -227,52 +208,3 @@ def test_what_follows_is_not_what_is_named(tmp_path):
         for text in ("Which attack of Rathian follows Triple Rush?", "What follows Triple Rush?"):
             found = search(graph, Query(text))
             assert found.paths[0].text == "Rathian —attack of→ Triple Rush —continues→ Bite"
-
-
-COUNTRIES = {"France": ["Germany", "Switzerland"], "Germany": ["France"], "Switzerland": ["France"]}
-MONEY = {"France": "Euro", "Germany": "Euro", "Switzerland": "Swiss Franc"}
-
-
-@pytest.fixture
-def borders(tmp_path):
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        for name, beside in COUNTRIES.items():
-            said = [Relation("borders", other) for other in beside]
-            said += [Relation("currency", MONEY[name], target_kind="currency")]
-            said += [Relation("continent", "Europe", target_kind="continent")]
-            kb.add(Unit(name, id=name.lower(), kind="country", relations=tuple(said)))
-        yield Graph(kb._database.connection, kb._layout)
-
-
-def test_evidence_joins_what_the_question_names(borders):
-    query = "Which neighbours of this country use the euro?"
-    found = best_paths(borders, borders.find("France"), query, k=5)
-    texts = [path.text for path in found]
-    assert "France —borders→ Germany —currency→ Euro" in texts[:2]
-    assert all("Europe" not in text for text in texts)
-
-
-def test_nothing_is_evidence_for_a_question_of_something_else(borders):
-    query = "How many people fit into the stadium?"
-    assert best_paths(borders, borders.find("France"), query, k=5) == []
-    assert best_paths(borders, [], query, k=5) == []
-
-
-def test_evidence_is_of_every_start_and_no_more_than_wanted(borders):
-    starts = [*borders.find("France"), *borders.find("Germany")]
-    query = "Which currency is used?"
-    found = best_paths(borders, starts, query, k=3, longest=1)
-    assert {path.start.name for path in found} == {"France", "Germany"}
-    assert len(best_paths(borders, starts, query, k=1)) == 1
-
-
-def test_a_star_is_looked_at_in_part(tmp_path):
-    wide = tuple(Relation("holds", f"item {n}", target_kind="item") for n in range(20_000))
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
-        kb.add(Unit("Hub", id="hub", kind="store", relations=wide))
-        graph = Graph(kb._database.connection, kb._layout)
-        started = time.process_time()
-        found = best_paths(graph, graph.find("Hub"), "item 7?", k=3)
-        assert time.process_time() - started < 1
-    assert found[0].end.name == "item 7"
-    assert len(found) == 3
