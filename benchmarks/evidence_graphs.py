@@ -29,12 +29,7 @@ from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.graph.evidence.construction import EvidenceSearch
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 
-VARIANTS = {
-    "plain": None,
-    "graph": EvidenceSettings(),
-    "graph, stage III one expansion alone": EvidenceSettings(t_max=1, table_mining=False),
-    "graph, without the clue graph": EvidenceSettings(k=100),
-}
+VARIANTS = {"plain": None, "graph": EvidenceSettings()}
 HALVES = {"tuning": slice(0, None, 2), "report": slice(1, None, 2), "all": slice(None)}
 _CHUNKS, _TOKENS = 100, 4000
 Figures = dict[str, object]
@@ -69,14 +64,13 @@ def ask(
 
 
 def measure(
-    kb: KnowledgeBase,
-    asked: Sequence[EvaluationQuestion],
-    names: Sequence[str],
-    *,
-    every: bool = False,
+    kb: KnowledgeBase, asked: Sequence[EvaluationQuestion], *, every: bool = False
 ) -> Figures:
     """The means of all figures with intervals, and the gains of the graph, for each half."""
-    rows = {name: [ask(kb, one, VARIANTS[name], every=every) for one in asked] for name in names}
+    rows = {
+        name: [ask(kb, one, settings, every=every) for one in asked]
+        for name, settings in VARIANTS.items()
+    }
     pairs = zip(rows["plain"], rows["graph"], strict=True)
     rows["gain"] = [{key: graph[key] - plain[key] for key in plain} for plain, graph in pairs]
     shown: Figures = {}
@@ -109,14 +103,13 @@ def main() -> None:
         for label, known in (("with hyperlinks", passages), ("without hyperlinks", {})):
             with KnowledgeBase.open(Path(folder, label), create=True) as kb:
                 kb.add_many(list(units(passages, known)))
-                names = [*VARIANTS] if known else ["plain", "graph"]
-                result[f"OTT-QA {label}"] = measure(kb, asked, names)
+                result[f"OTT-QA {label}"] = measure(kb, asked)
                 for method in ("", "evidence") if known else ():
                     result[f"stated, {method or 'plain'}"] = stated(kb, asked, method)
         cases, texts = hotpotqa()
         pairs = [replace(one, units=("", *one.units)) for one in cases]
         with fill(Path(folder, "hotpotqa"), texts, "embedded") as kb:
-            result["HotpotQA"] = measure(kb, pairs, [*VARIANTS], every=True)
+            result["HotpotQA"] = measure(kb, pairs, every=True)
     print(json.dumps(result, indent=1))
     if "--write" in sys.argv:
         print(write_result("evidence_graphs", result, packages=("apsw", "PyStemmer")))

@@ -10,9 +10,9 @@ from ku_rag import arguments
 from ku_rag.answering import evidence_retrieval
 from ku_rag.graph.evidence.construction import EvidenceSearch, build
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
-from ku_rag.graph.evidence.embedded_roles import EmbeddedEvidenceAgents
 from ku_rag.graph.evidence.evidence_agents import EvidenceAgents
 from ku_rag.graph.evidence.evidence_graph import EvidenceGraph
+from ku_rag.graph.evidence.fact_graph import build_from_facts
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.prompts import load_prompts
 from ku_rag.reading import cells, prose
@@ -40,7 +40,7 @@ def build_graph(
         base: what is asked.
         question: not empty.
         matched: the units that the question and its picture point to.
-        mllm: the model that builds it; None has the embedded agents build it.
+        mllm: the model that builds it; None builds it from facts.
         prompts: the folder whose prompts replace those of the package.
         construction: how it is built; by default `EvidenceSettings()`.
 
@@ -53,18 +53,15 @@ def build_graph(
         raise arguments.wrong(construction, "construction", "EvidenceSettings")
     with snapshot(base.database.connection):
         found, _ = evidence_retrieval.evidence(base, question, matched, _POOL)
+    if mllm is None:
+        return build_from_facts(evidence_retrieval.graph_of(base), question, found, settings)
     shown = {
         unit.id: unit.name
         for unit in matched.units
         if unit.image is not None and unit.id in matched.about
     }
-    if mllm is not None:
-        by_model = EvidenceAgents(mllm, load_prompts("ku_rag.graph", prompts), question)
-        return build(base, found, shown, by_model, settings)
-    names = [span.key for span in matched.names.spans]
-    graph = evidence_retrieval.graph_of(base)
-    embedded = EmbeddedEvidenceAgents(graph, question, found, names)
-    return build(base, found, shown, embedded, settings)
+    by_model = EvidenceAgents(mllm, load_prompts("ku_rag.graph", prompts), question)
+    return build(base, found, shown, by_model, settings)
 
 
 def ranked(search: EvidenceSearch, evidence: Sequence[Evidence]) -> list[Evidence]:

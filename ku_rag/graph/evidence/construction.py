@@ -1,6 +1,6 @@
 """The three stages of an evidence graph (Query-Driven Multimodal GraphRAG, section 3).
 
-Agents, a model or embedded ones, take its roles. Stage I returns a pattern. Stage II extracts the
+A model takes its roles. Stage I returns a pattern. Stage II extracts the
 retrieval graph G2 from retrieved texts, anchors pictures and tables, and selects the clue graph G3.
 Stage III (algorithm 1) judges, asks pictures, reads tables, and expands along G2.
 """
@@ -11,26 +11,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ku_rag.arguments import LONGEST_NAME
 from ku_rag.graph.evidence import clue_selection
 from ku_rag.graph.evidence.construction_settings import EvidenceSettings
-from ku_rag.graph.evidence.embedded_roles import EmbeddedEvidenceAgents
 from ku_rag.graph.evidence.evidence_agents import EvidenceAgents
 from ku_rag.graph.evidence.evidence_graph import (
     EvidenceEdge,
     EvidenceGraph,
     EvidenceNode,
     PatternGraph,
-    text_id,
 )
-from ku_rag.graph.evidence.media import names_of, pictures_of, row_node, tables_of
+from ku_rag.graph.evidence.media import pictures_of, row_graph, tables_of
 from ku_rag.graph.model import Graph
 from ku_rag.graph.search_types import TraceEntry, usage
 from ku_rag.retrieval.base import Retrieval
 from ku_rag.text.tokens import name_key
 from ku_rag.types import Evidence, Serializable, TableRow
-
-Agents = EvidenceAgents | EmbeddedEvidenceAgents
 
 _MOST_MINED = 20
 """Rows of one table that become nodes."""
@@ -79,7 +74,7 @@ def build(
     base: Retrieval,
     evidence: Sequence[Evidence],
     shown: Mapping[str, str],
-    agents: Agents,
+    agents: EvidenceAgents,
     settings: EvidenceSettings,
 ) -> EvidenceSearch:
     """Build the evidence graph of a question.
@@ -106,8 +101,7 @@ def build(
     stopped = construction.refine()
     graph, trace = construction.graph, tuple(agents.trace)
     sizes["evidence"] = graph.sizes
-    by = "model" if isinstance(agents, EvidenceAgents) else "embedded"
-    return EvidenceSearch(graph, pattern, sizes, construction.enough, stopped, trace, by)
+    return EvidenceSearch(graph, pattern, sizes, construction.enough, stopped, trace)
 
 
 @dataclass(slots=True)
@@ -115,7 +109,7 @@ class _Construction:
     """The state of one construction; `around` is G2, `graph` is G3 and then G4."""
 
     base: Retrieval
-    agents: Agents
+    agents: EvidenceAgents
     settings: EvidenceSettings
     pattern: PatternGraph
     around: EvidenceGraph = field(default_factory=EvidenceGraph)
@@ -161,9 +155,7 @@ class _Construction:
     def _match_images(self) -> Sequence[EvidenceNode]:
         """Return the pictures that fit descriptions in the question, with these."""
         pictures, chosen = self.around.of("image"), list[EvidenceNode]()
-        if not (pictures and isinstance(self.agents, EvidenceAgents)):
-            return ()
-        for description in self.agents.descriptions():
+        for description in self.agents.descriptions() if pictures else ():
             search = self.base.image_search
             near = clue_selection.nearest_pictures(description, pictures, search)
             if picture := self.agents.choose(description, near):
@@ -193,8 +185,7 @@ class _Construction:
 
     def _ask_pictures(self) -> None:
         """Put questions to picture nodes, and add the answers to their descriptions (eq. 6)."""
-        is_wanted = self.settings.visual_evidence and self.graph.of("image")
-        if not (is_wanted and isinstance(self.agents, EvidenceAgents)):
+        if not (self.settings.visual_evidence and self.graph.of("image")):
             return
         asked = self.agents.picture_questions(self.graph)
         answers = self.agents.picture_answers(asked)
@@ -215,23 +206,10 @@ class _Construction:
     def _add_row(
         self, table: EvidenceNode, chunk: int, row: TableRow, named: Iterable[str]
     ) -> None:
-        """Add a row of a table, and entities of its cells, to the graph and to G2.
-
-        The entities are the cells that are named, link to a unit, or name a unit or an entity of
-        G2. A cell that links to a unit is the entity of that name.
-        """
-        node, connection = row_node(table, chunk, row), self.base.database.connection
-        keys = [name_key(cell.text) for _, cell in row.cells]
-        wanted = {name_key(name) for name in named}
-        wanted |= Graph(connection, self.base.layout).with_keys(keys).keys()
-        linked = names_of(connection, [cell.link for _, cell in row.cells if cell.link])
-        nodes, edges = [], [EvidenceEdge(table.id, "has row", node.id, chunk=chunk)]
-        for (column, cell), key in zip(row.cells, keys, strict=True):
-            id = text_id(linked.get(cell.link or "", cell.text))
-            is_wanted = key in wanted or cell.link or id in self.around.nodes
-            if is_wanted and 0 < len(key) <= LONGEST_NAME:
-                nodes.append(EvidenceNode(id, cell.text.strip(), column, "text", "", (chunk,)))
-                edges.append(EvidenceEdge(node.id, column, id, chunk=chunk))
-        self.graph = self.graph.joined([node, *nodes], edges)
-        self.around = self.around.joined([self.graph.nodes[table.id], node, *nodes], edges)
-        self._anchor({cell.link: cell.text for _, cell in row.cells if cell.link}, nodes)
+        """Add a row of a table, and entities of its cells, to the graph and to G2."""
+        graph = Graph(self.base.database.connection, self.base.layout)
+        part = row_graph(graph, table, chunk, row, named, self.around.nodes)
+        self.graph = self.graph.joined(part.nodes.values(), part.edges)
+        self.around = self.around.joined([self.graph.nodes[id] for id in part.nodes], part.edges)
+        links = {cell.link: cell.text for _, cell in row.cells if cell.link}
+        self._anchor(links, part.of("text"))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
-from ku_rag.graph.evidence.evidence_graph import EvidenceNode
+from ku_rag.arguments import LONGEST_NAME
+from ku_rag.graph.evidence.evidence_graph import (
+    EvidenceEdge,
+    EvidenceGraph,
+    EvidenceNode,
+    text_id,
+)
 from ku_rag.graph.model import Graph
 from ku_rag.graph.summary import shortened
 from ku_rag.retrieval.base import Retrieval
@@ -24,11 +30,41 @@ TableRows = Sequence[tuple[int, TableRow]]
 """Rows of a table, each with the row of its chunk in the store."""
 
 
-def row_node(table: EvidenceNode, chunk: int, row: TableRow) -> EvidenceNode:
-    """Return the node of a row of a table."""
+def row_graph(
+    graph: Graph,
+    table: EvidenceNode,
+    chunk: int,
+    row: TableRow,
+    named: Iterable[str],
+    known: Container[str] = (),
+) -> EvidenceGraph:
+    """Return a table with one of its rows, and the entities of cells of the row.
+
+    The entities are the cells that are named, link to a unit, or name a unit or a known node. A
+    cell that links to a unit is the entity of that name.
+
+    Args:
+        graph: The graph of the base.
+        table: The node of the table.
+        chunk: Row of the chunk of the row.
+        row: The row of the table.
+        named: Names.
+        known: Ids of nodes.
+    """
     described = "; ".join(f"{column}: {text}" for column, text in cells_of(row).items())
     id, name = f"row:{table.id}.{row.row}", f"{table.name}, row {row.row + 1}"
-    return EvidenceNode(id, name, "row", "row", described, (chunk,))
+    nodes = [table, EvidenceNode(id, name, "row", "row", described, (chunk,))]
+    edges = [EvidenceEdge(table.id, "has row", id, chunk=chunk)]
+    keys = [name_key(cell.text) for _, cell in row.cells]
+    wanted = {name_key(name) for name in named} | graph.with_keys(keys).keys()
+    linked = _names_of(graph.connection, [cell.link for _, cell in row.cells if cell.link])
+    for (column, cell), key in zip(row.cells, keys, strict=True):
+        end = text_id(linked.get(cell.link or "", cell.text))
+        is_wanted = key in wanted or cell.link or end in known
+        if is_wanted and 0 < len(key) <= LONGEST_NAME:
+            nodes.append(EvidenceNode(end, cell.text.strip(), column, "text", "", (chunk,)))
+            edges.append(EvidenceEdge(id, column, end, chunk=chunk))
+    return EvidenceGraph().joined(nodes, edges)
 
 
 def cells_of(row: TableRow) -> dict[str, str]:
@@ -37,7 +73,7 @@ def cells_of(row: TableRow) -> dict[str, str]:
     return {column: text for column, text in cells if text}
 
 
-def names_of(connection: Connection, units: Sequence[str]) -> dict[str, str]:
+def _names_of(connection: Connection, units: Sequence[str]) -> dict[str, str]:
     """Return id → name of those of some units that are stored."""
     rows = connection.execute(
         "SELECT u.id, u.name FROM json_each(?) w CROSS JOIN units u ON u.id = w.value",
