@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from ku_rag.answering import pipeline
 from ku_rag.answering.pipeline import QueryEvent
 from ku_rag.encoders import load_encoder, sides
 from ku_rag.encoders.base import Encoder, Vectors
-from ku_rag.errors import BadInput, NotFound, Refused
+from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.base import MLLM
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
@@ -38,6 +39,7 @@ from ku_rag.types import (
     Answer,
     Compacted,
     Deleted,
+    IndexSync,
     IngestReport,
     Progress,
     SearchResult,
@@ -49,11 +51,6 @@ from ku_rag.types import (
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
     from ku_rag.answering.calibration import ConfidenceTuning
-    from ku_rag.evaluation.harness import Batch
-    from ku_rag.evaluation.methods import MethodOptions
-    from ku_rag.evaluation.questions import Dataset
-    from ku_rag.evaluation.run import Evaluation
-    from ku_rag.evaluation.run import Progress as RunProgress
     from ku_rag.graph.evidence.construction_settings import EvidenceSettings
     from ku_rag.graph_view import GraphView
     from ku_rag.indexes.tuning import Tuning
@@ -65,7 +62,6 @@ if TYPE_CHECKING:
     from ku_rag.planning.plan import Plan, PlanSettings
     from ku_rag.planning.rounds import PlanRun
     from ku_rag.planning.searchers import Searchers
-    from ku_rag.scale.milvus_index import IndexSync, MilvusIndex
     from ku_rag.transfer.increment import Applied
     from ku_rag.transfer.parquet_export import Exported
     from ku_rag.transfer.snapshot import Snapshot
@@ -230,6 +226,17 @@ class KnowledgeBase:
         """The segmenter that proposes regions of a picture; made at its first use."""
         return self._session.segmenter()
 
+    @property
+    def mllm(self) -> MLLM | None:
+        """The multimodal model that answers, if there is one; made at its first use."""
+        return self._session.mllm()
+
+    @property
+    def commits(self) -> int:
+        """The number of the last commit, which names the state of the base."""
+        with self._session.use() as database:
+            return int(database.meta("commits") or 0)
+
     # ---- questions -----------------------------------------------------------------------------
 
     def query(
@@ -360,39 +367,6 @@ class KnowledgeBase:
             return min(K, settings.k_units), k or min(K, settings.k_chunks)
         return k or settings.k_units, k or settings.k_chunks
 
-    def query_batch(
-        self,
-        questions: str | Path,
-        out: str | Path,
-        *,
-        resume: bool = False,
-        progress: RunProgress | None = None,
-        **options: Unpack[QueryOptions],
-    ) -> Batch:
-        """Answer the questions of a file, and write the answers to another one.
-
-        Args:
-            questions: JSON lines of {"question", "image"?, "id"?}; see `evaluate`.
-            out: gets a JSON line for each question: "id", "error", and the keys of
-                `Answer.to_dict`.
-            resume: keep the answers in `out`; questions that failed are asked again.
-            progress: called with the number of questions done, and no scores.
-            **options: see `QueryOptions`.
-
-        Raises:
-            Refused: `out` exists, and `resume` was not given.
-            ModelFailed, BudgetSpent: the model does not answer any more; it can be resumed.
-        """
-        from ku_rag.evaluation import harness
-
-        return harness.answer_batch(
-            lambda one: self.query(one.image, one.question, **options),
-            questions,
-            arguments.path(out, "the file of answers"),
-            resume=resume,
-            progress=progress,
-        )
-
     def search(
         self,
         *,
@@ -434,97 +408,6 @@ class KnowledgeBase:
             with session.read():
                 base = session.retrieval(chosen)
                 return pipeline.find(base, image=picture, text=text, vector=query, k=k)
-
-    def evaluate(
-        self,
-        questions: str | Path | Dataset,
-        *,
-        method: str = "ku",
-        options: MethodOptions | None = None,
-        measures: Sequence[str] = (),
-        every: int = 1,
-        limit: int | None = None,
-        out: str | Path | None = None,
-        resume: bool = False,
-        progress: RunProgress | None = None,
-    ) -> Evaluation:
-        """Answer the questions of a dataset, and measure the answers.
-
-        Args:
-            questions: a file of JSON lines, {"question", "image"?, "answers"?, "units"?, "id"?}; or
-                a `Dataset`, see `ku_rag.evaluation.datasets.load`.
-            method: what answers, one of `ku_rag.evaluation.methods.METHODS`.
-            options: how it answers.
-            measures: names of measures, beside those that are official for the dataset; where one
-                needs a judge, the model of the setting `mllm_judge`, or else the base's.
-            every: 1 asks every question, N every Nth, beginning with the first.
-            limit: most questions.
-            out: folder for records, summary and a page.
-            resume: continue the run in `out`.
-            progress: called with the number of questions done, and the scores so far by measure.
-
-        Raises:
-            BadInput: there is no question, method or measure of that name, or the run in `out` has
-                other settings.
-            Refused: `out` holds a run, and `resume` was not given.
-            Locked: another process writes a run in `out`.
-            ModelFailed, BudgetSpent: the model does not answer any more; the run can be resumed.
-            MissingExtra: a measure needs a package that is not installed.
-        """
-        from ku_rag.evaluation import harness
-
-        return harness.evaluate(
-            self,
-            questions,
-            method=method,
-            options=options,
-            measures=arguments.texts(measures, "measures"),
-            every=arguments.count(every, "every", least=1, most=_MOST_ROWS),
-            limit=limit and arguments.count(limit, "limit", least=1, most=_MOST_ROWS),
-            out=None if out is None else arguments.path(out, "the folder of the run"),
-            resume=resume,
-            mllm=self._session.mllm(),
-            judge=self._session.judge(),
-            commits=int(self._database.meta("commits") or 0),
-            progress=progress,
-        )
-
-    def compare(
-        self,
-        image: str | Path | None,
-        question: str,
-        *,
-        methods: Sequence[str] = (),
-        options: MethodOptions | None = None,
-        report: str | Path | None = None,
-    ) -> Mapping[str, Answer]:
-        """Answer a question by several methods.
-
-        Args:
-            image: a picture file; None asks without one.
-            question: a sentence.
-            methods: some of `ku_rag.evaluation.methods.METHODS`; all that can be asked if empty.
-            options: how they answer.
-            report: HTML file that shows all answers.
-
-        Returns:
-            The answer of each method.
-
-        Raises:
-            BadInput: there is no such method, or the question cannot be read.
-            ModelFailed, BudgetSpent: the model did not answer.
-        """
-        from ku_rag.evaluation import harness
-
-        return harness.compare_methods(
-            self,
-            None if image is None else arguments.path(image, "the picture"),
-            arguments.text(question, "the question"),
-            arguments.texts(methods, "methods"),
-            options,
-            _output(report, "the report", image),
-            self._session.mllm(),
-        )
 
     # ---- contents ------------------------------------------------------------------------------
 
@@ -905,14 +788,8 @@ class KnowledgeBase:
             Refused: the setting `index_engine` is not "milvus".
             IndexUnavailable: the server cannot be reached, or reports an error.
         """
-        session = self._session
-        if session.settings.index_engine == "local":
-            raise Refused(
-                'index_engine is "local", which needs no sync: to search with Milvus, set '
-                'index_engine = "milvus", and index_uri to the address of the server'
-            )
-        with session.use():
-            indexes = cast("tuple[MilvusIndex, ...]", session.encoding.indexes)
+        with self._session.use():
+            indexes = self._session.encoding.indexes
             return tuple(index.sync(rebuild=rebuild, progress=progress) for index in indexes)
 
     def tune(self, *, recall: float = 0.99, kind: str | None = None) -> Tuning:
@@ -1156,6 +1033,22 @@ class KnowledgeBase:
         layout = Layout(arguments.path(path, "the knowledge base").absolute())
         return salvage.salvage(layout, arguments.path(folder, "the folder of the export"))
 
+    # ---- deprecated ----------------------------------------------------------------------------
+
+    def evaluate(self, *given: Any, **options: Any) -> Any:  # noqa: ANN401 - as of the function
+        """Deprecated: call `ku_rag.evaluation.evaluate` with this base."""
+        return _moved("evaluate")(self, *given, **options)
+
+    def compare(self, *given: Any, **options: Any) -> Any:  # noqa: ANN401 - as of the function
+        """Deprecated: call `ku_rag.evaluation.compare` with this base."""
+        return _moved("compare")(self, *given, **options)
+
+    def query_batch(self, *given: Any, **options: Any) -> Any:  # noqa: ANN401 - as of the function
+        """Deprecated: call `ku_rag.evaluation.query_batch` with this base."""
+        return _moved("query_batch")(self, *given, **options)
+
+    # ---- inside --------------------------------------------------------------------------------
+
     @property
     def _database(self) -> Database:
         return self._session.database
@@ -1163,6 +1056,18 @@ class KnowledgeBase:
     @property
     def _layout(self) -> Layout:
         return self._session.layout
+
+
+def _moved(name: str) -> Callable[..., Any]:
+    """Return a function of `ku_rag.evaluation`; warn that the method of its name is deprecated."""
+    from ku_rag import evaluation
+
+    warnings.warn(
+        f"KnowledgeBase.{name}(...) is deprecated: call ku_rag.evaluation.{name}(kb, ...)",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return cast("Callable[..., Any]", getattr(evaluation, name))
 
 
 def _output(file: str | Path | None, what: str, shown: object) -> Path | None:

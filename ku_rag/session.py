@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from ku_rag.indexes.chunk_selection import Selection
 from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM
-from ku_rag.plugins import absolute
+from ku_rag.plugins import absolute, load
 from ku_rag.regions import load_segmenter
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers import load_reranker
@@ -40,6 +39,12 @@ if TYPE_CHECKING:
 
 _METHODS = {"encoder": "encode_texts", "segmenter": "propose", "reranker": "score", "mllm": "chat"}
 """A method that tells an object of each protocol from anything else."""
+
+_INDEXES = {
+    "local": "ku_rag.indexes.vector_index:VectorIndex",
+    "milvus": "ku_rag.scale.milvus_index:MilvusIndex",
+}
+"""Vector indexes by the setting `index_engine`; `ku_rag.scale` stands above and is not imported."""
 
 _COMPARED = 160
 """Stored pictures are compared at about this many pixels a side."""
@@ -223,14 +228,6 @@ class Session:
                 self._mllm = load_mllm(self.settings)
             return self._mllm
 
-    def judge(self) -> MLLM | None:
-        """Return the multimodal model that judges answers, if there is one."""
-        chosen, url = self.settings.mllm_judge, self.settings.mllm_judge_url
-        if not chosen:
-            return self.mllm()
-        url = url or self.settings.mllm_url
-        return load_mllm(replace(self.settings, mllm=chosen, mllm_url=url))
-
     @property
     def prompts(self) -> Path | None:
         """The folder whose prompts replace those of the package, if the settings name one."""
@@ -247,18 +244,7 @@ class Session:
         if lacking := {one.fingerprint for one in made.values()} - known.keys():
             raise Mismatch(f"{database.path.parent} has no vectors of the encoder {min(lacking)}")
         rows = {kind: known[one.fingerprint] for kind, one in made.items()}
-        index = self._index_class()
-        chunks, images = (
-            index(
-                database,
-                self.layout.indexes,
-                kind,
-                rows[kind],
-                made[kind].dim,
-                try_lock=self._try_lock,
-            )
-            for kind in KINDS
-        )
+        chunks, images = (self._load_index(kind, rows[kind], made[kind].dim) for kind in KINDS)
         with self._loading:
             if encoder is not self._encoder:
                 self._segmenter = self._given  # the default depends on the encoder
@@ -276,18 +262,27 @@ class Session:
         manifest.check(self.database, self.encoding.encoder)
         return self.encoding
 
-    def _index_class(self) -> Callable[..., VectorIndex]:
-        """Return the class of the indexes, with the options that the settings give."""
+    def _load_index(self, kind: Kind, row: int, dim: int) -> VectorIndex:
+        """Load the index of the vectors of one kind and encoder, as the settings name it."""
         settings = self.settings
-        if settings.index_engine == "local":
-            return VectorIndex
-        from ku_rag.scale.milvus_index import MilvusIndex
-
         address = settings.address("index_uri")
         if address.url.endswith(".db") and "://" not in address.url:  # Milvus Lite, of this machine
             file = str(self.layout.root.absolute() / address.url)
             address = replace(address, url=file, is_foreign=False)
-        return partial(MilvusIndex, address=address, strict=settings.index_unreachable == "fail")
+        index: VectorIndex = load(
+            "index",
+            _INDEXES,
+            settings.index_engine,
+            database=self.database,
+            folder=self.layout.indexes,
+            kind=kind,
+            encoder=row,
+            dim=dim,
+            try_lock=self._try_lock,
+            address=address,
+            strict=settings.index_unreachable == "fail",
+        )
+        return index
 
     @contextmanager
     def _try_lock(self) -> Iterator[bool]:

@@ -652,6 +652,17 @@ class Stats(Serializable):
 
 
 @dataclass(frozen=True, slots=True)
+class IndexSync(Serializable):
+    """The rows that a sync of an index upserted and deleted, and whether it was created."""
+
+    name: str
+    upserted: int
+    deleted: int
+    created: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Compacted(Serializable):
     """The size of a knowledge base before and after it was compacted, in bytes."""
 

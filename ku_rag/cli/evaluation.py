@@ -116,6 +116,7 @@ def run(dataset: str, path: Path | None, images: Path | None, **given: Any) -> N
     DATASET is a file of questions, one JSON object a line: {"question", "image"?, "answers"?,
     "units"?, "id"?}; or the name of a published dataset, with --path.
     """
+    from ku_rag import evaluation
     from ku_rag.evaluation.datasets import load
 
     options, opened = _chosen(given)
@@ -127,7 +128,7 @@ def run(dataset: str, path: Path | None, images: Path | None, **given: Any) -> N
     shown = f"{given['method']} on {dataset}"
     with open_base(**opened) as base, progress(shown, "questions") as bar:
         moved = bar and (lambda count, scores: bar(count, _means(scores)))
-        found = base.evaluate(questions, options=options, progress=moved, **given)
+        found = evaluation.evaluate(base, questions, options=options, progress=moved, **given)
         print_result(found, _lines(found.to_dict()))
         remark_usage(found.usage, base.settings)
         judge = replace(base.settings, mllm="judge", mllm_prompt_price=0, mllm_reply_price=0)
@@ -158,11 +159,11 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 @click.argument("first", type=PATH)
 @click.argument("second", type=PATH)
 @common
-def compare_runs(first: Path, second: Path) -> None:
+def compare_folders(first: Path, second: Path) -> None:
     """Compare the runs in two folders by a paired permutation test."""
-    from ku_rag.evaluation.comparison import compare
+    from ku_rag.evaluation.comparison import compare_runs
 
-    found = compare(first, second)
+    found = compare_runs(first, second)
     head = f"  {'measure':18} {'first':>6} {'second':>6} {'p':>6}  second is better, worse, of"
     lines = [
         f"  {one.measure:18} {one.first:6.3f} {one.second:6.3f} {one.p:6.3f}  "
@@ -177,6 +178,7 @@ def compare_runs(first: Path, second: Path) -> None:
 @common
 def demo(folder: Path) -> None:
     """Create the demo base in FOLDER and evaluate every method that needs no model."""
+    from ku_rag import evaluation
     from ku_rag.demo.tour import write_questions
     from ku_rag.evaluation.methods import WITH_MODEL
     from ku_rag.knowledge_base import KnowledgeBase
@@ -184,7 +186,9 @@ def demo(folder: Path) -> None:
     questions, runs = write_questions(folder), folder / "runs"
     with KnowledgeBase.open(folder / "kb", read_only=True) as base:
         found = {
-            name: base.evaluate(questions, method=name, out=runs / name, resume=True).to_dict()
+            name: evaluation.evaluate(
+                base, questions, method=name, out=runs / name, resume=True
+            ).to_dict()
             for name in METHODS
             if name not in WITH_MODEL
         }
@@ -202,10 +206,12 @@ def demo(folder: Path) -> None:
 @common
 def compare_methods(image: str, question: str, report: Path | None, **given: Any) -> None:  # noqa: ANN401
     """Answer QUESTION about IMAGE with several methods ("-" for no picture)."""
+    from ku_rag.evaluation import compare
+
     options, opened = _chosen(given)
     shown = None if image == "-" else image
     with open_base(**opened) as base, progress(base.settings.mllm, items=""):
-        found = base.compare(shown, question, options=options, report=report, **given)
+        found = compare(base, shown, question, options=options, report=report, **given)
     width = max(map(len, found))
     lines = (
         f"{name:{width}}  {one_line(one.answer or f'— ({one.reading.why})')}"

@@ -144,8 +144,10 @@ def _plan_lines(plan: Mapping[str, Any] | None) -> Iterator[str]:
 
 def _answer_batch(questions: Path, out: Path, resume: bool, options: dict[str, Any]) -> None:
     """Answer the questions of a file into another one."""
+    from ku_rag.evaluation import query_batch
+
     with open_base(read_only=True) as base, progress("answering", "questions") as moved:
-        done = base.query_batch(questions, out, resume=resume, progress=moved, **options)
+        done = query_batch(base, questions, out, resume=resume, progress=moved, **options)
     print_result(
         done, f"{done.questions} questions, {done.answered} answered, {done.failed} failed"
     )

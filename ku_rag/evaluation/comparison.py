@@ -37,7 +37,7 @@ class Difference(Serializable):
     worse: int
 
 
-def compare(first: Path, second: Path) -> list[Difference]:
+def compare_runs(first: Path, second: Path) -> list[Difference]:
     """Compare two runs by all measures that both have, over the questions that both have.
 
     Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Unpack
 
 import orjson
 
@@ -19,6 +19,7 @@ from ku_rag.errors import BadInput, Refused
 from ku_rag.evaluation import page, run
 from ku_rag.evaluation.datasets import load
 from ku_rag.evaluation.measures import measure
+from ku_rag.evaluation.measures.base import Measure
 from ku_rag.evaluation.measures.judges import JUDGED
 from ku_rag.evaluation.measures.plans import plan_measures
 from ku_rag.evaluation.methods import (
@@ -31,14 +32,13 @@ from ku_rag.evaluation.methods import (
 )
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.evaluation.run import Evaluation, Progress, Record
+from ku_rag.knowledge_base import KnowledgeBase, QueryOptions
+from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM, MeteredMLLM
 from ku_rag.pictures import load_picture
 from ku_rag.store.layout import write_durably
 from ku_rag.store.lock import WriterLock
 from ku_rag.types import Answer, Quarantined, Serializable
-
-if TYPE_CHECKING:
-    from ku_rag.knowledge_base import KnowledgeBase
 
 PAGE = "report.html"
 _SETTINGS = (
@@ -46,9 +46,77 @@ _SETTINGS = (
     *("reranker", "reranker_pool"),
 )
 """Settings of the base that belong to those of a run."""
+_MOST_QUESTIONS = 2**63 - 1
 
 
-def load_questions(questions: str | Path | Dataset) -> Dataset:
+def evaluate(
+    kb: KnowledgeBase,
+    questions: str | Path | Dataset,
+    *,
+    method: str = "ku",
+    options: MethodOptions | None = None,
+    measures: Sequence[str] = (),
+    every: int = 1,
+    limit: int | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Answer the questions of a dataset, and measure the answers.
+
+    A run belongs to one state of the base, by the number of its last commit.
+
+    Args:
+        kb: The knowledge base.
+        questions: A file of JSON lines, {"question", "image"?, "answers"?, "units"?, "id"?}; or a
+            `Dataset`, see `ku_rag.evaluation.datasets.load`.
+        method: What answers, one of `ku_rag.evaluation.methods.METHODS`.
+        options: How it answers.
+        measures: Names of measures, beside those that are official for the dataset; where one needs
+            a judge, the model of the setting `mllm_judge`, or else the base's.
+        every: 1 asks every question, N every Nth, beginning with the first.
+        limit: Maximum number of questions.
+        out: Folder for records, summary and a page.
+        resume: Continue the run in `out`.
+        progress: Called with the number of questions done, and the scores so far by measure.
+
+    Raises:
+        BadInput: There is no question, method or measure of that name, or the run in `out` has
+            other settings.
+        Refused: `out` holds a run, and `resume` was not given.
+        Locked: Another process writes a run in `out`.
+        ModelFailed, BudgetSpent: The model does not answer any more; the run can be resumed.
+        MissingExtra: A measure needs a package that is not installed.
+    """
+    check_method(method, kb.mllm)
+    dataset, options = _select(questions, every, limit), options or MethodOptions()
+    judge = _load_judge(kb)
+    judging = MeteredMLLM(judge) if judge else None
+    chosen = _choose_measures(dataset, method, arguments.texts(measures, "measures"), judging)
+    settings = _settings(
+        kb, dataset, chosen, method=method, every=every, limit=limit, **asdict(options)
+    )
+    folder = None if out is None else arguments.path(out, "the folder of the run")
+
+    def ask(question: EvaluationQuestion) -> Record:
+        return run.scored(question, lambda: answer(kb, method, question, options), chosen, judging)
+
+    return _run(ask, dataset, chosen, settings, folder, resume=resume, progress=progress)
+
+
+def _select(questions: str | Path | Dataset, every: int, limit: int | None) -> Dataset:
+    """Return a dataset with every Nth of its questions, up to a limit."""
+    arguments.count(every, "every", least=1, most=_MOST_QUESTIONS)
+    if limit:
+        arguments.count(limit, "limit", least=1, most=_MOST_QUESTIONS)
+    dataset = _load_questions(questions)
+    selected = dataset.questions[::every][:limit]
+    if not selected:
+        raise BadInput(f"{dataset.name} has no questions: expected at least one")
+    return replace(dataset, questions=selected)
+
+
+def _load_questions(questions: str | Path | Dataset) -> Dataset:
     """Return a dataset, or the questions of a file, which has the name of the file."""
     if isinstance(questions, Dataset):
         return questions
@@ -56,71 +124,74 @@ def load_questions(questions: str | Path | Dataset) -> Dataset:
     return replace(load("jsonl", file), name=file.name)
 
 
-def evaluate(
-    base: KnowledgeBase,
-    asked: str | Path | Dataset,
-    *,
-    method: str,
-    options: MethodOptions | None,
-    measures: Sequence[str],
-    every: int,
-    limit: int | None,
-    out: Path | None,
-    resume: bool,
-    mllm: MLLM | None,
-    judge: MLLM | None,
-    commits: int,
-    progress: Progress | None,
-) -> Evaluation:
-    """Run a method over a dataset, and write the page; see `KnowledgeBase.evaluate`.
+def _load_judge(kb: KnowledgeBase) -> MLLM | None:
+    """Return the model that judges answers, by default the one that answers, if there is one."""
+    settings = kb.settings
+    if not settings.mllm_judge:
+        return kb.mllm
+    url = settings.mllm_judge_url or settings.mllm_url
+    return load_mllm(replace(settings, mllm=settings.mllm_judge, mllm_url=url))
 
-    Without a judge, official measures of the dataset that need one are left out. A run belongs to
-    one state of the base, by the number of its last commit.
+
+def _choose_measures(
+    dataset: Dataset, method: str, measures: Sequence[str], judge: MLLM | None
+) -> list[Measure]:
+    """Return the official measures of a dataset, those of plans, and others.
+
+    Without a judge, official measures that need one are left out.
     """
-    check_method(method, mllm)
-    dataset, options = load_questions(asked), options or MethodOptions()
-    questions = dataset.questions[::every][:limit]
-    if not questions:
-        raise BadInput(f"{dataset.name} has no questions: expected at least one")
-    judging = MeteredMLLM(judge) if judge else None
     official = [name for name in dataset.measures if judge or name not in JUDGED]
-    official += plan_measures(questions) if method == "plan" else []
-    chosen = [measure(name, judging) for name in dict.fromkeys((*official, *measures))]
-    settings = {
+    official += plan_measures(dataset.questions) if method == "plan" else []
+    return [measure(name, judge) for name in dict.fromkeys((*official, *measures))]
+
+
+def _settings(
+    kb: KnowledgeBase,
+    dataset: Dataset,
+    measures: Sequence[Measure],
+    **given: Any,  # noqa: ANN401 - arguments of `evaluate` and fields of `MethodOptions`
+) -> dict[str, Any]:
+    """Return the settings of a run, which is resumed only with the same ones."""
+    return {
         "dataset": dataset.name,
-        "questions": sha256(repr(questions).encode()).hexdigest()[:16],
-        "measures": [one.name for one in chosen],
-        "method": method,
-        "every": every,
-        "limit": limit,
-        **asdict(options),
-        **{name: getattr(base.settings, name) for name in _SETTINGS},
-        "base": str(base.path),
-        "commits": commits,
+        "questions": sha256(repr(dataset.questions).encode()).hexdigest()[:16],
+        "measures": [measure.name for measure in measures],
+        **given,
+        **{name: getattr(kb.settings, name) for name in _SETTINGS},
+        "base": str(kb.path),
+        "commits": kb.commits,
         "version": ku_rag.__version__,
     }
 
-    def ask(question: EvaluationQuestion) -> Record:
-        return run.scored(
-            question, lambda: answer(base, method, question, options), chosen, judging
-        )
 
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
-    with WriterLock(out / "run.lock", wait_s=0) if out else nullcontext():
-        known = run.open_run(out, settings, resume=resume) if out else {}
-        records = run.ask_all(questions, ask, out and out / run.RECORDS, known, progress)
-        found = run.summarize(settings, dataset, questions, chosen, records)
-        if out:
-            summary = orjson.dumps(found.to_dict(), option=orjson.OPT_INDENT_2)
-            shown = page.render(found).encode("utf-8")
-            write_durably([(out / run.SUMMARY, summary), (out / PAGE, shown)])
-        return found
+def _run(
+    ask: Callable[[EvaluationQuestion], Record],
+    dataset: Dataset,
+    measures: Sequence[Measure],
+    settings: Mapping[str, Any],
+    out: Path | None,
+    *,
+    resume: bool,
+    progress: Progress | None,
+) -> Evaluation:
+    """Ask the questions of a dataset, and write records, summary and page to a folder."""
+    if out is None:
+        records = run.ask_all(dataset.questions, ask, None, {}, progress)
+        return run.summarize(settings, dataset, measures, records)
+    out.mkdir(parents=True, exist_ok=True)
+    with WriterLock(out / "run.lock", wait_s=0):
+        stored = run.open_run(out, settings, resume=resume)
+        records = run.ask_all(dataset.questions, ask, out / run.RECORDS, stored, progress)
+        evaluation = run.summarize(settings, dataset, measures, records)
+        summary = orjson.dumps(evaluation.to_dict(), option=orjson.OPT_INDENT_2)
+        report = page.render(evaluation).encode("utf-8")
+        write_durably([(out / run.SUMMARY, summary), (out / PAGE, report)])
+        return evaluation
 
 
 @dataclass(frozen=True, slots=True)
 class Batch(Serializable):
-    """The result of `KnowledgeBase.query_batch`: numbers of questions."""
+    """The result of `query_batch`: numbers of questions, and which were left out."""
 
     questions: int
     answered: int
@@ -128,61 +199,103 @@ class Batch(Serializable):
     left_out: Sequence[Quarantined] = ()
 
 
-def answer_batch(
-    ask: Callable[[EvaluationQuestion], Answer],
+def query_batch(
+    kb: KnowledgeBase,
     questions: str | Path,
-    out: Path,
+    out: str | Path,
     *,
-    resume: bool,
-    progress: Progress | None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    **options: Unpack[QueryOptions],
 ) -> Batch:
-    """Answer the questions of a file; see `KnowledgeBase.query_batch`."""
-    if out.exists() and not resume:
-        raise Refused(f"{out} exists: continue it with --resume, or name another file")
-    dataset = load_questions(questions)
-    asked = {one.id: one.question for one in dataset.questions}
-    known = run.without_failures(out) if out.exists() else {}
-    changed = [id for id, one in known.items() if asked.get(id) != one["question"]]
+    """Answer the questions of a file, and write the answers to another one.
+
+    Args:
+        kb: The knowledge base.
+        questions: JSON lines of {"question", "image"?, "id"?}; see `evaluate`.
+        out: Gets a JSON line for each question: "id", "error", and the keys of `Answer.to_dict`.
+        resume: Keep the answers in `out`; questions that failed are asked again.
+        progress: Called with the number of questions done, and no scores.
+        **options: See `QueryOptions`.
+
+    Raises:
+        Refused: `out` exists, and `resume` was not given.
+        BadInput: An answer in `out` is to another question with the same id.
+        ModelFailed, BudgetSpent: The model does not answer any more; the batch can be resumed.
+    """
+    file = arguments.path(out, "the file of answers")
+    if file.exists() and not resume:
+        raise Refused(f"{file} exists: continue it with --resume, or name another file")
+    dataset = _load_questions(questions)
+    stored = run.without_failures(file) if file.exists() else {}
+    texts = {question.id: question.question for question in dataset.questions}
+    changed = [id for id, record in stored.items() if texts.get(id) != record["question"]]
     if changed:
-        raise BadInput(f"{out} has another question with the id {changed[0]!r}: name another file")
+        raise BadInput(f"{file} has another question with the id {changed[0]!r}: name another file")
 
-    def record(question: EvaluationQuestion) -> Record:
-        found, seconds, failure = run.attempt(lambda: ask(question))
-        shown = found.to_dict() if found else {"question": question.question}
-        return {"id": question.id, **shown, "seconds": seconds, **failure}
+    def ask(question: EvaluationQuestion) -> Record:
+        query = partial(kb.query, question.image, question.question, **options)
+        reply, seconds, failure = run.attempt(query)
+        fields = reply.to_dict() if reply else {"question": question.question}
+        return {"id": question.id, **fields, "seconds": seconds, **failure}
 
-    records = run.ask_all(dataset.questions, record, out, known, progress)
-    answered = sum(bool(one.get("answer")) for one in records)
+    records = run.ask_all(dataset.questions, ask, file, stored, progress)
+    answered = sum(bool(record.get("answer")) for record in records)
     failed = run.failures(records)
     return Batch(len(records), answered, len(failed), (*dataset.left_out, *failed))
 
 
-def compare_methods(
-    base: KnowledgeBase,
-    image: Path | None,
+def compare(
+    kb: KnowledgeBase,
+    image: str | Path | None,
     question: str,
-    methods: Sequence[str],
-    options: MethodOptions | None,
-    report: Path | None,
-    mllm: MLLM | None,
-) -> Mapping[str, Answer]:
-    """Answer a question by several methods; see `KnowledgeBase.compare`."""
-    chosen = methods or [
+    *,
+    methods: Sequence[str] = (),
+    options: MethodOptions | None = None,
+    report: str | Path | None = None,
+) -> dict[str, Answer]:
+    """Answer a question by several methods.
+
+    Args:
+        kb: The knowledge base.
+        image: A picture file; None asks without one.
+        question: A sentence.
+        methods: Some of `ku_rag.evaluation.methods.METHODS`; all that can be asked if empty.
+        options: How they answer.
+        report: HTML file that shows all answers.
+
+    Returns:
+        The answer of each method.
+
+    Raises:
+        BadInput: There is no such method, or the question cannot be read.
+        ModelFailed, BudgetSpent: The model did not answer.
+    """
+    picture = None if image is None else arguments.path(image, "the picture")
+    asked = EvaluationQuestion("", arguments.text(question, "the question"), picture)
+    file = None
+    if report is not None:
+        file = arguments.output_file(report, "the report", spare=image)
+    chosen = arguments.texts(methods, "methods") or [
         name
         for name in METHODS
-        if (mllm or name not in WITH_MODEL) and (image or name not in WITH_PICTURE)
+        if (kb.mllm or name not in WITH_MODEL) and (picture or name not in WITH_PICTURE)
     ]
     for name in chosen:
-        check_method(name, mllm)
-    asked, options = EvaluationQuestion("", question, image), options or MethodOptions()
-    found = {name: answer(base, name, asked, options) for name in chosen}
-    if report:
-        sections = []
-        for name, one in found.items():
-            picture = load_picture(Path(one.image)) if one.image else None
-            units = {unit.id: load_picture(Path(unit.image)) for unit in one.units if unit.image}
-            sections.append(Section(one, picture, units, note=f"method {name}"))
-        page = render_answers(sections, "ku-rag: methods compared")
-        report.parent.mkdir(parents=True, exist_ok=True)
-        report.write_text(page, encoding="utf-8")
-    return found
+        check_method(name, kb.mllm)
+    options = options or MethodOptions()
+    answers = {name: answer(kb, name, asked, options) for name in chosen}
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(_render(answers), encoding="utf-8")
+    return answers
+
+
+def _render(answers: Mapping[str, Answer]) -> str:
+    """Write the answers of several methods as one page."""
+    sections = []
+    for name, one in answers.items():
+        picture = load_picture(Path(one.image)) if one.image else None
+        units = {unit.id: load_picture(Path(unit.image)) for unit in one.units if unit.image}
+        sections.append(Section(one, picture, units, note=f"method {name}"))
+    return render_answers(sections, "ku-rag: methods compared")

@@ -262,7 +262,6 @@ def prediction(found: Answer) -> Prediction:
 def summarize(
     settings: Mapping[str, Any],
     dataset: Dataset,
-    questions: Sequence[EvaluationQuestion],
     measures: Sequence[Measure],
     records: Sequence[Record],
 ) -> Evaluation:
@@ -271,7 +270,7 @@ def summarize(
     for measure in measures:
         scores = [record["scores"].get(measure.name) for record in records]
         if applying := [score for score in scores if score is not None]:
-            value, groups = measure.summarize(questions, scores)
+            value, groups = measure.summarize(dataset.questions, scores)
             interval = bootstrap_interval(applying) if len(applying) > 1 else None
             figures[measure.name] = Figure(value, interval, len(applying), groups)
     for name, divisor in RATIOS.items():

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ku_rag.encoders.base import Vectors
-from ku_rag.errors import ReadOnly
+from ku_rag.errors import ReadOnly, Refused
 from ku_rag.indexes.index_kinds import KindName
 from ku_rag.indexes.segment import Rows, Segment
 from ku_rag.indexes.segment_builder import FLAT_MAX, RECALL, build_segment
@@ -26,6 +26,7 @@ from ku_rag.indexes.segment_files import Header, IndexFiles
 from ku_rag.store import vectors as stored
 from ku_rag.store.connection import last_row
 from ku_rag.store.database import Database
+from ku_rag.types import IndexSync, Progress
 
 BASE_MIN = 4096
 """A tail of this many vectors becomes a segment."""
@@ -181,6 +182,17 @@ class VectorIndex:
     def refresh(self) -> None:
         """Catch up with every change, so that the next search need not."""
         self._catch_up()
+
+    def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> IndexSync:
+        """Bring an index on a server up to date; see `KnowledgeBase.sync_index`.
+
+        Raises:
+            Refused: the index is on this machine.
+        """
+        raise Refused(
+            'index_engine is "local", which needs no sync: to search with Milvus, set '
+            'index_engine = "milvus", and index_uri to the address of the server'
+        )
 
     def _catch_up(self) -> None:
         """Apply every change since the last call: to the tail, or to segments if there are many."""

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from ku_rag.store import vectors as stored
 from ku_rag.store.connection import last_row, snapshot
 from ku_rag.store.database import Database
 from ku_rag.store.lock import WriterLock
-from ku_rag.types import Progress, Serializable
+from ku_rag.types import IndexSync, Progress
 
 BATCH = 65_536
 """Rows that are sent before the watermark moves, and vectors held in memory at once."""
@@ -40,17 +40,6 @@ _PAUSE_S = 30.0
 """Time after a failure in which only the local index is searched, seconds."""
 
 _log = logging.getLogger("ku_rag")
-
-
-@dataclass(frozen=True, slots=True)
-class IndexSync(Serializable):
-    """The rows that one sync upserted and deleted, and whether it created the collection."""
-
-    name: str
-    upserted: int
-    deleted: int
-    created: bool
-    seconds: float
 
 
 class MilvusIndex(VectorIndex):

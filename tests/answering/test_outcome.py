@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag.evaluation import evaluate
 from ku_rag.mllm import ScriptedMLLM
 from ku_rag.serve.app import create_app
 from tests.conftest import write_records
@@ -178,7 +179,7 @@ def test_a_run_counts_outcomes(lamps, tmp_path):
         {"question": ORIGIN, "image": "missing.png"},
     ]
     file = write_records(tmp_path / "asked.jsonl", questions)
-    run = lamps.evaluate(file, out=tmp_path / "run")
+    run = evaluate(lamps, file, out=tmp_path / "run")
     assert [one["outcome"] for one in run.records] == ["answered", "not_found", ""]
     assert run.outcomes == {"answered": 1, "unsure": 0, "not_found": 1, "refused": 0}
     assert run.records[0]["evidence"][0]["owners"] == ["5"]

@@ -11,7 +11,8 @@ import pytest
 
 from ku_rag import KnowledgeBase, Relation, Unit
 from ku_rag.errors import BadInput, Locked, ModelFailed, NotFound, Refused
-from ku_rag.evaluation.comparison import compare
+from ku_rag.evaluation import compare, evaluate, query_batch
+from ku_rag.evaluation.comparison import compare_runs
 from ku_rag.evaluation.methods import METHODS, MethodOptions
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.evaluation.run import read_records, to_line
@@ -57,18 +58,19 @@ def test_a_second_run_in_the_same_folder_is_refused(base, questions, tmp_path):
 
     def resume(count: int, _: object) -> None:
         with pytest.raises(Locked, match=r"is writing to .*/run and did not finish"):
-            base.evaluate(questions, out=tmp_path / "run", resume=True)
+            evaluate(base, questions, out=tmp_path / "run", resume=True)
         seen.append(count)
 
-    base.evaluate(questions, out=tmp_path / "run", progress=resume)
+    evaluate(base, questions, out=tmp_path / "run", progress=resume)
     assert seen == [1, 2, 3]
     assert len(list(read_records(tmp_path / "run" / "records.jsonl"))) == 3
-    base.evaluate(questions, out=tmp_path / "run", resume=True)
+    evaluate(base, questions, out=tmp_path / "run", resume=True)
 
 
 def test_a_run_has_a_record_a_question_figures_and_a_page(base, questions, tmp_path):
     seen = []
-    found = base.evaluate(
+    found = evaluate(
+        base,
         questions,
         out=tmp_path / "run",
         measures=["f1"],
@@ -95,7 +97,7 @@ def test_texts_of_the_page_are_escaped(base, tmp_path):
     file = write(
         tmp_path / "q.jsonl", [{"question": "<script>alert(1)</script>", "answers": ["x"]}]
     )
-    base.evaluate(file, out=tmp_path / "run")
+    evaluate(base, file, out=tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
@@ -103,7 +105,7 @@ def test_texts_of_the_page_are_escaped(base, tmp_path):
 
 def test_the_page_has_one_title_and_lists_every_question(base, tmp_path):
     asked = [{"question": f"Who painted it in {n}?", "answers": [f"P{n}"]} for n in range(25)]
-    base.evaluate(write(tmp_path / "q.jsonl", asked), out=tmp_path / "run")
+    evaluate(base, write(tmp_path / "q.jsonl", asked), out=tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert page.count("<h2>") == 20
     assert page.count("ku on q.jsonl") == 2  # the title of the document and the heading
@@ -112,14 +114,14 @@ def test_the_page_has_one_title_and_lists_every_question(base, tmp_path):
 
 
 def test_a_run_is_continued_where_it_stopped(base, questions, tmp_path):
-    base.evaluate(questions, out=tmp_path / "run")
+    evaluate(base, questions, out=tmp_path / "run")
     file = tmp_path / "run" / "records.jsonl"
     whole = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     first, second, _ = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(first + second[:-20])
     with pytest.raises(Refused, match="--resume"):
-        base.evaluate(questions, out=tmp_path / "run")
-    base.evaluate(questions, out=tmp_path / "run", resume=True)
+        evaluate(base, questions, out=tmp_path / "run")
+    evaluate(base, questions, out=tmp_path / "run", resume=True)
     again = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     assert again[0] == whole[0]
     for record in (*whole, *again):
@@ -128,31 +130,31 @@ def test_a_run_is_continued_where_it_stopped(base, questions, tmp_path):
 
 
 def test_a_question_that_failed_is_asked_again(base, questions, tmp_path):
-    base.evaluate(questions, out=tmp_path / "run")
+    evaluate(base, questions, out=tmp_path / "run")
     kiwi = tmp_path / "fruits" / "Kiwi" / "photo.png"
     (tmp_path / "lost.png").write_bytes(kiwi.read_bytes())
-    found = base.evaluate(questions, out=tmp_path / "run", resume=True)
+    found = evaluate(base, questions, out=tmp_path / "run", resume=True)
     assert found.failed == 0
 
 
 def test_a_run_with_other_settings_is_refused_and_the_difference_shown(base, questions, tmp_path):
-    base.evaluate(questions, out=tmp_path / "run")
+    evaluate(base, questions, out=tmp_path / "run")
     with pytest.raises(BadInput, match=r"method: 'ku' before, 'plain' now"):
-        base.evaluate(questions, method="plain", out=tmp_path / "run", resume=True)
+        evaluate(base, questions, method="plain", out=tmp_path / "run", resume=True)
     base.add(Unit("Fig"))
     with pytest.raises(BadInput, match=r"commits: \d+ before"):
-        base.evaluate(questions, out=tmp_path / "run", resume=True)
+        evaluate(base, questions, out=tmp_path / "run", resume=True)
     write(questions, QUESTIONS[:2])
     with pytest.raises(BadInput, match="questions: "):
-        base.evaluate(questions, out=tmp_path / "run", resume=True)
+        evaluate(base, questions, out=tmp_path / "run", resume=True)
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b"\xff\xfe"])
 def test_a_folder_with_a_damaged_summary_is_refused(base, questions, tmp_path, damage):
-    base.evaluate(questions, out=tmp_path / "run")
+    evaluate(base, questions, out=tmp_path / "run")
     (tmp_path / "run" / "summary.json").write_bytes(damage)
     with pytest.raises(BadInput, match="holds no run"):
-        base.evaluate(questions, out=tmp_path / "run", resume=True)
+        evaluate(base, questions, out=tmp_path / "run", resume=True)
 
 
 def test_a_run_ends_when_the_model_does_not_answer_and_is_continued(tmp_path):
@@ -166,9 +168,9 @@ def test_a_run_ends_when_the_model_does_not_answer_and_is_continued(tmp_path):
         KnowledgeBase.open(tmp_path / "kb", mllm=dying) as base,
         pytest.raises(ModelFailed, match=r"after 12 questions, the last 5.*--resume"),
     ):
-        base.evaluate(file, method="model-only", out=tmp_path / "run")
+        evaluate(base, file, method="model-only", out=tmp_path / "run")
     with KnowledgeBase.open(tmp_path / "kb", mllm=ScriptedMLLM(["yes"] * 13)) as base:
-        found = base.evaluate(file, method="model-only", out=tmp_path / "run", resume=True)
+        found = evaluate(base, file, method="model-only", out=tmp_path / "run", resume=True)
     assert (found.questions, found.answered, found.failed) == (20, 20, 0)
     assert found.usage["replies"] == 20
 
@@ -190,23 +192,23 @@ def test_a_full_disk_ends_the_run_with_what_to_do(questions, tmp_path):
     assert ended.returncode == 1
     assert "make room" in ended.stderr
     with KnowledgeBase.open(tmp_path / "kb") as base:
-        found = base.evaluate(questions, out=tmp_path / "run", resume=True)
+        found = evaluate(base, questions, out=tmp_path / "run", resume=True)
     assert found.questions == 20
 
 
 @pytest.mark.parametrize("method", sorted({*METHODS} - {"model-only"}))
 def test_every_method_answers_without_a_model(base, tmp_path, method):
     file = write(tmp_path / "one.jsonl", QUESTIONS[1:2])
-    found = base.evaluate(file, method=method)
+    found = evaluate(base, file, method=method)
     assert (found.questions, found.failed) == (1, 0)
     assert "Kiwi" in found.records[0]["prediction"]["units"] or method == "graph"
 
 
 def test_an_unknown_method_or_measure_is_refused(base, questions):
     with pytest.raises(BadInput, match="there is no method 'magic'"):
-        base.evaluate(questions, method="magic")
+        evaluate(base, questions, method="magic")
     with pytest.raises(BadInput, match="there is no measure 'magic'"):
-        base.evaluate(questions, measures=["magic"])
+        evaluate(base, questions, measures=["magic"])
 
 
 def test_the_model_alone_is_asked_without_evidence(base, tmp_path):
@@ -222,46 +224,46 @@ def test_the_model_alone_is_asked_without_evidence(base, tmp_path):
 def test_every_nth_question_is_asked(base, tmp_path):
     many = [{"id": f"{n}", "question": f"Is {n} even?", "answers": ["yes"]} for n in range(10)]
     file = write(tmp_path / "many.jsonl", many)
-    found = base.evaluate(file, every=3, limit=3)
+    found = evaluate(base, file, every=3, limit=3)
     assert [record["id"] for record in found.records] == ["0", "3", "6"]
 
 
 def test_options_change_how_a_method_answers(base, questions):
-    found = base.evaluate(questions, options=MethodOptions(k=1))
+    found = evaluate(base, questions, options=MethodOptions(k=1))
     assert len(found.records[0]["evidence"]) == 1
 
 
 def test_two_runs_are_compared_by_question(base, questions, tmp_path):
-    base.evaluate(questions, out=tmp_path / "ku", measures=["f1"])
-    base.evaluate(questions, method="plain", out=tmp_path / "plain", measures=["f1"])
-    found = {one.measure: one for one in compare(tmp_path / "plain", tmp_path / "ku")}["f1"]
+    evaluate(base, questions, out=tmp_path / "ku", measures=["f1"])
+    evaluate(base, questions, method="plain", out=tmp_path / "plain", measures=["f1"])
+    found = {one.measure: one for one in compare_runs(tmp_path / "plain", tmp_path / "ku")}["f1"]
     assert (found.questions, found.better, found.worse) == (3, 1, 0)
     assert found.second - found.first == pytest.approx(1 / 3)
     assert 0 < found.p <= 1
     with pytest.raises(BadInput, match="holds no run"):
-        compare(tmp_path / "ku", tmp_path)
+        compare_runs(tmp_path / "ku", tmp_path)
 
 
 def test_a_lower_error_rate_is_better(base, questions, tmp_path):
-    base.evaluate(questions, out=tmp_path / "ku", measures=["cer"])
-    base.evaluate(questions, method="plain", out=tmp_path / "plain", measures=["cer"])
-    found = {one.measure: one for one in compare(tmp_path / "plain", tmp_path / "ku")}["cer"]
+    evaluate(base, questions, out=tmp_path / "ku", measures=["cer"])
+    evaluate(base, questions, method="plain", out=tmp_path / "plain", measures=["cer"])
+    found = {one.measure: one for one in compare_runs(tmp_path / "plain", tmp_path / "ku")}["cer"]
     assert found.second < found.first
     assert (found.better, found.worse) == (1, 0)
     with pytest.raises(BadInput, match="no measure 'helped:cer'"):
-        base.evaluate(questions, measures=["helped:cer"])
+        evaluate(base, questions, measures=["helped:cer"])
 
 
 def test_the_confidence_of_matches_is_calibrated_against_the_main_measure(base, tmp_path):
     file = write(
         tmp_path / "q.jsonl", [QUESTIONS[1], {**QUESTIONS[1], "id": "d", "answers": ["?"]}]
     )
-    found = base.evaluate(file, out=tmp_path / "run")
+    found = evaluate(base, file, out=tmp_path / "run")
     [sure, _] = [record["prediction"]["confidence"] for record in found.records]
     assert found.calibration == pytest.approx(abs(sure - 1 / 2))
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert f"Expected calibration error: {found.calibration:.3f}. Lower is better." in page
-    assert base.evaluate(write(file, QUESTIONS[:1])).calibration is None
+    assert evaluate(base, write(file, QUESTIONS[:1])).calibration is None
 
 
 def test_an_answer_of_several_parts_has_items(tmp_path):
@@ -271,14 +273,14 @@ def test_an_answer_of_several_parts_has_items(tmp_path):
         file = write(
             tmp_path / "q.jsonl", [{"question": "What does Peru border?", "answers": ["x"]}]
         )
-        found = made.evaluate(file)
+        found = evaluate(made, file)
     assert found.records[0]["prediction"]["items"] == ["Chile", "Ecuador"]
 
 
 def test_further_fields_may_hold_any_json(base, tmp_path):
     file = write(tmp_path / "q.jsonl", [QUESTIONS[0] | {"huge": 10**40, "deep": [{"a": None}]}])
-    assert base.evaluate(file, out=tmp_path / "run").questions == 1
-    assert base.evaluate(file, out=tmp_path / "run", resume=True).questions == 1
+    assert evaluate(base, file, out=tmp_path / "run").questions == 1
+    assert evaluate(base, file, out=tmp_path / "run", resume=True).questions == 1
 
 
 def test_questions_without_a_score_are_not_compared(tmp_path):
@@ -289,13 +291,13 @@ def test_questions_without_a_score_are_not_compared(tmp_path):
         (tmp_path / name).mkdir()
         records = [{"id": f"{n}", "question": "?", "scores": s} for n, s in enumerate(scores)]
         (tmp_path / name / "records.jsonl").write_bytes(b"".join(map(to_line, records)))
-    [found] = compare(tmp_path / "one", tmp_path / "other")
+    [found] = compare_runs(tmp_path / "one", tmp_path / "other")
     assert (found.measure, found.questions, found.worse) == ("em", 1, 1)
 
 
 def test_methods_are_compared_on_one_question(base, tmp_path):
     kiwi = tmp_path / "fruits" / "Kiwi" / "photo.png"
-    found = base.compare(kiwi, "What is the volume?", report=tmp_path / "c.html")
+    found = compare(base, kiwi, "What is the volume?", report=tmp_path / "c.html")
     assert found["ku"].answer == "ca 80g"
     assert "model-only" not in found
     assert "method plain" in (tmp_path / "c.html").read_text("utf-8")
@@ -303,15 +305,24 @@ def test_methods_are_compared_on_one_question(base, tmp_path):
 
 def test_a_batch_is_answered_into_a_file_and_continued(base, questions, tmp_path):
     out = tmp_path / "answers.jsonl"
-    done = base.query_batch(questions, out)
+    done = query_batch(base, questions, out)
     assert (done.questions, done.answered, done.failed) == (3, 1, 1)
     lines = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     assert [line["id"] for line in lines] == ["a", "b", "c"]
     assert (lines[1]["answer"], lines[1]["seconds"] > 0) == ("ca 80g", True)
     with pytest.raises(Refused, match="--resume"):
-        base.query_batch(questions, out)
+        query_batch(base, questions, out)
     (tmp_path / "lost.png").write_bytes((tmp_path / "fruits/Kiwi/photo.png").read_bytes())
-    assert base.query_batch(questions, out, resume=True).failed == 0
+    assert query_batch(base, questions, out, resume=True).failed == 0
+
+
+def test_the_methods_of_the_base_are_deprecated(base, questions, tmp_path):
+    with pytest.deprecated_call(match=r"call ku_rag\.evaluation\.evaluate\(kb, \.\.\.\)"):
+        assert base.evaluate(questions, limit=1).answered == 0
+    with pytest.deprecated_call(match="compare"):
+        assert [*base.compare(None, "What is the capital of Peru?", methods=["plain"])] == ["plain"]
+    with pytest.deprecated_call(match="query_batch"):
+        assert base.query_batch(questions, tmp_path / "answers.jsonl").questions == 3
 
 
 def test_an_unclear_judge_gives_no_score_and_one_that_dies_ends_the_run(tmp_path):
@@ -322,7 +333,7 @@ def test_an_unclear_judge_gives_no_score_and_one_that_dies_ends_the_run(tmp_path
         KnowledgeBase.open(tmp_path / "kb", create=True, mllm=mllm) as base,
         pytest.raises(ModelFailed, match="--resume"),
     ):
-        base.evaluate(file, method="model-only", measures=["judged"], out=tmp_path / "run")
+        evaluate(base, file, method="model-only", measures=["judged"], out=tmp_path / "run")
     first, *others = read_records(tmp_path / "run" / "records.jsonl")
     assert (first["scores"]["em"], first["scores"]["judged"], first["error"]) == (1.0, None, "")
     assert len(others) == 5
@@ -349,7 +360,7 @@ def test_another_model_judges(tmp_path):
             mllm_cache=False,
         ) as base,
     ):
-        found = base.evaluate(file, method="model-only", measures=["judged"])
+        found = evaluate(base, file, method="model-only", measures=["judged"])
     assert asked == ["judge"]
     assert (found.figures["em"].value, found.figures["judged"].value) == (1.0, 0.0)
     assert found.settings["mllm_judge"] == "judge"
@@ -371,7 +382,7 @@ def test_the_knowledgeable_setting_answers_from_the_gold_routes(tmp_path):
         base.graph.add_relation("Charged Phase", "attack", "Leap Attack")
         dataset = Dataset("own", tuple(asked), ("route_recall",))
         options = MethodOptions(setting="knowledgeable")
-        found = base.evaluate(dataset, method="graph", options=options)
+        found = evaluate(base, dataset, method="graph", options=options)
     assert [one["scores"]["route_recall"] for one in found.records] == [1.0, 0.0]
     assert "the graph has no path Zinogre > Bite" in found.records[1]["error"]
     assert "—attack→ Leap Attack" in mllm.requests[0].messages[-1].text
@@ -381,9 +392,9 @@ def test_questions_that_fail_for_one_reason_end_the_run(base, tmp_path):
     asked = [{"id": f"{n}", "question": f"Is {n} even?", "answers": ["yes"]} for n in range(9)]
     file = write(tmp_path / "q.jsonl", asked)
     with pytest.raises(Refused, match=r"give a picture.* the last 5 of which failed"):
-        base.evaluate(file, method="fixed-image")
+        evaluate(base, file, method="fixed-image")
     with pytest.raises(NotFound, match="--mllm"):
-        base.evaluate(file, method="model-only")
+        evaluate(base, file, method="model-only")
 
 
 def test_no_answer_can_be_the_right_one(base, tmp_path):
@@ -392,7 +403,7 @@ def test_no_answer_can_be_the_right_one(base, tmp_path):
         {"question": "Which option is right?", "answers": ["A"]},
         {"question": "What is the price of silver?"},
     ]
-    found = base.evaluate(write(tmp_path / "q.jsonl", asked))
+    found = evaluate(base, write(tmp_path / "q.jsonl", asked))
     assert [one["scores"]["em"] for one in found.records] == [1.0, 0.0, None]
     assert (found.right, found.wrong, found.declined) == (1, 0, 1)
 
@@ -402,7 +413,7 @@ def test_answers_are_counted_as_right_wrong_or_declined(base, tmp_path):
     asked = [{**weight, "answers": ["ca 80g"]}, {**weight, "answers": ["ca 90 litres"]}]
     asked += [{**weight, "answers": []}, {"question": "Is Oslo old?", "answers": ["yes"]}]
     asked += [weight, {**weight, "image": "lost.png", "answers": ["ca 80g"]}]
-    found = base.evaluate(write(tmp_path / "q.jsonl", asked), out=tmp_path / "run")
+    found = evaluate(base, write(tmp_path / "q.jsonl", asked), out=tmp_path / "run")
     assert found.questions == 6
     assert (found.right, found.wrong, found.declined, found.failed) == (1, 2, 1, 1)
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
@@ -420,15 +431,15 @@ def test_answers_are_counted_as_right_wrong_or_declined(base, tmp_path):
     ],
 )
 def test_changed_records_are_refused(base, questions, tmp_path, before, after):
-    base.evaluate(questions, out=tmp_path / "run")
+    evaluate(base, questions, out=tmp_path / "run")
     file = tmp_path / "run" / "records.jsonl"
     content = file.read_bytes()
     assert before in content
     file.write_bytes(content.replace(before, after, 1))
     with pytest.raises(BadInput, match="not a record of a run"):
-        base.evaluate(questions, out=tmp_path / "run", resume=True)
+        evaluate(base, questions, out=tmp_path / "run", resume=True)
     with pytest.raises(BadInput, match="not a record of a run"):
-        compare(tmp_path / "run", tmp_path / "run")
+        compare_runs(tmp_path / "run", tmp_path / "run")
 
 
 def test_a_batch_writes_over_no_other_file_and_keeps_no_old_answers(base, questions, tmp_path):
@@ -437,20 +448,20 @@ def test_a_batch_writes_over_no_other_file_and_keeps_no_old_answers(base, questi
     for file in (notes, questions):
         before = file.read_bytes()
         with pytest.raises(BadInput, match="not a record of a run"):
-            base.query_batch(questions, file, resume=True)
+            query_batch(base, questions, file, resume=True)
         assert file.read_bytes() == before
-    base.query_batch(questions, tmp_path / "answers.jsonl")
+    query_batch(base, questions, tmp_path / "answers.jsonl")
     write(questions, [QUESTIONS[0] | {"question": "What else?"}, *QUESTIONS[1:]])
     with pytest.raises(BadInput, match="another question with the id 'a'"):
-        base.query_batch(questions, tmp_path / "answers.jsonl", resume=True)
+        query_batch(base, questions, tmp_path / "answers.jsonl", resume=True)
 
 
 def test_runs_over_other_questions_are_not_compared(base, questions, tmp_path):
-    base.evaluate(questions, out=tmp_path / "one")
+    evaluate(base, questions, out=tmp_path / "one")
     other = write(tmp_path / "other.jsonl", [one | {"question": "Why?"} for one in QUESTIONS])
-    base.evaluate(other, out=tmp_path / "other")
+    evaluate(base, other, out=tmp_path / "other")
     with pytest.raises(BadInput, match="share no question"):
-        compare(tmp_path / "one", tmp_path / "other")
+        compare_runs(tmp_path / "one", tmp_path / "other")
 
 
 def test_figures_of_plans_are_shares_of_actions_and_ratios_to_the_response(tmp_path):
@@ -472,7 +483,7 @@ def test_figures_of_plans_are_shares_of_actions_and_ratios_to_the_response(tmp_p
         base.add(Unit("Peru", texts=("The capital of Peru is Lima.",)))
         options = MethodOptions(plan="parallel")
         dataset = Dataset("asked", asked, ("f1",))
-        found = base.evaluate(dataset, method="plan", options=options, out=tmp_path / "run")
+        found = evaluate(base, dataset, method="plan", options=options, out=tmp_path / "run")
     values = {name: figure.value for name, figure in found.figures.items()}
     assert (values["plan_actions"], values["no_search"], values["text_search"]) == (2, 0.5, 0.5)
     assert (values["plan_tokens"], values["plan_tokens_para"]) == (20, 12)

@@ -9,6 +9,7 @@ import pytest
 
 from ku_rag import KnowledgeBase
 from ku_rag.errors import BadInput, NotFound
+from ku_rag.evaluation import evaluate
 from ku_rag.mllm.scripted import ScriptedMLLM
 from ku_rag.pictures import load_picture
 from ku_rag.planning.export import export_plans
@@ -124,7 +125,7 @@ def test_records_of_a_run_are_accepted_by_their_scores(games, tmp_path):
     ]
     file = tmp_path / "q.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in asked), encoding="utf-8")
-    games.evaluate(file, method="plan", out=tmp_path / "run")
+    evaluate(games, file, method="plan", out=tmp_path / "run")
     done = export_plans([tmp_path / "run"], tmp_path / "records.json", {"recall@5": 1.0})
     assert done.plans == 1
     assert [one.item.rpartition(":")[2] for one in done.left_out] == ["1"]
