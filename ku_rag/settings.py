@@ -48,6 +48,17 @@ def user_configuration() -> Path:
     return user_config_path("ku-rag", appauthor=False) / "ku.toml"
 
 
+def user_caches() -> Path:
+    """The folder of the user's caches: $XDG_CACHE_HOME, by default ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
+
+
+def cache_folder() -> Path:
+    """The cache of ku-rag: $KU_CACHE, by default ku-rag in `user_caches`."""
+    named = os.environ.get("KU_CACHE")
+    return Path(named).expanduser().absolute() if named else user_caches() / "ku-rag"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a knowledge base works.

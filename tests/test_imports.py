@@ -20,9 +20,7 @@ LAYERS = [
     {
         "addresses",
         "arguments",
-        "devices",
         "errors",
-        "folders",
         "types",
         "text",
         "picture_paths",
@@ -44,7 +42,7 @@ LAYERS = [
     {"session"},
     {"graph_view"},
     {"knowledge_base"},
-    {"demo", "doctor", "evaluation", "scale"},
+    {"demo", "evaluation", "scale"},
     {"serve", "integrations"},
     {"cli"},
     {"__main__"},
@@ -272,7 +270,7 @@ def test_no_function_has_more_than_60_lines():
 
 def test_the_standard_sqlite3_is_not_imported():
     """Closing one of its connections drops the locks of apsw's on the same file."""
-    folders = (ROOT, ROOT.parent / "tests", ROOT.parent / "benchmarks")
+    folders = (ROOT, ROOT.parent / "tests", ROOT.parent / "benchmarks", ROOT.parent / "tools")
     importing = [
         str(path.relative_to(ROOT.parent))
         for folder in folders

@@ -59,7 +59,7 @@ def stats() -> None:
 @common
 def doctor() -> None:
     """Check the installation, the fonts and the knowledge base."""
-    from ku_rag.doctor import examine
+    from ku_rag.cli.doctor import examine
 
     findings = list(examine(base_path()))
     lines = [f"{'ok ' if one.ok else 'NO '} {one.what}: {one.seen}" for one in findings]

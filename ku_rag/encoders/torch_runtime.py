@@ -1,17 +1,19 @@
-"""Device, precision and batches of the encoders that run a torch model."""
+"""Device, precision and batches of torch models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ku_rag.devices import torch_device
 from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.errors import BadInput, reason
 from ku_rag.plugins import extra
+
+if TYPE_CHECKING:
+    from torch import device
 
 Item = TypeVar("Item")
 
@@ -39,18 +41,45 @@ class Place:
         return model.to(device=self.device, dtype=self.dtype)
 
 
+def torch_device(name: str, *, needs: str) -> device:
+    """Return a torch device by name.
+
+    Args:
+        name: "auto" (CUDA, else Apple's GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
+        needs: the extra that brings torch.
+
+    Raises:
+        BadInput: the machine has no such device.
+    """
+    torch = extra(needs, "torch")
+    offered = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    there = [kind for kind, is_there in offered.items() if is_there]
+    chosen = there[0] if name == "auto" else name
+    kind, colon, number = chosen.partition(":")
+    is_numbered = kind == "cuda" and number.isdecimal() and int(number) < torch.cuda.device_count()
+    if kind not in there or (colon and not is_numbered):
+        raise BadInput(
+            f"there is no device {name!r} on this machine: choose auto or {', '.join(there)}"
+        )
+    found: device = torch.device(chosen)
+    return found
+
+
 def place(device: str, *, needs: str) -> Place:
     """Choose the device, and bfloat16 on CUDA, else float32.
 
     Args:
-        device: "auto" (CUDA, else Apple's GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
+        device: see `torch_device`.
         needs: the extra that brings torch.
 
     Raises:
         BadInput: the device does not exist.
     """
-    torch = extra(needs, "torch")
-    chosen = torch_device(device, needs=needs)
+    torch, chosen = extra(needs, "torch"), torch_device(device, needs=needs)
     return Place(chosen, torch.bfloat16 if chosen.type == "cuda" else torch.float32)
 
 

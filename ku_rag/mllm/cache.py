@@ -15,15 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ku_rag import folders
 from ku_rag.errors import ReadOnly
 from ku_rag.mllm.base import Reply
+from ku_rag.settings import cache_folder
 from ku_rag.store.layout import write_durably
 
 
 def default_folder() -> Path:
     """Return $KU_CACHE/replies, by default ~/.cache/ku-rag/replies."""
-    return folders.own() / "replies"
+    return cache_folder() / "replies"
 
 
 def digest(request: Mapping[str, Any]) -> str:

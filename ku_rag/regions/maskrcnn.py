@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ku_rag.devices import torch_device
+from ku_rag.encoders.torch_runtime import torch_device
 from ku_rag.errors import BadInput, reason
 from ku_rag.pictures import clipped
 from ku_rag.plugins import extra

@@ -11,10 +11,10 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from ku_rag import folders
 from ku_rag.arguments import file_hash, regular_file
 from ku_rag.errors import BadInput, Corrupt, NotFound
 from ku_rag.plugins import extra
+from ku_rag.settings import cache_folder, user_caches
 from ku_rag.weights.catalogue import Model, known, models
 
 # The paper gives k = 3 (section 4.3); the thresholds of eq. 6 are in its official code: cosine
@@ -52,12 +52,12 @@ class WeightsCheck:
 
 def own_folder() -> Path:
     """Return ku-rag's own folder: $KU_CACHE/weights, by default ~/.cache/ku-rag/weights."""
-    return folders.own() / "weights"
+    return cache_folder() / "weights"
 
 
 def hub_folder() -> Path:
     """Return the cache of the Hugging Face Hub: $HF_HUB_CACHE, or $HF_HOME/hub."""
-    home = os.environ.get("HF_HOME") or folders.caches() / "huggingface"
+    home = os.environ.get("HF_HOME") or user_caches() / "huggingface"
     given = os.environ.get("HF_HUB_CACHE") or f"{home}/hub"
     return Path(os.path.expandvars(given)).expanduser().absolute()
 
