@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.demo_data.facts import Country, countries, country_named
-from benchmarks.demo_data.texts import join_names
+from tools.demo_data.facts import Country, countries, country_named
+from tools.demo_data.texts import join_names
 
 _PLURAL = re.compile(r" and |^the \w+ (?:\w+ )?(?:stars|stripes|points)\b")
 

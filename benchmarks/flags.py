@@ -2,7 +2,7 @@
 
     python -m benchmarks.flags [--scenes 600] [--write]
 
-Scenes and questions of the seeds 0 to 599 follow the rules of `benchmarks.demo_data.scenes` and
+Scenes and questions of the seeds 0 to 599 follow the rules of `tools.demo_data.scenes` and
 `benchmarks.flag_questions`; nothing was tuned on them. `--first 10000` runs on tuning seeds.
 The reader is measured on the questions of the first 300 scenes.
 """
@@ -21,9 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import ku_rag
-from benchmarks.demo_data.facts import countries
-from benchmarks.demo_data.flags import twins
-from benchmarks.demo_data.scenes import TUNING_SEEDS, Scene, benchmark_scene
 from benchmarks.flag_questions import (
     Question,
     benchmark_question,
@@ -34,6 +31,9 @@ from benchmarks.flag_questions import (
 from benchmarks.record import write_result
 from ku_rag.demo.dataset import build
 from ku_rag.types import Answer
+from tools.demo_data.facts import countries
+from tools.demo_data.flags import twins
+from tools.demo_data.scenes import TUNING_SEEDS, Scene, benchmark_scene
 
 QUESTIONS = 300
 

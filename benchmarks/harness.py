@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.demo_data.facts import countries
 from benchmarks.record import target, write_result
 from ku_rag import Answer, KnowledgeBase
 from ku_rag.demo.dataset import build
 from ku_rag.evaluation import evaluate
+from tools.demo_data.facts import countries
 
 COUNT = 10_000
 WHAT = ("capital", "currency", "area", "flag", "continent")

@@ -15,14 +15,14 @@ from PIL import Image
 from PIL.Image import Resampling
 
 import ku_rag
-from benchmarks.demo_data.flags import COUNTRIES, draw, twins
-from benchmarks.demo_data.scenes import benchmark_scene
-from benchmarks.demo_data.scenes.backdrops import BACKDROPS, HEIGHT, WIDTH, make_backdrop
-from benchmarks.demo_data.scenes.camera import draw_shot, photograph
 from benchmarks.record import DATA
 from ku_rag.encoders.embedded.descriptor import describe_images
 from ku_rag.retrieval.image_matching import match_image
 from ku_rag.store import unit_records
+from tools.demo_data.flags import COUNTRIES, draw, twins
+from tools.demo_data.scenes import benchmark_scene
+from tools.demo_data.scenes.backdrops import BACKDROPS, HEIGHT, WIDTH, make_backdrop
+from tools.demo_data.scenes.camera import draw_shot, photograph
 
 _SPRITES = ("alien", "enemies", "items", "space_shooter", "topdown_tanks", "tiles", "pinball")
 Pictures = Sequence[Image.Image]

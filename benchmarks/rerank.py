@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
-from benchmarks.demo_data.scenes import TUNING_SEEDS, benchmark_scene
 from benchmarks.fact_questions import LINES, labelled_lines
 from benchmarks.flag_questions import benchmark_question
 from benchmarks.flags import holds
@@ -28,6 +27,7 @@ from benchmarks.retrieval import fill
 from ku_rag import KnowledgeBase
 from ku_rag.demo.dataset import build
 from ku_rag.evaluation.statistics import paired_p_value
+from tools.demo_data.scenes import TUNING_SEEDS, benchmark_scene
 
 _SCENES = 200
 Asked = list[tuple[Image.Image | None, str, set[str], Sequence[str]]]  # gold units and answers

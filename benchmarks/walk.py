@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 
 import ku_rag
-from benchmarks.demo_data.flags import draw
 from benchmarks.record import write_result
 from ku_rag.demo.dataset import build
+from tools.demo_data.flags import draw
 
 Command = Callable[[ku_rag.KnowledgeBase], object]
 

@@ -34,7 +34,7 @@ HAS_TORCH = all(find_spec(package) for package in TORCH_PACKAGES)
 
 # Tests that share a costly fixture: pytest-xdist runs each of these in one process.
 TOGETHER = (
-    "tests/benchmarks/test_demo_scenes.py", "tests/benchmarks/test_mh.py",
+    "tests/tools/test_demo_scenes.py", "tests/benchmarks/test_mh.py",
     "tests/corruption/test_damage.py", "tests/crash", "tests/demo/test_tour.py",
     "tests/indexes/test_index_kinds.py", "tests/scale/test_kills.py", "tests/serve/test_process.py",
     "tests/serve/test_durability.py", "tests/test_documented_commands.py",

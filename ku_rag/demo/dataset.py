@@ -1,6 +1,6 @@
 """The data of the demo: a picture of each flag, unit records, and ten scenes.
 
-`benchmarks/demo_data` draws and writes them from facts.
+`tools/demo_data` draws and writes them from facts.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.demo_data.facts import countries
-from benchmarks.demo_data.flags import COUNTRIES
-from benchmarks.demo_data.texts import write_texts
 from benchmarks.flag_questions import (
     UNKNOWN,
     benchmark_question,
@@ -14,6 +11,9 @@ from benchmarks.flag_questions import (
     normalise,
     parts,
 )
+from tools.demo_data.facts import countries
+from tools.demo_data.flags import COUNTRIES
+from tools.demo_data.texts import write_texts
 
 
 @pytest.mark.parametrize(

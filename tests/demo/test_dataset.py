@@ -2,8 +2,8 @@ import json
 
 from PIL import Image
 
-from benchmarks.demo_data.facts import countries
 from ku_rag.demo.dataset import build
+from tools.demo_data.facts import countries
 
 
 def test_build_writes_a_record_and_a_picture_for_each_country(tmp_path):

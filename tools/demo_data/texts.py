@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.demo_data.facts import Country
+from tools.demo_data.facts import Country
 
 
 def write_texts(country: Country) -> tuple[str, ...]:

@@ -2,12 +2,15 @@ import numpy as np
 import pytest
 from PIL import Image, ImageChops
 
-from benchmarks.demo_data.__main__ import tour_scenes
-from benchmarks.demo_data.flags import COUNTRIES, difference
-from benchmarks.demo_data.scenes import benchmark_scene, make_scene
-from benchmarks.demo_data.scenes.backdrops import BACKDROPS, make_backdrop
-from benchmarks.demo_data.scenes.camera import Shot, photograph
-from benchmarks.demo_data.scenes.cloth import (
+from ku_rag.demo.dataset import SCENES
+from ku_rag.demo.tour import STOPS
+from ku_rag.pictures import load_picture
+from tools.demo_data.__main__ import tour_scenes
+from tools.demo_data.flags import COUNTRIES, difference
+from tools.demo_data.scenes import benchmark_scene, make_scene
+from tools.demo_data.scenes.backdrops import BACKDROPS, make_backdrop
+from tools.demo_data.scenes.camera import Shot, photograph
+from tools.demo_data.scenes.cloth import (
     Pose,
     Wave,
     hang,
@@ -15,10 +18,7 @@ from benchmarks.demo_data.scenes.cloth import (
     polygon_area,
     turned_quad,
 )
-from benchmarks.demo_data.scenes.occluders import OCCLUDERS, hide
-from ku_rag.demo.dataset import SCENES
-from ku_rag.demo.tour import STOPS
-from ku_rag.pictures import load_picture
+from tools.demo_data.scenes.occluders import OCCLUDERS, hide
 
 STILL = Wave(height=0, count=1, phase=0, slant=0, shading=0)
 PLAIN = Shot(exposure=0, red=1, blue=1, blur=0, noise=0, vignette=0, quality=95)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from benchmarks.demo_data.flags.designs import DESIGNS
+from tools.demo_data.flags.designs import DESIGNS
 
 __all__ = ["COUNTRIES", "TWIN_DIFFERENCE", "difference", "draw", "proportions", "twins"]
 

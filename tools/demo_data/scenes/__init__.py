@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw
 
-from benchmarks.demo_data.flags import COUNTRIES, difference, draw, proportions
-from benchmarks.demo_data.scenes.backdrops import BACKDROPS, HEIGHT, WIDTH, make_backdrop
-from benchmarks.demo_data.scenes.camera import Shot, draw_shot, jpeg
-from benchmarks.demo_data.scenes.cloth import Floats, Pose, Wave, hang, polygon_area, turned_quad
-from benchmarks.demo_data.scenes.occluders import FAR_OCCLUDERS, OCCLUDERS, hide
 from ku_rag.types import Box
+from tools.demo_data.flags import COUNTRIES, difference, draw, proportions
+from tools.demo_data.scenes.backdrops import BACKDROPS, HEIGHT, WIDTH, make_backdrop
+from tools.demo_data.scenes.camera import Shot, draw_shot, jpeg
+from tools.demo_data.scenes.cloth import Floats, Pose, Wave, hang, polygon_area, turned_quad
+from tools.demo_data.scenes.occluders import FAR_OCCLUDERS, OCCLUDERS, hide
 
 __all__ = ["TUNING_SEEDS", "Scene", "benchmark_scene", "make_scene"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from benchmarks.demo_data.flags.shapes import (
+from tools.demo_data.flags.shapes import (
     Canvas,
     Design,
     Point,

@@ -1,9 +1,9 @@
 import pytest
 from PIL import Image, ImageChops
 
-from benchmarks.demo_data.facts import countries
-from benchmarks.demo_data.flags import COUNTRIES, difference, draw, proportions, twins
 from ku_rag.demo.dataset import FLAGS
+from tools.demo_data.facts import countries
+from tools.demo_data.flags import COUNTRIES, difference, draw, proportions, twins
 
 
 def rgb(text):

@@ -1,9 +1,9 @@
-from benchmarks.demo_data.__main__ import records
-from benchmarks.demo_data.facts import countries, country_named
-from benchmarks.demo_data.records import unit_record
-from benchmarks.demo_data.texts import join_names, write_texts
 from benchmarks.flag_questions import normalise
 from ku_rag.demo.dataset import RECORDS
+from tools.demo_data.__main__ import records
+from tools.demo_data.facts import countries, country_named
+from tools.demo_data.records import unit_record
+from tools.demo_data.texts import join_names, write_texts
 
 
 def test_borders_are_told_by_both_sides():

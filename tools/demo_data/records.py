@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.demo_data.facts import Country, country_named
-from benchmarks.demo_data.texts import write_texts
+from tools.demo_data.facts import Country, country_named
+from tools.demo_data.texts import write_texts
 
 
 def unit_record(country: Country) -> dict[str, Any]:

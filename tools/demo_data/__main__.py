@@ -1,6 +1,6 @@
 """Draw the pictures and write the records of `ku demo` that the package holds.
 
-python -m benchmarks.demo_data
+python -m tools.demo_data
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.demo_data.facts import countries
-from benchmarks.demo_data.flags import COUNTRIES, draw
-from benchmarks.demo_data.records import unit_record
-from benchmarks.demo_data.scenes import Scene, make_scene
-from benchmarks.demo_data.scenes.camera import Shot
-from benchmarks.demo_data.scenes.cloth import Wave
 from ku_rag.demo.dataset import FLAGS, RECORDS, SCENES
+from tools.demo_data.facts import countries
+from tools.demo_data.flags import COUNTRIES, draw
+from tools.demo_data.records import unit_record
+from tools.demo_data.scenes import Scene, make_scene
+from tools.demo_data.scenes.camera import Shot
+from tools.demo_data.scenes.cloth import Wave
 
 FLAG_WIDTH = 320
 """Of the flags that are written, in pixels."""
