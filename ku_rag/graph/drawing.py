@@ -10,9 +10,6 @@ from ku_rag.graph.drawing_layout import LEADING, NAME, NOTE, ROW, Box, clean, la
 from ku_rag.graph.model import Entity, Graph, Step
 from ku_rag.graph.neighbourhood import neighbourhood
 
-MOST = 60
-"""Default number of entities in a drawing."""
-
 _MOST_ACROSS = 80
 _MARGIN, _TRUNK, _LEGEND_CELL = 24.0, 16.0, 150.0
 REACH = 114.0
@@ -38,7 +35,7 @@ def draw(
     entity: Entity,
     *,
     hops: int = 1,
-    most: int = MOST,
+    most: int = 60,
     link: Link | None = None,
 ) -> str:
     """Draw an entity and the entities around it.
