@@ -168,8 +168,8 @@ def several(values: object, what: str) -> Iterable[Any]:
 # ---- numbers and objects -----------------------------------------------------------------------
 
 
-def count(value: object, what: str, *, least: int, most: int) -> int:
-    """A whole number from `least` to `most`."""
+def count(value: object, what: str, *, least: int, most: int = 2**63 - 1) -> int:
+    """A whole number from `least` to `most`, by default the greatest that SQLite stores."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise wrong(value, what, f"a whole number from {least:,} to {most:,}")
     return value

@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from ku_rag.transfer.parquet_export import Exported
     from ku_rag.transfer.snapshot import Snapshot
 
-_MOST_ROWS = 2**63 - 1
 _MOST_FOUND = 100_000
 
 
@@ -104,6 +103,20 @@ class QueryOptions(TypedDict, total=False):
     searchers: Searchers
     kind: str | None
     where: Where
+
+
+def _deprecated(name: str) -> Callable[..., Any]:
+    """Return a method that warns and calls the function of `ku_rag.evaluation` with its name."""
+
+    def method(kb: KnowledgeBase, *given: object, **options: object) -> object:
+        from ku_rag import evaluation
+
+        message = f"KnowledgeBase.{name}(...) is deprecated: call ku_rag.evaluation.{name}(kb, ...)"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(evaluation, name)(kb, *given, **options)
+
+    method.__doc__ = f"Deprecated: call `ku_rag.evaluation.{name}` with this base."
+    return method
 
 
 class KnowledgeBase:
@@ -430,8 +443,8 @@ class KnowledgeBase:
         """
         chosen = UnitFilter.parse(kind, where)
         if limit is not None:
-            arguments.count(limit, "limit", least=0, most=_MOST_ROWS)
-        arguments.count(offset, "offset", least=0, most=_MOST_ROWS)
+            arguments.count(limit, "limit", least=0)
+        arguments.count(offset, "offset", least=0)
         with self._session.read() as database:
             return unit_records.list_units(database.connection, chosen, limit=limit, offset=offset)
 
@@ -1035,17 +1048,9 @@ class KnowledgeBase:
 
     # ---- deprecated ----------------------------------------------------------------------------
 
-    def evaluate(self, *given: Any, **options: Any) -> Any:  # noqa: ANN401 - as of the function
-        """Deprecated: call `ku_rag.evaluation.evaluate` with this base."""
-        return _moved("evaluate")(self, *given, **options)
-
-    def compare(self, *given: Any, **options: Any) -> Any:  # noqa: ANN401 - as of the function
-        """Deprecated: call `ku_rag.evaluation.compare` with this base."""
-        return _moved("compare")(self, *given, **options)
-
-    def query_batch(self, *given: Any, **options: Any) -> Any:  # noqa: ANN401 - as of the function
-        """Deprecated: call `ku_rag.evaluation.query_batch` with this base."""
-        return _moved("query_batch")(self, *given, **options)
+    evaluate = _deprecated("evaluate")
+    compare = _deprecated("compare")
+    query_batch = _deprecated("query_batch")
 
     # ---- inside --------------------------------------------------------------------------------
 
@@ -1056,18 +1061,6 @@ class KnowledgeBase:
     @property
     def _layout(self) -> Layout:
         return self._session.layout
-
-
-def _moved(name: str) -> Callable[..., Any]:
-    """Return a function of `ku_rag.evaluation`; warn that the method of its name is deprecated."""
-    from ku_rag import evaluation
-
-    warnings.warn(
-        f"KnowledgeBase.{name}(...) is deprecated: call ku_rag.evaluation.{name}(kb, ...)",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    return cast("Callable[..., Any]", getattr(evaluation, name))
 
 
 def _output(file: str | Path | None, what: str, shown: object) -> Path | None:

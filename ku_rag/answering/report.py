@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 
 from PIL import Image
@@ -19,7 +20,7 @@ from PIL import Image
 from ku_rag.answering.plan_timeline import draw_timeline
 from ku_rag.graph.evidence.construction import EvidenceSearch
 from ku_rag.graph.evidence.layered_drawing import draw_layers
-from ku_rag.pictures import to_rgb
+from ku_rag.pictures import load_picture, to_rgb
 from ku_rag.types import NO_ANSWER, Answer, Evidence, Match, PathEvidence, Reading, Region
 
 _PICTURE_SIDE, _UNIT_SIDE = 1000, 320
@@ -42,6 +43,14 @@ class Section:
     unit_pictures: Mapping[str, Image.Image] = field(default_factory=dict)
     pages: Sequence[Image.Image] = ()
     note: str = ""
+
+    @classmethod
+    def of(cls, answer: Answer, note: str) -> Section:
+        """Return the section of an answer with the pictures that it names."""
+        picture = load_picture(Path(answer.image)) if answer.image else None
+        units = {unit.id: load_picture(Path(unit.image)) for unit in answer.units if unit.image}
+        pages = [load_picture(Path(page)) for page in answer.passage]
+        return cls(answer, picture, units, pages, note)
 
 
 def render(sections: Sequence[Section], title: str = "ku-rag: how this was answered") -> str:

@@ -15,8 +15,12 @@ import apsw.sqlite_extra
 
 import ku_rag
 from ku_rag.addresses import OPENAI
+from ku_rag.answering.fonts import missing_characters
 from ku_rag.errors import KuError
+from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.manifest import lost
 from ku_rag.settings import Settings, user_configuration
+from ku_rag.store.layout import Layout
 from ku_rag.types import Serializable
 
 _PACKAGES = ("numpy", "faiss-cpu", "apsw", "pillow", "nltk", "click", "rich")
@@ -79,8 +83,6 @@ def _sqlite() -> Finding:
 
 
 def _fonts() -> Finding:
-    from ku_rag.answering.fonts import missing_characters
-
     missing = [script for script, sample in _SCRIPTS.items() if missing_characters(sample)]
     if not missing:
         return Finding("fonts", True, "all of " + ", ".join(_SCRIPTS))
@@ -110,10 +112,6 @@ def _configuration(kb: Path) -> Finding:
 
 
 def _base(kb: Path) -> Finding:
-    from ku_rag.knowledge_base import KnowledgeBase
-    from ku_rag.manifest import lost
-    from ku_rag.store.layout import Layout
-
     if left := lost(Layout(kb)):
         seen = f"ku.sqlite is gone, but {' and '.join(left)} hold files: restore ku.sqlite"
         return Finding("knowledge base", False, seen)

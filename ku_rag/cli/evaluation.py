@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ku_rag import evaluation
 from ku_rag.cli.options import (
     GRAPH_SETTINGS,
     PATH,
@@ -116,7 +117,6 @@ def run(dataset: str, path: Path | None, images: Path | None, **given: Any) -> N
     DATASET is a file of questions, one JSON object a line: {"question", "image"?, "answers"?,
     "units"?, "id"?}; or the name of a published dataset, with --path.
     """
-    from ku_rag import evaluation
     from ku_rag.evaluation.datasets import load
 
     options, opened = _chosen(given)
@@ -178,7 +178,6 @@ def compare_folders(first: Path, second: Path) -> None:
 @common
 def demo(folder: Path) -> None:
     """Create the demo base in FOLDER and evaluate every method that needs no model."""
-    from ku_rag import evaluation
     from ku_rag.demo.tour import write_questions
     from ku_rag.evaluation.methods import WITH_MODEL
     from ku_rag.knowledge_base import KnowledgeBase
@@ -206,12 +205,10 @@ def demo(folder: Path) -> None:
 @common
 def compare_methods(image: str, question: str, report: Path | None, **given: Any) -> None:  # noqa: ANN401
     """Answer QUESTION about IMAGE with several methods ("-" for no picture)."""
-    from ku_rag.evaluation import compare
-
     options, opened = _chosen(given)
     shown = None if image == "-" else image
     with open_base(**opened) as base, progress(base.settings.mllm, items=""):
-        found = compare(base, shown, question, options=options, report=report, **given)
+        found = evaluation.compare(base, shown, question, options=options, report=report, **given)
     width = max(map(len, found))
     lines = (
         f"{name:{width}}  {one_line(one.answer or f'— ({one.reading.why})')}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ku_rag import evaluation
 from ku_rag.cli.options import (
     PATH,
     common,
@@ -144,10 +145,10 @@ def _plan_lines(plan: Mapping[str, Any] | None) -> Iterator[str]:
 
 def _answer_batch(questions: Path, out: Path, resume: bool, options: dict[str, Any]) -> None:
     """Answer the questions of a file into another one."""
-    from ku_rag.evaluation import query_batch
-
     with open_base(read_only=True) as base, progress("answering", "questions") as moved:
-        done = query_batch(base, questions, out, resume=resume, progress=moved, **options)
+        done = evaluation.query_batch(
+            base, questions, out, resume=resume, progress=moved, **options
+        )
     print_result(
         done, f"{done.questions} questions, {done.answered} answered, {done.failed} failed"
     )

@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image
-
 from ku_rag.answering.report import Section, render
 from ku_rag.demo.dataset import RECORDS, SCENES, build
 from ku_rag.knowledge_base import KnowledgeBase
@@ -106,7 +104,7 @@ def write_questions(folder: Path) -> Path:
         {
             "id": f"{number:02d}",
             "question": stop.question,
-            "image": str(_write_scene(folder, number)[0].relative_to(folder)),
+            "image": str(_write_scene(folder, number).relative_to(folder)),
             "answers": stop.answers,
             "units": [stop.country],
         }
@@ -117,26 +115,23 @@ def write_questions(folder: Path) -> Path:
     return file
 
 
-def _write_scene(folder: Path, number: int) -> tuple[Path, Image.Image]:
-    """Write one picture of the tour, and return its file and the picture."""
+def _write_scene(folder: Path, number: int) -> Path:
+    """Write one picture of the tour, and return its file."""
     file = folder / "scenes" / f"{number:02d}.png"
     file.parent.mkdir(exist_ok=True)
-    picture = load_picture(SCENES / f"{number:02d}.jpg")
-    picture.save(file)
-    return file, picture
+    load_picture(SCENES / f"{number:02d}.jpg").save(file)
+    return file
 
 
 def _visit(
     kb: KnowledgeBase, folder: Path, number: int, stop: Stop, write_line: Callable[[str], None]
 ) -> Section:
     """Write one picture, ask about it and print the answer."""
-    file, picture = _write_scene(folder, number)
+    file = _write_scene(folder, number)
     answer = kb.query(file, stop.question, passage=folder / "passages" / file.name)
     for line in describe(number, stop, answer):
         write_line(line)
-    shown = {unit.id: load_picture(Path(unit.image)) for unit in answer.units if unit.image}
-    pages = [load_picture(Path(page)) for page in answer.passage]
-    return Section(answer, picture, shown, pages, note=_remark(stop, answer))
+    return Section.of(answer, note=_remark(stop, answer))
 
 
 def describe(number: int, stop: Stop, answer: Answer) -> list[str]:

@@ -70,15 +70,7 @@ def torch_device(name: str, *, needs: str) -> device:
 
 
 def place(device: str, *, needs: str) -> Place:
-    """Choose the device, and bfloat16 on CUDA, else float32.
-
-    Args:
-        device: see `torch_device`.
-        needs: the extra that brings torch.
-
-    Raises:
-        BadInput: the device does not exist.
-    """
+    """Choose a device as `torch_device` does, and bfloat16 on CUDA, else float32."""
     torch, chosen = extra(needs, "torch"), torch_device(device, needs=needs)
     return Place(chosen, torch.bfloat16 if chosen.type == "cuda" else torch.float32)
 

@@ -13,8 +13,7 @@ import orjson
 
 import ku_rag
 from ku_rag import arguments
-from ku_rag.answering.report import Section
-from ku_rag.answering.report import render as render_answers
+from ku_rag.answering.report import Section, render
 from ku_rag.errors import BadInput, Refused
 from ku_rag.evaluation import page, run
 from ku_rag.evaluation.datasets import load
@@ -35,18 +34,15 @@ from ku_rag.evaluation.run import Evaluation, Progress, Record
 from ku_rag.knowledge_base import KnowledgeBase, QueryOptions
 from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM, MeteredMLLM
-from ku_rag.pictures import load_picture
 from ku_rag.store.layout import write_durably
 from ku_rag.store.lock import WriterLock
 from ku_rag.types import Answer, Quarantined, Serializable
 
-PAGE = "report.html"
 _SETTINGS = (
     *("encoder", "segmenter", "mllm", "mllm_judge", "k_units", "k_chunks", "expand"),
     *("reranker", "reranker_pool"),
 )
 """Settings of the base that belong to those of a run."""
-_MOST_QUESTIONS = 2**63 - 1
 
 
 def evaluate(
@@ -106,9 +102,8 @@ def evaluate(
 
 def _select(questions: str | Path | Dataset, every: int, limit: int | None) -> Dataset:
     """Return a dataset with every Nth of its questions, up to a limit."""
-    arguments.count(every, "every", least=1, most=_MOST_QUESTIONS)
-    if limit:
-        arguments.count(limit, "limit", least=1, most=_MOST_QUESTIONS)
+    arguments.count(every, "every", least=1)
+    arguments.count(limit or 1, "limit", least=1)
     dataset = _load_questions(questions)
     selected = dataset.questions[::every][:limit]
     if not selected:
@@ -136,10 +131,7 @@ def _load_judge(kb: KnowledgeBase) -> MLLM | None:
 def _choose_measures(
     dataset: Dataset, method: str, measures: Sequence[str], judge: MLLM | None
 ) -> list[Measure]:
-    """Return the official measures of a dataset, those of plans, and others.
-
-    Without a judge, official measures that need one are left out.
-    """
+    """Return the measures of a run, without official ones that need a judge if there is none."""
     official = [name for name in dataset.measures if judge or name not in JUDGED]
     official += plan_measures(dataset.questions) if method == "plan" else []
     return [measure(name, judge) for name in dict.fromkeys((*official, *measures))]
@@ -185,7 +177,7 @@ def _run(
         evaluation = run.summarize(settings, dataset, measures, records)
         summary = orjson.dumps(evaluation.to_dict(), option=orjson.OPT_INDENT_2)
         report = page.render(evaluation).encode("utf-8")
-        write_durably([(out / run.SUMMARY, summary), (out / PAGE, report)])
+        write_durably([(out / run.SUMMARY, summary), (out / run.PAGE, report)])
         return evaluation
 
 
@@ -287,15 +279,6 @@ def compare(
     answers = {name: answer(kb, name, asked, options) for name in chosen}
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(_render(answers), encoding="utf-8")
+        sections = [Section.of(reply, note=f"method {name}") for name, reply in answers.items()]
+        file.write_text(render(sections, "ku-rag: methods compared"), encoding="utf-8")
     return answers
-
-
-def _render(answers: Mapping[str, Answer]) -> str:
-    """Write the answers of several methods as one page."""
-    sections = []
-    for name, one in answers.items():
-        picture = load_picture(Path(one.image)) if one.image else None
-        units = {unit.id: load_picture(Path(unit.image)) for unit in one.units if unit.image}
-        sections.append(Section(one, picture, units, note=f"method {name}"))
-    return render_answers(sections, "ku-rag: methods compared")

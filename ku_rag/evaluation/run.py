@@ -38,7 +38,7 @@ from ku_rag.types import (
     Serializable,
 )
 
-RECORDS, SUMMARY = "records.jsonl", "summary.json"
+RECORDS, SUMMARY, PAGE = "records.jsonl", "summary.json", "report.html"
 _MOST_FAILURES = 5
 """Consecutive failures, of the model or for one reason, after which a run ends."""
 _LONGEST_TEXT = 1_000
