@@ -139,12 +139,23 @@ def _render(
     return photograph(place, draw_shot(rng), rng)
 
 
-def match_halves(things: Things) -> NDArray[np.float64]:
+def units_of(stored: Mapping[str, Pictures], folder: Path) -> list[ku_rag.Unit]:
+    """Write pictures to a folder, and return a unit for each thing."""
+    units = []
+    for name, pictures in stored.items():
+        files = [folder / f"{len(units)}-{k}.png" for k in range(len(pictures))]
+        for file, picture in zip(files, pictures, strict=True):
+            picture.save(file)
+        units.append(ku_rag.Unit(name, id=name, images=tuple(files)))
+    return units
+
+
+def match_halves(things: Things, encoder: str = "embedded") -> NDArray[np.float64]:
     """Match each picture with each half as the base.
 
     Returns:
-        float64[n, 4]: whether the thing is in the base, whether the best match is right, and the
-        similarity and the edges of that match.
+        float64[n, 5]: whether the thing is in the base, whether the best match is right, and the
+        similarity, the edges and the objects of that match.
     """
     families = np.array(sorted(set(things.family.values())))
     np.random.default_rng(7).shuffle(families)
@@ -152,13 +163,8 @@ def match_halves(things: Things) -> NDArray[np.float64]:
     for half in np.array_split(families, 2):
         with tempfile.TemporaryDirectory() as folder:
             base = {n: p for n, p in things.stored.items() if things.family[n] in half}
-            units = []
-            for name, pictures in base.items():
-                files = [Path(folder, f"{len(units)}-{k}.png") for k in range(len(pictures))]
-                for file, picture in zip(files, pictures, strict=True):
-                    picture.save(file)
-                units.append(ku_rag.Unit(name, id=name, images=tuple(files)))
-            with ku_rag.KnowledgeBase.open(Path(folder, "kb"), create=True) as kb:
+            units = units_of(base, Path(folder))
+            with ku_rag.KnowledgeBase.open(Path(folder, "kb"), create=True, encoder=encoder) as kb:
                 kb.add_many(units)
                 retrieval = kb._session.retrieval()
                 connection = retrieval.database.connection
@@ -166,5 +172,6 @@ def match_halves(things: Things) -> NDArray[np.float64]:
                     found, _ = match_image(connection, image, "", retrieval.image_search)
                     unit, best = next(iter(found.items()))
                     right = unit_records.fields_of(connection, unit)[0] in truth
-                    rows.append((bool(truth & base.keys()), right, best.similarity, best.edges))
+                    evidence = best.similarity, best.edges, best.objects
+                    rows.append((bool(truth & base.keys()), right, *evidence))
     return np.array(rows, np.float64)

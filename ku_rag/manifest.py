@@ -13,7 +13,7 @@ from typing import Any
 
 import apsw
 
-from ku_rag.encoders import DEFAULT, deferred_encoder, load_encoder, sides
+from ku_rag.encoders import DEFAULT, default_spec, deferred_encoder, load_encoder, sides
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.errors import KuError, Mismatch, NotFound
@@ -53,7 +53,8 @@ def choose_encoder(
         MissingExtra: a package that it needs is not installed.
     """
     own = made["spec"] if made else None
-    spec = "+".join(sides(settings.encoder or own or DEFAULT))
+    chosen = settings.encoder or own or default_spec(settings.default_encoder)
+    spec = "+".join(sides(chosen))
     device, batch_size = settings.device, settings.batch_size
     # The default one needs no weights, so its version is compared at once.
     if made is None or (not as_made and (own != spec or spec == DEFAULT)):

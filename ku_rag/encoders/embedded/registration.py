@@ -11,16 +11,17 @@ still shows some of its edges; another thing in the same colours has its edges i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image, Resampling
 
 from ku_rag.encoders.embedded.window_matching import RegionMatch
-from ku_rag.types import Box
+from ku_rag.types import Box, Region
 
 Floats = NDArray[np.float32]
 Boxes = NDArray[np.int64]
@@ -35,6 +36,9 @@ it less than this (intersection over union)."""
 _SEED = 20240229
 _EDGES = 0.2
 """What one confirmed edge across the whole thing adds to a score; see docs/decisions/0011."""
+_OBJECTS, _OBJECTS_IN_DOUBT = 1.5, 1.0
+"""What the cosine of a network adds to a score, and what more where no stored picture can be
+registered; see docs/decisions/0065."""
 _FLAT, _SOLID = 0.55, 0.45
 """Shares of agreeing points. Above the first, the box of the registration replaces that of the
 window. Between them the whole picture gains weight: where no stored picture can be registered, as
@@ -110,7 +114,10 @@ class Registration:
 
 
 def rescore(
-    image: Image, matches: Sequence[RegionMatch], picture: Callable[[int], Image]
+    image: Image,
+    matches: Sequence[RegionMatch],
+    picture: Callable[[int], Image],
+    objects: Mapping[int, float] = MappingProxyType({}),
 ) -> list[RegionMatch]:
     """Add the confirmed edges to the scores of the best matches, and sort again.
 
@@ -118,9 +125,12 @@ def rescore(
         image: RGB, upright.
         matches: the best first.
         picture: the stored picture of a row, RGB.
+        objects: cosines of what a network sees in a stored picture and in this one, by row; other
+            stored pictures count like the one with the lowest cosine.
 
     Returns:
-        All matches, the best first; the first twelve of `matches` were registered.
+        All matches, the best first, and those of `objects`; the first twelve of `matches` were
+        registered.
     """
     candidates = matches[:CANDIDATES]
     if not candidates:
@@ -137,16 +147,22 @@ def rescore(
     ]
     best = max(registration.agreement for registration in found)
     doubt = min(max((_FLAT - best) / (_FLAT - _SOLID), 0.0), 1.0)
-    rescored = []
-    for match, registration in zip_longest(matches, found):
+    rescored, lowest = [], min(objects.values(), default=0.0)
+    whole = Region((0, 0, *image.size), "whole")
+    seen = {match.image_row for match in matches}
+    unseen = [RegionMatch(row, 0.0, matches[-1].score, whole) for row in objects if row not in seen]
+    for match, registration in zip_longest([*matches, *unseen], found):
         edges, box = 0.0, match.region.box
         if registration:
             edges = confirmed_edges(registration)
             if registration.agreement > _FLAT:
                 box = box_of(registration.frame, image.size)
-        score = round(match.score + doubt * match.whole + _EDGES * edges, 4)
+        score = match.score + doubt * match.whole + _EDGES * edges
+        similar = objects.get(match.image_row, 0.0)
+        score += (_OBJECTS + _OBJECTS_IN_DOUBT * doubt) * max(similar - lowest, 0.0)
+        score = round(score, 4)
         region = replace(match.region, box=box, score=score)
-        rescored.append(replace(match, score=score, region=region, edges=edges))
+        rescored.append(replace(match, score=score, region=region, edges=edges, objects=similar))
     return sorted(rescored, key=lambda match: -match.score)
 
 

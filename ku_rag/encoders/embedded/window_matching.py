@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.base import Encoder, Vectors, region_share
 from ku_rag.encoders.embedded.windows import contrast
 from ku_rag.types import Region
 
@@ -49,6 +49,8 @@ class RegionMatch:
             it is not among those found.
         similarity: the score of the region alone, before registration.
         edges: how many edges of the stored picture registration has confirmed.
+        objects: cosine of what a network sees in it and in the whole picture; 0 without a network,
+            and if it is not among those found.
         confidence: the probability that it is right, 0 to 1; None where that is not known.
         sure: whether the confidence reaches the threshold; True where it is not known.
     """
@@ -60,6 +62,7 @@ class RegionMatch:
     whole: float = 0.0
     similarity: float = 0.0
     edges: float = 0.0
+    objects: float = 0.0
     confidence: float | None = None
     sure: bool = True
 
@@ -88,6 +91,7 @@ def match_windows(
     regions = [Region((0, 0, *image.size), "whole"), *windows]
     boxes = np.array([region.box for region in regions], np.int64)
     rows, cosines = search(encoder.encode_regions(image, [r.box for r in regions]), NEAREST)
+    cosines = cosines / np.float32(region_share(encoder))
     count = int((rows[0] >= 0).sum())
     if count == 0:
         return []

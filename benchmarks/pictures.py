@@ -1,0 +1,124 @@
+"""Pictures matched to units, by each encoder of pictures that is installed.
+
+    python -m benchmarks.pictures [--tune] [--write]
+
+Each set is matched as `ku query` does, with a unit for each thing: "clean" are photographs of
+groceries in shops, with one clean picture of each product in the base; "shop" has four other shop
+photographs of it; "flags" are flags in scenes, "icons" icons on places, see
+`benchmarks.picture_sets`. The even photographs and other seeds are for tuning ("--tune"), the rest
+for reports. "known" is the area under the ROC curve of right matches against things that the base
+does not have, by confidence. Intervals are of 95 %. Times are processor times of one picture on
+one thread, in this run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL.Image import Image
+
+import ku_rag
+from benchmarks import picture_sets
+from benchmarks.confidence import auroc
+from benchmarks.picture_sets import Things, load
+from benchmarks.record import mean, write_result
+from ku_rag.encoders import default_spec
+from ku_rag.retrieval.image_matching import INTERCEPT, RegionMatch, evidence
+from ku_rag.types import Region
+
+_ASKED = 120
+"""Pictures of groceries."""
+
+
+def groceries(folder: str, *, tuning: bool) -> Things:
+    """The pictures of products in a folder, and shop photographs of them."""
+    stored: dict[str, list[Image]] = {}
+    for picture, product, _ in zip(*load(folder), strict=True):
+        stored.setdefault(str(product), []).append(picture)
+    photos = [
+        (picture, frozenset([str(product)]))
+        for picture, product, place in zip(*load("query_photos"), strict=True)
+        if place % 2 != tuning
+    ]
+    step = max(1, len(photos) // _ASKED)
+    return Things(stored, {name: name for name in stored}, photos[::step][:_ASKED])
+
+
+def match(things: Things, encoder: str) -> dict[str, object]:
+    """The shares of pictures whose thing is the first match, and among the first five; times."""
+    with tempfile.TemporaryDirectory() as folder:
+        units = picture_sets.units_of(things.stored, Path(folder))
+        with ku_rag.KnowledgeBase.open(Path(folder, "kb"), create=True, encoder=encoder) as kb:
+            begin = time.process_time()
+            kb.add_many(units)
+            ingest = (time.process_time() - begin) / sum(len(unit.images) for unit in units)
+            first, among, seconds = [], [], []
+            for image, truth in things.asked:
+                begin = time.process_time()
+                found = [unit.id for unit in kb.search(image=image, k=5).units]
+                seconds.append(time.process_time() - begin)
+                first.append(not truth.isdisjoint(found[:1]))
+                among.append(not truth.isdisjoint(found))
+    return {
+        "pictures": len(things.asked),
+        "R@1": mean(first),
+        "R@5": mean(among),
+        "ms a query": round(float(np.median(seconds)) * 1e3),
+        "ms a stored picture": round(ingest * 1e3, 1),
+    }
+
+
+def known(things: Things, encoder: str) -> dict[str, object]:
+    """How well confidence tells right matches from unknown things."""
+    rows = picture_sets.match_halves(things, encoder)
+    whole = Region((0, 0, 1, 1), "whole")
+    matches = (
+        RegionMatch(0, 0.0, 0.0, whole, similarity=similarity, edges=edges, objects=objects)
+        for similarity, edges, objects in rows[:, 2:].tolist()
+    )
+    odds = np.array([evidence(match) + INTERCEPT for match in matches])
+    sure = odds >= np.log(0.4 / 0.6)
+    right, is_known = rows[:, 1] == 1, rows[:, 0] == 1
+    return {
+        "known": round(auroc(rows, odds), 3),
+        "sure of right": round(float(sure[right].mean()), 3),
+        "sure of wrong": round(float(sure[is_known & ~right].mean()), 3),
+        "sure of unknown": round(float(sure[~is_known].mean()), 3),
+    }
+
+
+def measure(encoder: str, *, tuning: bool) -> dict[str, dict[str, object]]:
+    """All figures of an encoder, by set."""
+    figures: dict[str, dict[str, object]] = {}
+    for name, things in (
+        ("clean", groceries("units", tuning=tuning)),
+        ("shop", groceries("kb_photos", tuning=tuning)),
+        ("flags", picture_sets.flags(tuning)),
+        ("icons", picture_sets.icons(tuning)),
+    ):
+        halves = picture_sets.groceries(tuning) if name == "shop" else things
+        figures[name] = match(things, encoder)
+        if name != "clean":
+            figures[name] |= known(halves, encoder)
+        print(encoder, name, json.dumps(figures[name]), flush=True)
+    return figures
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure all encoders; `--tune` takes the other half of the pictures."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    encoders = dict.fromkeys(("embedded", default_spec()))
+    figures = {encoder: measure(encoder, tuning="--tune" in arguments) for encoder in encoders}
+    if "--write" in arguments:
+        write_result("pictures", figures)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

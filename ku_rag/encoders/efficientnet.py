@@ -1,0 +1,105 @@
+"""Pictures by EfficientNet-Lite, which knows classes of objects, beside the picture descriptor.
+
+A vector is the descriptor, which sees colours and layout, followed by the features of the network.
+Parts of a picture have the descriptor alone: a network that is run on hundreds of windows would
+take seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from PIL.Image import Image, Resampling
+
+from ku_rag.arguments import file_hash
+from ku_rag.encoders import efficientnet_model
+from ku_rag.encoders.base import Vectors
+from ku_rag.encoders.efficientnet_model import FEATURES, SIDES
+from ku_rag.encoders.embedded import descriptor
+from ku_rag.errors import BadInput
+from ku_rag.pictures import to_rgb
+from ku_rag.plugins import extra
+from ku_rag.types import Box
+
+_SHARE = 0.4
+"""Of the descriptor in the cosine of two pictures, see docs/decisions/0065."""
+_MIDDLE, _SPAN = 127, 128
+
+
+class EfficientNetEncoder:
+    """Encodes pictures only; texts need a second encoder.
+
+    Args:
+        name: "lite0" or "lite2".
+
+    Raises:
+        BadInput: there is no such network, or its weights are damaged.
+        MissingExtra: the extra "pictures" is not installed.
+    """
+
+    dim = descriptor.DIM + FEATURES
+    max_tokens = 0
+    cross_modal = False
+    finds_regions = True
+    region_share = sqrt(_SHARE)
+
+    def __init__(self, name: str = "lite2") -> None:
+        digest = file_hash(efficientnet_model.weights_file(name))[:16]
+        self.fingerprint = f"efficientnet:{name}:{digest}:{_SHARE}+{descriptor.VERSION}:{self.dim}"
+        self._side = SIDES[name]
+        self._name = name
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of `text`; no text fits."""
+        return len(text)
+
+    def encode_texts(self, texts: Sequence[str]) -> Vectors:
+        """Refused: see the class.
+
+        Raises:
+            BadInput: always.
+        """
+        raise BadInput(
+            f"efficientnet was given {len(texts)} texts, and knows pictures only: name an encoder "
+            'of texts before it, as in "embedded+efficientnet:lite2"'
+        )
+
+    def encode_images(self, images: Sequence[Image]) -> Vectors:
+        """Encode whole RGB pictures, float32[n, 1792], rows of length 1."""
+        vectors = self.encode_objects(images) * np.float32(sqrt(1 - _SHARE))
+        described = descriptor.describe_images(images)
+        vectors[:, : descriptor.DIM] = described * np.float32(self.region_share)
+        return vectors
+
+    def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
+        """Describe parts of one RGB picture, float32[len(boxes), 1792], the rest of a row is 0."""
+        vectors = np.zeros((len(boxes), self.dim), np.float32)
+        vectors[:, : descriptor.DIM] = descriptor.describe_boxes(image, boxes)
+        return vectors
+
+    def encode_objects(self, images: Sequence[Image]) -> Vectors:
+        """Return what the network sees in pictures, float32[n, 1792]; the rest of a row is 0."""
+        vectors = np.zeros((len(images), self.dim), np.float32)
+        for vector, image in zip(vectors, images, strict=True):
+            vector[descriptor.DIM :] = self._features(to_rgb(image))
+        return vectors
+
+    def _features(self, image: Image) -> Vectors:
+        """Return the features of a picture, float32[1280], of length 1."""
+        small = image.resize((self._side, self._side), Resampling.BICUBIC, reducing_gap=2.0)
+        pixels = (np.asarray(small, np.float32) - _MIDDLE) / _SPAN
+        (features,) = self._session.run(None, {"pictures": pixels.transpose(2, 0, 1)[None]})
+        vector: Vectors = features[0] / max(float(np.linalg.norm(features[0])), 1e-12)
+        return vector
+
+    @cached_property
+    def _session(self) -> Any:  # noqa: ANN401 - of an optional package
+        runtime = extra("pictures", "onnxruntime")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = 1
+        file = efficientnet_model.convert(self._name)
+        return runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
