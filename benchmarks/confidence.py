@@ -67,7 +67,7 @@ def after_labels(rows: Floats, odds: Floats, intercept: float) -> dict[str, floa
         known, right = rows[rest].T[:2] == 1
         slope, own = fit_odds(odds[seen], rows[seen, 1] == 1, intercept)
         p = expit(slope * odds + own)
-        threshold = choose_threshold(p[seen][rows[seen, 1] == 1]) if rows[seen, 1].any() else 0.5
+        threshold = choose_threshold(p[seen], rows[seen, 1] == 1)
         drawn = outcomes.random(len(rest)) < p[rest]
         found.append(
             {

@@ -832,12 +832,13 @@ class KnowledgeBase:
         encoder or the segmenter, and is not known for regions of a model.
 
         Args:
-            pictures: a file of JSON lines, {"image", "units", "question"?}: a picture by its path
-                from the file on, the ids of the units that it shows, and none for a thing that the
-                base does not have.
+            pictures: a file of JSON lines, {"image", "units", "question"?}: a picture by its path,
+                absolute or from the file on, the ids of the units that it shows, and none for a
+                thing that the base does not have.
 
         Raises:
-            BadInput: a record cannot be read, or no match is right.
+            BadInput: a record cannot be read, or the labels do not separate right matches from
+                others; nothing was changed.
         """
         from ku_rag.answering.calibration import tune_confidence
         from ku_rag.ingest.readers.jsonl import read_objects

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,10 @@ _PRECISION = np.array([4.0, 0.25])
 """Inverse variances of the priors of the slope and of the intercept: few pictures change little."""
 _FEWEST = 20
 _CONVERGED = 1e-6
-_LOST, _LIKELY = 0.1, 0.5
-"""At most this share of right matches is declined; a match is sure if it is likelier right."""
+WRONG = 4.0
+"""What a wrong match that counts as sure costs, in right ones that do not."""
+_SEPARATED = 0.6
+"""Least area under the ROC curve of right matches against the others. Chance is .5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class ConfidenceTuning(Serializable):
         threshold: confidence from which on a match is sure, 0 to 1.
         right_kept: share of the right matches that are sure.
         wrong_declined: share of the other matches that are not.
+        right_kept_before: the same before.
+        wrong_declined_before: the same before.
     """
 
     pictures: int
@@ -51,6 +55,8 @@ class ConfidenceTuning(Serializable):
     threshold: float
     right_kept: float
     wrong_declined: float
+    right_kept_before: float
+    wrong_declined_before: float
 
 
 def tune_confidence(
@@ -63,14 +69,14 @@ def tune_confidence(
         records: "file:line" and {"image": path, "units": [ids], "question"?: text}, or the error of
             a line. The units are those that the picture shows; none for a thing that the base does
             not have.
-        folder: resolved; the pictures are in it.
+        folder: resolved; paths that are not absolute begin there.
 
     Raises:
         NotFound: the base has no unit of an id.
-        BadInput: a record or a picture cannot be read, there are too few, or all matches are right
-            or wrong.
+        BadInput: a record or a picture cannot be read, there are too few, or the evidence does not
+            tell right matches from others.
     """
-    found, right = [], []
+    matched: list[tuple[float, bool, bool]] = []
     connection, search = base.database.connection, base.image_search
     for where, record in records:
         if isinstance(record, BadInput):
@@ -78,7 +84,8 @@ def tune_confidence(
         image, units = record.get("image"), record.get("units")
         if not isinstance(image, str) or not isinstance(units, list):
             raise BadInput(f"{where}: the record lacks an image or units: {_EXPECTED}")
-        picture, _ = query_picture(locate_picture(folder, image))
+        file = Path(image) if Path(image).is_absolute() else locate_picture(folder, image)
+        picture, _ = query_picture(file)
         question = arguments.text(record.get("question", ""), f"{where}: question")
         with snapshot(connection):
             for unit in arguments.texts(units, f"{where}: units"):
@@ -86,29 +93,43 @@ def tune_confidence(
             matches = match(base, picture, question, 1).units
             best = next((m for m in matches if m.image_row is not None and not m.named), None)
             if best:
-                found.append(best.evidence)
-                right.append(best.id in units)
-    if len(found) < _FEWEST or not 0 < sum(right) < len(right):
+                matched.append((best.evidence, best.id in units, best.sure))
+    columns = np.array(matched, np.float64).reshape(-1, 3).T
+    evidence, (right, before) = columns[0], columns[1:] == 1
+    if len(matched) < _FEWEST or not 0 < right.sum() < len(right):
         raise BadInput(
-            f"{len(found)} pictures match something, {sum(right)} of them their unit: expected at "
-            f"least {_FEWEST}, about half of them of units of the base and half of other things"
+            f"{len(matched)} pictures match something, {right.sum()} of them their unit: expected "
+            f"at least {_FEWEST}, about half of them of units of the base and half of other things"
         )
-    odds, truth = np.array(found), np.array(right)
-    slope, intercept = fit_odds(odds, truth)
-    probabilities = 1 / (1 + np.exp(-(slope * odds + intercept)))
-    threshold = choose_threshold(probabilities[truth])
-    kept = probabilities >= threshold
+    area = float((evidence[right][:, None] > evidence[~right]).mean())
+    if area < _SEPARATED:
+        raise BadInput(
+            f"the evidence does not tell the {right.sum()} right matches from the others (area "
+            f"under the ROC curve {area:.2f}, by chance .5): nothing was changed; use an encoder "
+            "that tells these things apart, or more pictures"
+        )
+    slope, intercept = fit_odds(evidence, right)
+    probabilities = 1 / (1 + np.exp(-(slope * evidence + intercept)))
+    threshold = choose_threshold(probabilities, right)
+    sure = probabilities >= threshold
     slope, intercept, threshold = round(slope, 3), round(intercept, 3), round(threshold, 3)
     calibration = Calibration(search.models, intercept, threshold, slope)
     base.database.set_meta("confidence", asdict(calibration))
+    kept, declined, kept_before, declined_before = (
+        round(float(share), 3)
+        for flags in (sure, before)
+        for share in (flags[right].mean(), (~flags[~right]).mean())
+    )
     return ConfidenceTuning(
-        pictures=len(found),
-        right=int(truth.sum()),
+        pictures=len(matched),
+        right=int(right.sum()),
         slope=slope,
         intercept=intercept,
         threshold=threshold,
-        right_kept=round(float(kept[truth].mean()), 3),
-        wrong_declined=round(float((~kept[~truth]).mean()), 3),
+        right_kept=kept,
+        wrong_declined=declined,
+        right_kept_before=kept_before,
+        wrong_declined_before=declined_before,
     )
 
 
@@ -138,6 +159,21 @@ def fit_odds(
     return slope, slope * prior + shift
 
 
-def choose_threshold(right: Sequence[float] | NDArray[np.float64]) -> float:
-    """Return the confidence that at most a tenth of right matches miss, and 0.5 at most."""
-    return min(_LIKELY, float(np.quantile(right, _LOST, method="lower")))
+def choose_threshold(
+    probabilities: NDArray[np.float64], right: NDArray[np.bool_], *, wrong: float = WRONG
+) -> float:
+    """Return the confidence from which on a match is sure, 0 to 1, at the least cost.
+
+    Args:
+        probabilities: float64[n], the confidence of each match.
+        right: bool[n], whether it is right.
+        wrong: what a wrong match that is sure costs, in right ones that are not.
+    """
+    steps = np.unique(probabilities)
+    # Between two matches; of thresholds of equal cost the highest.
+    thresholds = np.concatenate(
+        [[steps[0] / 2], (steps[:-1] + steps[1:]) / 2, [(steps[-1] + 1) / 2]]
+    )
+    sure = probabilities >= thresholds[:, None]
+    costs = (~sure & right).sum(1) + wrong * (sure & ~right).sum(1)
+    return float(thresholds[np.flatnonzero(costs == costs.min())[-1]])

@@ -71,7 +71,8 @@ def tune(recall: float, kind: str | None, confidence: str | None) -> None:
     kept. A small base is searched exactly, without an index.
 
     With --confidence, a few dozen pictures set how sure a match must be. Each line of the file is
-    {"image": path, "units": [ids]}; a picture of an unknown thing has no ids.
+    {"image": path, "units": [ids]}; a picture of an unknown thing has no ids. A wrong match that
+    counts as sure costs as much as four right ones that do not.
     """
     if confidence:
         with open_base() as base:
@@ -79,8 +80,9 @@ def tune(recall: float, kind: str | None, confidence: str | None) -> None:
         print_result(
             tuned,
             f"{tuned.right} of {tuned.pictures} matches are right. From confidence "
-            f"{tuned.threshold:.2f} on a match is sure: {tuned.right_kept:.0%} of the right ones, "
-            f"{1 - tuned.wrong_declined:.0%} of the others",
+            f"{tuned.threshold:.2f} on a match is sure: {tuned.right_kept:.0%} of the right ones "
+            f"({tuned.right_kept_before:.0%} before), {1 - tuned.wrong_declined:.0%} of the others "
+            f"({1 - tuned.wrong_declined_before:.0%} before)",
         )
         return
     with open_base(as_made=True) as base:

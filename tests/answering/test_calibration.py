@@ -79,6 +79,8 @@ def test_labelled_pictures_set_the_confidence(kb, tmp_path):
     assert (tuned.pictures, tuned.right) == (20, 8)
     assert tuned.right_kept >= 0.8
     assert tuned.wrong_declined >= 0.8
+    assert 0 <= tuned.right_kept_before <= 1
+    assert tuned.wrong_declined_before <= tuned.wrong_declined
     after = kb.query(scene(60), QUESTION).units[0].confidence
     assert after != before
     with KnowledgeBase.open(kb.path) as again:
@@ -129,6 +131,26 @@ def test_matches_that_all_look_good_get_the_share_of_right_ones():
     assert 1 / (1 + np.exp(-(slope * 10 + intercept))) == pytest.approx(2 / 3, abs=0.03)
 
 
-def test_the_threshold_loses_at_most_a_tenth_of_right_matches():
-    assert choose_threshold(np.linspace(0.01, 1, 100)) == pytest.approx(0.1)
-    assert choose_threshold([0.9, 0.95]) == 0.5
+def test_the_threshold_has_the_least_cost():
+    probabilities = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+    right = np.array([False, True, False, True, True])
+    assert choose_threshold(probabilities, right, wrong=4) == pytest.approx(0.6)
+    assert choose_threshold(probabilities, right, wrong=0.5) == pytest.approx(0.2)
+    assert choose_threshold(probabilities, right & False) == pytest.approx(0.95)
+    assert choose_threshold(probabilities, right | True) == pytest.approx(0.05)
+
+
+def test_labels_that_do_not_separate_are_refused_and_change_nothing(kb, tmp_path):
+    file = labelled(tmp_path, range(8), range(40, 52))
+    rng = np.random.default_rng(2)
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    # Labels at random: every second picture is said to show what it looks like.
+    for line in lines:
+        image = tmp_path / line["image"]
+        looks_like = kb.query(image, QUESTION).units[0].id
+        line |= {"image": str(image), "units": [looks_like] if rng.random() < 0.5 else []}
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    before = kb.query(scene(60), QUESTION).units[0].confidence
+    with pytest.raises(BadInput, match=r"does not tell the \d+ right matches from the others"):
+        kb.tune_confidence(file)
+    assert kb.query(scene(60), QUESTION).units[0].confidence == before
