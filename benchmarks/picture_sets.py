@@ -154,8 +154,8 @@ def match_halves(things: Things, encoder: str = "embedded") -> NDArray[np.float6
     """Match each picture with each half as the base.
 
     Returns:
-        float64[n, 5]: whether the thing is in the base, whether the best match is right, and the
-        similarity, the edges and the objects of that match.
+        float64[n, 4]: whether the thing is in the base, whether the best match is right, and the
+        similarity and the edges of that match.
     """
     families = np.array(sorted(set(things.family.values())))
     np.random.default_rng(7).shuffle(families)
@@ -172,6 +172,5 @@ def match_halves(things: Things, encoder: str = "embedded") -> NDArray[np.float6
                     found, _ = match_image(connection, image, "", retrieval.image_search)
                     unit, best = next(iter(found.items()))
                     right = unit_records.fields_of(connection, unit)[0] in truth
-                    evidence = best.similarity, best.edges, best.objects
-                    rows.append((bool(truth & base.keys()), right, *evidence))
+                    rows.append((bool(truth & base.keys()), right, best.similarity, best.edges))
     return np.array(rows, np.float64)

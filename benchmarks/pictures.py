@@ -80,11 +80,11 @@ def known(things: Things, encoder: str) -> dict[str, object]:
     rows = picture_sets.match_halves(things, encoder)
     whole = Region((0, 0, 1, 1), "whole")
     matches = (
-        RegionMatch(0, 0.0, 0.0, whole, similarity=similarity, edges=edges, objects=objects)
-        for similarity, edges, objects in rows[:, 2:].tolist()
+        RegionMatch(0, 0.0, 0.0, whole, similarity=similarity, edges=edges)
+        for similarity, edges in rows[:, 2:].tolist()
     )
     odds = np.array([evidence(match) + INTERCEPT for match in matches])
-    sure = odds >= np.log(0.4 / 0.6)
+    sure = odds >= 0
     right, is_known = rows[:, 1] == 1, rows[:, 0] == 1
     return {
         "known": round(auroc(rows, odds), 3),

@@ -43,9 +43,6 @@ of 0.125 in cosine is large."""
 _SIMILARITY, _EDGES, INTERCEPT = 6.5, 2.5, -6.4
 """Log odds that a match of windows is right: the first two times its similarity and its edges, plus
 the third. Fitted to flags, groceries and icons; see docs/decisions/0043."""
-_WITH_OBJECTS = (7.3, 2.5, 1.7, -7.7)
-"""The same where a network has seen the stored picture, and the third for the cosine of objects;
-fitted to the same sets, see docs/decisions/0066."""
 _THRESHOLD = 0.4
 _NEAREST_OBJECTS = 100
 """Stored pictures that are compared with what a network sees in a picture."""
@@ -155,11 +152,7 @@ def match_image(
 
 def evidence(match: RegionMatch) -> float:
     """Return the log odds that a match is right, up to a constant, the intercept."""
-    if not match.objects:
-        return _SIMILARITY * match.similarity + _EDGES * match.edges
-    similarity, edges, objects, intercept = _WITH_OBJECTS
-    odds = similarity * match.similarity + edges * match.edges + objects * match.objects
-    return odds + intercept - INTERCEPT
+    return _SIMILARITY * match.similarity + _EDGES * match.edges
 
 
 def _rated(

@@ -158,11 +158,11 @@ def rescore(
             if registration.agreement > _FLAT:
                 box = box_of(registration.frame, image.size)
         score = match.score + doubt * match.whole + _EDGES * edges
-        similar = objects.get(match.image_row, 0.0)
-        score += (_OBJECTS + _OBJECTS_IN_DOUBT * doubt) * max(similar - lowest, 0.0)
+        similar = objects.get(match.image_row, lowest) - lowest
+        score += (_OBJECTS + _OBJECTS_IN_DOUBT * doubt) * similar
         score = round(score, 4)
         region = replace(match.region, box=box, score=score)
-        rescored.append(replace(match, score=score, region=region, edges=edges, objects=similar))
+        rescored.append(replace(match, score=score, region=region, edges=edges))
     return sorted(rescored, key=lambda match: -match.score)
 
 

@@ -49,8 +49,6 @@ class RegionMatch:
             it is not among those found.
         similarity: the score of the region alone, before registration.
         edges: how many edges of the stored picture registration has confirmed.
-        objects: cosine of what a network sees in it and in the whole picture; 0 without a network,
-            and if it is not among those found.
         confidence: the probability that it is right, 0 to 1; None where that is not known.
         sure: whether the confidence reaches the threshold; True where it is not known.
     """
@@ -62,7 +60,6 @@ class RegionMatch:
     whole: float = 0.0
     similarity: float = 0.0
     edges: float = 0.0
-    objects: float = 0.0
     confidence: float | None = None
     sure: bool = True
 
