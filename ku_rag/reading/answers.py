@@ -40,38 +40,38 @@ class Traced:
     paths: tuple[Path, ...]
 
 
-def fits_type(asked: Question, step: Step, end: Entity) -> bool:
+def fits_type(question: Question, step: Step, end: Entity) -> bool:
     """Return whether an end can be of the type that is asked for."""
     places = PLACE_NOUNS.intersection(words(f"{step.relation} {end.kind}"))
     if (
-        asked.type == "place"
+        question.type == "place"
         and places
-        and PLACE_NOUNS & {*asked.said}
-        and places.isdisjoint(asked.said)
+        and PLACE_NOUNS & {*question.words}
+        and places.isdisjoint(question.words)
     ):
         # "Which country is it in?" does not ask for a city.
         return False
-    if not step.has_value and asked.type not in ("", "name", "person", "place", "number"):
+    if not step.has_value and question.type not in ("", "name", "person", "place", "number"):
         # "When does it evolve?" does not ask what it evolves into.
         return any(map(str.isdigit, end.name))
-    if asked.kind == "yes-no" or not step.has_value:
+    if question.kind == "yes-no" or not step.has_value:
         return True
     if end.name in ("yes", "no"):
         return False
-    if asked.type in ("", "name"):
+    if question.type in ("", "name"):
         return True
     # "Where is the owner?" asks for no owner.
     last = "".join(words(step.relation)[-1:])
-    if asked.type == "place" and last.endswith(("er", "or", "ist")) and last not in _ROOMS:
+    if question.type == "place" and last.endswith(("er", "or", "ist")) and last not in _ROOMS:
         return False
-    if asked.type == "place" and _WITHIN.search(end.name):
+    if question.type == "place" and _WITHIN.search(end.name):
         return False
-    if asked.type in ("person", "place"):
+    if question.type in ("person", "place"):
         return quantity(end.name).measure is None and any(map(str.isalpha, end.name))
-    if asked.type == "date":
+    if question.type == "date":
         is_date = quantity(end.name).measure == "date" or find_values(end.name, "date")
         return bool(is_date or _MONTHS.intersection(words(end.name)))
-    return any(map(str.isdigit, end.name)) or (asked.type == "number" and step.line is None)
+    return any(map(str.isdigit, end.name)) or (question.type == "number" and step.line is None)
 
 
 def own_stems(label: str) -> frozenset[str]:

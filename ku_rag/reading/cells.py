@@ -37,29 +37,29 @@ def read(question: str, rows: Sequence[Evidence], evidence: Sequence[Evidence]) 
         rows: of tables, best first.
         evidence: everything that was found; its texts may tell what a row is about.
     """
-    asked = _asked(question)
-    taken = analyse(question)
+    target = _find_target(question)
+    analysis = analyse(question)
     # "The most seats", "not from Oakton": several rows would have to be compared.
-    if not rows or not asked or taken.negated or taken.compares or comparison(taken):
+    if not rows or not target or analysis.negated or analysis.compares or comparison(analysis):
         return None
     best = rows[0]
-    said = every_stem(question)
+    every = every_stem(question)
     # The last word may be a verb: "Which club plays …?"
-    ways = [way for way in (asked, asked[:-1]) if way and way != ["when"]]
-    found = next((cell for way in ways if (cell := _column(best, way, said))), None)
-    counts = asked[0] == taken.counted
-    if found is None and asked[-1] in _TIMES and not counts:
-        found = _time_column(best, question, said)
+    ways = [way for way in (target, target[:-1]) if way and way != ["when"]]
+    answer = next((cell for way in ways if (cell := _column(best, way, every))), None)
+    counts = target[0] == analysis.counted
+    if answer is None and target[-1] in _TIMES and not counts:
+        answer = _time_column(best, question, every)
     # A cell without a number does not tell how many.
-    if found is None or (counts and not any(map(str.isdigit, found[1]))):
+    if answer is None or (counts and not any(map(str.isdigit, answer[1]))):
         return None
-    column, value = found
-    if not is_about(best, question, {*asked, *label_stems(column)}, evidence):
+    column, value = answer
+    if not is_about(best, question, {*target, *label_stems(column)}, evidence):
         return None
-    others = [one for one in rows[1:] if (column, value) not in _cells(one)]
+    others = [row for row in rows[1:] if (column, value) not in _cells(row)]
     # "Which train uses this engine?": each row that holds as much of it fits as well.
-    held = label_stems(best.text) & said if {"this", "it"}.intersection(taken.said) else {""}
-    if any(best.score - one.score < _LEAD or held <= label_stems(one.text) for one in others):
+    shared = label_stems(best.text) & every if {"this", "it"}.intersection(analysis.words) else {""}
+    if any(best.score - row.score < _LEAD or shared <= label_stems(row.text) for row in others):
         return None
     return Reading(
         value,
@@ -77,7 +77,7 @@ def cell_span(row: Evidence, column: str, value: str) -> tuple[int, int]:
     return (start, start + len(value)) if at >= 0 else (0, 0)
 
 
-def is_about(row: Evidence, question: str, asked: Set[str], evidence: Sequence[Evidence]) -> bool:
+def is_about(row: Evidence, question: str, target: Set[str], evidence: Sequence[Evidence]) -> bool:
     """Return whether a row and the texts of what it names hold what the question says.
 
     Besides what it asks, they must hold its names and numbers, and one other word.
@@ -85,14 +85,14 @@ def is_about(row: Evidence, question: str, asked: Set[str], evidence: Sequence[E
     Args:
         row: of a table.
         question: a sentence.
-        asked: stems of what it asks.
+        target: stems of what it asks.
         evidence: texts that may tell what the row is about.
     """
-    texts = [one.text for one in evidence if _is_named(one, row)]
-    known = label_stems(" ".join([row.text, *row.owner_names, *texts]))
+    texts = [piece.text for piece in evidence if _is_named(piece, row)]
+    context = label_stems(" ".join([row.text, *row.owner_names, *texts]))
     exact = names_and_numbers(question)
-    others = frozenset(map(stem, content_words(question))) - asked
-    return label_stems(" ".join(exact)) - asked <= known and (not others or bool(others & known))
+    rest = frozenset(map(stem, content_words(question))) - target
+    return label_stems(" ".join(exact)) - target <= context and (not rest or bool(rest & context))
 
 
 def _is_named(text: Evidence, row: Evidence) -> bool:
@@ -103,56 +103,56 @@ def _is_named(text: Evidence, row: Evidence) -> bool:
     )
 
 
-def _asked(question: str) -> list[str]:
+def _find_target(question: str) -> list[str]:
     """The stems of what is asked for: "when", or the phrase after "which", "how many", "who is"."""
-    said = words(question)
-    if said[:1] == ["when"]:
-        return said[:1]
-    many = 2 if said[:2] == ["how", "many"] else len(said)
-    at = next((n + 1 for n, word in enumerate(said) if word in ("which", "what")), many)
-    if said[:1] == ["who"] and said[1:2] in (["is"], ["was"]):
+    folded = words(question)
+    if folded[:1] == ["when"]:
+        return folded[:1]
+    many = 2 if folded[:2] == ["how", "many"] else len(folded)
+    at = next((n + 1 for n, word in enumerate(folded) if word in ("which", "what")), many)
+    if folded[:1] == ["who"] and folded[1:2] in (["is"], ["was"]):
         at = 1
-    while at < len(said):
-        while said[at : at + 1] and said[at] in _SKIPPED:
+    while at < len(folded):
+        while folded[at : at + 1] and folded[at] in _SKIPPED:
             at += 1
-        end = next((n for n in range(at, len(said)) if said[n] in _ENDS), len(said))
-        if said[at:end] not in (["name"], ["names"]) or said[end : end + 1] != ["of"]:
-            return [stem(word) for word in said[at:end]]
+        end = next((n for n in range(at, len(folded)) if folded[n] in _ENDS), len(folded))
+        if folded[at:end] not in (["name"], ["names"]) or folded[end : end + 1] != ["of"]:
+            return [stem(word) for word in folded[at:end]]
         at = end + 1  # "What is the name of the county that …?" asks for the county
     return []
 
 
-def _column(row: Evidence, asked: Sequence[str], said: frozenset[str]) -> tuple[str, str] | None:
+def _column(row: Evidence, target: Sequence[str], every: frozenset[str]) -> tuple[str, str] | None:
     """The header and the value of the cell whose header names what is asked for, if there is one.
 
     Args:
         row: a row of a table.
-        asked: stems of the phrase asked for; the last one is its noun.
-        said: stems of the question; a cell that says nothing else is no answer.
+        target: stems of the phrase asked for; the last one is its noun.
+        every: stems of the question; a cell that says nothing else is no answer.
     """
     cells = _cells(row)
-    if len(cells) == 2 and frozenset(asked) == label_stems(cells[0][1]):
+    if len(cells) == 2 and frozenset(target) == label_stems(cells[0][1]):
         return cells[1] if cells[1][1] else None
     ranked = []
     for place, (column, text) in enumerate(cells):
         header = label_stems(column)
-        if text and asked[-1] in header and not label_stems(text) <= said:
-            shared = len(header.intersection(asked))
+        if text and target[-1] in header and not label_stems(text) <= every:
+            shared = len(header.intersection(target))
             ranked.append((shared / len(header), shared, -place))
     return cells[-max(ranked)[2]] if ranked else None
 
 
-def _time_column(row: Evidence, question: str, said: frozenset[str]) -> tuple[str, str] | None:
+def _time_column(row: Evidence, question: str, every: frozenset[str]) -> tuple[str, str] | None:
     """The cell whose header begins with the verb of the question: "Departs", "Date founded".
 
     If no header does, "when" asks for a column of times, and the row must hold all content words of
     the question. Of several columns, the one whose header shares most with the question is taken.
     """
     cells = [
-        (column, text) for column, text in _cells(row) if text and not label_stems(text) <= said
+        (column, text) for column, text in _cells(row) if text and not label_stems(text) <= every
     ]
     # "When is the lecture?" does not ask for the lecturer.
-    form = str if {"is", "are", "was", "were"} & said else stem
+    form = str if {"is", "are", "was", "were"} & every else stem
     # A verb follows a noun, and is the last word that does: "When is the shop open on Sunday?"
     verb = [
         form(word)
@@ -162,9 +162,9 @@ def _time_column(row: Evidence, question: str, said: frozenset[str]) -> tuple[st
     ][-1:]
     heads = [[form(w) for w in content_words(c) if stem(w) not in _TIMES] for c, _ in cells]
     fitting = [cell for cell, head in zip(cells, heads, strict=True) if verb and head[:1] == verb]
-    if not fitting and "when" in said and label_stems(question) <= label_stems(row.text):
+    if not fitting and "when" in every and label_stems(question) <= label_stems(row.text):
         fitting = [cell for cell in cells if _TIMES & label_stems(cell[0])]
-    shared = [len(said & label_stems(column)) for column, _ in fitting]
+    shared = [len(every & label_stems(column)) for column, _ in fitting]
     best = [cell for cell, n in zip(fitting, shared, strict=True) if n == max(shared)]
     return best[0] if len(best) == 1 else None
 

@@ -156,11 +156,11 @@ class FactTable:
             f"ORDER BY u.row, l.origin = '{PART}', f.row",
             (as_json(units.tolist()), as_json(test.labels), *test.values),
         )
-        found = []
+        facts = []
         for row, number, name, kind, unit_id, label, value, heading, *place in rows:
             unit = Entity(number, name, kind, unit_id)
-            found.append(UnitFact(row, unit, as_step(unit, label, value, heading, place)))
-        return found
+            facts.append(UnitFact(row, unit, as_step(unit, label, value, heading, place)))
+        return facts
 
     def of_greatest(
         self, labels: Sequence[Label], sign: int, units: Rows, *, as_age: bool
@@ -187,8 +187,8 @@ class FactTable:
         ).fetchone()
         stated = {*(measures or "").split(",")}
         # A price without its currency is in that of the others.
-        known = stated - {""} if stated - {""} <= MONEY else stated
-        if owners < 2 or len(known) > 1:
+        distinct = stated - {""} if stated - {""} <= MONEY else stated
+        if owners < 2 or len(distinct) > 1:
             return None
         return FactTest(_rows(labels), f"? * {amount} = ?", (sign, best))
 

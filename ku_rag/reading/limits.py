@@ -65,7 +65,7 @@ def read_limits(question: str) -> list[Limit]:
     limits = []
     for match in _AMOUNT.finditer(question):
         before = question[: match.start()].lower().rstrip()
-        phrase = next((one for one in _PHRASES if re.search(rf"\b{one}(?: the)?$", before)), None)
+        phrase = next((key for key in _PHRASES if re.search(rf"\b{key}(?: the)?$", before)), None)
         amount = amounts(match[0])[:1]
         if amount and (phrase or before.endswith(" than")):
             sign, inclusive = _PHRASES.get(phrase or "", (0, False))
@@ -82,6 +82,6 @@ def _with_unit(low: str, question: str, between: re.Match[str]) -> Amount:
 
 def amount_stems(question: str) -> frozenset[str]:
     """Return the stems of the words of a question that are an amount: "12 mm"."""
-    found = re.findall(r"\d[\d.,]*(?: ?[^\W\d_]+)?", in_digits(question))
+    written = re.findall(r"\d[\d.,]*(?: ?[^\W\d_]+)?", in_digits(question))
     numbers = (word for word in words(question) if word in NUMBERS)
-    return frozenset(map(stem, [*numbers, *(word for one in found for word in words(one))]))
+    return frozenset(map(stem, [*numbers, *(word for amount in written for word in words(amount))]))

@@ -71,7 +71,7 @@ class Link:
 
     def is_only(self, links: Sequence[Link]) -> bool:
         """Return whether no other link has the same relation."""
-        return [one.step.relation for one in links].count(self.step.relation) == 1
+        return [link.step.relation for link in links].count(self.step.relation) == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,13 @@ class LinkReader:
     Args:
         graph: The graph.
         facts: Of the same base.
-        asked: The question.
+        question: The question.
         mentions: What it mentions, in order.
     """
 
     graph: Graph
     facts: FactReader
-    asked: Question
+    question: Question
     mentions: Sequence[EntityMention]
 
     def steps(self, entity: Entity, direction: Direction = "out") -> list[Step]:
@@ -97,76 +97,76 @@ class LinkReader:
 
     def of_mention(self, mention: EntityMention) -> list[Link]:
         """Return the links that the question asks for, or else those that it may be about."""
-        found = [
+        links = [
             self.link(mention, step, entity)
             for entity in mention.entities
             for step in self.steps(entity, "both")
         ]
-        content = frozenset(self.asked.content)
+        content = frozenset(self.question.content)
         # "In charge of" does not tell the direction of "leads".
-        outs = {one.step.relation for one in found if one.step.head.row == one.start.row}
-        found = [
-            replace(one, fits=one.step.head.row == one.start.row or one.step.relation not in outs)
-            if one.rank
-            else one
-            for one in found
+        outs = {link.step.relation for link in links if link.step.head == link.start}
+        links = [
+            replace(link, fits=link.step.head == link.start or link.step.relation not in outs)
+            if link.rank
+            else link
+            for link in links
         ]
         # "Which monsters have Fire as a weakness?": the kind of the end tells the direction.
-        asked = [one for one in found if one.is_asked and one.fits]
-        if any(one.suits for one in asked):
-            return asked
-        found = [one for one in found if one.suits]
-        spoken = {one.step.relation for one in found if one.spoken and not one.is_asked}
-        return asked + (
-            [one for one in found if one.is_asked and stems(one.end.kind) & content]
-            or [one for one in found if not one.is_asked and one.step.relation in spoken]
-            or [one for one in found if frozenset() < stems(one.step.relation) <= CLASSES]
+        requested = [link for link in links if link.is_asked and link.fits]
+        if any(link.suits for link in requested):
+            return requested
+        links = [link for link in links if link.suits]
+        spoken = {link.step.relation for link in links if link.spoken and not link.is_asked}
+        return requested + (
+            [link for link in links if link.is_asked and stems(link.end.kind) & content]
+            or [link for link in links if not link.is_asked and link.step.relation in spoken]
+            or [link for link in links if frozenset() < stems(link.step.relation) <= CLASSES]
         )
 
     def link(self, mention: EntityMention, step: Step, entity: Entity) -> Link:
         """Return what the question asks of a relation or a fact of a mentioned entity."""
-        asked, end = self.asked, step.other(entity)
-        relation, content = own_stems(step.relation), frozenset(asked.content)
-        before = asked.said[max(mention.at, 1) - 1]
-        agents = not step.has_value or asked.type == "person" or asked.kind == "yes-no"
-        answered = asked.remaining(relation, agents=agents, values=step.has_value)
+        question, end = self.question, step.other(entity)
+        relation, content = own_stems(step.relation), frozenset(question.content)
+        before = question.words[max(mention.at, 1) - 1]
+        agents = not step.has_value or question.type == "person" or question.kind == "yes-no"
+        answered = question.remaining(relation, agents=agents, values=step.has_value)
         if answered and answered[0] and step.has_value and before == "from":
             answered = None  # "What comes from Ann?" does not ask where Ann is
         if answered is None and not step.has_value and self._is_placed(mention, step, entity):
             answered = _PLACED, content
-        is_asked = answered is not None or (relation <= asked.every and not step.has_value)
+        is_asked = answered is not None or (relation <= question.every and not step.has_value)
         left = answered[1] if answered else content if is_asked else content - covered(step)
-        is_alike = len(self.mentions) > 1 and not ALIKE.isdisjoint(asked.said)
+        is_alike = len(self.mentions) > 1 and not ALIKE.isdisjoint(question.words)
         left -= stems(end.kind) | stems(step.relation)
-        is_named = asked.kind == "value" and content - left - asked.unsaid - asked.verbs
-        unsaid = left & (asked.unsaid | THINGS | (IGNORED if is_alike else frozenset()))
-        unsaid |= left & asked.verbs if is_named else frozenset()
+        is_named = question.kind == "value" and content - left - question.unsaid - question.verbs
+        unsaid = left & (question.unsaid | THINGS | (IGNORED if is_alike else frozenset()))
+        unsaid |= left & question.verbs if is_named else frozenset()
         spoken = content - left
         left -= unsaid | stems(f"{entity.name} {entity.kind}")
         unsaid -= THINGS
-        left |= asked.turns - self.turns_of(step)
-        own, stemmed = [*map(stem, words(step.relation))], [*map(stem, asked.said)]
+        left |= question.turns - self.turns_of(step)
+        own, stemmed = [*map(stem, words(step.relation))], [*map(stem, question.words)]
         places = [n for n in range(len(stemmed)) if stemmed[: n + 1][-len(own) :] == own]
         places = places or [n for n, word in enumerate(stemmed) if word in relation]
         exact = bool(places)
         places = places or [n for n, word in enumerate(stemmed) if word in spoken]
         at = min(places, key=lambda n: abs(n - mention.at), default=-1)
-        if "next" in own and asked.said[at + 1 : mention.at] == ("before",):
+        if "next" in own and question.words[at + 1 : mention.at] == ("before",):
             left -= {"before"}
-        out = _asks_for_tail(asked.said, mention, at, step.relation, verb=exact)
-        after = {*asked.said[at + 1 : at + 2], *words(step.relation)[-1:]} & _PREPOSITIONS
+        out = _asks_for_tail(question.words, mention, at, step.relation, verb=exact)
+        after = {*question.words[at + 1 : at + 2], *words(step.relation)[-1:]} & _PREPOSITIONS
         fits = step.has_value or out == (step.head.row == entity.row)
-        is_noun = not _DETERMINERS.isdisjoint(asked.said[max(0, at - len(own)) : at])
+        is_noun = not _DETERMINERS.isdisjoint(question.words[max(0, at - len(own)) : at])
         if exact and (len(after - {"to"}) > 1 or (is_noun and not fits)):
             # "Made of" is not "made by"; "the driver of Ann" is not the person that Ann drives.
             is_asked, left, spoken = False, content, frozenset[str]()
-        suits = fits_type(asked, step, end)
+        suits = fits_type(question, step, end)
         rank = answered[0] if answered else 0
         return Link(step, entity, is_asked, fits, suits, left, rank, unsaid, spoken)
 
     def _is_placed(self, mention: EntityMention, step: Step, entity: Entity) -> bool:
         """Whether a preposition alone asks for a relation: "at the mill" for "seen at"."""
-        before = [word for word in self.asked.said[: max(mention.at, 0)][-2:] if word != "the"]
+        before = [word for word in self.question.words[: max(mention.at, 0)][-2:] if word != "the"]
         last = words(step.relation)[-1:]
         return (
             step.tail.row == entity.row and before[-1:] == last != [] and last[0] in _PREPOSITIONS
@@ -174,31 +174,31 @@ class LinkReader:
 
     def turns_of(self, step: Step) -> frozenset[str]:
         """Return the words of a relation, and "after" if the question says it of that."""
-        label, said = " ".join(words(step.relation)), " ".join(self.asked.said)
-        is_after = said.startswith("after ") or f"{label} after" in said
+        label, text = " ".join(words(step.relation)), " ".join(self.question.words)
+        is_after = text.startswith("after ") or f"{label} after" in text
         return frozenset(words(f"{label} after" if is_after else label))
 
 
 def _asks_for_tail(
-    said: Sequence[str], mention: EntityMention, at: int, relation: str, *, verb: bool
+    folded: Sequence[str], mention: EntityMention, at: int, relation: str, *, verb: bool
 ) -> bool:
     """Whether what a relation of a mentioned entity leads to is asked for, not what leads to it.
 
     "What does the hall stand in?" and "the height of the hall", but "What stands in the hall?".
     """
     own = words(relation)
-    lead = " ".join(said[: max(0, at + 1 - len(own))]) if verb else ""
+    lead = " ".join(folded[: max(0, at + 1 - len(own))]) if verb else ""
     if at < 0 or (mention.at < 0 and not verb):
         out = True
     elif _FOR_HEAD.search(lead):
         out = False
     elif at < mention.at:
         joining = AUXILIARIES | {"of", "after"} | (_PREPOSITIONS if lead[-4:] == " the" else set())
-        out = not joining.isdisjoint(set(said[at + 1 : mention.at]).difference(own))
+        out = not joining.isdisjoint(set(folded[at + 1 : mention.at]).difference(own))
     else:
-        joined = said[at + 1 : at + 2] if verb and mention.at >= 0 else ()
-        out = {"of", "after"}.isdisjoint((*joined, said[-1])) or own[-1] in ("of", "after")
-    return not out if verb and own[-1] == "by" and "by" not in said else out
+        joined = folded[at + 1 : at + 2] if verb and mention.at >= 0 else ()
+        out = {"of", "after"}.isdisjoint((*joined, folded[-1])) or own[-1] in ("of", "after")
+    return not out if verb and own[-1] == "by" and "by" not in folded else out
 
 
 def covered(step: Step) -> frozenset[str]:

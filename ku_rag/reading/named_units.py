@@ -105,25 +105,25 @@ def _named_by_alias(graph: Graph, question: str, names: Sequence[NamedSpan]) -> 
 
 
 def _trace(
-    graph: Graph, start: Entity | None, question: str, spans: Sequence[NamedSpan]
+    graph: Graph, start: Entity | None, text: str, spans: Sequence[NamedSpan]
 ) -> Traced | None:
-    known = graph.with_keys([span.key for span in spans])
-    mentions = [EntityMention((*known[o.key],), o.at, o.words) for o in spans if o.key in known]
-    mentions.sort(key=lambda one: one.at)
-    is_shown = start and all(start.row != one.row for said in mentions for one in said.entities)
+    by_key = graph.with_keys([span.key for span in spans])
+    mentions = [EntityMention((*by_key[o.key],), o.at, o.words) for o in spans if o.key in by_key]
+    mentions.sort(key=lambda mention: mention.at)
+    is_shown = start and start.row not in {e.row for m in mentions for e in m.entities}
     if start and is_shown:
         mentions.insert(0, EntityMention((start,), -1))
-    said = [" ".join(one.words) for one in mentions]
-    asked = analyse(question, tuple([*said, start.name] if start else said))
-    if asked.kind not in ("value", "yes-no") or asked.negated:
+    names = [" ".join(mention.words) for mention in mentions]
+    question = analyse(text, tuple([*names, start.name] if start else names))
+    if question.kind not in ("value", "yes-no") or question.negated:
         return None
     tracer = _Tracer(
-        question, LinkReader(graph, FactReader(graph.connection, graph.among), asked, mentions)
+        text, LinkReader(graph, FactReader(graph.connection, graph.among), question, mentions)
     )
     traced = tracer.of_mentions() if mentions else None
     if not traced and not is_shown:
         table = FactTable(graph.connection)
-        return UnitSetReader(table, question, tracer.joined(table), graph.among).read()
+        return UnitSetReader(table, text, tracer.joined(table), graph.among).read()
     return traced
 
 
@@ -131,12 +131,12 @@ def _trace(
 class _Tracer:
     """A question about mentioned entities, and what it is asked of."""
 
-    question: str
+    text: str
     reader: LinkReader
 
     @property
-    def asked(self) -> Question:
-        return self.reader.asked
+    def question(self) -> Question:
+        return self.reader.question
 
     @property
     def mentions(self) -> Sequence[EntityMention]:
@@ -149,7 +149,7 @@ class _Tracer:
 
     def joined(self, table: FactTable) -> list[tuple[range, list[Constraint]]]:
         """Return the units that relations join to each mentioned entity, by relation."""
-        rows = table.rows_of({one.end.unit for some in self.links for one in some if one.end.unit})
+        rows = table.rows_of({link.end.unit for link in chain(*self.links) if link.end.unit})
         groups = []
         for mention, links in zip(self.mentions, self.links, strict=True):
             by_relation: dict[frozenset[str], Constraint] = {}
@@ -168,23 +168,23 @@ class _Tracer:
 
     def of_mentions(self) -> Traced | None:
         """Return what relations and facts of the mentioned entities answer."""
-        asked, compared = self.asked, comparison(self.asked)
-        if compared and (len(self.mentions) > 1 or asked.kind == "yes-no"):
+        question, compared = self.question, comparison(self.question)
+        if compared and (len(self.mentions) > 1 or question.kind == "yes-no"):
             return self._compared(compared)
         if (
-            not ALIKE.isdisjoint(asked.said)
-            and not set(asked.content) - IGNORED - asked.unsaid - THINGS
+            not ALIKE.isdisjoint(question.words)
+            and not set(question.content) - IGNORED - question.unsaid - THINGS
         ):
             return self._in_common()
         links = self.links
-        if asked.kind == "yes-no":
+        if question.kind == "yes-no":
             return self._confirmed(links)
-        if asked.compares and ALIKE.isdisjoint(asked.said):
+        if question.compares and ALIKE.isdisjoint(question.words):
             return None
         if condition := self._condition():
             return condition
         if len(links) > 1:
-            return _traced(asked, _common(links), 1)
+            return _traced(question, _common(links), 1)
         return self._single(links[0]) or self._cell(self.mentions[0])
 
     # ---- answers --------------------------------------------------------------------------------
@@ -192,46 +192,46 @@ class _Tracer:
     def _single(self, links: Sequence[Link]) -> Traced | None:
         """What the relations of one entity lead to, and what the question says of that."""
         # Of readings, those count that leave least unsaid, then the shorter ones.
-        found: dict[tuple[int, int, int], list[tuple[int, Path]]] = {}
-        which = stem(self.asked.which)
+        ranked: dict[tuple[int, int, int], list[tuple[int, Path]]] = {}
+        which = stem(self.question.which)
         named = any(which in own_stems(link.step.relation) for link in links)
         for link in (link for link in links if link.is_asked):
             step, start = link.step, link.start
             notes = f"{link.end.name} {step.information} {step.condition}"
             # A word of the question does not answer it.
-            end, content = stems(link.end.name), frozenset(self.asked.content)
+            end, content = stems(link.end.name), frozenset(self.question.content)
             is_new = not (
-                end & content and end <= (content if step.has_value else self.asked.every)
+                end & content and end <= (content if step.has_value else self.question.every)
             )
             is_meant = not named or which in own_stems(step.relation)
             is_answer = link.suits and is_new and is_meant and link.left <= stems(notes)
             if is_answer:
                 score = len(link.unsaid), 0, link.rank
-                found.setdefault(score, []).append((1, Path(start, (step,))))
+                ranked.setdefault(score, []).append((1, Path(start, (step,))))
             if is_answer and not link.unsaid:
                 continue
             for onward in self._onward(link.end):
                 rank, covered = self._spoken(onward)
                 covered |= self.reader.turns_of(onward)
                 left = link.left - stems(link.end.name)
-                is_spoken = not covered.isdisjoint(self.asked.content)
+                is_spoken = not covered.isdisjoint(self.question.content)
                 if onward.tail.row == start.row or not (is_spoken and left <= covered):
                     continue
-                if onward.has_value and not fits_type(self.asked, onward, onward.tail):
+                if onward.has_value and not fits_type(self.question, onward, onward.tail):
                     continue
                 # "Who use the euro" chooses among neighbours, "where they live" goes on from them.
                 told = stems(f"{onward.tail.name} {onward.information}")
                 chooses = link.left & told - own_stems(onward.relation)
                 score = len(link.unsaid - covered), 1 if chooses else 2, link.rank + rank
                 path = Path(start, (step, onward))
-                found.setdefault(score, []).append((1 if chooses else 2, path))
-        if not found:
+                ranked.setdefault(score, []).append((1 if chooses else 2, path))
+        if not ranked:
             return None
-        (_, hops, rank), best = min(found.items(), key=lambda item: item[0])
+        (_, hops, rank), best = min(ranked.items(), key=lambda item: item[0])
         last = {own_stems(path.steps[-1].relation) for _, path in best}
         if len(last) > 1 and (rank or hops == 2):  # two labels that fit equally well
             return None
-        return _traced(self.asked, [path for _, path in best], best[0][0])
+        return _traced(self.question, [path for _, path in best], best[0][0])
 
     def _onward(self, end: Entity) -> Iterator[Step]:
         """Yield relations and facts of an entity, or of the units that have a value as a name."""
@@ -244,37 +244,37 @@ class _Tracer:
     def _spoken(self, onward: Step) -> tuple[int, frozenset[str]]:
         """How well a relation or a fact answers, and the words that it accounts for."""
         if not onward.has_value:
-            is_said = own_stems(onward.relation) <= self.asked.every
+            is_said = own_stems(onward.relation) <= self.question.every
             return 0 if is_said else _UNSAID, covered(onward)
-        answered = self.asked.remaining(own_stems(onward.relation), agents=True)
-        if answered is None or not fits_type(self.asked, onward, onward.tail):
+        answered = self.question.remaining(own_stems(onward.relation), agents=True)
+        if answered is None or not fits_type(self.question, onward, onward.tail):
             return 0, frozenset()
-        return answered[0], frozenset(self.asked.content) - answered[1]
+        return answered[0], frozenset(self.question.content) - answered[1]
 
     def _condition(self) -> Traced | None:
         """When the relation holds that the question names: "At what level does it evolve?"."""
-        asked, noun = self.asked, frozenset({stem(self.asked.which)})
+        question, noun = self.question, frozenset({stem(self.question.which)})
         ends = {entity.row for mention in self.mentions[1:] for entity in mention.entities}
-        causes = "what" in asked.said or "which" in asked.said
-        needs = not (_NEEDED | _CAUSING if causes else _NEEDED).isdisjoint(asked.every)
-        found = []
+        causes = "what" in question.words or "which" in question.words
+        needs = not (_NEEDED | _CAUSING if causes else _NEEDED).isdisjoint(question.every)
+        paths = []
         heads = self.mentions[0].entities
         for step in (
             step for entity in heads for step in self.reader.graph.hop(entity, MOST_STEPS)
         ):
             own = own_stems(step.relation) - TURNS
-            left = frozenset(asked.content) - own - stems(step.tail.name)
-            is_asked = asked.said[0] == "when" or needs or noun <= every_stem(step.condition)
+            left = frozenset(question.content) - own - stems(step.tail.name)
+            is_asked = question.words[0] == "when" or needs or noun <= every_stem(step.condition)
             is_end = not ends or step.tail.row in ends
-            is_all = left <= noun | _NEEDED | _CAUSING | asked.unsaid and own & asked.every
+            is_all = left <= noun | _NEEDED | _CAUSING | question.unsaid and own & question.every
             if step.condition and is_asked and is_end and is_all:
-                found.append(Path(step.head, (step,)))
-        answers = tuple(dict.fromkeys(path.steps[0].condition for path in found))
-        return Traced(answers, tuple(found)) if 0 < len(answers) <= MOST else None
+                paths.append(Path(step.head, (step,)))
+        answers = tuple(dict.fromkeys(path.steps[0].condition for path in paths))
+        return Traced(answers, tuple(paths)) if 0 < len(answers) <= MOST else None
 
     def _cell(self, mention: EntityMention) -> Traced | None:
         """The only cell of the tables of a unit whose row and column account for the question."""
-        said = set(self.asked.said)
+        folded = set(self.question.words)
         met: dict[tuple[bool, int], list[Path]] = {}
         for entity in (entity for entity in mention.entities if entity.unit):
             for step, others in self.reader.facts.of_tables(entity):
@@ -284,20 +284,20 @@ class _Tracer:
                     and link.suits
                     and link.left <= stems(f"{link.end.name} {step.information}")
                 ):
-                    is_other_row = all(not said.issuperset(words(cell)) for cell in others)
+                    is_other_row = all(not folded.issuperset(words(cell)) for cell in others)
                     met.setdefault((is_other_row, link.rank), []).append(link.path)
         best = met[min(met)] if met else []
-        if self.asked.counted and not all(any(map(str.isdigit, p.end.name)) for p in best):
+        if self.question.counted and not all(any(map(str.isdigit, p.end.name)) for p in best):
             return None
-        return _traced(self.asked, best, 1) if len({path.end.name for path in best}) == 1 else None
+        return _traced(self.question, best, 1) if len({p.end.name for p in best}) == 1 else None
 
     def _in_common(self) -> Traced | None:
         """Everything that relations and facts say alike of all mentioned entities."""
         first, *others = (
             {
-                (name_key(one.relation), name_key(one.tail.name)): one
+                (name_key(step.relation), name_key(step.tail.name)): step
                 for entity in mention.entities
-                for one in self.reader.steps(entity)
+                for step in self.reader.steps(entity)
             }
             for mention in self.mentions
         )
@@ -315,27 +315,25 @@ class _Tracer:
             return self._decided(links[0])
         if len(links) != 2:
             return None
-        if not ALIKE.isdisjoint(self.asked.said):
+        if not ALIKE.isdisjoint(self.question.words):
             both = _common(links)
-            said = [[one for one in some if one.is_asked and not one.left] for some in links]
-            paths = both or [one.path for one in chain(*said)]
+            full = [[link for link in some if link.is_asked and not link.left] for some in links]
+            paths = both or [link.path for link in chain(*full)]
             answer = "yes" if both else "no"
-            return Traced((answer,), tuple(paths[:MOST])) if all(said) else None
-        if self.asked.compares:
+            return Traced((answer,), tuple(paths[:MOST])) if all(full) else None
+        if self.question.compares:
             return None
-        heads = [
-            one for some in links for one in some if one.is_asked and one.fits and not one.left
-        ]
+        heads = [link for link in chain(*links) if link.is_asked and link.fits and not link.left]
         ends = {entity.row for mention in self.mentions for entity in mention.entities}
-        for one in heads:
-            if one.end.row in ends:
-                return Traced(("yes",), (one.path,))
+        for link in heads:
+            if link.end.row in ends:
+                return Traced(("yes",), (link.path,))
         for this, other in ((0, 1), (1, 0)):
-            mine = next((one for one in links[this] if one in heads), None)
+            mine = next((link for link in links[this] if link in heads), None)
             # The answer is "no" if the relation leads to other entities only.
-            if mine and mine.step.relation in {one.step.relation for one in links[other]}:
+            if mine and mine.step.relation in {link.step.relation for link in links[other]}:
                 return Traced(("no",), (mine.path,))
-            stated = [one for one in links[this] if one.step.has_value]
+            stated = [link for link in links[this] if link.step.has_value]
             named = frozenset(map(stem, self.mentions[other].words))
             if named and (decided := self._decided(stated, named)):
                 return decided
@@ -348,42 +346,42 @@ class _Tracer:
             links: those that the question may ask for.
             named: stems of another name in the question.
         """
-        given, numbers = amounts(self.question), amount_stems(self.question)
-        for one in (one for one in links if one.left.isdisjoint(TURNS)):
-            said, left, path = one.end.name, one.left | named, (one.path,)
-            value = stems(said)
-            if said in ("yes", "no"):
-                if one.is_asked and not left:
-                    return Traced((said,), path)
-            elif is_negated(words(said)):
+        wanted, numbers = amounts(self.text), amount_stems(self.text)
+        for link in (link for link in links if link.left.isdisjoint(TURNS)):
+            name, left, path = link.end.name, link.left | named, (link.path,)
+            value = stems(name)
+            if name in ("yes", "no"):
+                if link.is_asked and not left:
+                    return Traced((name,), path)
+            elif is_negated(words(name)):
                 continue
-            elif left <= numbers and len(given) == 1 and (stated := amounts(said)):
-                if len(stated) == 1 and stated[0].unit == given[0].unit and one.is_only(links):
-                    same = isclose(stated[0].number, given[0].number)
+            elif left <= numbers and len(wanted) == 1 and (stated := amounts(name)):
+                if len(stated) == 1 and stated[0].unit == wanted[0].unit and link.is_only(links):
+                    same = isclose(stated[0].number, wanted[0].number)
                     return Traced(("yes" if same else "no",), path)
-            elif left <= value and (left or (one.spoken and not one.is_asked)):
+            elif left <= value and (left or (link.spoken and not link.is_asked)):
                 return Traced(("yes",), path)
-            elif one.is_asked and one.step.has_value and left and not left & value:
+            elif link.is_asked and link.step.has_value and left and not left & value:
                 # A list in a text need not be complete.
-                single = one.is_only(links) and len(list_items(said)) == 1
+                single = link.is_only(links) and len(list_items(name)) == 1
                 if single and (len(left) == 1 or left == named):
                     return Traced(("no",), path)
                 # What metadata of other units have, and those of this unit do not
                 others = [stems(other.end.name) for other in links if other.is_asked]
-                if not one.step.line and not any(left <= other for other in others):
-                    known = self.reader.facts.values(one.step.relation)
-                    return Traced(("no",), path) if left in map(stems, known) else None
+                if not link.step.line and not any(left <= other for other in others):
+                    values = self.reader.facts.values(link.step.relation)
+                    return Traced(("no",), path) if left in map(stems, values) else None
         return None
 
     def _compared(self, compared: Comparison) -> Traced | None:
         """Which of the mentioned entities has most, or whether one has more than another."""
-        asked, numbers = self.asked, amount_stems(self.question)
+        question, numbers = self.question, amount_stems(self.text)
         if (
-            set(asked.content)
+            set(question.content)
             - compared.words
             - compared.labels
             - IGNORED
-            - asked.unsaid
+            - question.unsaid
             - THINGS
             - numbers
         ):
@@ -392,35 +390,35 @@ class _Tracer:
         of_groups = (
             [_measured(compared, group, steps) for steps in every] for group in compared.groups
         )
-        found = next(([*filter(None, some)] for some in of_groups if all(some)), [])
-        if not found:
+        measured = next(([*filter(None, some)] for some in of_groups if all(some)), [])
+        if not measured:
             return None
-        if asked.kind == "value" or "or" in asked.said:
-            return _greatest(compared, found)
-        values = [*(amount for amount, _ in found), *amounts(self.question)[:1]]
+        if question.kind == "value" or "or" in question.words:
+            return _greatest(compared, measured)
+        values = [*(amount for amount, _ in measured), *amounts(self.text)[:1]]
         if len(values) != 2 or len({o.unit for o in values if o.unit}) > 1 or not compared.of_two:
             return None
         is_so = values[0].number * compared.sign > values[1].number * compared.sign
-        paths = tuple(path for _, some in found for path in some)[:MOST]
+        paths = tuple(path for _, some in measured for path in some)[:MOST]
         return Traced(("yes" if is_so else "no",), paths)
 
 
 def _common(links: Sequence[Sequence[Link]]) -> list[Path]:
     """The paths between mentions over what relations of all of them lead to, all words used."""
-    first, *others = ({one.end.row: one for one in some} for some in links)
-    found: list[Path] = []
+    first, *others = ({link.end.row: link for link in some} for some in links)
+    paths: list[Path] = []
     for row, link in first.items():
         ends = [some[row] for some in others if row in some]
         every = [link, *ends]
-        left = reduce(frozenset.__and__, (one.left for one in every))
-        if len(ends) == len(others) and not left and any(one.is_asked for one in every):
-            found += (Path(link.start, (link.step, one.step)) for one in ends)
-    return found
+        left = reduce(frozenset.__and__, (each.left for each in every))
+        if len(ends) == len(others) and not left and any(each.is_asked for each in every):
+            paths += (Path(link.start, (link.step, end.step)) for end in ends)
+    return paths
 
 
-def _traced(asked: Question, paths: Sequence[Path], at: int) -> Traced | None:
+def _traced(question: Question, paths: Sequence[Path], at: int) -> Traced | None:
     """The entities that paths reach by so many of their relations, or how many they are."""
-    stated = {name_key(name): name for one in paths for name in [one.entities[at].name]}
+    stated = {name_key(name): name for path in paths for name in [path.entities[at].name]}
     names: dict[str, str] = {}
     for key, name in stated.items():
         # "English and French" is a list where "French" is stated as well.
@@ -428,7 +426,7 @@ def _traced(asked: Question, paths: Sequence[Path], at: int) -> Traced | None:
         names |= items if items.keys() & stated.keys() else {key: name}
     # "How many planets does it have?" may be stated as a number.
     is_number = len(names) == 1 and any(name[:1].isdigit() for name in names.values())
-    if names and asked.counted and not is_number:
+    if names and question.counted and not is_number:
         return Traced((str(len(names)),), tuple(paths[:MOST]))
     return Traced((*names.values(),), tuple(paths)) if 0 < len(names) <= MOST else None
 
@@ -442,9 +440,9 @@ def _measured(
     compared: Comparison, group: frozenset[str], steps: Iterable[Step]
 ) -> _Measured | None:
     """The amount that facts state under a label of a group, or how many of them there are."""
-    owns = ((one, own_stems(one.relation)) for one in steps)
-    met = [one for one, own in owns if own & group and own <= group | FILLERS]
-    paths = tuple(Path(one.head, (one,)) for one in met)
+    owns = ((step, own_stems(step.relation)) for step in steps)
+    met = [step for step, own in owns if own & group and own <= group | FILLERS]
+    paths = tuple(Path(step.head, (step,)) for step in met)
     # "Who has been here longer?" asks for the earlier date.
     is_age = compared.oldest or "long" in compared.words
     for path, value in ((path, path.end.name) for path in paths):
@@ -454,16 +452,16 @@ def _measured(
         if is_age and (dates := find_values(value, "date")):
             year = int(re.findall(r"\d+", value[slice(*dates[0])])[-1])
             return Amount(-date(year, 1, 1).toordinal(), "date"), (path,)
-        if stated.measure != "date" and (found := amounts(value)):
-            return found[0], (path,)
+        if stated.measure != "date" and (numbers := amounts(value)):
+            return numbers[0], (path,)
     return (Amount(len(met), "number of them"), paths) if met and not compared.oldest else None
 
 
-def _greatest(compared: Comparison, found: Sequence[_Measured]) -> Traced | None:
+def _greatest(compared: Comparison, measured: Sequence[_Measured]) -> Traced | None:
     """The one unit with the greatest amount."""
-    units = {amount.unit for amount, _ in found if amount.unit}
-    numbers = [amount.number * compared.sign for amount, _ in found]
-    if len(found) < 2 or len(units) > 1 or numbers.count(max(numbers)) > 1:
+    units = {amount.unit for amount, _ in measured if amount.unit}
+    numbers = [amount.number * compared.sign for amount, _ in measured]
+    if len(measured) < 2 or len(units) > 1 or numbers.count(max(numbers)) > 1:
         return None
-    _, paths = found[numbers.index(max(numbers))]
+    _, paths = measured[numbers.index(max(numbers))]
     return Traced((paths[0].start.name,), paths)

@@ -106,7 +106,7 @@ def select_topic(graph: Graph, query: Query, sight: Sight | None = None) -> Enti
     """
     topics = _topics(graph)
     for text in (f"{query.question}\n{query.hints}", query.perception):
-        if topic := next((one for one in _named(graph, text) if one.row in topics), None):
+        if topic := next((entity for entity in _named(graph, text) if entity.row in topics), None):
             return topic
     seen = sight(query.pictures) if sight and query.pictures else ()
     return next((entity for entity in seen if entity.row in topics), None)

@@ -158,25 +158,25 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
         # "The country that borders Spain" is not Spain; only a picture identifies it.
         subject = None
     names = (subject.name, subject.named) if subject else ()
-    asked = analyse(main if subject else question, names)
-    said = list(_sentences(evidence, units, subject))
+    analysis = analyse(main if subject else question, names)
+    candidates = list(_sentences(evidence, units, subject))
     stated = None
-    if subject and asked.kind == "identity":
-        stated = _identity(subject, said)
-    elif subject and asked.kind == "description":
-        stated = _description(evidence, subject, said)
-    elif asked.content or asked.ways:
-        stated = _from_prose(asked, said)
+    if subject and analysis.kind == "identity":
+        stated = _identity(subject, candidates)
+    elif subject and analysis.kind == "description":
+        stated = _description(evidence, subject, candidates)
+    elif analysis.content or analysis.ways:
+        stated = _from_prose(analysis, candidates)
     is_known = named or any(unit.image for unit in units)
     if not stated and not is_known:
-        stated = _unit_that(asked, said, evidence)
+        stated = _unit_that(analysis, candidates, evidence)
     if stated:
         answer, where, score = stated
-        label = tuple(evidence[one.piece].label for one in where)
+        label = tuple(evidence[sentence.piece].label for sentence in where)
         why = f"{label[0]} states it." if label else "It is the name of the best match."
         return Reading(answer, label, tuple((o.start, o.end) for o in where), score, why)
     about = f" about {subject.name}" if subject else ""
-    closest = _closest(asked, said, evidence, 0.0 if is_known else _CLOSE)
+    closest = _closest(analysis, candidates, evidence, 0.0 if is_known else _CLOSE)
     why = f"No answer was read{about}" + ("; the closest sentence may hold it." if closest else ".")
     return Reading("", why=why if evidence else "No evidence was found.", closest=closest)
 
@@ -195,36 +195,36 @@ def _sentences(
     names = {unit.id: unit.name for unit in units}
     for number, piece in enumerate(evidence):
         text = piece.text[:_MOST_CHARACTERS]
-        matched = [names[one] for one in piece.unit_ids if one in names]
+        matched = [names[unit] for unit in piece.unit_ids if unit in names]
         heading = " ".join((*piece.owner_names, *matched))
         own = _belongs(piece, subject)
         for start, end in sentences(text):
-            said = text[start:end].strip()
-            if said:
-                start = text.index(said, start)
+            sentence = text[start:end].strip()
+            if sentence:
+                start = text.index(sentence, start)
                 about = frozenset(map(stem, words(heading)))
-                about_it = own or (subject is not None and is_named(subject.name, said))
-                yield _Sentence(number, start, start + len(said), said, about, about_it)
+                about_it = own or (subject is not None and is_named(subject.name, sentence))
+                yield _Sentence(number, start, start + len(sentence), sentence, about, about_it)
 
 
 # ---- names and descriptions ---------------------------------------------------------------------
 
 
-def _identity(subject: Match, said: Sequence[_Sentence]) -> _Stated:
+def _identity(subject: Match, candidates: Sequence[_Sentence]) -> _Stated:
     """The unit's name, with the sentence that says it if there is one."""
-    where = [one for one in said if one.own and subject.name in one.text][:1]
+    where = [s for s in candidates if s.own and subject.name in s.text][:1]
     return subject.name, tuple(where), 0.7
 
 
 def _description(
-    evidence: Sequence[Evidence], subject: Match, said: Sequence[_Sentence]
+    evidence: Sequence[Evidence], subject: Match, candidates: Sequence[_Sentence]
 ) -> _Stated | None:
     """The first sentence of the unit's own text, or of one that names it; no labelled line."""
-    prose = [one for one in said if one.own and " " in one.text and not one.is_line]
+    prose = [s for s in candidates if s.own and " " in s.text and not s.is_line]
 
-    def place(one: _Sentence) -> tuple[str, int, int]:
-        piece = evidence[one.piece]
-        return "" if _belongs(piece, subject) else piece.source, piece.chunk, one.start
+    def place(sentence: _Sentence) -> tuple[str, int, int]:
+        piece = evidence[sentence.piece]
+        return "" if _belongs(piece, subject) else piece.source, piece.chunk, sentence.start
 
     prose.sort(key=place)
     return (prose[0].text, (prose[0],), 0.8) if prose else None
@@ -233,150 +233,150 @@ def _description(
 # ---- prose --------------------------------------------------------------------------------------
 
 
-def _from_prose(asked: Question, said: Sequence[_Sentence]) -> _Stated | None:
+def _from_prose(question: Question, candidates: Sequence[_Sentence]) -> _Stated | None:
     """The typed value that most of the question stands near to, or yes or no."""
-    if asked.compares:
+    if question.compares:
         return None
-    if asked.kind == "yes-no":
-        return next((stated for one in said if (stated := _confirmed(asked, one))), None)
-    is_open = asked.type in ("", "name") and not asked.which and not asked.complement
-    if asked.negated or is_open:
+    if question.kind == "yes-no":
+        return next((stated for s in candidates if (stated := _confirmed(question, s))), None)
+    is_open = question.type in ("", "name") and not question.which and not question.complement
+    if question.negated or is_open:
         return None
-    if not asked.names and len({one.about for one in said}) > 1:
+    if not question.names and len({s.about for s in candidates}) > 1:
         # The best value often belongs to another unit than the one in question.
         return None
     # "Which country is it in?": the name of a place does not tell what kind of place it is.
     is_typed = any(
-        word in ("what", "which") and noun in PLACE_NOUNS for word, noun in pairwise(asked.said)
+        word in ("what", "which") and noun in PLACE_NOUNS for word, noun in pairwise(question.words)
     )
-    if is_typed and "from" not in asked.said:
+    if is_typed and "from" not in question.words:
         return None
-    rarity = _Rarity(asked, said)
+    rarity = _Rarity(question, candidates)
     best: dict[str, tuple[float, _Sentence]] = {}
     most = 0.0
-    for one in said:
-        for clause in _clauses(asked, one):
-            values = [one for one in _fresh(asked, clause) if _may_state(asked, clause, one)]
+    for sentence in candidates:
+        for clause in _clauses(question, sentence):
+            values = [v for v in _fresh(question, clause) if _may_state(question, clause, v)]
             # Of amounts, the nearest counts: "120 m long and 8 m wide".
-            for value in values if len(values) == 1 or asked.type not in _ALONE else ():
+            for value in values if len(values) == 1 or question.type not in _ALONE else ():
                 near = rarity.near(clause, value)
                 most = max(near, most)
                 bound = _BOUND.search(clause.text[: value.start])
                 text = clause.text[bound.start() if bound else value.start : value.end]
-                if one.own and near > best.get(text, (0.0,))[0]:
-                    best[text] = near, one
+                if sentence.own and near > best.get(text, (0.0,))[0]:
+                    best[text] = near, sentence
     ranked = sorted(best, key=lambda text: -best[text][0])
     if not ranked:
         return None
     near, where = best[ranked[0]]
     clear = near - (best[ranked[1]][0] if ranked[1:] else 0.0)
-    known = where.about.union(*(one.stems for one in said if one.piece == where.piece))
-    least = _COVERED_NAMED if asked.names else _COVERED
+    context = where.about.union(*(s.stems for s in candidates if s.piece == where.piece))
+    least = _COVERED_NAMED if question.names else _COVERED
     # Where a text of another unit says more, the question may go on from the unit that it names.
-    share = rarity.share(asked.implied(known))
+    share = rarity.share(question.implied(context))
     if clear < _CLEAR or near < most - _CLEAR or share < least:
         return None
     return ranked[0], (where,), round(min(0.9, 0.5 + clear), 3)
 
 
 def _unit_that(
-    asked: Question, said: Sequence[_Sentence], evidence: Sequence[Evidence]
+    question: Question, candidates: Sequence[_Sentence], evidence: Sequence[Evidence]
 ) -> _Stated | None:
     """The only unit of which a sentence says all that "Which clock was built in Graz?" asks."""
-    is_agent = not {"did", "does", "do", "by"}.isdisjoint(asked.said)
-    is_passive = not {"is", "are", "was", "were"}.isdisjoint(asked.said)
-    noun, first = asked.which, asked.said[:1]
-    if first not in (("which",), ("what",)) or asked.negated or asked.compares or asked.counted:
+    is_agent = not {"did", "does", "do", "by"}.isdisjoint(question.words)
+    is_passive = not {"is", "are", "was", "were"}.isdisjoint(question.words)
+    noun, first = question.which, "".join(question.words[:1])
+    if first not in ("which", "what") or question.negated or question.compares or question.counted:
         return None
-    has_noun = noun or is_agent or asked.said[1:2] in (("is",), ("was",))
-    if noun.endswith("s") or not has_noun or len(asked.content) < _FEWEST:
+    has_noun = noun or is_agent or question.words[1:2] in (("is",), ("was",))
+    if noun.endswith("s") or not has_noun or len(question.content) < _FEWEST:
         return None
-    found: dict[str, _Sentence] = {}
-    for one in said:
-        main = replace(one, text=_RELATIVE.split(one.text)[0])
-        known = main.about.union(*(o.stems for o in said if o.piece == one.piece))
-        is_kind = not noun or stem(noun) in THINGS | known
+    by_owner: dict[str, _Sentence] = {}
+    for sentence in candidates:
+        main = replace(sentence, text=_RELATIVE.split(sentence.text)[0])
+        context = main.about.union(*(o.stems for o in candidates if o.piece == sentence.piece))
+        is_kind = not noun or stem(noun) in THINGS | context
         is_subject = main.words[:1] and (
             _SUBJECT.match(main.text) or not main.about.isdisjoint(map(stem, main.words[:2]))
         )
         # "Which clock did Reiter build?" asks for what "was built by Reiter".
         is_role = ("by" in main.words) == is_agent or (is_passive and not is_agent)
-        has_all = main.stems | {stem(noun)} >= set(asked.content)
-        piece = evidence[one.piece]
+        has_all = main.stems | {stem(noun)} >= set(question.content)
+        piece = evidence[sentence.piece]
         is_owned = len(piece.owner_names) == 1 and not piece.table
         if is_owned and is_kind and is_subject and is_role and has_all and not main.is_vague:
-            found.setdefault(piece.owner_names[0], one)
-    if len(found) != 1:
+            by_owner.setdefault(piece.owner_names[0], sentence)
+    if len(by_owner) != 1:
         return None
-    ((name, where),) = found.items()
-    return (name, (where,), 0.6) if not set(map(stem, words(name))) <= asked.every else None
+    ((name, where),) = by_owner.items()
+    return (name, (where,), 0.6) if not set(map(stem, words(name))) <= question.every else None
 
 
-def _clauses(asked: Question, sentence: _Sentence) -> Iterator[_Sentence]:
+def _clauses(question: Question, sentence: _Sentence) -> Iterator[_Sentence]:
     """The clauses of a sentence that are about the unit, as sentences."""
     if sentence.is_line or sentence.is_vague:
         return
     before, begins_other = "", False
     # "Carved from bone and horn" is one phrase.
-    parts = [sentence.text] if asked.complement else _CLAUSE.findall(sentence.text)
+    parts = [sentence.text] if question.complement else _CLAUSE.findall(sentence.text)
     for part in parts:
         subject = _OTHERS.match(part) or _OTHER_SUBJECT.match(part)
         if subject:
-            is_other = stem(subject[1]) not in asked.every | asked.names | asked.answer_stems
+            other = stem(subject[1]) not in question.every | question.names | question.answer_stems
         else:
-            own = _SUBJECT.match(part) or not asked.names.isdisjoint(map(stem, words(part)[:1]))
-            is_other = begins_other and not own
-        begins_other = is_other and (begins_other or not before)
-        if not is_other:
+            own = _SUBJECT.match(part) or not question.names.isdisjoint(map(stem, words(part)[:1]))
+            other = begins_other and not own
+        begins_other = other and (begins_other or not before)
+        if not other:
             yield replace(sentence, text=part)
         before += part
 
 
-def _may_state(asked: Question, clause: _Sentence, value: Value) -> bool:
+def _may_state(question: Question, clause: _Sentence, value: Value) -> bool:
     """Whether a value in a clause may answer: it is about the unit, and about all that is asked."""
     # "How heavy?" is answered by "it weighs".
     rest = clause.text[: value.start] + clause.text[value.end :]
-    said = clause.stems | asked.implied(frozenset(map(stem, words(rest))))
-    needed = asked.weights.keys() & (asked.content if asked.names else {asked.verb})
-    if asked.type == "person":  # "by the writer" answers "Who wrote it?"
-        said |= {one for one in needed if root(one) in map(root, said)}
-    return said.issuperset(needed) and not clause.stems.isdisjoint(asked.answer_stems)
+    covered = clause.stems | question.implied(frozenset(map(stem, words(rest))))
+    needed = question.weights.keys() & (question.content if question.names else {question.verb})
+    if question.type == "person":  # "by the writer" answers "Who wrote it?"
+        covered |= {word for word in needed if root(word) in map(root, covered)}
+    return covered.issuperset(needed) and not clause.stems.isdisjoint(question.answer_stems)
 
 
-def _fresh(asked: Question, sentence: _Sentence) -> list[Value]:
+def _fresh(question: Question, sentence: _Sentence) -> list[Value]:
     """Values of the type asked for that neither the question nor the name of its unit holds."""
-    passive = "by" in sentence.words and "by" not in asked.said and asked.type == "person"
+    passive = "by" in sentence.words and "by" not in question.words and question.type == "person"
     # "Who hated Ann?": the name stands before the verb.
-    verb = asked.verb if asked.said[:1] == ("who",) and not passive else ""
-    last = max((start for one, start, _ in sentence.tokens if one == verb), default=None)
+    verb = question.verb if question.words[:1] == ("who",) and not passive else ""
+    last = max((start for word, start, _ in sentence.tokens if word == verb), default=None)
     return [
         value
-        for value in _values(asked, sentence.text)
+        for value in _values(question, sentence.text)
         if not passive or _AGENT.search(sentence.text[: value.start])
         if not passive or not re.match(r",? (?:and |& )?[A-Z]", sentence.text[value.end :])
         if last is None or value.start < last
         if not _BESIDE.search(sentence.text[: value.start])
-        if asked.type != "person" or not sentence.text[: value.end].endswith(("'s", "’s"))
+        if question.type != "person" or not sentence.text[: value.end].endswith(("'s", "’s"))
         # "40 passengers", "40 small boats"
-        if not asked.counted or asked.counted in map(stem, words(sentence.text[value.end :])[:2])
+        if question.counted in ("", *map(stem, words(sentence.text[value.end :])[:2]))
         if not frozenset(map(stem, words(sentence.text[slice(*value)])))
-        <= asked.every | asked.names | asked.answer_stems
+        <= question.every | question.names | question.answer_stems
     ]
 
 
-def _values(asked: Question, text: str) -> list[Value]:
-    if asked.complement:
-        verb, preposition = asked.complement
-        said = [(stem(one.folded), one.folded, one.end) for one in tokenize(text)]
+def _values(question: Question, text: str) -> list[Value]:
+    if question.complement:
+        verb, preposition = question.complement
+        tokens = [(stem(token.folded), token.folded, token.end) for token in tokenize(text)]
         return [
             Value(phrase.start("what"), phrase.end())
-            for (one, _, _), (_, after, end) in pairwise(said)
-            if (one, after) == (verb, preposition) and (phrase := _PHRASE.match(text, end))
+            for (before, _, _), (_, after, end) in pairwise(tokens)
+            if (before, after) == (verb, preposition) and (phrase := _PHRASE.match(text, end))
         ]
-    of_kind = find_kind(text, asked.which) if asked.which else []
-    if of_kind or (asked.type in ("", "name") and asked.which):
+    of_kind = find_kind(text, question.which) if question.which else []
+    if of_kind or (question.type in ("", "name") and question.which):
         return of_kind
-    return find_values(text, asked.type or "name")
+    return find_values(text, question.type or "name")
 
 
 class _Rarity:
@@ -387,51 +387,51 @@ class _Rarity:
         said: the sentences.
     """
 
-    def __init__(self, asked: Question, said: Sequence[_Sentence]) -> None:
-        counts = Counter(word for one in said for word in one.stems)
+    def __init__(self, question: Question, candidates: Sequence[_Sentence]) -> None:
+        counts = Counter(word for sentence in candidates for word in sentence.stems)
         # "How heavy" is answered by "it weighs" and "a weight of".
-        meant = {label: 1.0 for way in asked.ways[:1] for label in (*way.labels, *way.extra)}
+        meant = {label: 1.0 for way in question.ways[:1] for label in (*way.labels, *way.extra)}
         self._of = {
-            word: weight * math.log(1 + (len(said) + 1) / (counts[word] + 0.5))
-            for word, weight in (meant | dict(asked.weights)).items()
+            word: weight * math.log(1 + (len(candidates) + 1) / (counts[word] + 0.5))
+            for word, weight in (meant | dict(question.weights)).items()
         }
-        self._said = asked.weights or meant
-        if not asked.weights:
+        self._words = question.weights or meant
+        if not question.weights:
             # Of the words of a way of asking, one is enough: "Where does it come from?"
             self._of = meant
-        self._total = sum(self._of[word] for word in asked.weights) or 1.0
+        self._total = sum(self._of[word] for word in question.weights) or 1.0
 
-    def share(self, known: frozenset[str]) -> float:
+    def share(self, covered: frozenset[str]) -> float:
         """Return the share of the question that stems have."""
-        return sum(self._of[word] for word in self._said if word in known) / self._total
+        return sum(self._of[word] for word in self._words if word in covered) / self._total
 
     def near(self, sentence: _Sentence, value: Value) -> float:
         """Return the share of the question near to a value, less the further away it stands."""
-        found: dict[str, float] = {}
+        shares: dict[str, float] = {}
         for word, start, end in sentence.tokens:
             if word in self._of:
                 away = max(0, start - value.end, value.start - end)
-                found[word] = max(found.get(word, 0.0), self._of[word] / (1 + away / _HALF))
-        return sum(found.values()) / self._total
+                shares[word] = max(shares.get(word, 0.0), self._of[word] / (1 + away / _HALF))
+        return sum(shares.values()) / self._total
 
 
-def _confirmed(asked: Question, sentence: _Sentence) -> _Stated | None:
+def _confirmed(question: Question, sentence: _Sentence) -> _Stated | None:
     """Yes or no to "Is it waterproof?", where a sentence says that it is, or that it is not."""
     if not sentence.own or sentence.is_line or sentence.is_hedged:
         return None
     subject = sentence.words[:1] in (["it"], ["this"], ["they"], ["he"], ["she"]) or (
-        frozenset(map(stem, sentence.words[:3])) & (asked.names | sentence.about)
+        frozenset(map(stem, sentence.words[:3])) & (question.names | sentence.about)
     )
-    if not subject or asked.negated or asked.said[:1] not in (("is",), ("are",)):
+    if not subject or question.negated or question.words[:1] not in (("is",), ("are",)):
         return None
     first = re.split(r"[,;:–—]|\b(?:and|but|or|which|that|while)\b", sentence.text)[0]
     match = _PREDICATE.fullmatch(first.strip(" .!"))
     if not match:
         return None
     what = words(match["what"])
-    if TURNING.intersection(what) != TURNING.intersection(asked.said):
+    if TURNING.intersection(what) != TURNING.intersection(question.words):
         return None
-    if [stem(word) for word in what if word not in stop_words()] != list(asked.content):
+    if [stem(word) for word in what if word not in stop_words()] != list(question.content):
         return None
     return "no" if match["no"] else "yes", (sentence,), 0.8
 
@@ -440,22 +440,22 @@ def _confirmed(asked: Question, sentence: _Sentence) -> _Stated | None:
 
 
 def _closest(
-    asked: Question, said: Sequence[_Sentence], evidence: Sequence[Evidence], least: float
+    question: Question, candidates: Sequence[_Sentence], evidence: Sequence[Evidence], least: float
 ) -> ClosestSentence | None:
     """The sentence that shares most with the question, or has a value that it may ask for.
 
     Args:
-        asked: The question.
-        said: Sentences of the evidence.
+        question: The question.
+        candidates: Sentences of the evidence.
         evidence: What they stand in.
         least: Share of the question that is close.
     """
-    rarity = _Rarity(asked, said)
+    rarity = _Rarity(question, candidates)
     best, most = None, 0.0
-    for one in said:
-        share = rarity.share(one.stems | one.about)
+    for sentence in candidates:
+        share = rarity.share(sentence.stems | sentence.about)
         if share:
-            share += _FRESH * bool(asked.type and _fresh(asked, one))
+            share += _FRESH * bool(question.type and _fresh(question, sentence))
         if share >= least and share > most:
-            best, most = one, share
+            best, most = sentence, share
     return ClosestSentence(evidence[best.piece].label, best.text) if best else None

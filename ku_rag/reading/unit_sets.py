@@ -97,54 +97,54 @@ class UnitSetReader:
 
     Args:
         table: Facts of the base.
-        question: A sentence.
+        text: A sentence.
         named: Places of the words of each name in it, and the units that relations join to it.
         among: Rows of the units that count; None for all.
     """
 
     table: FactTable
-    question: str
+    text: str
     named: Sequence[tuple[range, Sequence[Constraint]]] = ()
     among: Collection[int] | None = None
 
     @cached_property
     def _tokens(self) -> list[Token]:
-        return tokenize(self.question[:MOST_CHARACTERS])
+        return tokenize(self.text[:MOST_CHARACTERS])
 
     @cached_property
-    def _asked(self) -> Question:
-        return analyse(self.question)
+    def _question(self) -> Question:
+        return analyse(self.text)
 
     @cached_property
     def _kinds(self) -> dict[str, frozenset[str]]:
         """Kinds that the question names, and their stems."""
         kinds = FactReader(self.table.connection).kinds()
         own = {kind: stems(kind) for kind in kinds if kind != ANY_KIND and stems(kind)}
-        named = {kind: said for kind, said in own.items() if said <= self._asked.every}
+        named = {kind: noun for kind, noun in own.items() if noun <= self._question.every}
         if not named and not self._thing:
             # "Yachts" are sailing yachts as well, and "mains" are main courses.
-            plural = {form for word in self._asked.said for form in [*singulars(word)][1:]}
+            plural = {form for word in self._question.words for form in [*singulars(word)][1:]}
             heads = {kind: frozenset({stem(words(kind)[-1])}) for kind in own}
-            named = {kind: head for kind, head in heads.items() if head <= self._asked.every}
+            named = {kind: head for kind, head in heads.items() if head <= self._question.every}
             named = named or {
                 kind: stems(" ".join(plural.intersection(words(kind))))
                 for kind in own
                 if plural.intersection(words(kind))
             }
-        said = [stem(word) for word in self._asked.said]
-        first = {kind: min(map(said.index, own)) for kind, own in named.items()}
+        stemmed = [stem(word) for word in self._question.words]
+        first = {kind: min(map(stemmed.index, own)) for kind, own in named.items()}
         # "Fruit trees" are no other trees, and "which birds live on heath" asks for birds.
         return {
             kind: own
             for kind, own in named.items()
-            if first[kind] == min(first.values()) and not any(own < one for one in named.values())
+            if first[kind] == min(first.values()) and not any(own < o for o in named.values())
         }
 
     @cached_property
     def _thing(self) -> str:
         """The noun of units of many kinds, "boats", if the base has the word; or ""."""
-        nouns = THINGS - self._asked.unsaid
-        first = next((word for word in self._asked.said if stem(word) in nouns), "")
+        nouns = THINGS - self._question.unsaid
+        first = next((word for word in self._question.words if stem(word) in nouns), "")
         return first if stem(first) in GENERIC or (first and self.table.has_word(first)) else ""
 
     @cached_property
@@ -162,48 +162,48 @@ class UnitSetReader:
         if self._kinds:
             return frozenset().union(*self._kinds.values())
         if self._thing:
-            return THINGS & self._asked.every
-        noun = frozenset({self._asked.counted or stem(self._asked.which)})
+            return THINGS & self._question.every
+        noun = frozenset({self._question.counted or stem(self._question.which)})
         # "In which room is the desk?" asks for a label.
-        return frozenset() if noun in self._labels else noun.intersection(self._asked.content)
+        return frozenset() if noun in self._labels else noun.intersection(self._question.content)
 
     @cached_property
     def _dated(self) -> Question:
         """The question as one for a date: "made before 1900" is of the label "year"."""
-        return analyse(f"when {self.question}")
+        return analyse(f"when {self.text}")
 
     @cached_property
     def _compared(self) -> Comparison | None:
-        return comparison(replace(self._asked, unnamed=self._asked.said))
+        return comparison(replace(self._question, unnamed=self._question.words))
 
     @cached_property
     def _limits(self) -> list[Limit]:
-        return read_limits(self.question)
+        return read_limits(self.text)
 
     @cached_property
     def _content(self) -> frozenset[str]:
         """Stems of the words that have to be accounted for."""
-        content = frozenset(self._asked.content) - self._asked.unsaid - self._noun
+        content = frozenset(self._question.content) - self._question.unsaid - self._noun
         return content - (self._compared.words if self._compared else frozenset())
 
     # ---- answers --------------------------------------------------------------------------------
 
     def read(self) -> Traced | None:
         """Return the answer; None if facts do not state it."""
-        asked = self._asked
-        if asked.negated or asked.kind not in ("value", "yes-no"):
+        question = self._question
+        if question.negated or question.kind not in ("value", "yes-no"):
             return None
-        is_there = asked.kind == "yes-no" and asked.said[1:2] == ("there",)
-        turns = asked.turns if not self._limits else ()
-        if turns or (asked.kind == "yes-no" and not is_there):
+        is_there = question.kind == "yes-no" and question.words[1:2] == ("there",)
+        turns = question.turns if not self._limits else ()
+        if turns or (question.kind == "yes-no" and not is_there):
             return None
         groups = [*self._constraints()]
         compared = self._compared
-        if asked.compares and not compared and not self._limits:
+        if question.compares and not compared and not self._limits:
             return None
         if compared and compared.of_two and not self._limits:
             return None
-        is_open = compared and (self._noun or asked.has_question_word)
+        is_open = compared and (self._noun or question.has_question_word)
         if not (groups or self._kinds or is_open):
             return None
         answers: dict[tuple[int, int], list[Traced]] = {}
@@ -231,12 +231,12 @@ class UnitSetReader:
             return None
         if self._compared and not self._compared.of_two:
             return self._extreme(self._compared, left, units)
-        counts = bool(self._asked.counted)
-        which = frozenset({stem(self._asked.which)})
+        question, counts = self._question, bool(self._question.counted)
+        which = frozenset({stem(question.which)})
         asks_value = (
             which in self._labels
-            or self._asked.said[0] in ("when", "how", "where")
-            or (self._asked.type not in ("", "name", "person", "place") and not self._asked.which)
+            or question.words[0] in ("when", "how", "where")
+            or (question.type not in ("", "name", "person", "place") and not question.which)
         )
         if left or (asks_value and not counts):
             is_one = units is not None and len(units) == 1 and not is_there
@@ -272,8 +272,8 @@ class UnitSetReader:
         left -= stems(used.unit.name) | stems(used.unit.kind)
         ranked: dict[int, list[Step]] = {}
         for step in FactReader(self.table.connection).of_unit(used.unit):
-            answered = self._asked.remaining(own_stems(step.relation), agents=True)
-            if answered and not answered[1] & left and fits_type(self._asked, step, step.tail):
+            answered = self._question.remaining(own_stems(step.relation), agents=True)
+            if answered and not answered[1] & left and fits_type(self._question, step, step.tail):
                 ranked.setdefault(answered[0], []).append(step)
         best = ranked[min(ranked)] if ranked else []
         if len({stems(step.relation) for step in best}) != 1:
@@ -288,8 +288,8 @@ class UnitSetReader:
         for group, extra in product(compared.groups, (frozenset[str](), FILLERS)):
             owns = [own for own in self._labels if own & group and own <= group | left | extra]
             labels = [label for own in owns for label in self._labels[own]]
-            ways = (way for way in self._asked.ways if not group.isdisjoint(way.labels))
-            spoken = (self._asked.spoken(way) for way in ways)
+            ways = (way for way in self._question.ways if not group.isdisjoint(way.labels))
+            spoken = (self._question.spoken(way) for way in ways)
             if not labels or left.difference(compared.labels, *owns, *spoken):
                 continue
             among = units
@@ -318,8 +318,8 @@ class UnitSetReader:
         every = reduce(np.intersect1d, (constraint.units(self.table) for constraint in chosen))
         members = self._members(every)
         # How many are of a kind that none declares is not known.
-        undeclared = not (self._kinds or self._noun & THINGS or self._asked.counted)
-        if undeclared and not len(members) and all(one.rank < UNNAMED for one in chosen):
+        undeclared = not (self._kinds or self._noun & THINGS or self._question.counted)
+        if undeclared and not len(members) and all(c.rank < UNNAMED for c in chosen):
             # "Which monsters drop a toenail?", where no unit declares a kind.
             every = self._among(every)
             return every if self.table.are_plain(every) else members
@@ -342,7 +342,7 @@ class UnitSetReader:
         used: frozenset[str] = frozenset()
         for limit in self._limits:
             if limited := self._limited(limit):
-                used = amount_stems(self.question)
+                used = amount_stems(self.text)
                 yield limited
         free = [
             n
@@ -350,7 +350,7 @@ class UnitSetReader:
             if stem(token.folded) in self._content - used and token.folded not in stop_words()
         ]
         for places, joined in self.named:
-            stated = [one for _, values in self._values(places) for one in values]
+            stated = [constraint for _, values in self._values(places) for constraint in values]
             if joined or stated:
                 yield _fitting(_merged(joined, stated))
                 free = [n for n in free if n not in places]
@@ -369,11 +369,11 @@ class UnitSetReader:
             for at in range(len(self._tokens) - size + 1):
                 inside = range(at, at + size)
                 # "The Netherlands" and "Defence Down" have stop words; a number needs its label.
-                held = {n for n in inside if n in free}
-                between = (self._tokens[n].folded for n in inside if n not in held)
-                text = self.question[self._tokens[at].start : self._tokens[inside[-1]].end]
+                unused = {n for n in inside if n in free}
+                between = (self._tokens[n].folded for n in inside if n not in unused)
+                text = self.text[self._tokens[at].start : self._tokens[inside[-1]].end]
                 if stop_words().issuperset(between) and (
-                    any(not self._tokens[n].folded.isdigit() for n in held) or _CODE.search(text)
+                    any(not self._tokens[n].folded.isdigit() for n in unused) or _CODE.search(text)
                 ):
                     for form in singulars(text.casefold()):
                         spans.setdefault(value_key(form), []).append((at, at + size))
@@ -381,14 +381,14 @@ class UnitSetReader:
         for key, label in self.table.labels_of_values(spans):
             for span in spans[key]:
                 stored.setdefault(span, []).append((key, label))
-        found: list[tuple[set[int], list[Constraint]]] = []
+        chosen: list[tuple[set[int], list[Constraint]]] = []
         taken: set[int] = set()
         for (at, end), values in sorted(stored.items(), key=lambda item: item[0][0] - item[0][1]):
             if taken.isdisjoint(range(at, end)):
                 own = frozenset(stem(self._tokens[n].folded) for n in range(at, end))
                 taken.update(range(at, end))
-                found.append((set(range(at, end)), self._by_label(values, own)))
-        return found
+                chosen.append((set(range(at, end)), self._by_label(values, own)))
+        return chosen
 
     def _by_label(
         self, values: Sequence[tuple[str, Label]], own: frozenset[str]
@@ -427,13 +427,13 @@ class UnitSetReader:
 
     def _limited(self, limit: Limit) -> list[Constraint]:
         """Units on one side of a limit, for each label that it may be of."""
-        compared, used = self._compared, amount_stems(self.question)
+        compared, used = self._compared, amount_stems(self.text)
         wanted = compared.labels if compared and compared.of_two and not limit.sign else frozenset()
         sign = limit.sign or (compared.sign if compared else 0)
-        is_date = not TURNS.isdisjoint(self._asked.said)
+        is_date = not TURNS.isdisjoint(self._question.words)
         named, measured = [], []
         for own, labels in self._labels.items() if sign else ():
-            rank, covered = self._covers(own, self._dated if is_date else self._asked)
+            rank, covered = self._covers(own, self._dated if is_date else self._question)
             fits = own & wanted and own <= wanted | self._content | FILLERS
             # "Available for less than 50 euros" is no number of pieces.
             is_other = limit.amount.unit in MONEY and not own & _PRICES
@@ -454,14 +454,14 @@ class UnitSetReader:
         return named or _fitting(measured)
 
     def _covers(
-        self, own: frozenset[str], asked: Question | None = None
+        self, own: frozenset[str], question: Question | None = None
     ) -> tuple[int, frozenset[str]]:
         """How well the question names a label, and the stems that it accounts for."""
-        asked = asked or self._asked
+        question = question or self._question
         # The label "supplier" answers "Which things does Ann supply?", not "supply Ann?"
-        agents = not {"do", "does", "did", "by"}.isdisjoint(asked.said)
-        answered = asked.remaining(own, agents=agents)
-        content = frozenset(asked.content)
+        agents = not {"do", "does", "did", "by"}.isdisjoint(question.words)
+        answered = question.remaining(own, agents=agents)
+        content = frozenset(question.content)
         if answered is not None:
             return answered[0], content - answered[1]
         same = {word for word in content if root(word) in set(map(root, own))}
@@ -471,7 +471,7 @@ class UnitSetReader:
 
 def _merged(joined: Sequence[Constraint], stated: Sequence[Constraint]) -> list[Constraint]:
     """Relations and values under labels alike, "translated by" and "translator", as one."""
-    by_label = {frozenset(map(root, one.label)): one for one in joined}
+    by_label = {frozenset(map(root, relation.label)): relation for relation in joined}
     merged = []
     for value in stated:
         relation = by_label.pop(frozenset(map(root, value.label)), None)
@@ -479,7 +479,7 @@ def _merged(joined: Sequence[Constraint], stated: Sequence[Constraint]) -> list[
     return [*by_label.values(), *merged]
 
 
-def _fitting(found: list[Constraint]) -> list[Constraint]:
+def _fitting(constraints: list[Constraint]) -> list[Constraint]:
     """Those whose label the question names, or else those of what a unit is, or else all."""
-    classes = [one for one in found if one.label <= CLASSES]
-    return [one for one in found if one.rank < UNNAMED] or classes or found
+    classes = [c for c in constraints if c.label <= CLASSES]
+    return [c for c in constraints if c.rank < UNNAMED] or classes or constraints

@@ -89,7 +89,7 @@ TYPE_NOUNS = frozenset(map(stem, _TYPE_NOUNS))
 PLACE_NOUNS = frozenset(_NOUNS["place"].split())
 
 
-class Asked(NamedTuple):
+class Wording(NamedTuple):
     """A way of asking, and where its answer stands.
 
     Args:
@@ -127,7 +127,7 @@ GENERIC = _word_list("generic")
 THINGS = _word_list("things") | GENERIC
 """Stems of nouns for units of many kinds; the generic ones fit any unit."""
 _WAYS = tuple(
-    Asked(
+    Wording(
         tuple(frozenset(map(stem, phrase.split())) for phrase in triggers.split(",")),
         tuple(dict.fromkeys(map(stem, labels.split()))),
         frozenset(map(stem, extra.split())),
@@ -144,7 +144,7 @@ class Question:
     """A question taken apart.
 
     Args:
-        said: its folded words.
+        words: its folded words.
         kind: "identity" (what is this?), "description" (what is X?), "yes-no" or "value".
         content: stems of its content words, in order, without the names of units.
         weights: stems of all its content words → how much each tells what is asked: more near the
@@ -161,14 +161,14 @@ class Question:
             need not say them.
     """
 
-    said: tuple[str, ...]
+    words: tuple[str, ...]
     kind: str
     content: tuple[str, ...]
     weights: Mapping[str, float]
     names: frozenset[str]
     every: frozenset[str]
     unnamed: tuple[str, ...]
-    ways: tuple[Asked, ...]
+    ways: tuple[Wording, ...]
     type: str
     negated: bool
     compares: bool
@@ -183,13 +183,13 @@ class Question:
     @property
     def has_question_word(self) -> bool:
         """Whether it has a word such as "which" or "how"."""
-        return not _WH.isdisjoint(self.said)
+        return not _WH.isdisjoint(self.words)
 
     @property
     def turns(self) -> frozenset[str]:
         """Words of order that an answer must have alike; that of "look after" is none."""
-        triggers = (one for way in self.ways for one in way.triggers if one <= self.every)
-        return TURNS.intersection(self.said).difference(*triggers)
+        triggers = (phrase for way in self.ways for phrase in way.triggers if phrase <= self.every)
+        return TURNS.intersection(self.words).difference(*triggers)
 
     @property
     def answer_stems(self) -> frozenset[str]:
@@ -200,22 +200,22 @@ class Question:
     @property
     def verb(self) -> str:
         """The stem of the word after "who", of the last one after "when" and "where"; or ""."""
-        at = {"who": 1, "when": -1, "where": -1}.get("".join(self.said[:1]))
-        return stem(self.said[at]) if at and self.said[1:] else ""
+        at = {"who": 1, "when": -1, "where": -1}.get("".join(self.words[:1]))
+        return stem(self.words[at]) if at and self.words[1:] else ""
 
     @property
     def which(self) -> str:
         """The noun after "which" or "what", folded: "which prize"; or ""."""
-        after = (b for a, b in pairwise(self.said) if a in ("which", "what"))
+        after = (b for a, b in pairwise(self.words) if a in ("which", "what"))
         noun = next(after, "")
         return "" if noun in stop_words() else noun
 
     @property
     def complement(self) -> tuple[str, str] | None:
         """The stem of the verb and the preposition at the end of "What is it made of?"."""
-        is_asked = self.said[:1] == ("what",) and self.said[-1] in _PREPOSITIONS
-        verb = self.said[-2] if is_asked and len(self.said) > 2 else ""
-        return (stem(verb), self.said[-1]) if verb and verb not in stop_words() else None
+        is_asked = self.words[:1] == ("what",) and self.words[-1] in _PREPOSITIONS
+        verb = self.words[-2] if is_asked and len(self.words) > 2 else ""
+        return (stem(verb), self.words[-1]) if verb and verb not in stop_words() else None
 
     def implied(self, stems: frozenset[str]) -> frozenset[str]:
         """Return stems of a text with those of the words that it answers: "heavy" for "weigh"."""
@@ -226,12 +226,12 @@ class Question:
     def counted(self) -> str:
         """The stem of what is counted: "how many passengers"; or ""."""
         phrases = {("how", "many"), ("number", "of"), ("count", "of")}
-        pairs = enumerate(pairwise(self.said[:-1]))
+        pairs = enumerate(pairwise(self.words[:-1]))
         at = next((n for n, pair in pairs if pair in phrases), None)
         # "The order number of the pump"
-        if at and self.said[at] == "number" and self.said[at - 1] not in stop_words():
+        if at and self.words[at] == "number" and self.words[at - 1] not in stop_words():
             return ""
-        rest = () if at is None else self.said[at + 2 :]
+        rest = () if at is None else self.words[at + 2 :]
         return stem(next((word for word in rest if word not in _OF_THEM), "")) if rest else ""
 
     def remaining(
@@ -248,33 +248,33 @@ class Question:
             None if the label does not answer.
         """
         content = frozenset(self.content)
-        met = {one for one in content if agents and root(one) in set(map(root, label))}
+        met = {word for word in content if agents and root(word) in set(map(root, label))}
         if (label and set(map(root, label)) == set(map(root, met))) or (label and label <= content):
             ways = _ways_of_label(label)
             is_typed = values and any(way.type == self.type for way in ways)
             nouns = TYPE_NOUNS if is_typed else frozenset()
             return 0, content.difference(label, met, nouns, *(way.extra for way in ways))
         core = label - FILLERS
-        found: list[tuple[int, int, frozenset[str]]] = []
+        candidates: list[tuple[int, int, frozenset[str]]] = []
         for number, way in enumerate(self.ways):
             if not values and way.type not in _OF_ENTITIES:
                 continue
-            shared = [at for at, one in enumerate(way.labels) if one in label]
+            shared = [at for at, word in enumerate(way.labels) if word in label]
             if shared and core <= {*way.labels, *way.extra, *content}:
                 is_typed = values and way.type in ("", self.type)
                 nouns = TYPE_NOUNS if is_typed else frozenset()
                 left = content.difference(label, self.spoken(way), nouns)
-                found.append((len(left - self.unsaid), 1 + 20 * number + shared[0], left))
-        if found:  # the way that accounts for most
-            _, rank, left = min(found, key=lambda one: one[:2])
+                candidates.append((len(left - self.unsaid), 1 + 20 * number + shared[0], left))
+        if candidates:  # the way that accounts for most
+            _, rank, left = min(candidates, key=lambda candidate: candidate[:2])
             return rank, left
         if core and core <= content:
             return _FILLED, content - label
         return None
 
-    def spoken(self, way: Asked) -> frozenset[str]:
+    def spoken(self, way: Wording) -> frozenset[str]:
         """Return the stems of the question that one of its ways of asking accounts for."""
-        return frozenset().union(way.extra, *(one for one in way.triggers if one <= self.every))
+        return frozenset().union(way.extra, *filter(self.every.issuperset, way.triggers))
 
 
 def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
@@ -285,41 +285,41 @@ def analyse(text: str, names: tuple[str, ...] = ()) -> Question:
         names: of the units that it may be about.
     """
     tokens = tokenize(text[:MOST_CHARACTERS])
-    said = tuple(token.folded for token in tokens)
+    folded = tuple(token.folded for token in tokens)
     own = frozenset(stem(word) for name in names for word in words(name))
-    inside = _inside_names(said, [tuple(words(name)) for name in names])
-    asking = [n for n, word in enumerate(said) if word in _WH]
+    inside = _inside_names(folded, [tuple(words(name)) for name in names])
+    asking = [n for n, word in enumerate(folded) if word in _WH]
     # Not a word that begins a relative clause.
-    leading = [n for n in asking if n == 0 or (n == 1 and said[0] in stop_words())]
+    leading = [n for n in asking if n == 0 or (n == 1 and folded[0] in stop_words())]
     at = next(iter([*leading, *reversed(asking)]), None)
-    asking = [n for n, word in enumerate(said) if word not in _WH or n == at]
-    every = frozenset(stem(said[n]) for n in asking)
-    outside = frozenset(stem(said[n]) for n in asking if n not in inside)
-    found = _contents(text, tokens, inside, at)
+    asking = [n for n, word in enumerate(folded) if word not in _WH or n == at]
+    every = frozenset(stem(folded[n]) for n in asking)
+    outside = frozenset(stem(folded[n]) for n in asking if n not in inside)
+    contents = _contents(text, tokens, inside, at)
     # "Alpha or Beta", not "seas or oceans"
     choice = re.search(r"\bor (?:the )?[A-Z]", text) is not None
-    ways = [way for way in _WAYS if any(one <= outside for one in way.triggers)]
+    ways = [way for way in _WAYS if any(phrase <= outside for phrase in way.triggers)]
     # "Where keep" tells more than "where".
-    ways.sort(key=lambda way: -max(len(one) for one in way.triggers if one <= outside))
-    unnamed = tuple(word for n, word in enumerate(said) if n not in inside)
-    kind = _kind(said, set(found.content), set(unnamed) - _DESCRIBING, named=bool(every & own))
+    ways.sort(key=lambda way: -max(len(phrase) for phrase in way.triggers if phrase <= outside))
+    unnamed = tuple(word for n, word in enumerate(folded) if n not in inside)
+    kind = _kind(folded, set(contents.content), set(unnamed) - _DESCRIBING, named=bool(every & own))
     return Question(
-        said=said,
+        words=folded,
         kind=kind,
-        content=tuple(found.content),
-        weights=found.weights,
+        content=tuple(contents.content),
+        weights=contents.weights,
         names=own,
-        every=frozenset(map(stem, said)),
+        every=frozenset(map(stem, folded)),
         unnamed=unnamed,
         ways=tuple(ways),
-        type=_type(said, at, ways),
+        type=_type(folded, at, ways),
         # "Isn't it waterproof?" asks what "Is it waterproof?" asks.
-        negated=is_negated(said[2:] if kind == "yes-no" and said[1:2] == ("t",) else said),
-        compares=bool(_COMPARING.intersection(said))
+        negated=is_negated(folded[2:] if kind == "yes-no" and folded[1:2] == ("t",) else folded),
+        compares=bool(_COMPARING.intersection(folded))
         or choice
-        or (kind == "yes-no" and "or" in said),
-        light=frozenset(found.light),
-        verbs=frozenset(found.verbs),
+        or (kind == "yes-no" and "or" in folded),
+        light=frozenset(contents.light),
+        verbs=frozenset(contents.verbs),
     )
 
 
@@ -343,69 +343,69 @@ def _contents(
         inside: places of the words of names.
         at: place of the question word.
     """
-    said = [token.folded for token in tokens]
-    found = _ContentWords({}, {}, set(), set())
+    folded = [token.folded for token in tokens]
+    contents = _ContentWords({}, {}, set(), set())
     for n, (word, begin, _) in enumerate(tokens):
-        before = said[max(0, n - 2) : n]
+        before = folded[max(0, n - 2) : n]
         # "This lamp", or "the country", only points.
         is_pointed = word in POINTED and not {"the", "this", "that"}.isdisjoint(before)
         # "What does this cost?" ends with a verb.
-        is_verb = n == len(said) - 1 and before[:1] in (["do"], ["does"], ["did"])
+        is_verb = n == len(folded) - 1 and before[:1] in (["do"], ["does"], ["did"])
         is_shown = before[-1:] in (["this"], ["these"]) and not is_verb
         # "Name the tallest tree", "the name of the keeper"
-        is_order = (n == 0 and word in _TELLING) or said[n : n + 2] == ["name", "of"]
+        is_order = (n == 0 and word in _TELLING) or folded[n : n + 2] == ["name", "of"]
         if word in stop_words() or is_pointed or is_shown or is_order:
             continue
         weight = _NAME_WEIGHT if n and text[begin].isupper() else 1.0
         near = at is not None and abs(n - at) <= _NEAR
-        weight *= _NEAR_WEIGHT if near or n == len(said) - 1 else 1.0
-        one = stem(word)
+        weight *= _NEAR_WEIGHT if near or n == len(folded) - 1 else 1.0
+        stemmed = stem(word)
         # "Which year" and "what year" only say that a date is asked for.
-        if said[n - 1] not in ("what", "which") or word not in _TYPE_NOUNS:
-            found.weights[one] = max(weight, found.weights.get(one, 0.0))
+        if folded[n - 1] not in ("what", "which") or word not in _TYPE_NOUNS:
+            contents.weights[stemmed] = max(weight, contents.weights.get(stemmed, 0.0))
         if n not in inside:
-            found.content[one] = None
-        if n and said[n - 1] in _ASKERS:
-            found.light.add(one)
+            contents.content[stemmed] = None
+        if n and folded[n - 1] in _ASKERS:
+            contents.light.add(stemmed)
         # "What scale is the map drawn at?", "Which dealer did Ann buy it from?"
         follows = (n - 1 in inside and n not in inside) or (
-            n > 1 and said[n - 2] in ("which", "what")
+            n > 1 and folded[n - 2] in ("which", "what")
         )
-        if follows and (_PARTICIPLE.search(word) or not _HELPING.isdisjoint(said[:n])):
-            found.verbs.add(one)
-    return found
+        if follows and (_PARTICIPLE.search(word) or not _HELPING.isdisjoint(folded[:n])):
+            contents.verbs.add(stemmed)
+    return contents
 
 
-def _inside_names(said: tuple[str, ...], names: Sequence[tuple[str, ...]]) -> set[int]:
+def _inside_names(folded: tuple[str, ...], names: Sequence[tuple[str, ...]]) -> set[int]:
     """Places of the words of names; where a name is not said in full, each of its words counts."""
     inside: set[int] = set()
     for name in names:
         size = len(name)
-        found = [n for n in range(len(said)) if size and said[n : n + size] == name]
-        part = set(map(stem, name)) if not found else ()
-        inside.update(place for n in found for place in range(n, n + size))
-        inside.update(n for n, word in enumerate(said) if stem(word) in part)
+        starts = [n for n in range(len(folded)) if size and folded[n : n + size] == name]
+        part = set(map(stem, name)) if not starts else ()
+        inside.update(place for n in starts for place in range(n, n + size))
+        inside.update(n for n, word in enumerate(folded) if stem(word) in part)
     return inside
 
 
-def _type(said: Sequence[str], at: int | None, ways: Sequence[Asked]) -> str:
+def _type(folded: Sequence[str], at: int | None, ways: Sequence[Wording]) -> str:
     """The kind of value that is asked for."""
     if at is None:
         return ""
-    near = said[at : at + 2 + _NEAR]
-    around = frozenset(map(stem, (*near, *said[max(0, at - 1) : at], *said[-2:])))
-    found = next((way.type for way in ways if any(one <= around for one in way.triggers)), "")
-    if said[at] in _TYPES:
-        return _TYPES[said[at]]
-    if said[at] in ("what", "which"):
+    near = folded[at : at + 2 + _NEAR]
+    around = frozenset(map(stem, (*near, *folded[max(0, at - 1) : at], *folded[-2:])))
+    way_type = next((way.type for way in ways if any(map(around.issuperset, way.triggers))), "")
+    if folded[at] in _TYPES:
+        return _TYPES[folded[at]]
+    if folded[at] in ("what", "which"):
         for kind, nouns in _NOUNS.items():
             if not set(nouns.split()).isdisjoint(near[1 : 2 if kind == "place" else None]):
                 return kind
-    noun = near[1] if said[at] in ("what", "which") and near[1:] else ""
+    noun = near[1] if folded[at] in ("what", "which") and near[1:] else ""
     if not noun or noun in stop_words():
-        return found
+        return way_type
     # "What inscription does it bear?" asks for no date of birth.
-    own = (way.type for way in ways if any(stem(noun) in one for one in way.triggers))
+    own = (way.type for way in ways if any(stem(noun) in phrase for phrase in way.triggers))
     return next(own, "") or "name"
 
 
@@ -414,28 +414,28 @@ def names_and_numbers(text: str) -> list[str]:
     return [w for w in text.split()[1:] if w[:1].isupper() or any(map(str.isdigit, w))]
 
 
-def is_negated(said: Sequence[str]) -> bool:
+def is_negated(folded: Sequence[str]) -> bool:
     """Whether folded words hold a negation: "not", "never", "isn't"."""
-    return bool(_NEGATIONS.intersection(said)) or any(
-        word == "t" and before.endswith("n") for before, word in pairwise(said)
+    return bool(_NEGATIONS.intersection(folded)) or any(
+        word == "t" and before.endswith("n") for before, word in pairwise(folded)
     )
 
 
-def _kind(said: tuple[str, ...], content: set[str], rest: set[str], *, named: bool) -> str:
-    first = said[0] if said else ""
-    first = first.removesuffix("n") if said[1:2] == ("t",) else first
-    has = said[:1] in (("are",), ("have",)) or not _HAVING.isdisjoint(said[2:3])
-    if said[:2] in _LISTING and has and not named:
+def _kind(folded: tuple[str, ...], content: set[str], rest: set[str], *, named: bool) -> str:
+    first = folded[0] if folded else ""
+    first = first.removesuffix("n") if folded[1:2] == ("t",) else first
+    has = folded[:1] in (("are",), ("have",)) or not _HAVING.isdisjoint(folded[2:3])
+    if folded[:2] in _LISTING and has and not named:
         return "value"
-    if first in AUXILIARIES and _TELLING.isdisjoint(said[1:4]):
+    if first in AUXILIARIES and _TELLING.isdisjoint(folded[1:4]):
         return "yes-no"
-    if first == "whose" and said[-1] in _POINTERS:
+    if first == "whose" and folded[-1] in _POINTERS:
         return "identity"
-    if {"when", "where", "why", "how"}.intersection(said) or content - _NAMING:
+    if {"when", "where", "why", "how"}.intersection(folded) or content - _NAMING:
         return "value"
-    if named and rest and _COMMANDS.isdisjoint(said):
+    if named and rest and _COMMANDS.isdisjoint(folded):
         return "value"
-    return "description" if named or _COMMANDS.intersection(said) else "identity"
+    return "description" if named or _COMMANDS.intersection(folded) else "identity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,16 +462,16 @@ class Comparison:
         return frozenset().union(*self.groups)
 
 
-def comparison(asked: Question) -> Comparison | None:
+def comparison(question: Question) -> Comparison | None:
     """Return what a question compares, if anything."""
-    said = asked.unnamed
-    if said[:2] == ("how", "much"):  # "How much taller is it?"
+    folded = question.unnamed
+    if folded[:2] == ("how", "much"):  # "How much taller is it?"
         return None
-    for n, word in enumerate(said):
-        following = said[n + 1] if n + 1 < len(said) else ""
+    for n, word in enumerate(folded):
+        following = folded[n + 1] if n + 1 < len(folded) else ""
         # "Which weighs more?", "What costs less than 5 euros?"
         is_last = following in stop_words() or not following
-        before = next((one for one in reversed(said[:n]) if one not in stop_words()), "")
+        before = next((w for w in reversed(folded[:n]) if w not in stop_words()), "")
         qualified = (before if stem(before) in ASKING else "") if is_last else following
         sign, base, used = _DEGREES.get(word, 0), qualified, [word, qualified]
         if not sign:
@@ -479,23 +479,23 @@ def comparison(asked: Question) -> Comparison | None:
             sign = -1 if stem(base) in _LOW else 1
         noun = following if base in _PLAIN and following not in stop_words() else ""
         base, used = (noun, [word, noun]) if noun and stem(noun) in ASKING else (base, used)
-        named = [stem(noun), *asked.content] if stem(base) in _PLAIN_STEMS else []
+        named = [stem(noun), *question.content] if stem(base) in _PLAIN_STEMS else []
         if not base or base in stop_words():
             continue
-        one = stem(base)
-        ways = [w for w in _WAYS if one in w.extra or any(one in t for t in w.triggers)]
-        ways = ways if one in ASKING else _ways_of_label(frozenset({one}))
+        base_stem = stem(base)
+        ways = [w for w in _WAYS if base_stem in w.extra or any(base_stem in t for t in w.triggers)]
+        ways = ways if base_stem in ASKING else _ways_of_label(frozenset({base_stem}))
         # "The longest to cook": ways with other words of the question first.
-        content = frozenset(asked.content)
-        ways.sort(key=lambda way: -len((way.extra & content) - {one}))
-        spoken = {one, *map(stem, used), *(extra for way in ways for extra in way.extra)}
-        of_two = "than" in said or word.endswith("er") or word in ("more", "less", "fewer")
+        content = frozenset(question.content)
+        ways.sort(key=lambda way: -len((way.extra & content) - {base_stem}))
+        spoken = {base_stem, *map(stem, used), *(extra for way in ways for extra in way.extra)}
+        of_two = "than" in folded or word.endswith("er") or word in ("more", "less", "fewer")
         oldest = stem("old") in spoken
-        groups = [frozenset({one, *named})]
+        groups = [frozenset({base_stem, *named})]
         groups += [frozenset(way.labels) for way in ways]
         if oldest:
             # "The oldest film" is no person.
-            dated = _DATED if "who" in said else _DATED - {stem("born")}
+            dated = _DATED if "who" in folded else _DATED - {stem("born")}
             groups = [group.union(dated) - _AGE for group in groups] + [_AGE]
         return Comparison(tuple(groups), sign, frozenset(spoken), of_two, oldest)
     return None
@@ -510,7 +510,7 @@ def _positive(word: str) -> str:
     return next((form for form in forms if stem(form) in _ADJECTIVES), "")
 
 
-def _ways_of_label(label: frozenset[str]) -> list[Asked]:
+def _ways_of_label(label: frozenset[str]) -> list[Wording]:
     """The ways of asking for what a label, given as stems, names."""
     return [way for way in _WAYS if label.intersection(way.labels)]
 

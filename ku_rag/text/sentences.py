@@ -147,8 +147,8 @@ def _starts_within(text: str, start: int, end: int) -> list[int]:
     if not _MAYBE_END.search(text, start, end):
         return []
     plain = text[start:end].translate(_PLAIN_QUOTES)
-    found = [start + s for s, _ in _punkt().span_tokenize(plain)]
-    return [s for s in found if s < end and text[start:s].strip() and not _goes_on(text, s)]
+    starts = [start + s for s, _ in _punkt().span_tokenize(plain)]
+    return [s for s in starts if s < end and text[start:s].strip() and not _goes_on(text, s)]
 
 
 def _goes_on(text: str, start: int) -> bool:

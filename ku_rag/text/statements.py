@@ -125,15 +125,15 @@ def _matches(text: str) -> list[re.Match[str]]:
     """Return the labelled lines of a text, then sentences that may state the same."""
     starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
     has_colon = ":" in text or "：" in text
-    found = [
+    matches = [
         match
         for pattern in (_LINE, _BOLD_LINE, _AMOUNT_LINE)[not has_colon :]
         for start in starts
         if (match := pattern.match(text, start))
     ]
     if "The" in text or "Its" in text:
-        found += _SENTENCE.finditer(text)
-    return found
+        matches += _SENTENCE.finditer(text)
+    return matches
 
 
 def of_row(cells: Sequence[tuple[str, str, str | None]], table: str) -> tuple[str, list[Statement]]:
@@ -158,11 +158,11 @@ def of_row(cells: Sequence[tuple[str, str, str | None]], table: str) -> tuple[st
 
 def items(value: str) -> list[str]:
     """Return the items of a value that is a list: "pink and red"; none of a sentence or numbers."""
-    found = list_items(value) if len(value) < _LONGEST_LIST else []
-    is_list = len(found) > 1 and all(
-        len(words(item)) <= _ITEM_WORDS and not item[0].isdigit() for item in found
+    parts = list_items(value) if len(value) < _LONGEST_LIST else []
+    is_list = len(parts) > 1 and all(
+        len(words(item)) <= _ITEM_WORDS and not item[0].isdigit() for item in parts
     )
-    return found if is_list else []
+    return parts if is_list else []
 
 
 def is_labelled_line(sentence: str) -> bool:

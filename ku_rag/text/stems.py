@@ -41,9 +41,9 @@ class _Stems(dict[str, str]):
     def __missing__(self, word: str) -> str:
         if len(self) >= _REMEMBERED:
             self.clear()
-        made: str = self._stemmer.stemWord(self._irregular.get(word, word))
-        self[word] = made
-        return made
+        stemmed: str = self._stemmer.stemWord(self._irregular.get(word, word))
+        self[word] = stemmed
+        return stemmed
 
 
 _stems = lru_cache(_Stems)
@@ -69,8 +69,8 @@ def index_terms(cut: Sequence[str], language: str) -> str:
         cut: the folded words of the text.
         language: a Snowball algorithm.
     """
-    made = " ".join(map(_stems(language).__getitem__, cut))
-    return made if made.isascii() else " ".join(query_terms(cut, language, last=True))
+    terms = " ".join(map(_stems(language).__getitem__, cut))
+    return terms if terms.isascii() else " ".join(query_terms(cut, language, last=True))
 
 
 def query_terms(cut: Sequence[str], language: str, *, last: bool = False) -> list[str]:
@@ -83,16 +83,16 @@ def query_terms(cut: Sequence[str], language: str, *, last: bool = False) -> lis
         language: a Snowball algorithm.
         last: give the last character of a run of several once more.
     """
-    found: list[str] = []
+    terms: list[str] = []
     for without_spaces, run in groupby(cut, is_cjk):
         if not without_spaces:
-            found += map(_stems(language).__getitem__, run)
+            terms += map(_stems(language).__getitem__, run)
             continue
         characters = list(run)
-        found += map("".join, pairwise(characters))
+        terms += map("".join, pairwise(characters))
         if last or len(characters) == 1:
-            found.append(characters[-1])
-    return found
+            terms.append(characters[-1])
+    return terms
 
 
 @lru_cache(maxsize=1 << 14)

@@ -127,34 +127,34 @@ def find_values(text: str, kind: str) -> list[Value]:
     if kind == "date":
         periods = [Value(*match.span()) for match in _PERIOD.finditer(text)]
         dates = (Value(*match.span()) for match in _DATE.finditer(text))
-        alone = [one for one in dates if all(not p.start < one.start < p.end for p in periods)]
+        alone = [day for day in dates if all(not p.start < day.start < p.end for p in periods)]
         return sorted(periods + alone)
     if kind == "number":
         # Neither a part of a date nor an amount of something that has a unit.
-        taken = [m.span() for one in (_DATE, *_AMOUNTS.values()) for m in one.finditer(text)]
+        taken = [m.span() for p in (_DATE, *_AMOUNTS.values()) for m in p.finditer(text)]
         counts = (m.span() for m in _COUNT.finditer(text))
         free = [n for n in counts if all(n[1] <= t[0] or t[1] <= n[0] for t in taken)]
         return [Value(*n) for n in free if not _MODEL.search(text[: n[0]])]
     if kind == "place":
-        found = [m for m in _PLACE.finditer(text) if _BEFORE_PLACE.search(text[: m.start()])]
-        found = [m for m in found if not _AWAY.search(text[: m.start()])]
-        within = [m for m in found if _WITHIN.search(text[: m.start()])]
-        return [value for match in within or found if (value := _name(match))]
+        places = [m for m in _PLACE.finditer(text) if _BEFORE_PLACE.search(text[: m.start()])]
+        places = [m for m in places if not _AWAY.search(text[: m.start()])]
+        within = [m for m in places if _WITHIN.search(text[: m.start()])]
+        return [value for match in within or places if (value := _name(match))]
     if kind in ("person", "name"):
-        found = list(_NAME.finditer(text))
+        names = list(_NAME.finditer(text))
         if kind == "person":
-            found = [m for m in found if not _WITHIN.search(text[: m.start()])]
-        return [value for match in found if (value := _name(match))]
-    matches = [m for one in kind.split() for m in _AMOUNTS[one].finditer(text)]
+            names = [m for m in names if not _WITHIN.search(text[: m.start()])]
+        return [value for match in names if (value := _name(match))]
+    matches = [m for measure in kind.split() for m in _AMOUNTS[measure].finditer(text)]
     return [Value(*match.span()) for match in sorted(matches, key=lambda match: match.start())]
 
 
 def find_kind(text: str, noun: str) -> list[Value]:
     """Return what is called by a noun: for "room", "room 4" and "Baxter Room"."""
     numbered = re.finditer(rf"\b(?i:{re.escape(noun)}) (?:\d+\w?|[A-Z])\b(?! [A-Z])", text)
-    found = [Value(*match.span()) for match in numbered]
+    values = [Value(*match.span()) for match in numbered]
     names = (value for value in find_values(text, "name") if " " in text[slice(*value)])
-    return found or [one for one in names if text[slice(*one)].lower().split()[-1] == noun]
+    return values or [name for name in names if text[slice(*name)].lower().split()[-1] == noun]
 
 
 class Amount(NamedTuple):
@@ -166,14 +166,14 @@ class Amount(NamedTuple):
 
 def amounts(text: str) -> list[Amount]:
     """Return the numbers in a text with their units: "12 mm" → .012 of "length"."""
-    found = []
+    numbers = []
     for match in _AMOUNT.finditer(text):
         number, _, times = match["number"].partition(" ")
         value = _float(number) * _TIMES.get(times, 1.0) * (-1 if match["sign"] == "-" else 1)
         unit = _bare(match["unit"] or match["sign"].strip("- "))
         kind, factor = _FACTORS.get(unit, (unit, 1.0))
-        found.append(Amount(value * factor, kind))
-    return found
+        numbers.append(Amount(value * factor, kind))
+    return numbers
 
 
 def _float(number: str) -> float:
@@ -184,7 +184,7 @@ def _float(number: str) -> float:
 
 def list_items(text: str) -> list[str]:
     """Return the items of a list in words: "pink and red" → "pink", "red"."""
-    return [one.strip() for one in re.split(r"[,;/](?!\d)| and | or ", text) if one.strip()]
+    return [item.strip() for item in re.split(r"[,;/](?!\d)| and | or ", text) if item.strip()]
 
 
 def is_unit(word: str) -> bool:
@@ -205,12 +205,12 @@ def _name(match: re.Match[str]) -> Value | None:
         first[0].strip().lower() in stop_words()
     ):
         start += first.end()
-    said = match.string[start : match.end()].strip(" .,")
-    if not said or _CALENDAR.fullmatch(said) or len(said) < 2:
+    name = match.string[start : match.end()].strip(" .,")
+    if not name or _CALENDAR.fullmatch(name) or len(name) < 2:
         return None
-    if _ADJECTIVE.fullmatch(said) and re.match(r" [a-z]", match.string[start + len(said) :]):
+    if _ADJECTIVE.fullmatch(name) and re.match(r" [a-z]", match.string[start + len(name) :]):
         return None
-    end = start + len(said)
+    end = start + len(name)
     body = _BODY.match(match.string, end)
     if body and match.string[:start].lower().endswith("the "):
         end = body.end()
