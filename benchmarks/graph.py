@@ -118,7 +118,7 @@ def _walks(kb: ku_rag.KnowledgeBase, base: Path, entities: int) -> dict[str, dic
     hops, searches, evidence = [], [], []
     steps = paths = 0
     for _ in range(HOPS):
-        entity = graph.one(f"Entity {rng.randrange(entities)}")
+        entity = graph.entity(f"Entity {rng.randrange(entities)}")
         started = time.perf_counter()
         steps += len(graph.hop(entity))
         hops.append(time.perf_counter() - started)
@@ -129,7 +129,7 @@ def _walks(kb: ku_rag.KnowledgeBase, base: Path, entities: int) -> dict[str, dic
         paths += len(kb.graph.search(question).to_dict()["paths"])
         searches.append(time.perf_counter() - started)
         started = time.perf_counter()
-        best_paths(graph, [graph.one(name)], question, k=5)
+        best_paths(graph, [graph.entity(name)], question, k=5)
         evidence.append(time.perf_counter() - started)
     connection.close()
     return {

@@ -196,7 +196,7 @@ class GraphView:
         arguments.callback(progress, "progress")
         with session.write() as writer:
             graph, _ = self._graph()
-            entities = [graph.one(name) for name in chosen] or graph.with_pictures(_MOST)
+            entities = [graph.entity(name) for name in chosen] or graph.with_pictures(_MOST)
             model = session.settings.mllm or "model"
             prompts = load_prompts("ku_rag.graph", session.prompts)
             made = captioning.caption(graph, mllm, entities, model=model, prompts=prompts)
@@ -218,7 +218,7 @@ class GraphView:
         arguments.count(most, "most", least=0, most=_MOST)
         with self._session.read():
             graph, connection = self._graph()
-            return entity_view.show(connection, graph, graph.one(given), most=most)
+            return entity_view.show(connection, graph, graph.entity(given), most=most)
 
     def schema(self) -> list[RelationSchema]:
         """The words of the relations, with kinds of entities and counts, most frequent first."""
@@ -248,8 +248,8 @@ class GraphView:
             graph, _ = self._graph()
             return shortest_paths(
                 graph,
-                graph.one(first),
-                None if last is None else graph.one(last),
+                graph.entity(first),
+                None if last is None else graph.entity(last),
                 most=most,
                 longest=longest,
             )
@@ -267,7 +267,7 @@ class GraphView:
         given = arguments.text(name, "the name")
         with self._session.read():
             graph, _ = self._graph()
-            return neighbourhood(graph, graph.one(given), hops=hops, most=most)
+            return neighbourhood(graph, graph.entity(given), hops=hops, most=most)
 
     def search(
         self,
@@ -394,7 +394,7 @@ class GraphView:
                     setting or ("perceptive" if query.perception else "unaided-online"),
                     mllm,
                     limits,
-                    topic=None if topic is None else graph.one(topic),
+                    topic=None if topic is None else graph.entity(topic),
                     gold=[named_path(graph, names) for names in gold],
                     captioner=session.settings.mllm or "",
                     prompts=load_prompts("ku_rag.graph", session.prompts),
@@ -407,7 +407,7 @@ class GraphView:
             if query.pictures:
                 session.encoding.images.refresh()
             with session.read():
-                start = None if topic is None else graph.one(topic)
+                start = None if topic is None else graph.entity(topic)
                 found = search_without_model(graph, query, limits, sight=self._seen, topic=start)
                 return search_settings.GraphAnswer(
                     embedded, "", "", query.perception, found.paths, found, found.trace
@@ -499,7 +499,7 @@ class GraphView:
         given = arguments.text(name, "the name")
         with self._session.read():
             graph, _ = self._graph()
-            return draw(graph, graph.one(given), hops=hops, most=most, link=link)
+            return draw(graph, graph.entity(given), hops=hops, most=most, link=link)
 
     # ---- inside --------------------------------------------------------------------------------
 

@@ -80,13 +80,13 @@ class _Search:
 
     def go_broad(self, root: Path) -> str:
         """Search breadth first, and return why the search ended."""
-        known, opened = {root.end.row}, [root]
+        visited, opened = {root.end.row}, [root]
         for number in range(1, self.limits.max_rounds + 1):
             reached = self._expand(opened, number)
             if self.agents.spent:
                 return self._end()
-            fresh = [path for path in reached if path.end.row not in known]
-            known.update(path.end.row for path in fresh)
+            fresh = [path for path in reached if path.end.row not in visited]
+            visited.update(path.end.row for path in fresh)
             closed = {path.end.row for path in self.validate(reached, number)}
             # An entity that several paths reach is opened once, at the end of the first of them.
             first: dict[int, Path] = {}
@@ -152,8 +152,8 @@ class _Search:
         """Return the sub-graph and its paths."""
         longer = {Path(path.start, path.steps[:-1]) for path in self.verdicts if path.steps}
         leaves = [p for p, v in self.verdicts.items() if not v and p not in longer]
-        asked = frozenset(content_words(self.query.text))
-        shared = {path: len(asked.intersection(words(path.text))) for path in leaves}
+        terms = frozenset(content_words(self.query.text))
+        shared = {path: len(terms.intersection(words(path.text))) for path in leaves}
         leaves.sort(key=lambda path: -shared[path])
         trace = self.agents.trace[self.begin :]
         failed = sum(entry.failed for entry in trace)

@@ -42,11 +42,11 @@ def caption(
         the last one.
     """
     prompt = (prompts or load_prompts("ku_rag.graph"))["describe"]
-    read = ((one, one.unit, graph.attributes(one)) for one in entities)
+    read = ((entity, entity.unit, graph.attributes(entity)) for entity in entities)
     uncaptioned = (
-        (entity.name, unit, known.images[:MOST_PICTURES])
-        for entity, unit, known in read
-        if unit is not None and known.images and model not in known.captions
+        (entity.name, unit, attributes.images[:MOST_PICTURES])
+        for entity, unit, attributes in read
+        if unit is not None and attributes.images and model not in attributes.captions
     )
     while batch := list(islice(uncaptioned, WORKERS)):
         questions = [

@@ -206,5 +206,5 @@ def _text(text: str, x: float, y: float, size: float, more: str = "") -> str:
 
 
 def _tooltip(steps: Iterable[Step]) -> str:
-    said = "; ".join(f"{step.head.name} {step.text}" for step in steps)
-    return f"<title>{escape(clean(said))}</title>"
+    text = "; ".join(f"{step.head.name} {step.text}" for step in steps)
+    return f"<title>{escape(clean(text))}</title>"

@@ -58,8 +58,8 @@ def merge(steps: Iterable[Step]) -> list[list[Step]]:
     """Group relations that say the same of two entities in both directions: one line shows both."""
     groups: dict[tuple[frozenset[int], str, str], list[Step]] = {}
     for step in steps:
-        said = frozenset((step.head.row, step.tail.row)), step.relation, step.notes
-        groups.setdefault(said, []).append(step)
+        key = frozenset((step.head.row, step.tail.row)), step.relation, step.notes
+        groups.setdefault(key, []).append(step)
     return [*groups.values()]
 
 
@@ -142,8 +142,8 @@ def lay_out_layers(
         away: pixels between two columns.
     """
     beside: dict[int, list[Box]] = {}
-    for one, other in (*links, *((tail, head) for head, tail in links)):
-        beside.setdefault(one.entity.row, []).append(other)
+    for box, other in (*links, *((tail, head) for head, tail in links)):
+        beside.setdefault(box.entity.row, []).append(other)
     columns, x = {n: list(layer) for n, layer in layers.items() if layer}, 0.0
     for column in columns.values():
         width = max(text_width(*line) for box in column for line in box.lines) + 2 * _PAD

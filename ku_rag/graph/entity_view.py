@@ -32,22 +32,22 @@ class EntityView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that `ku graph show --json` prints."""
-        known = self.attributes
+        attributes = self.attributes
         return {
             "id": self.entity.unit,
             "name": self.entity.name,
             "kind": self.entity.kind,
-            "topic": known.topic,
-            "aliases": list(known.aliases),
-            "caption": known.caption,
-            "machine_captions": dict(known.captions),
-            "text": known.text,
-            "images": [str(one) for one in known.images],
-            "videos": list(known.videos),
-            "metadata": dict(known.metadata),
+            "topic": attributes.topic,
+            "aliases": list(attributes.aliases),
+            "caption": attributes.caption,
+            "machine_captions": dict(attributes.captions),
+            "text": attributes.text,
+            "images": [str(path) for path in attributes.images],
+            "videos": list(attributes.videos),
+            "metadata": dict(attributes.metadata),
             "counts": dict(self.counts),
-            "out": [_relation(one, "tail", one.tail) for one in self.out],
-            "in": [_relation(one, "head", one.head) for one in self.into],
+            "out": [_relation(step, "tail", step.tail) for step in self.out],
+            "in": [_relation(step, "head", step.head) for step in self.into],
         }
 
 

@@ -112,7 +112,7 @@ class _Video:
             if not stream.disposition & stream.disposition.attached_pic:
                 break
         else:
-            others = ", ".join(sorted({one.type for one in container.streams})) or "nothing"
+            others = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
             raise BadInput(f"{path} has no video stream (it has {others}): expected a video")
         width, height = stream.codec_context.width, stream.codec_context.height
         if width * height > MAX_PIXELS:
@@ -176,7 +176,7 @@ class _Video:
                 self._container.seek(start, stream=self._stream)
             except self._av.FFmpegError:
                 continue
-            frame = next((one for one in self._decode() if one.pts >= time), None)
+            frame = next((frame for frame in self._decode() if frame.pts >= time), None)
             if frame is not None and frame.pts == time:
                 break
         return frame

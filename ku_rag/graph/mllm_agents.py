@@ -82,19 +82,19 @@ class ModelAgents(AgentTrace):
             self.record("topic", query.question, TraceEntry(said="none"))
             return None
         places = most_similar(query, [entity.name for entity in among], _MOST_TOPICS)
-        shown = [among[n] for n in places]
+        topics = [among[n] for n in places]
         cut = ""
-        if len(shown) < len(among):
-            cut = f"of {len(among):,} topics {len(shown):,} were shown"
-        names = list(dict.fromkeys(entity.name for entity in shown))
+        if len(topics) < len(among):
+            cut = f"of {len(among):,} topics {len(topics):,} were shown"
+        names = list(dict.fromkeys(entity.name for entity in topics))
         text = self._prompts["topic"].fill(
-            question=query.question, data=fenced([*given(query), {"topics": names}])
+            question=query.question, data=fenced([*query_lines(query), {"topics": names}])
         )
         (outcome,) = self._ask(AgentQuestion(text, schema=_TOPIC))
         named = [outcome.fields["topic"]] if outcome.fields else []
-        chosen, unknown = matched(named, [((e.name, e.unit or ""), e) for e in shown])
+        chosen, unknown = matched(named, [((e.name, e.unit or ""), e) for e in topics])
         remarks = [cut, _unknown(unknown)]
-        if not chosen and (chosen := _named_in(query.text, shown)):
+        if not chosen and (chosen := _named_in(query.text, topics)):
             remarks.append(f"{chosen[0].name} is named in the query, so it was selected")
         answer = _with_reason(chosen[0].name if chosen else "none", outcome)
         remark = "; ".join(filter(None, remarks))
@@ -114,17 +114,17 @@ class ModelAgents(AgentTrace):
         for path in opened:
             steps = self._graph.hop(path.end)
             texts = [f"{s.relation} {s.tail.name} {s.information} {s.condition}" for s in steps]
-            shown = [steps[n] for n in most_similar(query, texts, most)]
-            offers.append((path, shown, left_out("relations", len(shown), len(steps))))
-            lines = [*self._context(query, path), *map(self._neighbour, shown)]
+            choices = [steps[n] for n in most_similar(query, texts, most)]
+            offers.append((path, choices, left_out("relations", len(choices), len(steps))))
+            lines = [*self._context(query, path), *map(self._neighbour, choices)]
             text = self._prompts["expand"].fill(question=query.question, data=fenced(lines))
-            questions += [AgentQuestion(text, schema=_USEFUL)] if shown else []
+            questions += [AgentQuestion(text, schema=_USEFUL)] if choices else []
         outcomes = iter(self._ask(*questions))
         selected: list[list[Step]] = []
-        for path, shown, cut in offers:
-            outcome = next(outcomes) if shown else None
+        for path, choices, cut in offers:
+            outcome = next(outcomes) if choices else None
             named = outcome.fields.get("useful", []) if outcome else ()
-            chosen, unknown = matched(named, [(_names(step), step) for step in shown])
+            chosen, unknown = matched(named, [(_names(step), step) for step in choices])
             selected.append(chosen)
             names = ", ".join(step.tail.name for step in chosen) or "none"
             remark = "; ".join(filter(None, (cut, _unknown(unknown))))
@@ -161,7 +161,7 @@ class ModelAgents(AgentTrace):
 
     def answer(self, query: Query, evidence: Sequence[Mapping[str, str]]) -> Outcome:
         """Answer the query from evidence, ŷ = MLLM(Q, ℵ(Î, G, A, α)) (eq. 11)."""
-        data = fenced([*given(query), *evidence])
+        data = fenced([*query_lines(query), *evidence])
         text = self._prompts["answer"].fill(question=query.question, data=data)
         (outcome,) = self._ask(AgentQuestion(text, query.pictures))
         self.round = max((entry.round for entry in self.trace), default=0)
@@ -175,7 +175,7 @@ class ModelAgents(AgentTrace):
             CallError: the endpoint has not answered a single question of this search.
         """
         outcomes = ask_all(self._mllm, questions)
-        calls = (one.failure for one in outcomes if isinstance(one.failure, CallError))
+        calls = (outcome.failure for outcome in outcomes if isinstance(outcome.failure, CallError))
         failures = [failure for failure in calls if not failure.is_of_request]
         self._is_reached = self._is_reached or len(failures) < len(outcomes)
         if failures and not self._is_reached:
@@ -185,8 +185,8 @@ class ModelAgents(AgentTrace):
     def _context(self, query: Query, path: Path) -> list[dict[str, str]]:
         """Return hints and perception, the path, and the attributes of its entities."""
         entities = {entity.row: entity for entity in path.entities}.values()
-        known = [{"entity": entity.name, **self.knowledge.about(entity)} for entity in entities]
-        return [*given(query), {"path": path.text}, *known]
+        lines = [{"entity": entity.name, **self.knowledge.about(entity)} for entity in entities]
+        return [*query_lines(query), {"path": path.text}, *lines]
 
     def _neighbour(self, step: Step) -> dict[str, str]:
         fields = {
@@ -199,7 +199,7 @@ class ModelAgents(AgentTrace):
         return {key: value for key, value in fields.items() if value}
 
 
-def given(query: Query) -> list[dict[str, str]]:
+def query_lines(query: Query) -> list[dict[str, str]]:
     """Return the hints z and the perception s or ŝ, as far as there are any."""
     fields = {"known": query.hints, "shown": query.perception}
     return [{key: text} for key, text in fields.items() if text]
@@ -207,8 +207,8 @@ def given(query: Query) -> list[dict[str, str]]:
 
 def _named_in(text: str, among: Sequence[Entity]) -> list[Entity]:
     """Return the entities whose names occur in a text, longest name first."""
-    found = [entity for entity in among if is_named(entity.name, text)]
-    return sorted(found, key=lambda entity: -len(name_key(entity.name)))
+    named = [entity for entity in among if is_named(entity.name, text)]
+    return sorted(named, key=lambda entity: -len(name_key(entity.name)))
 
 
 def matched(
@@ -227,14 +227,14 @@ def matched(
     for n, (names, _) in enumerate(among):
         for key in {_key(name) for name in names} - {""}:
             by_key.setdefault(key, []).append(n)
-    found: dict[int, None] = {}
+    matches: dict[int, None] = {}
     unknown = []
     for name in named:
         places = by_key.get(_key(name), [])
-        found.update(dict.fromkeys(places))
+        matches.update(dict.fromkeys(places))
         if not places and name.strip():
             unknown.append(name.strip())
-    return [among[n][1] for n in found], unknown
+    return [among[n][1] for n in matches], unknown
 
 
 def _key(name: str) -> str:

@@ -73,12 +73,12 @@ class Outcome:
         """The text of the reply; "" if there is none."""
         return self.reply.text.strip() if self.reply else ""
 
-    def note(self, said: str = "", remark: str = "") -> TraceEntry:
+    def note(self, answer: str = "", remark: str = "") -> TraceEntry:
         """Return a trace entry with an answer in words, and what else was wrong with it."""
         problem = "" if self.spent else self.problem
         reply = self.reply or Reply("")
         return TraceEntry(
-            said=said,
+            said=answer,
             remark="; ".join(filter(None, (problem, *self.left_out, remark))),
             calls=int(not self.spent),
             cached=int(reply.cached),
@@ -100,18 +100,18 @@ def ask_all(mllm: MLLM, questions: Sequence[AgentQuestion]) -> list[Outcome]:
 
 def _ask(mllm: MLLM, question: AgentQuestion) -> Outcome:
     """Ask a model one question."""
-    shown: list[Picture] = []
+    pictures: list[Picture] = []
     left_out: list[str] = []
     for picture in question.pictures:
         try:
             image = load_picture(picture, LONGEST_SIDE) if isinstance(picture, File) else picture
-            shown.append(Picture(fitted(image, LONGEST_SIDE)))
+            pictures.append(Picture(fitted(image, LONGEST_SIDE)))
         except (BadInput, NotFound) as error:
             left_out.append(str(error))
-    if question.needs_pictures and not shown:
+    if question.needs_pictures and not pictures:
         unseen = BadInput("none of its pictures can be shown, so the model was not asked")
         return Outcome(None, unseen, tuple(left_out))
-    message = Message("user", (*shown, question.text))
+    message = Message("user", (*pictures, question.text))
     try:
         reply = mllm.chat(Request((message,), schema=question.schema, temperature=0.0))
     except (ModelFailed, BudgetSpent) as error:

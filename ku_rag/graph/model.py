@@ -228,7 +228,7 @@ class Graph:
         `Bite (attack)` is the entity of that kind that has only the name.
         """
         key = name_key(name)
-        for where, given in (
+        for where, value in (
             ("u.id = ?", name),
             # A name of nothing but signs has no key.
             ("u.row IN (SELECT unit FROM names WHERE key = ?)", key)
@@ -236,36 +236,36 @@ class Graph:
             else ("u.name = ?", name),
         ):
             rows = self.connection.execute(
-                f"{_OF_UNITS} WHERE {where} ORDER BY u.id", (given,)
+                f"{_OF_UNITS} WHERE {where} ORDER BY u.id", (value,)
             ).fetchall()
             if rows:
                 return [Entity(*row) for row in rows]
-        if found := self._named(name):
-            return found
+        if entities := self._named(name):
+            return entities
         plain, _, kind = name.removesuffix(")").rpartition(" (")
-        return [one for one in self._named(plain) if one.kind == kind] if plain else []
+        return [entity for entity in self._named(plain) if entity.kind == kind] if plain else []
 
-    def one(self, name: str) -> Entity:
+    def entity(self, name: str) -> Entity:
         """Return the entity of a name; of several, the one with exactly this spelling.
 
         Raises:
             NotFound: There is none.
             BadInput: There are several.
         """
-        found = self.find(name)
-        exact = [one for one in found if one.name == name]
+        entities = self.find(name)
+        exact = [entity for entity in entities if entity.name == name]
         if len(exact) == 1:
             return exact[0]
-        if not found:
+        if not entities:
             near = hint(self.connection, name, entities=True)
             raise NotFound(f"there is no entity {name!r}: {near}")
-        if len(found) > 1:
-            ids = ", ".join(repr(one.unit or f"{one.name} ({one.kind})") for one in found[:_SHOWN])
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        if len(entities) > 1:
+            ids = ", ".join(repr(e.unit or f"{e.name} ({e.kind})") for e in entities[:_SHOWN])
+            more = f" and {len(entities) - _SHOWN} more" if len(entities) > _SHOWN else ""
             raise BadInput(
-                f"{len(found)} entities are called {name!r}: name one by its id: {ids}{more}"
+                f"{len(entities)} entities are called {name!r}: name one by its id: {ids}{more}"
             )
-        return found[0]
+        return entities[0]
 
     def _named(self, name: str) -> list[Entity]:
         """Return the entities that have only this name."""
@@ -278,7 +278,7 @@ class Graph:
 
     def with_keys(self, keys: Sequence[str]) -> dict[str, list[Entity]]:
         """Return the units and other entities that have one of some names, by the name's key."""
-        found: dict[str, list[Entity]] = {}
+        entities: dict[str, list[Entity]] = {}
         for key, unit, *entity in self.connection.execute(
             "SELECT n.key, u.row, coalesce(e.row, -u.row), u.name, u.kind, u.id "
             "FROM json_each(?1) r "
@@ -289,8 +289,8 @@ class Graph:
             (as_json([key for key in keys if matchable(key)]),),
         ):
             if self._counts(unit):
-                found.setdefault(key, []).append(Entity(*entity))
-        return found
+                entities.setdefault(key, []).append(Entity(*entity))
+        return entities
 
     def topics(self, most: int) -> list[Entity]:
         """Return the topic entities, or else all units with relations, in the order of insertion.
@@ -337,7 +337,7 @@ class Graph:
         if direction == "both":
             return [*self.hop(entity, most), *self.hop(entity, most, direction="in")]
         here, there = ("head", "tail") if direction == "out" else ("tail", "head")
-        found = []
+        steps = []
         rows = self.connection.execute(
             "SELECT h.unit, r.row, r.relation, r.information, r.condition, e.row, e.name, e.kind, "
             f"u.id FROM relations r JOIN entities e ON e.row = r.{there} "
@@ -349,8 +349,8 @@ class Graph:
             ends = (entity, Entity(*other))
             head, tail = ends if direction == "out" else ends[::-1]
             if self._counts(unit):
-                found.append(Step(row, head, relation, tail, information or "", condition or ""))
-        return found
+                steps.append(Step(row, head, relation, tail, information or "", condition or ""))
+        return steps
 
     def _counts(self, unit: int | None) -> bool:
         """Return whether a unit counts, by row; what is no unit does."""
@@ -358,13 +358,13 @@ class Graph:
 
     def captions(self, entities: Sequence[Entity]) -> dict[int, str]:
         """Return the captions that people wrote, by row of the entity."""
-        said = self.connection.execute(
+        rows = self.connection.execute(
             f"SELECT e.row, json_extract(u.metadata, '$.{CAPTION}') AS caption FROM json_each(?) r "
             "CROSS JOIN entities e ON e.row = r.value CROSS JOIN units u ON u.row = e.unit "
             "WHERE caption IS NOT NULL AND caption != ''",
             (as_json([entity.row for entity in entities]),),
         )
-        return {row: str(caption) for row, caption in said}
+        return {row: str(caption) for row, caption in rows}
 
     def attributes(self, entity: Entity) -> Attributes:
         """Return the attributes of an entity; none if it has only a name.
@@ -380,10 +380,10 @@ class Graph:
         if stored is None:  # deleted since it was read
             return Attributes()
         row, aliases, metadata = stored
-        said = json.loads(metadata)
-        topic, caption = said.pop(TOPIC, None), said.pop(CAPTION, None)
-        by_models = {key: said.pop(key) for key in [*said] if key.startswith(MACHINE_CAPTION)}
-        videos = said.pop(VIDEOS) if isinstance(said.get(VIDEOS), list) else ()
+        values = json.loads(metadata)
+        topic, caption = values.pop(TOPIC, None), values.pop(CAPTION, None)
+        by_models = {key: values.pop(key) for key in [*values] if key.startswith(MACHINE_CAPTION)}
+        videos = values.pop(VIDEOS) if isinstance(values.get(VIDEOS), list) else ()
         files = self.connection.execute(
             "SELECT DISTINCT i.file FROM unit_images l JOIN images i ON i.row = l.image "
             "WHERE l.unit = ? ORDER BY l.source, l.position",
@@ -391,7 +391,7 @@ class Graph:
         )
         return Attributes(
             aliases=tuple(json.loads(aliases)),
-            metadata=said,
+            metadata=values,
             topic=topic is True,
             caption=str(caption or ""),
             captions={k.removeprefix(MACHINE_CAPTION): str(t) for k, t in by_models.items()},

@@ -49,8 +49,8 @@ class Setting:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    one.name: one
-    for one in (
+    setting.name: setting
+    for setting in (
         Setting("vanilla", vision=True),
         Setting("vanilla+", described=True),
         Setting("knowledgeable", described=True, gold=True, captions="human"),
@@ -149,21 +149,21 @@ def answer(
     agents = ModelAgents(
         mllm, graph, captions=chosen.captions, captioner=captioner, prompts=prompts
     )
-    asked = query if chosen.described else replace(query, perception="")
+    query = query if chosen.described else replace(query, perception="")
     if chosen.searches and chosen.vision and query.pictures:
-        asked = agents.perceive(asked)
-    found, paths = None, tuple(gold or ()) if chosen.gold else ()
+        query = agents.perceive(query)
+    search, paths = None, tuple(gold or ()) if chosen.gold else ()
     if chosen.searches:
-        found = explore(graph, asked, agents, limits, topic=topic)
-        paths = found.paths or found.leaves
-    shown = asked if chosen.vision else replace(asked, pictures=())
+        search = explore(graph, query, agents, limits, topic=topic)
+        paths = search.paths or search.leaves
+    query = query if chosen.vision else replace(query, pictures=())
     paths = paths[: limits.max_paths]
-    outcome = agents.answer(shown, summarise(paths, agents.knowledge))
-    if found is None and outcome.failure:
+    outcome = agents.answer(query, summarise(paths, agents.knowledge))
+    if search is None and outcome.failure:
         raise outcome.failure
     trace = tuple(agents.trace)
     return GraphAnswer(
-        setting, outcome.text, outcome.problem, shown.perception, paths, found, trace
+        setting, outcome.text, outcome.problem, query.perception, paths, search, trace
     )
 
 

@@ -165,8 +165,8 @@ def usage(trace: Sequence[TraceEntry]) -> dict[str, int]:
         for entry in trace
         if entry.calls
     ]
-    found = reply_usage(replies)
-    return {"calls": found.pop("replies"), **found}
+    counts = reply_usage(replies)
+    return {"calls": counts.pop("replies"), **counts}
 
 
 def most_similar(query: Query, texts: Sequence[str], most: int) -> list[int]:
@@ -179,13 +179,13 @@ def most_similar(query: Query, texts: Sequence[str], most: int) -> list[int]:
     """
     if len(texts) <= most:
         return list(range(len(texts)))
-    asked = frozenset(content_words(query.text))
-    shared = [len(asked.intersection(words(text))) for text in texts]
+    terms = frozenset(content_words(query.text))
+    shared = [len(terms.intersection(words(text))) for text in texts]
     return sorted(sorted(range(len(texts)), key=lambda n: -shared[n])[:most])
 
 
-def left_out(what: str, shown: int, of: int) -> str:
+def left_out(what: str, count: int, of: int) -> str:
     """Return a remark on what `most_similar` left out, or "" if it left out nothing."""
-    if shown == of:
+    if count == of:
         return ""
-    return f"{shown:,} of {of:,} {what} were used: those that share most words with the query"
+    return f"{count:,} of {of:,} {what} were used: those that share most words with the query"

@@ -31,16 +31,16 @@ class Knowledge:
     def __init__(self, graph: Graph, captions: Captions, captioner: str = "") -> None:
         self.captions = captions
         self._captioner, self._attributes = captioner, cache(graph.attributes)
-        self._made: dict[int, str] = {}
+        self._online: dict[int, str] = {}
 
     def add(self, entity: Entity, caption: str) -> None:
         """Add a caption that was made during the search; an entity's first one counts."""
-        self._made.setdefault(entity.row, caption)
+        self._online.setdefault(entity.row, caption)
 
     def caption(self, entity: Entity) -> str:
         """Return the caption of an entity's pictures, or ""."""
         if self.captions == "online":
-            return self._made.get(entity.row, "")
+            return self._online.get(entity.row, "")
         attributes = self._attributes(entity)
         if self.captions == "human":
             return attributes.caption
@@ -56,12 +56,12 @@ class Knowledge:
             entity: The entity.
             longest: Greatest number of characters of caption and of text.
         """
-        found = {
+        fields = {
             "kind": entity.kind,
             "caption": shortened(self.caption(entity), longest),
             "text": shortened(self._attributes(entity).text, longest),
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in fields.items() if value}
 
     def pictures(self, entity: Entity) -> tuple[File, ...]:
         """Return the first pictures of an entity, at most `MOST_PICTURES`."""
@@ -82,9 +82,9 @@ def summarise(paths: Sequence[Path], knowledge: Knowledge) -> list[Mapping[str, 
     entities = {entity.row: entity for path in paths for entity in path.entities}.values()
     lines: list[Mapping[str, str]] = [{"path": path.text} for path in paths]
     for entity in entities:
-        known = knowledge.about(entity)
-        if known.keys() - {"kind"}:
-            lines.append({"entity": entity.name, **known})
+        fields = knowledge.about(entity)
+        if fields.keys() - {"kind"}:
+            lines.append({"entity": entity.name, **fields})
     return lines
 
 

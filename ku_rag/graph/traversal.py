@@ -33,13 +33,13 @@ def named_path(graph: Graph, names: Sequence[str]) -> Path:
         NotFound: There is none.
         BadInput: Several entities have the first name.
     """
-    found = [Path(graph.one(name)) for name in names[:1]]
+    paths = [Path(graph.entity(name)) for name in names[:1]]
     for key in map(name_key, names[1:]):
-        steps = [(path, step) for path in found for step in graph.hop(path.end)]
-        found = [path.then(step) for path, step in steps if name_key(step.tail.name) == key]
-    if not found:
+        steps = [(path, step) for path in paths for step in graph.hop(path.end)]
+        paths = [path.then(step) for path, step in steps if name_key(step.tail.name) == key]
+    if not paths:
         raise NotFound(f"the graph has no path {' > '.join(names)}: check the names")
-    return found[0]
+    return paths[0]
 
 
 def shortest_paths(
@@ -75,14 +75,14 @@ def shortest_paths(
             if near and (closes or step.tail.row not in passed):
                 yield from paths_of_length(path.then(step), left - 1)
 
-    found: list[Path] = []
+    paths: list[Path] = []
     for length in range(1, longest + 1):
-        found += islice(paths_of_length(Path(start), length), most - len(found))
-        if len(found) >= most:
+        paths += islice(paths_of_length(Path(start), length), most - len(paths))
+        if len(paths) >= most:
             break
         # Only now: entities farther from the end matter to longer paths alone.
         distances |= dict.fromkeys(next(levels, ()), length)
-    return found
+    return paths
 
 
 def levels_before(graph: Graph, end: Entity) -> Iterator[set[int]]:
@@ -133,18 +133,18 @@ def rank_paths(
             for step in (*graph.hop(path.end, _STEPS), *(facts.of_unit(path.end) if facts else ())):
                 if step.tail.row not in passed:
                     longer.append((count + len(wanted & step_stems(step)), path.then(step)))
-        longer.sort(key=lambda one: -one[0])
+        longer.sort(key=lambda entry: -entry[0])
         paths += [path for _, path in longer[: most - len(paths)]]
         opened = longer[:_OPENED] if len(paths) < most else []
     captions = graph.captions([path.end for path in paths])
     ranked = []
     for path in paths:
         passed_stems = frozenset[str]().union(*map(step_stems, path.steps))
-        shown = passed_stems | stems(captions.get(path.end.row, ""))
-        share = max(len(wanted & said) / len(wanted | said) for said in (passed_stems, shown))
+        both = passed_stems | stems(captions.get(path.end.row, ""))
+        share = max(len(wanted & terms) / len(wanted | terms) for terms in (passed_stems, both))
         kinds = [entity.kind for entity in path.entities]
         ranked.append((share - _REPEATED * (len(kinds) - len({*kinds})), path))
-    return sorted(ranked, key=lambda one: -one[0])
+    return sorted(ranked, key=lambda entry: -entry[0])
 
 
 def best_paths(
@@ -175,13 +175,13 @@ def best_paths(
         for score, path in rank_paths(graph, start, wanted, longest=longest, most=most):
             if wanted & step_stems(path.steps[-1]):
                 ranked.append((score / place, path))
-    return [path for _, path in sorted(ranked, key=lambda one: -one[0])[:k]]
+    return [path for _, path in sorted(ranked, key=lambda entry: -entry[0])[:k]]
 
 
 def wanted_stems(text: str, start: Entity) -> frozenset[str]:
     """Return the stems of a text, and of labels that answer it, without those of an entity."""
-    asked = every_stem(text).union(label_words(text))
-    return asked - stems(start.name) - stems(start.kind)
+    terms = every_stem(text).union(label_words(text))
+    return terms - stems(start.name) - stems(start.kind)
 
 
 def step_stems(step: Step) -> frozenset[str]:

@@ -40,7 +40,7 @@ class FactReader:
 
     def of_unit(self, entity: Entity) -> list[Step]:
         """Return the facts of a unit, in the order in which they are stated; [] for no unit."""
-        found = [
+        steps = [
             as_step(entity, label, value, heading, place)
             for label, value, heading, *place in self.connection.execute(
                 f"SELECT {FIELDS} FROM facts f JOIN labels l ON l.row = f.label "
@@ -50,7 +50,7 @@ class FactReader:
             if not is_internal(label)
         ]
         # Reversed: of facts that are stated twice, the first.
-        unique = {(name_key(one.relation), one.tail.row): one for one in reversed(found)}
+        unique = {(name_key(step.relation), step.tail.row): step for step in reversed(steps)}
         return [*unique.values()][::-1]
 
     def values(self, key: str) -> list[str]:
@@ -68,7 +68,7 @@ class FactReader:
 
         The name of the table and the rest of the row are the information of a cell.
         """
-        found = []
+        facts = []
         for name, cells in self.connection.execute(
             "SELECT t.name, t.cells FROM sources s JOIN table_rows t ON t.source = s.row "
             "WHERE s.unit = ? ORDER BY s.row, t.document",
@@ -79,8 +79,8 @@ class FactReader:
                 others = [cell for other, cell in row if other != column]
                 notes = [f"{other} {cell}" for other, cell in row if other != column]
                 step = as_step(entity, column, text, "; ".join([*notes, name]))
-                found.append((step, others))
-        return found
+                facts.append((step, others))
+        return facts
 
     def kinds(self) -> list[str]:
         """Return the kinds of the units."""

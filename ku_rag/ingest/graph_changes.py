@@ -126,7 +126,7 @@ def add_relation(
     if start.unit is None:
         unit = Unit(start.name, id=head, kind=start.kind, match=False)
         add_entity(pipeline, graph, connection, unit, None)
-        start = graph.one(head)
+        start = graph.entity(head)
         tail = start if relation.target == head else tail
     target = tail.unit or tail.name
     stated = replace(relation, target=target, target_kind=None if tail.unit else tail.kind)
@@ -143,7 +143,7 @@ def delete_entity(pipeline: Pipeline, graph: Graph, connection: Connection, name
         NotFound: there is no such entity.
         BadInput: the name means several.
     """
-    entity = graph.one(name)
+    entity = graph.entity(name)
     if entity.unit is None:
         rows = connection.execute("SELECT row FROM relations WHERE tail = ?", (entity.row,))
         return _delete_relations(pipeline, [row for (row,) in rows])
@@ -167,7 +167,7 @@ def delete_relation(
         NotFound: there is none.
         BadInput: the name of an end means several, and none is stated by exactly this tail.
     """
-    start = graph.one(head)
+    start = graph.entity(head)
     several = None
     try:
         end = _one(graph, tail).row
@@ -199,12 +199,12 @@ def _delete_relations(pipeline: Pipeline, rows: Sequence[int]) -> Deleted:
 
 def _one(graph: Graph, name: str) -> Entity:
     """Return the entity of a name, which must be unique; row 0 if there is none yet."""
-    return graph.one(name) if graph.find(name) else Entity(0, name, ANY_KIND)
+    return graph.entity(name) if graph.find(name) else Entity(0, name, ANY_KIND)
 
 
 def _unit_called(graph: Graph, name: str) -> str | None:
     """Return the id of the unit of a name, which must be unique; None if there is none."""
-    return graph.one(name).unit if any(one.unit for one in graph.find(name)) else None
+    return graph.entity(name).unit if any(one.unit for one in graph.find(name)) else None
 
 
 def _put(pipeline: Pipeline, unit: Unit, source: Source) -> IngestReport:

@@ -15,7 +15,7 @@ MOST_SHOWN = 3
 """Pictures among which a model chooses (appendix B)."""
 
 
-def edit_distance(one: str, other: str) -> float:
+def edit_distance(name: str, other: str) -> float:
     """Return the Levenshtein distance of two names, 0 to 1: divided by the length of the longer.
 
     Case, accents and punctuation do not count. A name without letters and digits is at distance 1
@@ -23,7 +23,7 @@ def edit_distance(one: str, other: str) -> float:
     """
     from rapidfuzz.distance import Levenshtein
 
-    keys = name_key(one), name_key(other)
+    keys = name_key(name), name_key(other)
     return float(Levenshtein.normalized_distance(*keys)) if all(keys) else 1.0
 
 

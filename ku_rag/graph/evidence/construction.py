@@ -66,14 +66,14 @@ class EvidenceSearch(Serializable):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object of the search, with "nodes" and "edges" of its graph."""
-        shown = Serializable.to_dict(self)
-        return {**shown.pop("graph"), **shown, "usage": self.usage}
+        fields = Serializable.to_dict(self)
+        return {**fields.pop("graph"), **fields, "usage": self.usage}
 
 
 def build(
     base: Retrieval,
     evidence: Sequence[Evidence],
-    shown: Mapping[str, str],
+    subjects: Mapping[str, str],
     agents: EvidenceAgents,
     settings: EvidenceSettings,
 ) -> EvidenceSearch:
@@ -82,7 +82,7 @@ def build(
     Args:
         base: The knowledge base.
         evidence: Retrieved chunks and table rows, best first.
-        shown: Id → name of the units that the question's picture shows.
+        subjects: Id → name of the units that the question's picture shows.
         agents: The agents, which serve this question only.
         settings: Limits and thresholds of the construction.
 
@@ -92,9 +92,9 @@ def build(
     Raises:
         ModelFailed, BudgetSpent: The model did not reply with a pattern.
     """
-    pattern = agents.pattern([*shown.values()])
+    pattern = agents.pattern([*subjects.values()])
     construction = _Construction(base, agents, settings, pattern)
-    construction.extract(evidence, shown)
+    construction.extract(evidence, subjects)
     sizes = {"retrieval": construction.around.sizes}
     construction.select_clues()
     sizes["clue"] = construction.graph.sizes
@@ -120,14 +120,14 @@ class _Construction:
 
     # ---- stage II --------------------------------------------------------------------------
 
-    def extract(self, evidence: Sequence[Evidence], shown: Mapping[str, str]) -> None:
+    def extract(self, evidence: Sequence[Evidence], subjects: Mapping[str, str]) -> None:
         """Extract the retrieval graph G2, and anchor pictures and tables (definition 4)."""
-        passages = [one for one in evidence if not one.table][: self.settings.passages]
+        passages = [piece for piece in evidence if not piece.table][: self.settings.passages]
         self.tables = tables_of(self.base.database.connection, evidence, self.settings.tables)
         for facts in self.agents.extract(self.pattern, passages):
             self.around = self.around.joined(facts.nodes.values(), facts.edges)
-        units = {unit: "" for one in evidence for unit in one.owners or one.unit_ids}
-        self._anchor(units | dict(shown), self.around.of("text"))
+        units = {unit: "" for piece in evidence for unit in piece.owners or piece.unit_ids}
+        self._anchor(units | dict(subjects), self.around.of("text"))
 
     def _anchor(self, units: Mapping[str, str], nodes: Sequence[EvidenceNode]) -> None:
         """Add the pictures and tables whose titles name some nodes to G2.
@@ -187,9 +187,9 @@ class _Construction:
         """Put questions to picture nodes, and add the answers to their descriptions (eq. 6)."""
         if not (self.settings.visual_evidence and self.graph.of("image")):
             return
-        asked = self.agents.picture_questions(self.graph)
-        answers = self.agents.picture_answers(asked)
-        for (node, _), answer in zip(asked, answers, strict=True):
+        questions = self.agents.picture_questions(self.graph)
+        answers = self.agents.picture_answers(questions)
+        for (node, _), answer in zip(questions, answers, strict=True):
             self.graph = self.graph.joined([self.graph.nodes[node.id].with_description(answer)])
 
     def _mine_tables(self) -> None:

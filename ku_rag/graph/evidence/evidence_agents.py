@@ -61,25 +61,25 @@ class EvidenceAgents(AgentTrace):
     prompts: Mapping[str, Prompt]
     question: str
 
-    def pattern(self, shown: Sequence[str]) -> PatternGraph:
+    def pattern(self, subjects: Sequence[str]) -> PatternGraph:
         """Return the pattern graph G1 of the question.
 
         Args:
-            shown: Names of what the question's picture shows.
+            subjects: Names of what the question's picture shows.
 
         Raises:
             ModelFailed, BudgetSpent: There is no reply.
         """
-        known = [{"shown": name} for name in shown]
-        (outcome,) = self._ask("pattern", [self._fill("pattern", known)], [""], schema=_PATTERN)
+        lines = [{"shown": name} for name in subjects]
+        (outcome,) = self._ask("pattern", [self._fill("pattern", lines)], [""], schema=_PATTERN)
         if outcome.failure:
             raise outcome.failure
-        said = outcome.fields
-        relations = [{**dict.fromkeys(_RELATION, ""), **one} for one in said.get("relations", ())]
-        keywords = _distinct([*said.get("keywords", ()), *shown])
+        reply = outcome.fields
+        relations = [{**dict.fromkeys(_RELATION, ""), **row} for row in reply.get("relations", ())]
+        keywords = _distinct([*reply.get("keywords", ()), *subjects])
         return PatternGraph(
-            _distinct(said["entity_types"]),
-            tuple((one["source"], one["relation"], one["target"]) for one in relations),
+            _distinct(reply["entity_types"]),
+            tuple((row["source"], row["relation"], row["target"]) for row in relations),
             keywords or tuple(content_words(self.question)),
         )
 
@@ -91,13 +91,13 @@ class EvidenceAgents(AgentTrace):
         The question is not part of the request, so the reply cache serves each text once for a
         pattern, a model and a version of the prompt.
         """
-        texts = [_with_owner(one) for one in passages] if pattern.types else []
+        texts = [_with_owner(piece) for piece in passages] if pattern.types else []
         words = dict.fromkeys(word for _, word, _ in pattern.relations)
         shape = [{"entity_types": [*pattern.types]}, {"relations": [*words]}]
         filled = [self._fill("extraction", [*shape, {"text": text}]) for text in texts]
         outcomes = self._ask("extraction", filled, texts, schema=_FACTS)
-        for outcome, one, text in zip(outcomes, passages, texts, strict=False):
-            yield _checked_facts(outcome.fields, pattern, text, one.chunk)
+        for outcome, piece, text in zip(outcomes, passages, texts, strict=False):
+            yield _checked_facts(outcome.fields, pattern, text, piece.chunk)
 
     def descriptions(self) -> tuple[str, ...]:
         """Return descriptions of pictures in the question."""
@@ -107,7 +107,7 @@ class EvidenceAgents(AgentTrace):
 
     def choose(self, description: str, pictures: Sequence[EvidenceNode]) -> EvidenceNode | None:
         """Return the picture that fits a description best; None for none of them."""
-        titles = [{"picture": n, "title": one.name} for n, one in enumerate(pictures, 1)]
+        titles = [{"picture": n, "title": picture.name} for n, picture in enumerate(pictures, 1)]
         filled = self._fill("choice", [{"description": description}, *titles])
         (outcome,) = self._ask("choice", [filled], [description], [pictures], schema=_CHOICE)
         number = outcome.fields.get("picture", 0)
@@ -128,22 +128,22 @@ class EvidenceAgents(AgentTrace):
         named: dict[str, list[EvidenceNode]] = {}
         for node in graph.of("image"):
             named.setdefault(name_key(node.name), []).append(node)
-        asked = (
-            (node, str(one.get("question", "")).strip())
-            for one in outcome.fields.get("questions", ())
-            for node in named.get(name_key(str(one.get("picture", ""))), ())
+        pairs = (
+            (node, str(line.get("question", "")).strip())
+            for line in outcome.fields.get("questions", ())
+            for node in named.get(name_key(str(line.get("picture", ""))), ())
         )
-        return [(node, question) for node, question in asked if question]
+        return [(node, question) for node, question in pairs if question]
 
-    def picture_answers(self, asked: Sequence[tuple[EvidenceNode, str]]) -> list[str]:
+    def picture_answers(self, questions: Sequence[tuple[EvidenceNode, str]]) -> list[str]:
         """Return the answer of each picture node to its question; "" without one (eq. 6)."""
         filled = [
             self._fill("picture_answer", [{"title": node.name, "question": question}])
-            for node, question in asked
+            for node, question in questions
         ]
-        about = [f"{node.name}: {question}" for node, question in asked]
-        shown = [[node] for node, _ in asked]
-        outcomes = self._ask("picture answer", filled, about, shown)
+        about = [f"{node.name}: {question}" for node, question in questions]
+        pictures = [[node] for node, _ in questions]
+        outcomes = self._ask("picture answer", filled, about, pictures)
         return [" ".join(outcome.text.split()) for outcome in outcomes]
 
     def mine_tables(
@@ -172,7 +172,7 @@ class EvidenceAgents(AgentTrace):
         agent: str,
         filled: Sequence[str],
         about: Sequence[str],
-        shown: Sequence[Sequence[EvidenceNode]] = (),
+        pictures: Sequence[Sequence[EvidenceNode]] = (),
         *,
         schema: Mapping[str, Any] | None = None,
     ) -> list[Outcome]:
@@ -180,9 +180,9 @@ class EvidenceAgents(AgentTrace):
         questions = [
             AgentQuestion(
                 text,
-                [one.file for one in (shown[n] if shown else ()) if one.file],
+                [node.file for node in (pictures[n] if pictures else ()) if node.file],
                 schema,
-                needs_pictures=bool(shown),
+                needs_pictures=bool(pictures),
             )
             for n, text in enumerate(filled)
         ]
@@ -194,10 +194,10 @@ class EvidenceAgents(AgentTrace):
         return outcomes
 
 
-def _with_owner(one: Evidence) -> str:
+def _with_owner(piece: Evidence) -> str:
     """Return a text after the names of the units that it is of, which it need not repeat."""
-    owners = [name for name in one.owner_names if not is_named(name, one.text)]
-    return "\n".join([*owners, one.text])
+    owners = [name for name in piece.owner_names if not is_named(name, piece.text)]
+    return "\n".join([*owners, piece.text])
 
 
 def _distinct(texts: Sequence[str]) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ def _checked_facts(
         text: The text of the chunk.
         chunk: Its row.
     """
-    types = {name_key(one): one for one in pattern.types}
+    types = {name_key(kind): kind for kind in pattern.types}
     nodes = []
     for fact in reply.get("entities", ()):
         name, type_ = _line(fact, "name"), types.get(name_key(_line(fact, "type")))

@@ -74,8 +74,8 @@ class EvidenceNode(Serializable):
         """Return the node with a text added to its description, unless one holds the other."""
         if text in self.description:
             return self
-        known = "" if self.description in text else self.description
-        return replace(self, description=f"{known} {text}".strip())
+        before = "" if self.description in text else self.description
+        return replace(self, description=f"{before} {text}".strip())
 
     @property
     def text(self) -> str:
@@ -123,9 +123,9 @@ class EvidenceGraph(Serializable):
         """
         every = dict(self.nodes)
         for node in nodes:
-            known = every.get(node.id, node).with_description(node.description)
-            chunks = tuple(dict.fromkeys((*known.chunks, *node.chunks)))
-            every[node.id] = replace(known, chunks=chunks)
+            merged = every.get(node.id, node).with_description(node.description)
+            chunks = tuple(dict.fromkeys((*merged.chunks, *node.chunks)))
+            every[node.id] = replace(merged, chunks=chunks)
         distinct = dict.fromkeys((*self.edges, *edges))
         kept = (edge for edge in distinct if edge.source in every and edge.target in every)
         return EvidenceGraph(every, tuple(kept))
@@ -168,16 +168,16 @@ class EvidenceGraph(Serializable):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object of the graph: lists of "nodes" and "edges"."""
-        shown = Serializable.to_dict(self)
-        return {"nodes": [*shown["nodes"].values()], "edges": shown["edges"]}
+        fields = Serializable.to_dict(self)
+        return {"nodes": [*fields["nodes"].values()], "edges": fields["edges"]}
 
     def graphml(self) -> str:
         """Return the graph as a GraphML document."""
         root = ElementTree.Element("graphml", xmlns=_NAMESPACE)
         graph = ElementTree.Element("graph", edgedefault="directed")
         keys = dict[str, None]()
-        items = [(kind, one) for kind, of in self.to_dict().items() for one in of]
-        for kind, fields in ((kind.removesuffix("s"), one) for kind, one in items):
+        items = [(kind, item) for kind, of in self.to_dict().items() for item in of]
+        for kind, fields in ((kind.removesuffix("s"), item) for kind, item in items):
             ends = {name: fields.pop(name) for name in _ENDS if name in fields}
             element = ElementTree.SubElement(graph, kind, ends)
             for name, value in fields.items():

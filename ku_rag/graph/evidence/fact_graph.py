@@ -51,31 +51,31 @@ def build_from_facts(
         evidence: Retrieved chunks and table rows, best first.
         settings: How many passages and tables are read, and whether tables are.
     """
-    said = stems(question)
-    rows = [one for one in evidence if one.table][: _MOST_ROWS * settings.table_mining]
-    columns = dict.fromkeys(c for one in rows if one.table for c in one.table.columns)
-    named = tuple(c for c in columns if stems(c) and stems(c) <= said)
+    terms = stems(question)
+    rows = [piece for piece in evidence if piece.table][: _MOST_ROWS * settings.table_mining]
+    columns = dict.fromkeys(c for row in rows if row.table for c in row.table.columns)
+    named = tuple(c for c in columns if stems(c) and stems(c) <= terms)
     pattern = PatternGraph(named, (), tuple(content_words(question)))
     of_rows = of_texts = EvidenceGraph()
     for table in tables_of(graph.connection, rows, settings.tables):
         stored = dict(table.rows)
-        for chunk in (one.chunk for one in rows if one.chunk in stored):
+        for chunk in (row.chunk for row in rows if row.chunk in stored):
             cells = cells_of(stored[chunk]).items()
-            wanted = [text for column, text in cells if stems(f"{column} {text}") & said]
+            wanted = [text for column, text in cells if stems(f"{column} {text}") & terms]
             part = row_graph(graph, table, chunk, stored[chunk], wanted)
             of_rows = of_rows.joined(part.nodes.values(), part.edges)
-    for place, one in enumerate(one for one in evidence if not one.table):
-        is_in_row = any(text_id(name) in of_rows.nodes for name in one.owner_names)
+    for place, piece in enumerate(piece for piece in evidence if not piece.table):
+        is_in_row = any(text_id(name) in of_rows.nodes for name in piece.owner_names)
         if place < settings.passages or is_in_row:
-            for part in _of_text(graph, question, one, said):
+            for part in _of_text(graph, question, piece, terms):
                 of_texts = of_texts.joined(part.nodes.values(), part.edges)
     built = of_texts.joined(of_rows.nodes.values(), of_rows.edges)
     relations = (edge.relation for edge in built.edges)
-    known = every_stem(" ".join((*relations, *(node.text for node in built.nodes.values()))))
-    wanted_stems = said - ASKING or said
-    missing = sorted(wanted_stems - known)
+    covered = every_stem(" ".join((*relations, *(node.text for node in built.nodes.values()))))
+    wanted_stems = terms - ASKING or terms
+    missing = sorted(wanted_stems - covered)
     exact = stems(" ".join(names_and_numbers(question)))
-    is_covered = exact <= known and len(missing) <= (1 - _COVERED) * len(wanted_stems)
+    is_covered = exact <= covered and len(missing) <= (1 - _COVERED) * len(wanted_stems)
     enough = bool(wanted_stems and built.nodes) and is_covered
     stopped = "the graph is enough" if enough else "the graph is not enough"
     if missing:
@@ -85,32 +85,32 @@ def build_from_facts(
 
 
 def _of_text(
-    graph: Graph, question: str, one: Evidence, said: frozenset[str]
+    graph: Graph, question: str, piece: Evidence, terms: frozenset[str]
 ) -> Iterator[EvidenceGraph]:
     """Yield the units that a text is of, each with what the question asks for."""
     query = "SELECT u.row FROM json_each(?) w CROSS JOIN units u ON u.id = w.value ORDER BY w.key"
-    units = [row for (row,) in graph.connection.execute(query, (as_json(one.owners),))]
-    facts, description = FactReader(graph.connection, graph.among), _description(one.text, said)
+    units = [row for (row,) in graph.connection.execute(query, (as_json(piece.owners),))]
+    facts, description = FactReader(graph.connection, graph.among), _description(piece.text, terms)
     for entity in graph.of_units(units):
         id = text_id(entity.name)
-        nodes = [EvidenceNode(id, entity.name, entity.kind, "text", description, (one.chunk,))]
-        edges, asked = [], analyse(question, (entity.name,))
+        nodes = [EvidenceNode(id, entity.name, entity.kind, "text", description, (piece.chunk,))]
+        edges, analysis = [], analyse(question, (entity.name,))
         for step in (*graph.hop(entity, _MOST_RELATIONS), *facts.of_unit(entity)):
-            if asked.remaining(label_stems(step.relation), agents=not step.has_value):
-                at, end = step.line[0] if step.line else one.chunk, step.tail
+            if analysis.remaining(label_stems(step.relation), agents=not step.has_value):
+                at, end = step.line[0] if step.line else piece.chunk, step.tail
                 kind = end.kind or step.relation
                 nodes.append(EvidenceNode(text_id(end.name), end.name, kind, "text", "", (at,)))
                 edges.append(EvidenceEdge(id, step.relation, nodes[-1].id, step.notes, at))
         yield EvidenceGraph().joined(nodes, edges)
 
 
-def _description(text: str, said: frozenset[str]) -> str:
+def _description(text: str, terms: frozenset[str]) -> str:
     """Return the first sentence of a text, and those with further words of the question."""
-    known: frozenset[str] = frozenset()
+    covered: frozenset[str] = frozenset()
     chosen: list[str] = []
     for start, end in sentences(text[:_MOST_CHARACTERS]):
-        shared = every_stem(text[start:end]) & said
-        if not (chosen and shared <= known):
+        shared = every_stem(text[start:end]) & terms
+        if not (chosen and shared <= covered):
             chosen.append(" ".join(text[start:end].split()))
-            known |= shared
+            covered |= shared
     return shortened(" ".join(chosen), _LONGEST)

@@ -36,7 +36,7 @@ def row_graph(
     chunk: int,
     row: TableRow,
     named: Iterable[str],
-    known: Container[str] = (),
+    ids: Container[str] = (),
 ) -> EvidenceGraph:
     """Return a table with one of its rows, and the entities of cells of the row.
 
@@ -49,7 +49,7 @@ def row_graph(
         chunk: Row of the chunk of the row.
         row: The row of the table.
         named: Names.
-        known: Ids of nodes.
+        ids: Ids of nodes.
     """
     described = "; ".join(f"{column}: {text}" for column, text in cells_of(row).items())
     id, name = f"row:{table.id}.{row.row}", f"{table.name}, row {row.row + 1}"
@@ -60,7 +60,7 @@ def row_graph(
     linked = _names_of(graph.connection, [cell.link for _, cell in row.cells if cell.link])
     for (column, cell), key in zip(row.cells, keys, strict=True):
         end = text_id(linked.get(cell.link or "", cell.text))
-        is_wanted = key in wanted or cell.link or end in known
+        is_wanted = key in wanted or cell.link or end in ids
         if is_wanted and 0 < len(key) <= LONGEST_NAME:
             nodes.append(EvidenceNode(end, cell.text.strip(), column, "text", "", (chunk,)))
             edges.append(EvidenceEdge(id, column, end, chunk=chunk))
@@ -90,7 +90,7 @@ def tables_of(
     Their titles are their own names and those of their units.
     """
     names: dict[int, tuple[str, ...]] = {
-        one.chunk: one.owner_names for one in evidence if one.table
+        piece.chunk: piece.owner_names for piece in evidence if piece.table
     }
     places: dict[tuple[int, int], list[int]] = {}
     for chunk, source, place in connection.execute(
@@ -99,7 +99,7 @@ def tables_of(
         (as_json(names),),
     ):
         places.setdefault((source, place), []).append(chunk)
-    found = []
+    tables = []
     for (source, place), hits in list(places.items())[:most]:
         others = connection.execute(
             "SELECT c.row FROM chunks c CROSS JOIN table_rows t "
@@ -124,8 +124,8 @@ def tables_of(
             titles=titles,
             rows=numbered,
         )
-        found.append(node)
-    return found
+        tables.append(node)
+    return tables
 
 
 def pictures_of(
@@ -139,7 +139,7 @@ def pictures_of(
     for key, entities in Graph(connection, layout).with_keys([*map(name_key, names)]).items():
         for unit in (entity.unit for entity in entities if entity.unit):
             titles.setdefault(unit, []).append(key)
-    found: dict[int, EvidenceNode] = {}
+    pictures: dict[int, EvidenceNode] = {}
     count: dict[str, int] = {}
     for number, unit, name, row, file in connection.execute(
         "SELECT u.row, u.id, u.name, i.row, i.file FROM json_each(?) w CROSS JOIN units u "
@@ -149,9 +149,9 @@ def pictures_of(
     ):
         if among is not None and number not in among:
             continue
-        if row not in found and count.get(unit, 0) < _MOST_PICTURES:
+        if row not in pictures and count.get(unit, 0) < _MOST_PICTURES:
             count[unit] = count.get(unit, 0) + 1
-            found[row] = EvidenceNode(
+            pictures[row] = EvidenceNode(
                 f"image:{row}",
                 name,
                 "image",
@@ -160,4 +160,4 @@ def pictures_of(
                 titles=(name, *titles[unit]),
                 file=layout.image(file),
             )
-    return list(found.values())
+    return list(pictures.values())
