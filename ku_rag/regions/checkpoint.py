@@ -102,13 +102,13 @@ def _unpickle(path: Path, torch: Any) -> Any:  # noqa: ANN401 - torch has no typ
         serialization.clear_safe_globals()
         try:
             names = serialization.get_unsafe_globals_in_checkpoint(path)
-            known = [(_placeholder(name), name) for name in names]
-            if foreign := sorted(name for found, name in known if found is None):
+            classes = [(_placeholder(name), name) for name in names]
+            if foreign := sorted(name for kind, name in classes if kind is None):
                 raise BadInput(
                     f"{path} asks for {foreign[0]}, which no checkpoint of ultralytics needs and "
                     f"which could run code: nothing of it was run; expected {_EXPECTED}"
                 )
-            serialization.add_safe_globals(known)
+            serialization.add_safe_globals(classes)
             return torch.load(path, map_location="cpu", weights_only=True)
         finally:
             serialization.clear_safe_globals()
@@ -123,7 +123,7 @@ def _placeholder(name: str) -> type | None:
     """
     module, _, attribute = name.rpartition(".")
     if _LAYERS.fullmatch(name):
-        found = getattr(import_module(module), attribute, None)
-        if isinstance(found, type) and issubclass(found, extra("yolo", "torch").nn.Module):
-            return type(attribute, (found,), {"__init__": None})
+        layer = getattr(import_module(module), attribute, None)
+        if isinstance(layer, type) and issubclass(layer, extra("yolo", "torch").nn.Module):
+            return type(attribute, (layer,), {"__init__": None})
     return type(attribute, (_Ignored,), {}) if _OTHER.fullmatch(name) else None

@@ -71,10 +71,10 @@ class MaskRCNNSegmenter(Detector):
             scaled, _ = network.transform([pixels.permute(2, 0, 1).float().div(255)])
             features = network.backbone(scaled.tensors)
             places, _ = network.rpn(scaled, features)
-            found = network.roi_heads(features, places, scaled.image_sizes)[0][0]
-            kept = ops.nms(found["boxes"], found["scores"], OVERLAP)
+            output = network.roi_heads(features, places, scaled.image_sizes)[0][0]
+            kept = ops.nms(output["boxes"], output["scores"], OVERLAP)
             boxes, scores, labels, masks = (
-                found[part][kept].cpu().numpy() for part in ("boxes", "scores", "labels", "masks")
+                output[part][kept].cpu().numpy() for part in ("boxes", "scores", "labels", "masks")
             )
         down, across = scaled.image_sizes[0]
         boxes *= np.array([image.width / across, image.height / down] * 2, np.float32)
@@ -123,7 +123,7 @@ def _build(path: Path, confidence: float, side: int) -> Any:  # noqa: ANN401 - m
 def _names(classes: int) -> tuple[str, ...]:
     """Return the names of the classes: those of COCO if their number is equal."""
     detection = extra("maskrcnn", "torchvision.models.detection")
-    known = detection.MaskRCNN_ResNet50_FPN_V2_Weights.DEFAULT.meta["categories"]
-    if classes == len(known):
-        return tuple(known)
+    names = detection.MaskRCNN_ResNet50_FPN_V2_Weights.DEFAULT.meta["categories"]
+    if classes == len(names):
+        return tuple(names)
     return tuple(f"thing {number}" for number in range(classes))

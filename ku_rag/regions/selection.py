@@ -53,9 +53,9 @@ def choose(
         return replace(whole, why="no region was proposed: the whole picture")
     if not question.strip():
         return replace(whole, why="there is no question to choose a region by: the whole picture")
-    asked = encode_queries(encoder, [question])[0]
+    query = encode_queries(encoder, [question])[0]
     crops = [crop(image, region, background) for region in regions]
-    cosines = encoder.encode_images(crops) @ asked
+    cosines = encoder.encode_images(crops) @ query
     best = int(cosines.argmax())
     passing = int((cosines > threshold).sum())
     why = (

@@ -77,9 +77,9 @@ class YoloSegmenter(Detector):
         # A network keeps what it computed for the last size of picture.
         with self._lock, torch.inference_mode():
             ready = ready.to(self._device).float().div(255).unsqueeze(0)
-            (found, prototypes), _ = self._network(ready)
+            (output, prototypes), _ = self._network(ready)
             rows = nms.non_max_suppression(
-                found,
+                output,
                 self._confidence,
                 OVERLAP,
                 agnostic=True,
@@ -90,7 +90,7 @@ class YoloSegmenter(Detector):
             inside = fitted.shape[:2]
             boxes = ops.scale_boxes(inside, rows[:, :4].clone(), pixels.shape)
             heat = torch.einsum("nc,chw->nhw", rows[:, 6:], prototypes[0].float())
-        rows, boxes, heat = (one.cpu().numpy() for one in (rows, boxes, heat))
+        rows, boxes, heat = (tensor.cpu().numpy() for tensor in (rows, boxes, heat))
         # The masks are a reduced copy of the padded picture: pixel p of the picture is at position
         # start + p * step of a mask.
         size, whole = np.array(image.size), np.array([inside[1], inside[0]])

@@ -76,6 +76,6 @@ def rank(reranker: Reranker, query: RerankerQuery, evidence: Sequence[Evidence])
             f"{len(evidence)} finite numbers; choose another reranker, or none"
         )
     matched = {unit.id for unit in query.units} if query.picture else set()
-    apart = [bool(matched) and not matched & {*one.unit_ids} for one in evidence]
+    apart = [bool(matched) and not matched & {*piece.unit_ids} for piece in evidence]
     order = sorted(range(len(evidence)), key=lambda n: (apart[n], -scores[n]))
     return [replace(evidence[n], label=f"E{place}") for place, n in enumerate(order, 1)]

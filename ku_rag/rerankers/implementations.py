@@ -38,7 +38,7 @@ class UnitMatchReranker:
 
     def score(self, query: RerankerQuery, evidence: Sequence[Evidence]) -> Scores:
         """Return the sums, float32[n]."""
-        highest = max((one.score for one in evidence), default=0.0) or 1.0
+        highest = max((piece.score for piece in evidence), default=0.0) or 1.0
         matches = {unit.id: unit.score for unit in query.units if query.picture}
         best = [max((matches.get(unit, 0.0) for unit in e.owners), default=0.0) for e in evidence]
         sums = [e.score / highest + _MATCH * own for e, own in zip(evidence, best, strict=True)]
@@ -77,12 +77,12 @@ class CrossEncoderReranker:
 
     def score(self, query: RerankerQuery, evidence: Sequence[Evidence]) -> Scores:
         """Return the model's output for question and text, float32[n]; longer texts are cut."""
-        pairs = [(query.text, "\n".join([*one.owner_names, one.text])) for one in evidence]
+        pairs = [(query.text, "\n".join([*piece.owner_names, piece.text])) for piece in evidence]
         options = {"batch_size": self._batch_size, "show_progress_bar": False}
         with self._lock:  # the tokenizer serves one thread
-            found = self._model.predict(pairs, convert_to_tensor=True, **options) if pairs else None
-        made = np.zeros(0) if found is None else found.float().cpu().numpy()
-        return np.asarray(made, np.float32)
+            raw = self._model.predict(pairs, convert_to_tensor=True, **options) if pairs else None
+        scores = np.zeros(0) if raw is None else raw.float().cpu().numpy()
+        return np.asarray(scores, np.float32)
 
 
 class RelevanceReranker:
@@ -117,16 +117,16 @@ class RelevanceReranker:
                 'the reranker "mllm" asks a multimodal model, and the base has none: set mllm, or '
                 "choose another reranker"
             )
-        shown = [query.picture] if query.picture else []
-        texts = [fenced([{"of": one.owner_names, "text": one.text}]) for one in evidence]
-        asked = [
-            AgentQuestion(self._prompt.fill(question=query.text, data=text), shown, _SCHEMA)
+        pictures = [query.picture] if query.picture else []
+        texts = [fenced([{"of": piece.owner_names, "text": piece.text}]) for piece in evidence]
+        questions = [
+            AgentQuestion(self._prompt.fill(question=query.text, data=text), pictures, _SCHEMA)
             for text in texts
         ]
-        outcomes = ask_all(query.mllm, asked)
-        failed = [one.failure for one in outcomes if one.failure]
+        outcomes = ask_all(query.mllm, questions)
+        failed = [outcome.failure for outcome in outcomes if outcome.failure]
         for failure in failed:
             if isinstance(failure, BudgetSpent) or len(failed) == len(outcomes):
                 raise failure
-        verdicts = (str(one.fields.get("relevant", "")).strip(" .").casefold() for one in outcomes)
-        return np.array([_VERDICTS.get(one, _UNKNOWN) for one in verdicts], np.float32)
+        verdicts = (str(o.fields.get("relevant", "")).strip(" .").casefold() for o in outcomes)
+        return np.array([_VERDICTS.get(verdict, _UNKNOWN) for verdict in verdicts], np.float32)

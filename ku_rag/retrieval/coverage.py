@@ -28,23 +28,23 @@ Places = NDArray[np.int64]
 
 
 def joint_scores(
-    connection: Connection, found: TermScores, most: int, *, pool: int
+    connection: Connection, terms: TermScores, most: int, *, pool: int
 ) -> dict[int, float]:
     """Return the joint scores of the best chunks, row → score from 0 to 1.
 
     Args:
         connection: the store.
-        found: scores of chunks by term.
+        terms: scores of chunks by term.
         most: most chunks.
         pool: chunks whose links are followed, those with the best scores; 0 follows none.
     """
-    if not len(found.rows):
+    if not len(terms.rows):
         return {}
-    own = found.scores.sum(0)
-    linking, linked, share = _links(connection, found.rows[np.argsort(-own, kind="stable")[:pool]])
-    rows = np.union1d(found.rows, linked)
-    by_term = np.zeros((len(found.scores), len(rows)))
-    by_term[:, np.searchsorted(rows, found.rows)] = found.scores
+    own = terms.scores.sum(0)
+    linking, linked, share = _links(connection, terms.rows[np.argsort(-own, kind="stable")[:pool]])
+    rows = np.union1d(terms.rows, linked)
+    by_term = np.zeros((len(terms.scores), len(rows)))
+    by_term[:, np.searchsorted(rows, terms.rows)] = terms.scores
     ends = np.searchsorted(rows, linking), np.searchsorted(rows, linked)
     scores = _joint(by_term, *ends, share)
     best = np.argsort(-scores, kind="stable")[:most]

@@ -76,7 +76,7 @@ def match(base: Retrieval, image: Image | None, question: str, k: int) -> Matche
         for place, unit in enumerate(order)
         if place < k or unit in named
     ]
-    best = next((seen[one.row] for one in matches if one.image_row is not None), None)
+    best = next((seen[m.row] for m in matches if m.image_row is not None), None)
     region = chosen or _region(image, best, chosen_by_clue=bool(fitting))
     return Matched(matches, region, names)
 
@@ -159,12 +159,12 @@ def _fitting(
     total = connection.execute("SELECT count(*) FROM units").fetchone()[0]
     for beginning, whole in clue:
         everywhere = keywords.count_units_with(connection, whole, whole=True) if whole else 0
-        known = everywhere > 0
+        is_word = everywhere > 0
         everywhere = everywhere or keywords.count_units_with(connection, beginning)
         if everywhere:
             weights[beginning] = math.log(1 + total / everywhere)
-            wanted = whole if known else beginning
-            holders[beginning] = keywords.units_with(connection, wanted, units, whole=known)
+            wanted = whole if is_word else beginning
+            holders[beginning] = keywords.units_with(connection, wanted, units, whole=is_word)
     most = sum(weights.values())
     if all(len(holding) in (0, len(units)) for holding in holders.values()):
         return {}

@@ -87,37 +87,37 @@ def find_names(connection: Connection, question: str) -> NamesFound:
         "SELECT e.key FROM json_each(?1) w CROSS JOIN entities e ON e.key = w.value",
         (as_json({form for key in spans.values() for form in singulars(key)}),),
     )
-    known = {key for (key,) in rows if matchable(key)}
-    found = NamesFound()
+    stored = {key for (key,) in rows if matchable(key)}
+    names = NamesFound()
     for span, key in spans.items():
-        form = next((form for form in singulars(key) if form in known), None)
-        if form and not any(one.overlaps(*span) for one in found.spans):
-            found.spans.append(NamedSpan(span[0], tuple(folded[slice(*span)]), form))
+        form = next((form for form in singulars(key) if form in stored), None)
+        if form and not any(other.overlaps(*span) for other in names.spans):
+            names.spans.append(NamedSpan(span[0], tuple(folded[slice(*span)]), form))
     for (at, end), key in spans.items():
-        is_free = not any(one.overlaps(at, end) for one in found.spans)
+        is_free = not any(span.overlaps(at, end) for span in names.spans)
         if is_free and question[tokens[at].start].isupper() and matchable(key):
             written = NamedSpan(at, tuple(folded[at:end]), key)
-            found.spans.extend(_qualified(connection, written))
+            names.spans.extend(_qualified(connection, written))
     for place, word in enumerate(folded):
         is_short = len(word) < _SHORTEST_MISSPELT or is_cjk(word) or word in stop_words()
-        if is_short or any(word in one.words for one in found.spans):
+        if is_short or any(word in span.words for span in names.spans):
             continue
         if not keywords.has_word(connection, word):
-            _add_similar(connection, question, tokens, place, found)
-    for start, end in _capitalised(question, tokens, found.spans):
-        inside = [one for one in found.spans if one.overlaps(start, end)]
-        named = {n for one in inside for n in range(one.at, one.at + len(one.words))}
+            _add_similar(connection, question, tokens, place, names)
+    for start, end in _capitalised(question, tokens, names.spans):
+        inside = [span for span in names.spans if span.overlaps(start, end)]
+        named = {n for span in inside for n in range(span.at, span.at + len(span.words))}
         others = {folded[n] for n in range(start, end) if n not in named}
         if len(inside) != 1 or not others:
             continue
         key = inside[0].key
-        names = connection.execute(
+        keys = connection.execute(
             "SELECT key FROM names WHERE unit IN (SELECT unit FROM names WHERE key = ?)", (key,)
         )
-        if others.isdisjoint(word for (name,) in names for word in name.split(" ")):
-            found.spans.remove(inside[0])
-            found.similar[question[tokens[start].start : tokens[end - 1].end]] = key
-    return found
+        if others.isdisjoint(word for (name,) in keys for word in name.split(" ")):
+            names.spans.remove(inside[0])
+            names.similar[question[tokens[start].start : tokens[end - 1].end]] = key
+    return names
 
 
 def find_partial_names(connection: Connection, question: str, named: NamesFound) -> None:
@@ -211,8 +211,8 @@ def _capitalised(
 ) -> Iterator[tuple[int, int]]:
     """Yield ranges of capitalised words and names separated only by spaces; none of a title."""
     plain = stop_words() | _TITLES
-    capital = [question[one.start].isupper() and one.folded not in plain for one in tokens]
-    if all(capital[n] for n, one in enumerate(tokens) if n and one.folded not in stop_words()):
+    capital = [question[token.start].isupper() and token.folded not in plain for token in tokens]
+    if all(capital[n] for n, token in enumerate(tokens) if n and token.folded not in stop_words()):
         return
     for span in spans:
         capital[span.at : span.at + len(span.words)] = [True] * len(span.words)
@@ -227,7 +227,7 @@ def _capitalised(
 
 
 def _add_similar(
-    connection: Connection, question: str, tokens: Sequence[Token], place: int, found: NamesFound
+    connection: Connection, question: str, tokens: Sequence[Token], place: int, names: NamesFound
 ) -> None:
     """Add the name that words around an unknown one are a misspelling of, or suggest it."""
     from rapidfuzz import process
@@ -235,12 +235,12 @@ def _add_similar(
 
     near: list[tuple[bool, int, float, str, int, tuple[str, ...]]] = []
     for start in range(max(0, place - _LONGEST_MISSPELT + 1), place + 1):
-        names = connection.execute(
+        rows = connection.execute(
             "SELECT key FROM names WHERE key BETWEEN ?1 AND ?1 || char(1114111) UNION "
             "SELECT key FROM entities WHERE key BETWEEN ?1 AND ?1 || char(1114111) LIMIT ?2",
             (tokens[start].folded[0], _CANDIDATES),
         )
-        keys = [key for (key,) in names] if tokens[start].folded not in stop_words() else []
+        keys = [key for (key,) in rows] if tokens[start].folded not in stop_words() else []
         for end in range(place + 1, min(len(tokens), start + _LONGEST_MISSPELT) + 1):
             folded = tuple(token.folded for token in tokens[start:end])
             text = " ".join(folded)
@@ -259,10 +259,10 @@ def _add_similar(
     capital = question[tokens[start].start].isupper() or question.islower()
     if only and (capital or len(folded) > 1):
         end = start + len(folded)
-        found.spans[:] = [one for one in found.spans if not one.overlaps(start, end)]
-        found.spans.append(NamedSpan(start, folded, key))
+        names.spans[:] = [span for span in names.spans if not span.overlaps(start, end)]
+        names.spans.append(NamedSpan(start, folded, key))
     else:
-        found.similar[" ".join(folded)] = key
+        names.similar[" ".join(folded)] = key
 
 
 def _digits(text: str) -> str:
@@ -295,23 +295,23 @@ def parted(question: str) -> tuple[str, list[ClueWord]]:
     tokens = tokenize(question[:MOST_CHARACTERS])
     start, end = _clause(question, tokens)
     clue, main = tokens[start:end], tokens[:start] + tokens[end:]
-    found = []
+    terms = []
     for token in clue:
         word, root = token.folded, stem(token.folded)
         if word not in _PLAIN:
             named = question[token.start].isupper()
             beginning = root if len(root) > 3 and word.startswith(root) else word
-            found.append(ClueWord(beginning, word if named or word == root else ""))
+            terms.append(ClueWord(beginning, word if named or word == root else ""))
     kept = []
     for token, following in zip_longest(main, main[1:]):
         capital = question[token.start].isupper() and token is not main[0]
         if capital and following and following.folded in POINTED:
             # "African" begins as "Africa" does.
             root = token.folded
-            found.append(ClueWord(root[: max(4, len(root) - 2)] if root.endswith("n") else root))
+            terms.append(ClueWord(root[: max(4, len(root) - 2)] if root.endswith("n") else root))
         else:
             kept.append(question[token.start : token.end])
-    return " ".join(kept), list({word.beginning: word for word in found}.values())
+    return " ".join(kept), list({word.beginning: word for word in terms}.values())
 
 
 def _clause(question: str, tokens: Sequence[Token]) -> tuple[int, int]:

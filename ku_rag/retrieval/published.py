@@ -22,8 +22,8 @@ K = 3
 def match_pictures(base: Retrieval, image: Image, question: str, k: int) -> Matched:
     """Return the k units whose pictures are nearest to the region, and the region (eq. 4 to 7)."""
     connection = base.database.connection
-    found, chosen = match_image(connection, image, question, base.image_search)
-    nearest = sorted(found.items(), key=lambda one: -one[1].cosine)[:k]
+    by_unit, chosen = match_image(connection, image, question, base.image_search)
+    nearest = sorted(by_unit.items(), key=lambda item: -item[1].cosine)[:k]
     matches = []
     for unit, seen in nearest:
         why = f"its picture is near (cosine {seen.cosine:.2f})"
@@ -49,4 +49,4 @@ def rank_chunks(
         for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True):
             if row >= 0:
                 best[row] = max(round(cosine, 4), best.get(row, -1.0))
-    return sorted(best.items(), key=lambda one: (-one[1], one[0]))[:k]
+    return sorted(best.items(), key=lambda item: (-item[1], item[0]))[:k]

@@ -118,9 +118,9 @@ def _cosines(
         among: rows of the chunks that count; None for all.
         most: chunks for each question.
     """
-    asked = [question, *(rewrite(question, name) for name, _ in spaces)]
-    vectors = encode_queries(base.encoder, asked)
-    found: dict[int, float] = {}
+    questions = [question, *(rewrite(question, name) for name, _ in spaces)]
+    vectors = encode_queries(base.encoder, questions)
+    best: dict[int, float] = {}
     lowest = span = 0.0
     for place, vector in enumerate(vectors):
         inside = spaces[place - 1][1] if place else among
@@ -133,6 +133,6 @@ def _cosines(
         if not place and near:
             lowest = min(near.values())
             span = max(near.values()) - lowest
-        found |= {row: max(cosine, found.get(row, -1.0)) for row, cosine in near.items()}
+        best |= {row: max(cosine, best.get(row, -1.0)) for row, cosine in near.items()}
     weight = text_weight(base.encoder) / (span or 1.0)
-    return {row: weight * min(max(0.0, cosine - lowest), span) for row, cosine in found.items()}
+    return {row: weight * min(max(0.0, cosine - lowest), span) for row, cosine in best.items()}
