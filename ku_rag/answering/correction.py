@@ -37,7 +37,7 @@ _WORDS = re.compile(r"\w+")
 
 _ANSWERED = {"reason": TEXT, "citations": TEXTS, "answer": TEXT}
 _CORRECTED = {**_ANSWERED, "changed": BOOLEAN}
-_PAGES = {name: one for name, one in _CORRECTED.items() if name != "citations"}
+_PAGES = {name: schema for name, schema in _CORRECTED.items() if name != "citations"}
 _WEIGHED = {**_CORRECTED, "believed": {**TEXT, "enum": ["all", "draft", "passage", "path"]}}
 """With graph paths, which may contradict the texts."""
 
@@ -79,8 +79,8 @@ class Material:
     @property
     def bearing_paths(self) -> list[PathEvidence]:
         """The paths that share a content word with the question beyond the names of the units."""
-        asked = stems(self.question).difference(*(stems(unit.name) for unit in self.units))
-        return [p for p in self.paths if p.label in self.leading or asked & stems(p.text)]
+        terms = stems(self.question).difference(*(stems(unit.name) for unit in self.units))
+        return [p for p in self.paths if p.label in self.leading or terms & stems(p.text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Chain:
 
     def draft(self, material: Material) -> Reply:
         """Return the model's answer to the question alone, the first turn (eq. 12)."""
-        return self._chat(self._asked(material))
+        return self._chat(self._build_request(material))
 
     def answer(self, material: Material, draft: Reply | None) -> Answered:
         """Answer with the evidence.
@@ -121,27 +121,27 @@ class Chain:
         once: the ablation without the chain.
         """
         if draft is None:
-            message = _evidence(material, self.prompts["single"], *_shown(material))
+            message = _evidence(material, self.prompts["single"], *_show_picture(material))
             reply = self._chat(message, properties=_ANSWERED)
-            return self._answered(*_parse_verdict(reply, material), material, {"single": reply})
+            return self._build_answer(*_parse_verdict(reply, material), material, {"single": reply})
         paths = material.bearing_paths
         if not (material.units or material.evidence or paths):
             why = "Nothing was found to check the model's draft with, so it stands."
-            found = Reading(draft.text, why=why, unanswered="refused"), Correction(draft.text)
-            return self._answered(*found, material, {"draft": draft})
+            verdict = Reading(draft.text, why=why, unanswered="refused"), Correction(draft.text)
+            return self._build_answer(*verdict, material, {"draft": draft})
         name = "pages" if material.pages_only else "correction"
         second = self._chat(
-            self._asked(material),
+            self._build_request(material),
             Message("assistant", (draft.text,)),
             _evidence(material, self.prompts[name]),
             properties=_PAGES if material.pages_only else _WEIGHED if paths else _CORRECTED,
         )
         verdict = _parse_verdict(second, material, draft.text)
-        return self._answered(*verdict, material, {"draft": draft, name: second})
+        return self._build_answer(*verdict, material, {"draft": draft, name: second})
 
-    def _asked(self, material: Material) -> Message:
+    def _build_request(self, material: Material) -> Message:
         words = self.prompts["draft"].fill(question=material.question)
-        return Message("user", (*_shown(material), words))
+        return Message("user", (*_show_picture(material), words))
 
     def _chat(
         self, *messages: Message, properties: Mapping[str, Mapping[str, Any]] | None = None
@@ -155,7 +155,7 @@ class Chain:
                 "reader answers"
             ) from error
 
-    def _answered(
+    def _build_answer(
         self,
         reading: Reading,
         correction: Correction,
@@ -178,7 +178,7 @@ class Chain:
 # ---- requests ----------------------------------------------------------------------------------
 
 
-def _shown(material: Material) -> tuple[Part, ...]:
+def _show_picture(material: Material) -> tuple[Part, ...]:
     return (Picture(material.picture),) if material.picture else ()
 
 
@@ -248,25 +248,25 @@ def _parse_verdict(
 
     A reply that does not say whether it changed the draft, or refuses to answer, is a change.
     """
-    said = reply.parsed or {}
-    answer, reason = said["answer"].strip(), " ".join(said.get("reason", "").split())
-    shown = {piece.label: piece.text for piece in material.evidence}
-    shown |= {path.label: path.text for path in material.bearing_paths}
+    fields = reply.parsed or {}
+    answer, reason = fields["answer"].strip(), " ".join(fields.get("reason", "").split())
+    texts = {piece.label: piece.text for piece in material.evidence}
+    texts |= {path.label: path.text for path in material.bearing_paths}
     # Models write "[E1]", "e1" and "E1, E2" as well.
     labels = [
         label
-        for given in said.get("citations", ())
-        if given.strip()
-        for label in _LABEL.findall(given.upper()) or [given.strip()[:_LONGEST_LABEL]]
+        for citation in fields.get("citations", ())
+        if citation.strip()
+        for label in _LABEL.findall(citation.upper()) or [citation.strip()[:_LONGEST_LABEL]]
     ]
-    cited = {label: shown[label] for label in labels if label in shown}
-    dropped = tuple(dict.fromkeys(label for label in labels if label not in shown))
+    cited = {label: texts[label] for label in labels if label in texts}
+    dropped = tuple(dict.fromkeys(label for label in labels if label not in texts))
     changed, verdict = False, "Answered in one turn"
     if draft is not None:
-        changed = (said.get("changed", True) or not answer) and _bare(answer) != _bare(draft)
+        changed = (fields.get("changed", True) or not answer) and _bare(answer) != _bare(draft)
         verdict = ("Corrected" if changed else "Kept") if answer else "Refused"
     why = f"{verdict}: {reason}" if reason else f"{verdict}, for no reason given."
-    believed = said.get("believed")
+    believed = fields.get("believed")
     if believed not in (None, "all"):
         why += f" (Where they differ, it believed the {believed}.)"
     if dropped:
@@ -280,8 +280,8 @@ def _parse_verdict(
 
 def _span(answer: str, text: str) -> tuple[int, int]:
     """Return the span of the answer in a text; (0, 0) if the text does not contain it."""
-    found = re.search(re.escape(answer), text, re.IGNORECASE) if answer else None
-    return found.span() if found else (0, 0)
+    match = re.search(re.escape(answer), text, re.IGNORECASE) if answer else None
+    return match.span() if match else (0, 0)
 
 
 def _bare(text: str) -> list[str]:

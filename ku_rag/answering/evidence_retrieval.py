@@ -26,14 +26,14 @@ _MOST_ROWS = 60
 
 
 def evidence(
-    base: Retrieval, question: str, found: Matched, k: int, pool: int = 0
+    base: Retrieval, question: str, matched: Matched, k: int, pool: int = 0
 ) -> tuple[list[Evidence], list[Evidence]]:
     """The chunks that bear on a question, those of the matched units before others.
 
     Args:
         base: what is asked.
         question: its text.
-        found: the matched units.
+        matched: the matched units.
         k: how many are used.
         pool: how many a reranker scores; at least as many are returned if they are found.
 
@@ -45,12 +45,12 @@ def evidence(
     hits = search(
         base.chunk_search,
         question,
-        [(unit.row, unit.name) for unit in found.units],
+        [(unit.row, unit.name) for unit in matched.units],
         most,
-        units_first=found.region is not None,
+        units_first=matched.region is not None,
         among=base.units.chunks(base.database.connection),
     )
-    every = _evidence(base, hits, [unit.id for unit in found.units])
+    every = _evidence(base, hits, [unit.id for unit in matched.units])
     return every[:k], every[k:]
 
 
@@ -58,15 +58,15 @@ def published(
     base: Retrieval, picture: Image, question: str, k_units: int, k_chunks: int
 ) -> tuple[Matched, list[Evidence]]:
     """Match units and rank their chunks by the published method; see `retrieval.published`."""
-    found = match_pictures(base, picture, question, k_units)
-    hits = rank_chunks(base.chunk_search, question, found.units, k_chunks)
-    return found, _evidence(base, hits, [unit.id for unit in found.units])
+    matched = match_pictures(base, picture, question, k_units)
+    hits = rank_chunks(base.chunk_search, question, matched.units, k_chunks)
+    return matched, _evidence(base, hits, [unit.id for unit in matched.units])
 
 
 def own_evidence(
     base: Retrieval,
-    found: Matched,
-    known: Sequence[Evidence],
+    matched: Matched,
+    evidence: Sequence[Evidence],
     rows: Sequence[Evidence],
     lines: Sequence[tuple[int, int, int]],
     *,
@@ -76,23 +76,23 @@ def own_evidence(
 
     Args:
         base: what is asked.
-        found: the matched units.
-        known: evidence, which is left out.
+        matched: the matched units.
+        evidence: evidence, which is left out.
         rows: rows of tables that were found; they come first.
         lines: row of the chunk, start and end of lines that answer.
         first_label: number of the first chunk's label.
     """
-    units = [unit.row for unit in found.units if unit.id in found.about]
-    shown = [one.chunk for one in (*known, *rows)]
-    chunks = [chunk for chunk, *_ in lines if chunk not in shown]
+    units = [unit.row for unit in matched.units if unit.id in matched.about]
+    listed = [piece.chunk for piece in (*evidence, *rows)]
+    chunks = [chunk for chunk, *_ in lines if chunk not in listed]
     own = base.database.connection.execute(
         "SELECT DISTINCT l.chunk FROM json_each(?) r CROSS JOIN unit_chunks l ON l.unit = r.value "
         "WHERE l.owned AND l.chunk NOT IN (SELECT value FROM json_each(?)) ORDER BY 1 LIMIT ?",
-        (as_json(units), as_json(shown), _MOST_OWN),
+        (as_json(units), as_json(listed), _MOST_OWN),
     )
     chunks = list(dict.fromkeys([*chunks, *(row for (row,) in own)]))
-    more = _evidence(base, [(row, 0.0) for row in chunks], [unit.id for unit in found.units])
-    return [replace(one, label=f"E{first_label + n}") for n, one in enumerate((*rows, *more))]
+    more = _evidence(base, [(row, 0.0) for row in chunks], [unit.id for unit in matched.units])
+    return [replace(piece, label=f"E{first_label + n}") for n, piece in enumerate((*rows, *more))]
 
 
 def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
@@ -126,18 +126,18 @@ class Paths:
     why: str = ""
 
 
-def paths(base: Retrieval, question: str, found: Matched, *, first_label: int) -> Paths:
+def paths(base: Retrieval, question: str, matched: Matched, *, first_label: int) -> Paths:
     """Graph paths from the matched units that bear on a question, best first."""
-    if not (base.units.passes_all or found.units):
+    if not (base.units.passes_all or matched.units):
         return Paths()
     graph = graph_of(base)
-    entities = graph.of_units([unit.row for unit in found.units])
-    starts = [one for one in entities if one.has_relations]
+    entities = graph.of_units([unit.row for unit in matched.units])
+    starts = [entity for entity in entities if entity.has_relations]
     # A name in the clue tells which of the things in a picture is meant, and is not asked about.
-    shown = found.units and found.units[0].image
-    asking = parted(question)[0] if shown else question
-    names = None if shown else found.names.spans
-    traced = trace(graph, next(iter(entities), None) if shown else None, asking, names=names)
+    picture = matched.units and matched.units[0].image
+    asking = parted(question)[0] if picture else question
+    names = None if picture else matched.names.spans
+    traced = trace(graph, next(iter(entities), None) if picture else None, asking, names=names)
     every_way = traced.paths if traced else ()
     lines = dict.fromkeys(step.line for way in every_way for step in way.steps if step.line)
     ways = tuple(way for way in every_way if not any(step.line for step in way.steps))
@@ -168,7 +168,7 @@ def graph_of(base: Retrieval) -> Graph:
     return Graph(base.database.connection, base.layout, among)
 
 
-def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:
+def pictures(base: Retrieval, matched: Matched) -> dict[str, Image]:
     """The pictures by which units were seen, by the ids of these.
 
     Raises:
@@ -176,7 +176,7 @@ def pictures(base: Retrieval, found: Matched) -> dict[str, Image]:
     """
     return {
         unit.id: unit_records.picture(base.database.connection, base.layout, unit.image_row)
-        for unit in found.units
+        for unit in matched.units
         if unit.image_row is not None
     }
 
@@ -187,7 +187,7 @@ def _evidence(
     """Number the chunks that were found, (row, score), and say whose they are."""
     connection = base.database.connection
     wanted = as_json(row for row, _ in hits)
-    held = {
+    stored = {
         chunk: (uri, text)
         for chunk, text, uri in connection.execute(
             "SELECT c.row, c.text, s.uri FROM json_each(?) r CROSS JOIN chunks c "
@@ -205,15 +205,15 @@ def _evidence(
     ):
         listing.setdefault(chunk, {})[unit_id] = bool(owned)
         names[unit_id] = name
-    rows = table_rows.of_chunks(connection, list(held))
-    found = []
+    rows = table_rows.of_chunks(connection, list(stored))
+    pieces = []
     for number, (row, score) in enumerate(hits, 1):
         listed = listing.get(row, {})
         owners = tuple(unit for unit, owned in listed.items() if owned)
         meant = [unit for unit in matched if unit in listed]
         units = tuple(dict.fromkeys((*owners, *(meant or listed))))
-        uri, text = held[row]
+        uri, text = stored[row]
         called = tuple(names[unit] for unit in owners)
         table = rows.get(row)
-        found.append(Evidence(f"E{number}", row, units, uri, text, score, owners, called, table))
-    return found
+        pieces.append(Evidence(f"E{number}", row, units, uri, text, score, owners, called, table))
+    return pieces

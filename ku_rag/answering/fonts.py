@@ -50,16 +50,16 @@ def runs(text: str, size: int, bold: bool = False) -> list[tuple[str, Font]]:
             continue
         if char.isalpha() or not is_drawn:
             face = _face_for(char, bold)
-        shown, own = (char, face) if face else (f"[U+{ord(char):04X}]", _open_sans(bold))
+        glyphs, own = (char, face) if face else (f"[U+{ord(char):04X}]", _open_sans(bold))
         before = parts.pop()[0] if parts and parts[-1][1] == own else ""
-        parts.append((before + shown, own))
-    found = []
+        parts.append((before + glyphs, own))
+    pieces = []
     for part, own in parts:
         # A trailing space of a right-to-left run would be drawn on its left.
         is_reversed = any(unicodedata.bidirectional(char) in ("R", "AL") for char in part)
         body = part.rstrip(" ") if is_reversed else part
-        found += [(one, _load(own, size)) for one in (body, part[len(body) :]) if one]
-    return found
+        pieces += [(piece, _load(own, size)) for piece in (body, part[len(body) :]) if piece]
+    return pieces
 
 
 @lru_cache(maxsize=1 << 13)
@@ -111,13 +111,13 @@ def _system_faces(bold: bool) -> tuple[Path, ...]:
 
     named = [Path(part) for part in os.environ.get("KU_FONTS", "").split(os.pathsep) if part]
     folders = [*named, *(Path(part).expanduser() for part in _FOLDERS)]
-    found = {
+    faces = {
         path.name: path
         for folder in reversed(folders)
         for path in sorted(folder.rglob("*"))
         if path.suffix.lower() in _FONT_FILES
     }
-    return tuple(sorted(found.values(), key=rank))
+    return tuple(sorted(faces.values(), key=rank))
 
 
 @lru_cache(maxsize=1 << 10)

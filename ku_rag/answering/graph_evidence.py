@@ -52,16 +52,16 @@ def build_graph(
     if not isinstance(settings, EvidenceSettings):
         raise arguments.wrong(construction, "construction", "EvidenceSettings")
     with snapshot(base.database.connection):
-        found, _ = evidence_retrieval.evidence(base, question, matched, _POOL)
+        evidence, _ = evidence_retrieval.evidence(base, question, matched, _POOL)
     if mllm is None:
-        return build_from_facts(evidence_retrieval.graph_of(base), question, found, settings)
-    shown = {
+        return build_from_facts(evidence_retrieval.graph_of(base), question, evidence, settings)
+    subjects = {
         unit.id: unit.name
         for unit in matched.units
         if unit.image is not None and unit.id in matched.about
     }
     by_model = EvidenceAgents(mllm, load_prompts("ku_rag.graph", prompts), question)
-    return build(base, found, shown, by_model, settings)
+    return build(base, evidence, subjects, by_model, settings)
 
 
 def ranked(search: EvidenceSearch, evidence: Sequence[Evidence]) -> list[Evidence]:
@@ -77,7 +77,7 @@ def ranked(search: EvidenceSearch, evidence: Sequence[Evidence]) -> list[Evidenc
     chunks = list(dict.fromkeys(chunk for node in nodes for chunk in node.chunks))
     place = {chunk: n for n, chunk in enumerate(chunks)}
     last = len(chunks)
-    return sorted(evidence, key=lambda one: last if one.table else place.get(one.chunk, last))
+    return sorted(evidence, key=lambda piece: last if piece.table else place.get(piece.chunk, last))
 
 
 def read_wanted(
@@ -98,7 +98,7 @@ def read_wanted(
         for edge in search.wanted
     }
     best = next((edge for edge, pieces in texts.items() if pieces), None)
-    row = next((one for one in evidence if best and one.chunk == best.chunk), None)
+    row = next((piece for piece in evidence if best and piece.chunk == best.chunk), None)
     # "The stadium of the oldest club": several rows would have to be compared.
     if best is None or row is None or not search.enough or comparison(analyse(question)):
         return None
@@ -126,4 +126,4 @@ def statements(graph: EvidenceGraph, *, first_label: int) -> list[PathEvidence]:
     for edge in graph.edges:
         ends = graph.nodes[edge.source].name, graph.nodes[edge.target].name
         stated.append(PathEvidence("", ends, (edge.relation,), graph.edge_text(edge)))
-    return [replace(one, label=f"E{n}") for n, one in enumerate(stated, first_label)]
+    return [replace(path, label=f"E{n}") for n, path in enumerate(stated, first_label)]

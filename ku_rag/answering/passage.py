@@ -70,13 +70,13 @@ def cards(
     by_unit: dict[str, list[Evidence]] = {unit.id: [] for unit in units}
     by_heading: dict[str, list[Evidence]] = {}
     for piece in evidence:
-        unit = next((one for one in piece.owners if one in by_unit), None)
+        unit = next((owner for owner in piece.owners if owner in by_unit), None)
         (by_heading.setdefault(piece.origin, []) if unit is None else by_unit[unit]).append(piece)
-    found = [(unit.name, pictures.get(unit.id), by_unit[unit.id]) for unit in units]
-    found += [(heading, None, own) for heading, own in by_heading.items()]
+    groups = [(unit.name, pictures.get(unit.id), by_unit[unit.id]) for unit in units]
+    groups += [(heading, None, own) for heading, own in by_heading.items()]
     return [
         Card(name, picture, tuple(p.text for p in own), tuple(p.label for p in own))
-        for name, picture, own in found
+        for name, picture, own in groups
         if own
     ]
 

@@ -58,7 +58,7 @@ def _timed(times: dict[str, float], step: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Context:
     """What was read from the store, with the pictures of units, and the evidence graph, if any.
 
     Args:
@@ -192,17 +192,17 @@ def ask(
     with _timed(times, "picture"):
         picture, scale = query_picture(question.image)
     chain = _chain(question, mllm, planned)
-    found, caption = _find(base, times, question, picture, chain, planned)
-    region = found.matched.region
+    context, caption = _find(base, times, question, picture, chain, planned)
+    region = context.matched.region
     region = region and replace(region, box=scaled(region.box, scale))
-    yield from _found_events(found, region)
+    yield from _report_context(context, region)
     pages: list[Image] = []
     if question.passage or question.report or (chain and question.with_units):
         with _timed(times, "passage"):
-            pages = _compose(found, for_model=chain is not None)
+            pages = _compose(context, for_model=chain is not None)
     with _timed(times, "read"):
         if chain:
-            material = _material(question, picture, scale, found, pages, caption)
+            material = _material(question, picture, scale, context, pages, caption)
             if planned:
                 material = replace(material, queries=planned.queries)
             draft = chain.draft(material) if question.kcc else None
@@ -210,17 +210,17 @@ def ask(
                 yield QueryEvent("draft", {"draft": draft.text})
             answered = chain.answer(material, draft)
         else:
-            reading = _read(base, question, found, with_picture=picture is not None)
+            reading = _read(base, question, context, with_picture=picture is not None)
             if planned and not reading.answer:
-                found, reading = _read_last_query(base, question, found, reading, planned)
+                context, reading = _read_last_query(base, question, context, reading, planned)
             answered = Answered(reading, {"reader": prose.NAME})
-    answer = _assemble(base, question, found, answered, pages)
+    answer = _assemble(base, question, context, answered, pages)
     times["total"] = round((time.perf_counter() - started) * 1000, 2)
     plan = planned.plan if planned else None
     answer = replace(answer, region=region, timings_ms=times, plan=plan)
     if question.report:
-        shown = replace(answer, region=found.matched.region)
-        _write_report(shown, question.report, picture, found, pages)
+        scaled_answer = replace(answer, region=context.matched.region)
+        _write_report(scaled_answer, question.report, picture, context, pages)
     yield QueryEvent("answer", answer.to_dict(), answer)
 
 
@@ -231,32 +231,32 @@ def _find(
     picture: Image | None,
     chain: Chain | None,
     planned: Planned | None,
-) -> tuple[_Found, Reply | None]:
+) -> tuple[_Context, Reply | None]:
     """Return what the question is answered from, and the caption that was searched with, if any."""
     caption = None
     if not question.with_units:
         with _timed(times, "caption"):
             caption = chain.describe(picture) if chain and picture else None
     if planned:
-        found = _from_plan(base, times, question, planned, chain)
+        context = _from_plan(base, times, question, planned, chain)
     else:
-        found = _gather(base, times, picture, question, caption, chain)
-    return _with_graph(base, times, question, found, chain), caption
+        context = _gather(base, times, picture, question, caption, chain)
+    return _with_graph(base, times, question, context, chain), caption
 
 
-def _found_events(found: _Found, region: Region | None) -> Iterator[QueryEvent]:
+def _report_context(context: _Context, region: Region | None) -> Iterator[QueryEvent]:
     if region:
         yield QueryEvent("region", {"region": region.to_dict()})
-    yield QueryEvent("units", {"units": [one.to_dict() for one in found.matched.units]})
-    chunks = [{"evidence": one.label, **one.to_dict()} for one in found.evidence]
-    paths = [{"evidence": one.label, **one.to_dict()} for one in found.paths.evidence]
+    yield QueryEvent("units", {"units": [unit.to_dict() for unit in context.matched.units]})
+    chunks = [{"evidence": piece.label, **piece.to_dict()} for piece in context.evidence]
+    paths = [{"evidence": path.label, **path.to_dict()} for path in context.paths.evidence]
     yield QueryEvent("evidence", {"chunks": chunks, "paths": paths})
 
 
 def _assemble(
     base: Retrieval,
     question: QueryInput,
-    found: _Found,
+    context: _Context,
     answered: Answered,
     pages: Sequence[Image],
 ) -> Answer:
@@ -266,21 +266,21 @@ def _assemble(
     return Answer(
         question=question.text,
         image=str(question.image) if isinstance(question.image, Path) else None,
-        region=found.matched.region,
-        units=tuple(found.matched.units),
-        chunks=(*found.evidence, *(one for one in found.own if one.label in cited)),
-        paths=tuple(found.paths.evidence),
+        region=context.matched.region,
+        units=tuple(context.matched.units),
+        chunks=(*context.evidence, *(piece for piece in context.own if piece.label in cited)),
+        paths=tuple(context.paths.evidence),
         passage=_write_passage(pages, question.passage) if question.passage else (),
         reading=reading,
         models={
             "encoder": base.image_search.encoder.fingerprint,
             "segmenter": base.image_search.segmenter().fingerprint,
-            **found.models,
+            **context.models,
             **answered.models,
         },
         timings_ms={},
         correction=answered.correction,
-        evidence_graph=found.search,
+        evidence_graph=context.search,
     )
 
 
@@ -290,47 +290,47 @@ def _from_plan(
     question: QueryInput,
     planned: Planned,
     chain: Chain | None,
-) -> _Found:
+) -> _Context:
     """Take the evidence that a plan collected, and add what the graph says of the question."""
     if not (planned.evidence or planned.paths or planned.matched.units):
-        return _Found(planned.matched, (), is_empty_plan=True)
+        return _Context(planned.matched, (), is_empty_plan=True)
     with snapshot(base.database.connection):
-        evidence = [replace(one, label=f"E{n}") for n, one in enumerate(planned.evidence, 1)]
-        found = _with_pictures(base, question, _Found(planned.matched, evidence), chain)
-        found = _with_paths(base, times, question, found)
-    known = {path.text for path in found.paths.evidence}
-    more = [path for path in planned.paths if path.text not in known]
-    first = len(found.evidence) + len(found.paths.evidence) + len(found.own) + 1
-    more = [replace(one, label=f"E{n}") for n, one in enumerate(more, first)]
-    paths = replace(found.paths, evidence=[*found.paths.evidence, *more])
-    return replace(found, paths=paths)
+        evidence = [replace(piece, label=f"E{n}") for n, piece in enumerate(planned.evidence, 1)]
+        context = _with_pictures(base, question, _Context(planned.matched, evidence), chain)
+        context = _with_paths(base, times, question, context)
+    texts = {path.text for path in context.paths.evidence}
+    more = [path for path in planned.paths if path.text not in texts]
+    first = len(context.evidence) + len(context.paths.evidence) + len(context.own) + 1
+    more = [replace(path, label=f"E{n}") for n, path in enumerate(more, first)]
+    paths = replace(context.paths, evidence=[*context.paths.evidence, *more])
+    return replace(context, paths=paths)
 
 
 def _read_last_query(
-    base: Retrieval, question: QueryInput, found: _Found, reading: Reading, planned: Planned
-) -> tuple[_Found, Reading]:
+    base: Retrieval, question: QueryInput, context: _Context, reading: Reading, planned: Planned
+) -> tuple[_Context, Reading]:
     """Read an answer to the last query, if it asks for the same as the question.
 
     Returns:
         The evidence and the reading; the given ones if it has no answer.
     """
     weights = analyse(question.text).weights
-    asked = {one for one, weight in weights.items() if weight == max(weights.values())}
+    heaviest = {word for word, weight in weights.items() if weight == max(weights.values())}
     queries = planned.queries
-    if len(queries) != 1 or queries[0] == question.text or not asked <= stems(queries[0]):
-        return found, reading
+    if len(queries) != 1 or queries[0] == question.text or not heaviest <= stems(queries[0]):
+        return context, reading
     last = replace(question, text=queries[0])
     with snapshot(base.database.connection):
         matched = match(base, None, last.text, question.k_units)
-        tried = replace(found, matched=matched, is_empty_plan=False)
+        tried = replace(context, matched=matched, is_empty_plan=False)
         tried = _with_paths(base, {}, last, tried)
         read = _read(base, last, tried, with_picture=False)
     if not read.answer:
-        return found, reading
+        return context, reading
     why = f"{read.why} The plan reformulated the question: {last.text}"
     # The answer is still of the picture's units.
-    found = replace(tried, matched=found.matched)
-    return found, replace(read, why=why)
+    context = replace(tried, matched=context.matched)
+    return context, replace(read, why=why)
 
 
 def _chain(question: QueryInput, mllm: MLLM | None, planned: Planned | None) -> Chain | None:
@@ -360,9 +360,9 @@ def find(
     if image is None and not text.strip():
         raise BadInput("nothing to search for: give a picture, a text, or both")
     picture, _ = query_picture(image)
-    found = match(base, picture, text, k)
-    evidence, _ = evidence_retrieval.evidence(base, text, found, k)
-    return SearchResult(tuple(found.units), tuple(evidence))
+    matched = match(base, picture, text, k)
+    evidence, _ = evidence_retrieval.evidence(base, text, matched, k)
+    return SearchResult(tuple(matched.units), tuple(evidence))
 
 
 def query_picture(image: Path | bytes | Image | None) -> tuple[Image | None, float]:
@@ -386,28 +386,28 @@ def _gather(
     question: QueryInput,
     caption: Reply | None,
     chain: Chain | None,
-) -> _Found:
+) -> _Context:
     """Retrieve what bears on the question; a reranker is asked between two reads of the store."""
     reranker = None if question.strict or question.method == "model-only" else base.reranker()
     pool = max(base.pool, question.k_chunks) if reranker else 0
     with snapshot(base.database.connection):
-        found = _retrieve(base, times, picture, question, caption, pool)
-        found = _with_pictures(base, question, found, chain)
+        context = _retrieve(base, times, picture, question, caption, pool)
+        context = _with_pictures(base, question, context, chain)
         if reranker is None:
-            return _with_paths(base, times, question, found)
-    every, k = [*found.evidence, *found.rest], question.k_chunks
-    mllm, units = chain.mllm if chain else None, tuple(found.matched.units)
+            return _with_paths(base, times, question, context)
+    every, k = [*context.evidence, *context.rest], question.k_chunks
+    mllm, units = chain.mllm if chain else None, tuple(context.matched.units)
     with _timed(times, "rerank"):
         query = RerankerQuery(question.text, picture, units, mllm)
         every = [*rank(reranker, query, every[:pool]), *every[pool:]]
-    found = replace(
-        found,
+    context = replace(
+        context,
         evidence=every[:k],
         rest=every[k:],
         models={"reranker": reranker.fingerprint},
     )
     with snapshot(base.database.connection):
-        return _with_paths(base, times, question, found)
+        return _with_paths(base, times, question, context)
 
 
 def _retrieve(
@@ -417,16 +417,16 @@ def _retrieve(
     question: QueryInput,
     caption: Reply | None,
     pool: int,
-) -> _Found:
+) -> _Context:
     """Match units, and find the evidence that bears on the question, at least a pool of it."""
     if question.method == "model-only":
-        return _Found(Matched(), ())
+        return _Context(Matched(), ())
     if question.strict and picture:
         with _timed(times, "search"):
             matched, evidence = evidence_retrieval.published(
                 base, picture, question.text, question.k_units, question.k_chunks
             )
-        return _Found(matched, evidence)
+        return _Context(matched, evidence)
     text, matched = question.text, Matched()
     if question.with_units:
         with _timed(times, "match"):
@@ -435,77 +435,77 @@ def _retrieve(
         text = f"{text}\n{caption.text}"
     with _timed(times, "search"):
         evidence, rest = evidence_retrieval.evidence(base, text, matched, question.k_chunks, pool)
-    return _Found(matched, evidence, rest=rest)
+    return _Context(matched, evidence, rest=rest)
 
 
 def _with_pictures(
-    base: Retrieval, question: QueryInput, found: _Found, chain: Chain | None
-) -> _Found:
+    base: Retrieval, question: QueryInput, context: _Context, chain: Chain | None
+) -> _Context:
     """Add the pictures of the matched units where pages will show them."""
     if not (chain or question.passage or question.report):
-        return found
-    return replace(found, pictures=evidence_retrieval.pictures(base, found.matched))
+        return context
+    return replace(context, pictures=evidence_retrieval.pictures(base, context.matched))
 
 
 def _with_paths(
-    base: Retrieval, times: dict[str, float], question: QueryInput, found: _Found
-) -> _Found:
+    base: Retrieval, times: dict[str, float], question: QueryInput, context: _Context
+) -> _Context:
     """Add the graph's paths that bear on the question, and further chunks of the units."""
     if not question.with_units or question.strict:
-        return found
-    matched, evidence, paths = found.matched, found.evidence, found.paths
+        return context
+    matched, evidence, paths = context.matched, context.evidence, context.paths
     with _timed(times, "paths"):
         if question.with_paths:
             first = len(evidence) + 1
             paths = evidence_retrieval.paths(base, question.text, matched, first_label=first)
         first = len(evidence) + len(paths.evidence) + 1
-        rows = [one for one in found.rest if one.table]
+        rows = [piece for piece in context.rest if piece.table]
         own = evidence_retrieval.own_evidence(
             base, matched, evidence, rows, paths.lines, first_label=first
         )
-    return replace(found, paths=paths, own=own)
+    return replace(context, paths=paths, own=own)
 
 
 def _with_graph(
     base: Retrieval,
     times: dict[str, float],
     question: QueryInput,
-    found: _Found,
+    context: _Context,
     chain: Chain | None,
-) -> _Found:
+) -> _Context:
     """Build an evidence graph if the method says so.
 
     Its nodes and edges are added to the paths, and it ranks the evidence, unless a picture does.
     """
     if question.method != "evidence":
-        return found
+        return context
     from ku_rag.answering import graph_evidence
 
     mllm = chain.mllm if chain else None
     with _timed(times, "evidence graph"):
         search = graph_evidence.build_graph(
-            base, question.text, found.matched, mllm, question.prompts, question.construction
+            base, question.text, context.matched, mllm, question.prompts, question.construction
         )
-    k, first = len(found.evidence), len(found.evidence) + len(found.paths.evidence) + 1
-    if found.matched.region is None:
-        every = graph_evidence.ranked(search, (*found.evidence, *found.rest))
-        best = [replace(one, label=f"E{n}") for n, one in enumerate(every[:k], 1)]
-        chunks = {one.chunk for one in best}
-        own = [one for one in (*found.evidence, *found.own) if one.chunk not in chunks]
-        own = [replace(one, label=f"E{n}") for n, one in enumerate(own, first)]
-        found = replace(found, evidence=best, own=own, rest=every[k:])
-    stated = graph_evidence.statements(search.graph, first_label=first + len(found.own))
-    cited = (*found.paths.cited, *(one.label for one in stated if mllm))
-    paths = replace(found.paths, evidence=[*found.paths.evidence, *stated], cited=cited)
-    return replace(found, paths=paths, search=search)
+    k, first = len(context.evidence), len(context.evidence) + len(context.paths.evidence) + 1
+    if context.matched.region is None:
+        every = graph_evidence.ranked(search, (*context.evidence, *context.rest))
+        best = [replace(piece, label=f"E{n}") for n, piece in enumerate(every[:k], 1)]
+        chunks = {piece.chunk for piece in best}
+        own = [piece for piece in (*context.evidence, *context.own) if piece.chunk not in chunks]
+        own = [replace(piece, label=f"E{n}") for n, piece in enumerate(own, first)]
+        context = replace(context, evidence=best, own=own, rest=every[k:])
+    stated = graph_evidence.statements(search.graph, first_label=first + len(context.own))
+    cited = (*context.paths.cited, *(path.label for path in stated if mllm))
+    paths = replace(context.paths, evidence=[*context.paths.evidence, *stated], cited=cited)
+    return replace(context, paths=paths, search=search)
 
 
-def _compose(found: _Found, *, for_model: bool) -> list[Image]:
+def _compose(context: _Context, *, for_model: bool) -> list[Image]:
     """The pages of the multimodal passage."""
     from ku_rag.answering.passage import PAGE_HEIGHT, cards, compose
 
     return compose(
-        cards(found.matched.units, found.evidence, found.pictures),
+        cards(context.matched.units, context.evidence, context.pictures),
         page_height=correction.PAGE_HEIGHT if for_model else PAGE_HEIGHT,
     )
 
@@ -514,11 +514,11 @@ def _material(
     question: QueryInput,
     picture: Image | None,
     scale: float,
-    found: _Found,
+    context: _Context,
     pages: Sequence[Image],
     caption: Reply | None,
 ) -> Material:
-    region, crop = found.matched.region, None
+    region, crop = context.matched.region, None
     is_part = region and picture and region.box != (0, 0, *picture.size)
     if region and is_part and question.image and not question.strict:
         box = scaled(region.box, scale)
@@ -528,45 +528,47 @@ def _material(
         picture,
         region=region.box if region else None,
         crop=crop,
-        units=found.matched.units,
-        evidence=found.evidence,
-        paths=found.paths.evidence,
-        leading=found.paths.cited,
+        units=context.matched.units,
+        evidence=context.evidence,
+        paths=context.paths.evidence,
+        leading=context.paths.cited,
         pages=pages if question.with_units else (),
         pages_only=bool(question.strict),
         caption=caption,
     )
 
 
-def _read(base: Retrieval, question: QueryInput, found: _Found, *, with_picture: bool) -> Reading:
+def _read(
+    base: Retrieval, question: QueryInput, context: _Context, *, with_picture: bool
+) -> Reading:
     """Have the extractive reader read the evidence of the units that the question can be about."""
-    units, about = found.matched.units, found.matched.about
+    units, about = context.matched.units, context.matched.about
     if not units and (none := base.units.why_none(base.database.connection)):
         return Reading("", why=none)
-    if found.is_empty_plan:
+    if context.is_empty_plan:
         return Reading("", why="The plan found nothing.")
     if with_picture and question.with_units and not about:
         return Reading("", why=_decline(units), unanswered="unsure" if units else "not_found")
-    if found.paths.answers:
-        return _from_paths(found)
-    every = (*found.evidence, *found.own)
-    shown = about if with_picture else frozenset()
-    rows = [one for one in every if one.table and one.score and shown <= {*one.unit_ids}]
+    if context.paths.answers:
+        return _from_paths(context)
+    every = (*context.evidence, *context.own)
+    wanted = about if with_picture else frozenset()
+    rows = [piece for piece in every if piece.table and piece.score and wanted <= {*piece.unit_ids}]
     rows.sort(key=lambda row: -row.score)  # a reranker may have ordered them otherwise
-    texts = [one for one in (*found.evidence, *found.rest) if shown <= {*one.unit_ids}]
+    texts = [piece for piece in (*context.evidence, *context.rest) if wanted <= {*piece.unit_ids}]
     if stated := cells.read(question.text, rows, texts):
         return stated
     pieces = [e for e in every if not e.table and (not units or about & {*e.unit_ids})]
     reading = prose.read(question.text, pieces, units)
-    if not reading.answer and found.search and not with_picture:
+    if not reading.answer and context.search and not with_picture:
         from ku_rag.answering.graph_evidence import read_wanted
 
-        reading = read_wanted(question.text, found.search, every) or reading
+        reading = read_wanted(question.text, context.search, every) or reading
     if not reading.answer and every and not pieces:
         closest = ClosestSentence(rows[0].label, rows[0].text) if rows else None
         reading = replace(reading, why="No cell or sentence states it.", closest=closest)
     if not reading.answer:
-        for words, name in found.matched.names.similar.items():
+        for words, name in context.matched.names.similar.items():
             why = f"{reading.why} {words!r} is no name that is known: did you mean {name!r}?"
             reading = replace(reading, why=why)
     return reading
@@ -583,10 +585,10 @@ def _decline(units: Sequence[Match]) -> str:
     )
 
 
-def _from_paths(found: _Found) -> Reading:
+def _from_paths(context: _Context) -> Reading:
     """The answer that relations, metadata and labelled lines lead to."""
-    paths = found.paths
-    labels = {one.chunk: one.label for one in (*found.own, *found.evidence)}
+    paths = context.paths
+    labels = {piece.chunk: piece.label for piece in (*context.own, *context.evidence)}
     lines = [labels[chunk] for chunk, *_ in paths.lines]
     alone = len(lines) == 1 and not paths.cited
     return Reading(
@@ -602,18 +604,18 @@ def _from_paths(found: _Found) -> Reading:
 def _write_passage(pages: Sequence[Image], file: Path) -> tuple[str, ...]:
     written = []
     for number, page in enumerate(pages, 1):
-        one = file if number == 1 else file.with_stem(f"{file.stem}-{number}")
-        one.parent.mkdir(parents=True, exist_ok=True)
-        page.save(one, format="PNG")
-        written.append(str(one))
+        path = file if number == 1 else file.with_stem(f"{file.stem}-{number}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        page.save(path, format="PNG")
+        written.append(str(path))
     return tuple(written)
 
 
 def _write_report(
-    answer: Answer, file: Path, picture: Image | None, found: _Found, pages: Sequence[Image]
+    answer: Answer, file: Path, picture: Image | None, context: _Context, pages: Sequence[Image]
 ) -> None:
     from ku_rag.answering.report import Section, render
 
-    html = render([Section(answer, picture, found.pictures, pages)])
+    html = render([Section(answer, picture, context.pictures, pages)])
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(html, encoding="utf-8")

@@ -148,30 +148,29 @@ def _verdict(answer: Answer, anchor: str) -> str:
         words = NO_ANSWER[answer.outcome]
         return f'<div class="verdict none"><p class="words">{words}</p>{why}</div>'
     labels = map(_text, dict.fromkeys(reading.citations))
-    tags = " ".join(f'<a class="tag" href="#{anchor}-{one}">{one}</a>' for one in labels)
+    tags = " ".join(f'<a class="tag" href="#{anchor}-{label}">{label}</a>' for label in labels)
     cited = f'<p class="quiet">From {tags}</p>' if tags else ""
     words = f'<p class="words">{_text(reading.answer)}</p>'
     return f'<div class="verdict">{words}{why}{cited}</div>'
 
 
 def _correction(answer: Answer) -> str:
-    found = answer.correction
-    if found is None:
+    correction = answer.correction
+    if correction is None:
         return ""
-    caption = (
-        found.caption and f'<p class="quiet">Searched by the caption: {_text(found.caption)}</p>'
-    )
-    if found.draft is None:
-        return caption or ""
-    verdict = "corrected" if found.changed else "kept"
+    caption = _text(correction.caption or "")
+    caption = caption and f'<p class="quiet">Searched by the caption: {caption}</p>'
+    if correction.draft is None:
+        return caption
+    verdict = "corrected" if correction.changed else "kept"
     verdict = verdict if answer.outcome == "answered" else answer.outcome
-    before, after = _text(found.draft), _text(answer.answer)
-    reason = f'<p class="quiet">{_text(found.reason)}</p>' if found.reason else ""
+    before, after = _text(correction.draft), _text(answer.answer)
+    reason = f'<p class="quiet">{_text(correction.reason)}</p>' if correction.reason else ""
     return (
         "<h3>Draft and correction</h3>"
         f'<div class="chain"><div><small>Before evidence</small>{before or "—"}</div>'
         f'<span class="arrow">→</span><div><small>After evidence: {verdict}</small>'
-        f"{after or '—'}</div></div>{reason}{caption or ''}"
+        f"{after or '—'}</div></div>{reason}{caption}"
     )
 
 
@@ -244,8 +243,8 @@ def _graph(search: EvidenceSearch) -> str:
     summary = _text(f"Nodes, edges: {'; '.join(sizes)}. The construction ended: {search.stopped}.")
     drawn = draw_layers(search.graph) if search.graph.nodes else ""
     svg = drawn.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
-    shown = f'<div class="graph" tabindex="0">{svg}</div>' if svg else ""
-    return f'<h3>Evidence graph</h3><p class="quiet">{summary}</p>{shown}'
+    figure = f'<div class="graph" tabindex="0">{svg}</div>' if svg else ""
+    return f'<h3>Evidence graph</h3><p class="quiet">{summary}</p>{figure}'
 
 
 def _passage(pages: Sequence[Image.Image]) -> str:
