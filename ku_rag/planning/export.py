@@ -17,7 +17,7 @@ from ku_rag.answering.pipeline import query_picture
 from ku_rag.errors import BadInput, KuError
 from ku_rag.mllm.base import Request
 from ku_rag.mllm.scripted import ScriptedMLLM
-from ku_rag.planning.mllm_planner import MLLMPlanner, found_pictures
+from ku_rag.planning.mllm_planner import MLLMPlanner, recent_pictures
 from ku_rag.planning.plan import Plan, decode_object
 from ku_rag.planning.planner import PlanState
 from ku_rag.store.layout import write_durably
@@ -64,14 +64,14 @@ def export_plans(files: Sequence[Path], out: Path, least: Mapping[str, float]) -
         described = decode_object(info.read_bytes(), info.name)
     records: list[dict[str, Any]] = []
     left_out: list[Quarantined] = []
-    documents = [one for file in files for one in _documents(file)]
+    documents = [document for file in files for document in _documents(file)]
     for where, data in documents:
         try:
             records += list(_decisions(_accepted(decode_object(data, "the document"), least)))
         except KuError as error:
             left_out.append(Quarantined(where, str(error)))
     if not records:
-        reasons = "; ".join(f"{one.item}: {one.reason}" for one in left_out[:3])
+        reasons = "; ".join(f"{failure.item}: {failure.reason}" for failure in left_out[:3])
         raise BadInput(
             f'no plan is accepted, so nothing was written: set "accepted" to true. {reasons}'
         )
@@ -86,7 +86,7 @@ def _documents(file: Path) -> list[tuple[str, bytes]]:
     source = file / "records.jsonl" if file.is_dir() else file
     data = arguments.regular_file(source, "a file of plans").read_bytes()
     documents = data.strip().split(b"\n") if source.suffix == ".jsonl" else [data]
-    return [(f"{source}:{n}", one) for n, one in enumerate(documents, 1)]
+    return [(f"{source}:{n}", document) for n, document in enumerate(documents, 1)]
 
 
 def _accepted(document: Mapping[str, Any], least: Mapping[str, float]) -> Plan:
@@ -95,8 +95,8 @@ def _accepted(document: Mapping[str, Any], least: Mapping[str, float]) -> Plan:
     scores = arguments.json_object(document.get("scores", {}), "the scores")
     plan = Plan.from_dict(holder.get("plan", document))
     reached = bool(least) and all(
-        isinstance(score := scores.get(name), int | float) and score >= one
-        for name, one in least.items()
+        isinstance(score := scores.get(name), int | float) and score >= limit
+        for name, limit in least.items()
     )
     if document.get("accepted", plan.accepted or reached) is not True:
         raise BadInput('"accepted" is not true, and the scores do not reach those of --least')
@@ -106,23 +106,23 @@ def _accepted(document: Mapping[str, Any], least: Mapping[str, float]) -> Plan:
 def _decisions(plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield the records of both decisions of each round."""
     planner = MLLMPlanner(ScriptedMLLM(()), plan.settings.modelling)
-    actions = {one.action for one in plan.rounds}
+    actions = {round_.action for round_ in plan.rounds}
     searchers = sorted(a.removeprefix("searcher:") for a in actions if a.startswith("searcher:"))
     picture, scale = query_picture(Path(plan.image) if plan.image else None)
     state = PlanState(plan.question, (plan.question,), picture, searchers=searchers)
-    for number, one in enumerate(plan.rounds, 1):
-        shown = [plan.image, *found_pictures(state)]
-        files = [str(Path(file).resolve()) for file in shown if file]
-        choice: dict[str, Any] = {"reason": one.why[1], "action": one.action}
-        if one.region and picture:  # in percent, as the prompt asks
-            sides = zip(one.region, picture.size * 2, strict=True)
+    for number, round_ in enumerate(plan.rounds, 1):
+        pictures = [plan.image, *recent_pictures(state)]
+        files = [str(Path(file).resolve()) for file in pictures if file]
+        choice: dict[str, Any] = {"reason": round_.why[1], "action": round_.action}
+        if round_.region and picture:  # in percent, as the prompt asks
+            sides = zip(round_.region, picture.size * 2, strict=True)
             percents = (round(100 * edge / (side * scale), 1) for edge, side in sides)
             choice["region"] = [min(max(percent, 0.0), 100.0) for percent in percents]
-        after = replace(state, queries=one.queries)
-        asked = state if plan.settings.modelling == "parallel" else after
-        reformulated = {"reason": one.why[0], "queries": one.queries, "clear": one.clear}
+        after = replace(state, queries=round_.queries)
+        current = state if plan.settings.modelling == "parallel" else after
+        reformulated = {"reason": round_.why[0], "queries": round_.queries, "clear": round_.clear}
         yield _record(planner.request("reformulation", state), reformulated, files)
-        yield _record(planner.request("action", asked), choice, files)
+        yield _record(planner.request("action", current), choice, files)
         state = replace(after, rounds=plan.rounds[:number])
 
 

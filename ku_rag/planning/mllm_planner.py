@@ -75,19 +75,19 @@ class MLLMPlanner:
         parts: list[Part] = []
         if state.picture:
             parts.append(Picture(fitted(state.picture, _LONGEST_SIDE)))
-        shown = found_pictures(state)
-        parts += [Picture(load_picture(Path(file), _PICTURE_SIDE)) for file in shown]
+        pictures = recent_pictures(state)
+        parts += [Picture(load_picture(Path(file), _PICTURE_SIDE)) for file in pictures]
         lines: list[dict[str, Any]] = [{"query": query} for query in state.queries]
-        lines += [{"round": n, "done": one.action} for n, one in enumerate(state.rounds, 1)]
-        lines += [{"picture": n, "shows": title} for n, title in enumerate(shown.values(), 1)]
-        lines += [{"about": one.title, "text": one.text} for one in state.recent]
+        lines += [{"round": n, "done": round_.action} for n, round_ in enumerate(state.rounds, 1)]
+        lines += [{"picture": n, "shows": title} for n, title in enumerate(pictures.values(), 1)]
+        lines += [{"about": hit.title, "text": hit.text} for hit in state.recent]
         schema, values = _QUERIES, {"question": state.question, "data": fenced(lines)}
         if decision == "action":
             searchers = [f"searcher:{name}" for name in state.searchers]
-            actions = [one for one in ACTIONS if state.picture or one not in ("image", "region")]
+            actions = [name for name in ACTIONS if state.picture or name not in ("image", "region")]
             action = {**TEXT, "enum": actions + searchers}
             schema = object_schema("action", reason=TEXT, action=action, region=_BOX)
-            listed = ", ".join(f'"{one}"' for one in searchers)
+            listed = ", ".join(f'"{name}"' for name in searchers)
             values["searchers"] = listed and f"- {listed}: search outside the collection."
         filled = self._prompts[decision].fill(**values)
         return Request((Message("user", (*parts, filled)),), schema, temperature=0.0)
@@ -103,13 +103,13 @@ class MLLMPlanner:
         return fields, {"why": why, "tokens": reply.completion_tokens}
 
 
-def found_pictures(state: PlanState) -> dict[str, str]:
+def recent_pictures(state: PlanState) -> dict[str, str]:
     """Return the files of pictures that the previous round found, with what they show."""
-    found: dict[str, str] = {}
+    pictures: dict[str, str] = {}
     for hit in state.recent:
-        if hit.image and len(found) < _MOST_PICTURES:
-            found.setdefault(hit.image, hit.title)
-    return found
+        if hit.image and len(pictures) < _MOST_PICTURES:
+            pictures.setdefault(hit.image, hit.title)
+    return pictures
 
 
 def _pixels(box: list[float] | None, state: PlanState) -> Box | None:

@@ -165,7 +165,7 @@ class Plan(Serializable):
     @property
     def tokens(self) -> tuple[int, int]:
         """Tokens of all decisions, and the sum of each round's greater one (CogPlanner, 6.3.2)."""
-        every = [one.tokens for one in self.rounds]
+        every = [round_.tokens for round_ in self.rounds]
         total = sum(map(sum, every))
         return total, sum(map(max, every)) if self.settings.modelling == "parallel" else total
 
@@ -177,25 +177,25 @@ class Plan(Serializable):
             BadInput: a field is unknown, missing or of another type, an action is unknown, or a
                 round repeats the searches of an earlier one.
         """
-        plan: Plan = _restored(cls, document, "the plan")
+        plan: Plan = _restore(cls, document, "the plan")
         if plan.version != VERSION:
             raise BadInput(f"the plan has version {plan.version}: expected {VERSION}")
-        known: dict[object, int] = {}
-        for number, one in enumerate(plan.rounds, 1):
-            where = f"round {number} of the plan"
-            if one.action not in ACTIONS and not one.action.startswith("searcher:"):
+        seen: dict[object, int] = {}
+        for n, round_ in enumerate(plan.rounds, 1):
+            where = f"round {n} of the plan"
+            if round_.action not in ACTIONS and not round_.action.startswith("searcher:"):
                 raise BadInput(
-                    f"{where} has the action {one.action!r}: expected one of "
+                    f"{where} has the action {round_.action!r}: expected one of "
                     f'{", ".join(ACTIONS)}, "searcher:NAME"'
                 )
-            if not one.queries or not all(query.strip() for query in one.queries):
+            if not round_.queries or not all(query.strip() for query in round_.queries):
                 raise BadInput(
                     f"{where} has no query, or an empty one: add a query, or remove the round"
                 )
-            if one.action == "region" and one.region is None:
+            if round_.action == "region" and round_.region is None:
                 raise BadInput(f'{where} searches a region: add "region", [x0, y0, x1, y1]')
-            same = known.setdefault((frozenset(one.queries), one.action, one.region), number)
-            if same != number and one.action not in ("none", "relevance"):
+            same = seen.setdefault((frozenset(round_.queries), round_.action, round_.region), n)
+            if same != n and round_.action not in ("none", "relevance"):
                 raise BadInput(f"{where} repeats round {same}: remove one of them")
         return plan
 
@@ -226,20 +226,20 @@ def decode_object(data: bytes, what: str) -> Mapping[str, Any]:
     return arguments.json_object(document, what)
 
 
-def _restored(kind: Any, value: object, where: str) -> Any:  # noqa: ANN401 - of any kind
+def _restore(kind: Any, value: object, where: str) -> Any:  # noqa: ANN401 - of any kind
     """Return a JSON value as an object of a type, and check it."""
     if isinstance(kind, UnionType):
-        return None if value is None else _restored(get_args(kind)[0], value, where)
+        return None if value is None else _restore(get_args(kind)[0], value, where)
     if is_dataclass(kind) and isinstance(kind, type):
-        given, known = arguments.json_object(value, where), signature(kind).parameters
-        if unknown := [key for key in given if key not in known]:
-            expected = f"expected some of {', '.join(known)}"
+        fields, parameters = arguments.json_object(value, where), signature(kind).parameters
+        if unknown := [key for key in fields if key not in parameters]:
+            expected = f"expected some of {', '.join(parameters)}"
             raise BadInput(f"{where} has the field {unknown[0]!r}: {expected}")
-        required = [name for name, one in known.items() if one.default is one.empty]
-        if lacking := [name for name in required if name not in given]:
+        required = [name for name, p in parameters.items() if p.default is p.empty]
+        if lacking := [name for name in required if name not in fields]:
             raise BadInput(f"{where} lacks the field {lacking[0]!r}: add it")
         hints = get_type_hints(kind)
-        return kind(**{k: _restored(hints[k], v, f"{where}, {k}") for k, v in given.items()})
+        return kind(**{k: _restore(hints[k], v, f"{where}, {k}") for k, v in fields.items()})
     if get_origin(kind) is tuple:
         kinds = get_args(kind)
         if not isinstance(value, list):
@@ -249,7 +249,7 @@ def _restored(kind: Any, value: object, where: str) -> Any:  # noqa: ANN401 - of
         if len(kinds) != len(value):
             raise BadInput(f"{where} has {len(value)} items: expected a list of {len(kinds)}")
         pairs = enumerate(zip(kinds, value, strict=True))
-        return tuple(_restored(k, v, f"{where}[{n}]") for n, (k, v) in pairs)
+        return tuple(_restore(k, v, f"{where}[{n}]") for n, (k, v) in pairs)
     if get_origin(kind) is not None:
         return dict(arguments.json_object(value, where))
     accepted = (int, float) if kind is float else kind

@@ -38,7 +38,7 @@ class PlanState:
     def recent(self) -> list[Hit]:
         """The evidence of the previous round, D^t, without duplicates."""
         searches = self.rounds[-1].searches if self.rounds else ()
-        return list({hit.id: hit for one in searches for hit in one.hits}.values())
+        return list({hit.id: hit for search in searches for hit in search.hits}.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from ku_rag.text.tokens import content_words, stop_words, words
 from ku_rag.text.values import find_values
 
 
-def _one_of(choices: Iterable[str]) -> str:
+def _match_any(choices: Iterable[str]) -> str:
     """Return a pattern for a whole word that is one of several, in alphabetical order."""
     return f"(?:{'|'.join(sorted(map(re.escape, choices)))})\\b"
 
 
-_TIME = _one_of(words("time moment day week month year season decade century"))
-_UNIQUE = _one_of(words("world earth sun moon sky sea universe"))
-_NOUN = rf"(?!{_one_of(stop_words())}|{_TIME})[\w-]+"
+_TIME = _match_any(words("time moment day week month year season decade century"))
+_UNIQUE = _match_any(words("world earth sun moon sky sea universe"))
+_NOUN = rf"(?!{_match_any(stop_words())}|{_TIME})[\w-]+"
 _PICTURED = (
     r"\b(?:the|this|these) (?:(?!(?:the|this|an?|of) )[\w'’-]+ ){1,5}"
     r"(?:in|on|of|from) (?:the|this) (?:picture|image|photo|photograph|painting|scene)s?\b"
@@ -29,7 +29,7 @@ _SHOWN = re.compile(
     rf"{_PICTURED}|\b(?:this|these)(?! {_TIME})( ones?\b|(?: {_NOUN})*)", re.IGNORECASE
 )
 """Such as "the person in the image", or, in the group, what follows "this" in "this old tower"."""
-_OWNER = rf"his|its|their|her(?= (?!{_one_of(stop_words() - {'most', 'own'})})\w)"
+_OWNER = rf"his|its|their|her(?= (?!{_match_any(stop_words() - {'most', 'own'})})\w)"
 _PRONOUN = re.compile(
     rf"\b(?:({_OWNER})|he|she|they|him|her|them|it(?! (?:takes?|took|rain|snow)))\b", re.IGNORECASE
 )
@@ -49,9 +49,9 @@ def with_name(question: str, name: str) -> str:
     name. A question without a reference is returned as it is.
     """
     start, end, suffix = 0, 0, ""
-    if shown := _SHOWN.search(question):
-        start, end = shown.span()
-        nouns = (shown[1] or "").split()
+    if reference := _SHOWN.search(question):
+        start, end = reference.span()
+        nouns = (reference[1] or "").split()
         # After an auxiliary the last word is taken for the verb: "did this dynasty end".
         if len(nouns) > 1 and not AUXILIARIES.isdisjoint(words(question[:start])):
             end -= len(nouns[-1]) + 1
@@ -74,23 +74,23 @@ def bridge_name(query: str, hit: Hit) -> str:
     It is the first name that neither the query nor the title has, in the sentence that shares most
     words with the query.
     """
-    asked, known = stems(query), stop_words().union(words(query), words(hit.title))
-    best, found = 0, ""
+    terms, excluded = stems(query), stop_words().union(words(query), words(hit.title))
+    best, bridge = 0, ""
     for start, end in sentences(hit.text):
         sentence = hit.text[start:end]
-        shared = len(asked & _stems(f"{hit.title} {sentence}"))
+        shared = len(terms & _stems(f"{hit.title} {sentence}"))
         for value in find_values(sentence, "name") if shared > best else ():
             name = sentence[value.start : value.end]
-            if not known.issuperset(words(name)):
-                best, found = shared, name
+            if not excluded.issuperset(words(name)):
+                best, bridge = shared, name
                 break
-    return found
+    return bridge
 
 
 def uncovered(query: str, hits: Sequence[Hit]) -> list[str]:
     """Return the content words of a query whose stems no text or title has."""
-    known = frozenset().union(*(_stems(f"{hit.title} {hit.text}") for hit in hits))
-    return [word for word in content_words(query) if stem(word) not in known]
+    covered = frozenset().union(*(_stems(f"{hit.title} {hit.text}") for hit in hits))
+    return [word for word in content_words(query) if stem(word) not in covered]
 
 
 def _stems(text: str) -> frozenset[str]:

@@ -29,7 +29,7 @@ _DOCUMENT = "document"
 
 def start(
     base: Callable[[], Retrieval],
-    asked: QueryInput,
+    question: QueryInput,
     plan: str | PlanSettings | Plan,
     searchers: Searchers,
     mllm: MLLM | None,
@@ -43,25 +43,25 @@ def start(
     metered = MeteredMLLM(mllm) if mllm else None
     planner: Planner = decide_by_rule
     name = "embedded"
-    image = str(asked.image) if isinstance(asked.image, Path) else None
-    picture, scale = query_picture(asked.image)
+    image = str(question.image) if isinstance(question.image, Path) else None
+    picture, scale = query_picture(question.image)
     if isinstance(plan, Plan):
-        if plan.question != asked.text:
+        if plan.question != question.text:
             raise BadInput(
                 f"the plan is for the question {plan.question!r}: ask this, or edit the plan"
             )
         if plan.image and image and Path(plan.image).resolve() != Path(image).resolve():
             raise BadInput(f"the plan is for the picture {plan.image}: name this, or edit the plan")
-        planner, name = _recorded(plan, scale), _DOCUMENT
+        planner, name = _replay(plan, scale), _DOCUMENT
         settings = replace(plan.settings, max_rounds=len(plan.rounds))
     else:
         settings = plan if isinstance(plan, PlanSettings) else PlanSettings(str(plan))
         if metered:
-            by_model = MLLMPlanner(metered, settings.modelling, prompts=asked.prompts)
+            by_model = MLLMPlanner(metered, settings.modelling, prompts=question.prompts)
             planner, name = by_model.decide, "mllm"
-    known = load_searchers(searchers)
-    searches = Searches(base, picture, metered, asked.prompts, settings, known)
-    return PlanRun(asked.text, image, planner, name, searches, scale)
+    by_name = load_searchers(searchers)
+    searches = Searches(base, picture, metered, question.prompts, settings, by_name)
+    return PlanRun(question.text, image, planner, name, searches, scale)
 
 
 class PlanRun:
@@ -110,10 +110,10 @@ class PlanRun:
             took = round((time.perf_counter() - started) * 1000, 2)
             is_same = reformulation.queries == queries
             queries = reformulation.queries
-            made = self._run_round(reformulation, choice)
-            self._rounds.append(replace(made, milliseconds=took))
+            round_ = self._run_round(reformulation, choice)
+            self._rounds.append(replace(round_, milliseconds=took))
             yield self._rounds[-1]
-            is_done = choice.action == "none" and (made.clear or is_same)
+            is_done = choice.action == "none" and (round_.clear or is_same)
             if is_done and not self._stopped:
                 self._stopped = "the planner chose no further search"
 
@@ -140,7 +140,7 @@ class PlanRun:
         """
         plan, matched = self.plan(), self._matched()
         paths = [piece for piece in self._pieces.values() if isinstance(piece, PathEvidence)]
-        ids = zip_longest(*([hit.id for hit in one.search.hits] for one in self._outcomes))
+        ids = zip_longest(*([hit.id for hit in outcome.search.hits] for outcome in self._outcomes))
         pieces = map(self._pieces.get, dict.fromkeys(chain.from_iterable(ids)))
         evidence = [piece for piece in pieces if isinstance(piece, Evidence)][:k]
         if self._outcomes and matched.region is None:
@@ -152,8 +152,8 @@ class PlanRun:
 
     def _matched(self) -> Matched:
         """Return the units of the last search by picture, or else of the last search."""
-        every = [one.matched for one in self._outcomes]
-        return ([Matched()] + every + [one for one in every if one.region])[-1]
+        every = [outcome.matched for outcome in self._outcomes]
+        return ([Matched()] + every + [matched for matched in every if matched.region])[-1]
 
     # ---- decisions -----------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class PlanRun:
             "rounds": len(self._rounds),
             # A round takes two calls.
             "calls": len(self._replies) + 1 if self._searches.mllm else -1,
-            "tokens": sum(one.prompt_tokens + one.completion_tokens for one in self._replies),
+            "tokens": sum(reply.prompt_tokens + reply.completion_tokens for reply in self._replies),
             "seconds": time.monotonic() - self._started,
         }
         for name, amount in spent.items():
@@ -212,7 +212,7 @@ class PlanRun:
             reformulation.clear,
             region and scaled(region, self._scale),
             (reformulation.why, choice.why),
-            tuple(one.search for one in outcomes),
+            tuple(outcome.search for outcome in outcomes),
             (reformulation.tokens, choice.tokens),
             notes=tuple(filter(None, notes)),
         )
@@ -260,7 +260,7 @@ class PlanRun:
         return ""
 
 
-def _recorded(plan: Plan, scale: float) -> Planner:
+def _replay(plan: Plan, scale: float) -> Planner:
     """Return the planner that makes the decisions that a plan records; "none" after the last.
 
     Args:
@@ -270,10 +270,10 @@ def _recorded(plan: Plan, scale: float) -> Planner:
 
     def decide(state: PlanState) -> tuple[Reformulation, Choice]:
         recorded = dict(enumerate(plan.rounds))
-        one = recorded.get(len(state.rounds), Round(state.queries, "none"))
-        region = one.region and scaled(one.region, 1 / scale)
-        return Reformulation(one.queries, one.clear, one.why[0]), Choice(
-            one.action, region, one.why[1]
+        round_ = recorded.get(len(state.rounds), Round(state.queries, "none"))
+        region = round_.region and scaled(round_.region, 1 / scale)
+        return Reformulation(round_.queries, round_.clear, round_.why[0]), Choice(
+            round_.action, region, round_.why[1]
         )
 
     return decide

@@ -19,11 +19,11 @@ def decide_by_rule(state: PlanState) -> tuple[Reformulation, Choice]:
 
     The action is that for the reformulated query, in both modellings.
     """
-    hits = [hit for one in state.rounds for search in one.searches for hit in search.hits[:_READ]]
+    hits = [hit for r in state.rounds for search in r.searches for hit in search.hits[:_READ]]
     reformulation = _reformulate(state, hits)
     lacking = uncovered(" ".join(reformulation.queries), hits)
-    searched = (one.queries for one in state.rounds if one.action == "text")
-    if state.picture is not None and all(one.action != "image" for one in state.rounds):
+    searched = (round_.queries for round_ in state.rounds if round_.action == "text")
+    if state.picture is not None and all(round_.action != "image" for round_ in state.rounds):
         choice = Choice("image", why="The picture is not identified yet.")
     elif not reformulation.clear:
         choice = Choice("none", why="It is not certain what the picture shows.")
@@ -50,13 +50,13 @@ def _reformulate(state: PlanState, hits: Sequence[Hit]) -> Reformulation:
         return Reformulation(state.queries)
     why, name = "", ""
     if state.picture is not None:
-        sure = (one.name for one in state.units if one.id in state.about and not one.named)
+        sure = (unit.name for unit in state.units if unit.id in state.about and not unit.named)
         name = next(sure, "")
         if not name and refers(query, named=bool(state.about)):
             return Reformulation((query,), False, "The question refers to the picture.")
     if name and not is_named(name, query) and with_name(query, name) != query:
         query, why = with_name(query, name), f"The picture shows {name}."
-    searched = [one.queries for one in state.rounds if one.action == "text"]
+    searched = [round_.queries for round_ in state.rounds if round_.action == "text"]
     if hits and not uncovered(query, hits):
         return Reformulation((query,), why=why)
     names = [unit.name for unit in state.units if is_named(unit.named or unit.name, query)]

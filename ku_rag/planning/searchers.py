@@ -43,15 +43,15 @@ Searchers = Sequence[str] | Mapping[str, Searcher]
 """Names of installed searchers, or searchers by name."""
 
 
-def load_searchers(given: Searchers) -> dict[str, Searcher]:
+def load_searchers(specs: Searchers) -> dict[str, Searcher]:
     """Return searchers by name.
 
     Raises:
         NotFound: none of that name is installed.
         BadInput: an object has no method `search`.
     """
-    if not isinstance(given, Mapping):
-        return {name: load("searcher", {}, name) for name in arguments.texts(given, "searchers")}
-    for name, searcher in given.items():
+    if not isinstance(specs, Mapping):
+        return {name: load("searcher", {}, name) for name in arguments.texts(specs, "searchers")}
+    for name, searcher in specs.items():
         arguments.implementation(searcher, f"the searcher {name!r}", "search", optional=False)
-    return dict(given)
+    return dict(specs)

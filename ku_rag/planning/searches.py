@@ -92,10 +92,10 @@ class Searches:
         end = None if limit is None else time.monotonic() + limit
         outcomes = []
         with ThreadPool(min(len(queries), _WORKERS)) as pool:
-            waiting = [pool.apply_async(self._run, (action, one, region)) for one in queries]
-            for query, one in zip(queries, waiting, strict=True):
+            waiting = [pool.apply_async(self._run, (action, query, region)) for query in queries]
+            for query, call in zip(queries, waiting, strict=True):
                 try:
-                    outcomes.append(one.get(end and max(0.0, end - time.monotonic())))
+                    outcomes.append(call.get(end and max(0.0, end - time.monotonic())))
                 except Timeout:
                     error = f"no result within {limit:g} seconds"
                     outcomes.append(SearchOutcome(PlannedSearch(query, error=error)))
@@ -105,13 +105,13 @@ class Searches:
         started = time.perf_counter()
         try:
             if action.startswith("searcher:"):
-                found = self._search_outside(action.partition(":")[2], query)
+                outcome = self._search_outside(action.partition(":")[2], query)
             else:
-                found = self._search_base(action, query, region)
+                outcome = self._search_base(action, query, region)
         except KuError as error:
-            found = SearchOutcome(PlannedSearch(query, error=str(error)))
+            outcome = SearchOutcome(PlannedSearch(query, error=str(error)))
         took = round((time.perf_counter() - started) * 1000, 2)
-        return replace(found, search=replace(found.search, milliseconds=took))
+        return replace(outcome, search=replace(outcome.search, milliseconds=took))
 
     def _search_base(self, action: str, query: str, region: Box | None) -> SearchOutcome:
         base, settings = self.base(), self.settings
@@ -136,23 +136,23 @@ class Searches:
             matched = replace(matched, region=replace(matched.region, box=box))
         names = tuple(unit.name for unit in matched.units)
         files = {unit.id: unit.image for unit in matched.units if by_picture}
-        search = PlannedSearch(query, tuple(_hit(one, files) for one in pieces), names)
+        search = PlannedSearch(query, tuple(_hit(piece, files) for piece in pieces), names)
         return SearchOutcome(search, pieces, matched)
 
     def _search_outside(self, name: str, query: str) -> SearchOutcome:
         try:
             results = self.searchers[name].search(query, self.picture, self.settings.k)
-            found = [
-                (str(one.address), str(one.title)[:_LONGEST_TITLE], str(one.text)[:_LONGEST_TEXT])
-                for one in islice(results, self.settings.k)
+            texts = [
+                (str(hit.address), str(hit.title)[:_LONGEST_TITLE], str(hit.text)[:_LONGEST_TEXT])
+                for hit in islice(results, self.settings.k)
             ]
         except Exception as error:  # a plug-in may raise anything
             problem = f"the searcher {name} failed: {type(error).__name__}: {error.args}"
             return SearchOutcome(PlannedSearch(query, error=problem[:_LONGEST_TITLE]))
-        hits = [Hit(f"searcher:{name}:{address}", title, text) for address, title, text in found]
+        hits = [Hit(f"searcher:{name}:{address}", title, text) for address, title, text in texts]
         pieces = [
             Evidence("", -n, (), address, text, 1 / n, (), (title,))
-            for n, (address, title, text) in enumerate(found, 1)
+            for n, (address, title, text) in enumerate(texts, 1)
         ]
         return SearchOutcome(PlannedSearch(query, tuple(hits)), pieces)
 
