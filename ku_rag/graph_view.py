@@ -89,7 +89,7 @@ class GraphView:
         from ku_rag.ingest.readers.decoding import clean_name
         from ku_rag.ingest.readers.graph_records import named
 
-        shown = arguments.paths(images, "images")
+        files = arguments.paths(images, "images")
         caption = arguments.text(caption, "the caption")
         topic = arguments.check(topic, "topic", bool)
         described = Unit(
@@ -97,13 +97,13 @@ class GraphView:
             id=None if id is None else named(arguments.text(id, "the id"), "the id"),
             kind=clean_name(arguments.optional_text(kind, "the kind") or "") or None,
             aliases=tuple(filter(None, map(clean_name, arguments.texts(aliases, "aliases")))),
-            images=shown,
+            images=files,
             texts=arguments.texts(texts, "texts"),
             metadata=({TOPIC: True} if topic else {}) | ({CAPTION: caption} if caption else {}),
             match=topic,
         )
         same_as = arguments.optional_text(unit, "the unit")
-        pictures.check_files(shown)
+        pictures.check_files(files)
         with self._session.write() as writer:
             return graph_changes.add_entity(writer, *self._graph(), described, same_as)
 
@@ -199,8 +199,8 @@ class GraphView:
             entities = [graph.entity(name) for name in chosen] or graph.with_pictures(_MOST)
             model = session.settings.mllm or "model"
             prompts = load_prompts("ku_rag.graph", session.prompts)
-            made = captioning.caption(graph, mllm, entities, model=model, prompts=prompts)
-            return writer.run(made, progress=progress)
+            captions = captioning.caption(graph, mllm, entities, model=model, prompts=prompts)
+            return writer.run(captions, progress=progress)
 
     # ---- questions -----------------------------------------------------------------------------
 
@@ -214,11 +214,11 @@ class GraphView:
         """
         from ku_rag.graph import entity_view
 
-        given = arguments.text(name, "the name")
+        name = arguments.text(name, "the name")
         arguments.count(most, "most", least=0, most=_MOST)
         with self._session.read():
             graph, connection = self._graph()
-            return entity_view.show(connection, graph, graph.entity(given), most=most)
+            return entity_view.show(connection, graph, graph.entity(name), most=most)
 
     def schema(self) -> list[RelationSchema]:
         """The words of the relations, with kinds of entities and counts, most frequent first."""
@@ -264,10 +264,10 @@ class GraphView:
         """
         from ku_rag.graph.neighbourhood import neighbourhood
 
-        given = arguments.text(name, "the name")
+        name = arguments.text(name, "the name")
         with self._session.read():
             graph, _ = self._graph()
-            return neighbourhood(graph, graph.entity(given), hops=hops, most=most)
+            return neighbourhood(graph, graph.entity(name), hops=hops, most=most)
 
     def search(
         self,
@@ -354,18 +354,18 @@ class GraphView:
         """
         from ku_rag.answering import graph_evidence
 
-        session, asked = self._session, arguments.text(question, "the question")
-        if not asked.strip():
+        session, question = self._session, arguments.text(question, "the question")
+        if not question.strip():
             raise BadInput('the question is empty: ask something, such as "Who sang it?"')
-        shown = None if image is None else _picture(image)
+        picture = None if image is None else _picture(image)
         with session.use():
-            if shown is not None:
+            if picture is not None:
                 session.encoding.images.refresh()
             base = session.retrieval()
             with session.read():
-                matched = match(base, shown, asked, session.settings.k_units)
+                matched = match(base, picture, question, session.settings.k_units)
             return graph_evidence.build_graph(
-                base, asked, matched, session.mllm(), session.prompts, construction
+                base, question, matched, session.mllm(), session.prompts, construction
             )
 
     def _search(
@@ -408,9 +408,9 @@ class GraphView:
                 session.encoding.images.refresh()
             with session.read():
                 start = None if topic is None else graph.entity(topic)
-                found = search_without_model(graph, query, limits, sight=self._seen, topic=start)
+                result = search_without_model(graph, query, limits, sight=self._seen, topic=start)
                 return search_settings.GraphAnswer(
-                    embedded, "", "", query.perception, found.paths, found, found.trace
+                    embedded, "", "", query.perception, result.paths, result, result.trace
                 )
 
     # ---- files ---------------------------------------------------------------------------------
@@ -496,10 +496,10 @@ class GraphView:
         """
         from ku_rag.graph.drawing import draw
 
-        given = arguments.text(name, "the name")
+        name = arguments.text(name, "the name")
         with self._session.read():
             graph, _ = self._graph()
-            return draw(graph, graph.entity(given), hops=hops, most=most, link=link)
+            return draw(graph, graph.entity(name), hops=hops, most=most, link=link)
 
     # ---- inside --------------------------------------------------------------------------------
 
@@ -510,17 +510,17 @@ class GraphView:
     def _seen(self, images: Sequence[Image]) -> list[Entity]:
         """The entities among the units that pictures match, best first."""
         base, (graph, _) = self._session.retrieval(), self._graph()
-        found = [match(base, image, "", _SEEN) for image in images]
-        entities = graph.of_units([one.row for matched in found for one in matched.units])
-        return [one for one in entities if one.has_relations]
+        matches = [match(base, image, "", _SEEN) for image in images]
+        entities = graph.of_units([unit.row for matched in matches for unit in matched.units])
+        return [entity for entity in entities if entity.has_relations]
 
 
 def _picture(image: str | Path | bytes | Image) -> Image:
     """Return a picture argument in the size that is matched with pictures of units."""
-    given = pictures.given(image)
-    if given is None:
+    picture = pictures.check_picture(image)
+    if picture is None:
         raise arguments.wrong(image, "a picture", "a file or an RGB picture")
-    return pictures.fit_picture(given)[0]
+    return pictures.fit_picture(picture)[0]
 
 
 def _statement(relation: object) -> Statement:
@@ -533,8 +533,8 @@ def _statement(relation: object) -> Statement:
 
     if isinstance(relation, Set):
         raise BadInput("relation is a set, which has no order: expected (head, relation, tail)")
-    given = arguments.texts(relation, "relation")
-    if len(given) != 3:
-        raise BadInput(f"relation has {len(given)} parts: expected (head, relation, tail)")
-    head, word, tail = given
+    parts = arguments.texts(relation, "relation")
+    if len(parts) != 3:
+        raise BadInput(f"relation has {len(parts)} parts: expected (head, relation, tail)")
+    head, word, tail = parts
     return named(head, "the head"), named(word, "the relation"), named(tail, "the tail")

@@ -284,7 +284,7 @@ class KnowledgeBase:
         """
         if unknown := options.keys() - QueryOptions.__annotations__.keys():
             raise TypeError(f"query() got an unexpected keyword argument {min(unknown)!r}")
-        session, shown = self._session, pictures.given(image)
+        session, shown = self._session, pictures.check_picture(image)
         k, plan = options.get("k"), options.get("plan")
         strict = arguments.text(options.get("strict", ""), "strict")
         k_units, k_chunks = self._most(k, published=bool(strict))
@@ -348,7 +348,7 @@ class KnowledgeBase:
         """
         asked = pipeline.QueryInput(
             arguments.text(question, "the question"),
-            image=pictures.given(image),
+            image=pictures.check_picture(image),
             prompts=self._session.prompts,
         )
         with self._session.use():
@@ -403,7 +403,7 @@ class KnowledgeBase:
         Raises:
             BadInput: none was given.
         """
-        session, picture = self._session, pictures.given(image)
+        session, picture = self._session, pictures.check_picture(image)
         chosen = UnitFilter.parse(kind, where)
         encoding = session.encoding
         index = encoding.chunks if picture is None else encoding.images

@@ -210,7 +210,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
         return _rgb(image)
 
 
-def given(image: object) -> Path | bytes | Image.Image | None:
+def check_picture(image: object) -> Path | bytes | Image.Image | None:
     """Check a picture argument: a path, the content of a file, a picture in memory, or None.
 
     Raises:
@@ -351,12 +351,12 @@ def _orientation(image: Image.Image) -> int:
     try:
         with _filters, warnings.catch_warnings(action="ignore"):
             # Not image.getexif(): for PNG that decodes the picture.
-            found = Image.Image.getexif(image).get(_ORIENTATION, 1)
+            orientation = Image.Image.getexif(image).get(_ORIENTATION, 1)
     except MemoryError:
         raise
     except Exception:  # a picture with damaged EXIF data can be decoded
         return 1
-    return found if isinstance(found, int) else 1
+    return orientation if isinstance(orientation, int) else 1
 
 
 # ---- pixels ------------------------------------------------------------------------------------

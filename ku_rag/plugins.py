@@ -46,11 +46,11 @@ def load(seam: str, own: Mapping[str, str], spec: str, **options: object) -> Any
         BadInput: it cannot be created with this argument.
     """
     name, _, argument = spec.partition(":")
-    made = find(seam, own, name)
-    takes = inspect.signature(made).parameters
+    factory = find(seam, own, name)
+    takes = inspect.signature(factory).parameters
     used = {key: value for key, value in options.items() if key in takes}
     try:
-        return made(argument, **used) if argument else made(**used)
+        return factory(argument, **used) if argument else factory(**used)
     except TypeError as error:
         raise BadInput(
             f'{seam} {spec!r} cannot be made ({error}): write "{name}:argument" where it takes an '
@@ -60,13 +60,13 @@ def load(seam: str, own: Mapping[str, str], spec: str, **options: object) -> Any
 
 def find(seam: str, own: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 - a class
     """Return the implementation of a name, before it is made; see `load`."""
-    known = own if name in own else offered(seam, own)
-    if name not in known:
+    entries = own if name in own else offered(seam, own)
+    if name not in entries:
         raise NotFound(
-            f"there is no {seam} {name!r}; there are: {', '.join(sorted(known))}. "
+            f"there is no {seam} {name!r}; there are: {', '.join(sorted(entries))}. "
             "Install the package that brings it, or choose one of these"
         )
-    module, _, attribute = known[name].partition(":")
+    module, _, attribute = entries[name].partition(":")
     return getattr(import_module(module), attribute)
 
 

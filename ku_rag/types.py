@@ -36,17 +36,17 @@ class Serializable:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values, in their order, without those that are internal."""
-        shown = (one.name for one in fields(cast(Any, self)) if "internal" not in one.metadata)
-        return {name: _json_value(getattr(self, name)) for name in shown}
+        names = (f.name for f in fields(cast(Any, self)) if "internal" not in f.metadata)
+        return {name: _json_value(getattr(self, name)) for name in names}
 
 
 def _json_value(value: object) -> object:
     if isinstance(value, Serializable):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {key: _json_value(one) for key, one in value.items()}
+        return {key: _json_value(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_json_value(one) for one in value]
+        return [_json_value(item) for item in value]
     return value
 
 
@@ -86,8 +86,8 @@ class Relation(Serializable):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set, without the kind of the target."""
-        shown = Serializable.to_dict(self)
-        return {key: value for key, value in shown.items() if value is not None}
+        values = Serializable.to_dict(self)
+        return {key: value for key, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ class Table:
         """Check what was given, make cells of texts, and fill rows and header."""
         arguments.text(self.name, "the name of a table")
         header = arguments.texts(self.header, "header")
-        given = enumerate(arguments.several(self.rows, "rows"))
-        rows = [tuple(arguments.several(row, f"rows[{n}]")) for n, row in given]
+        numbered = enumerate(arguments.several(self.rows, "rows"))
+        rows = [tuple(arguments.several(row, f"rows[{n}]")) for n, row in numbered]
         width = max(len(header), max(map(len, rows), default=0))
         if width * len(rows) > _MOST_CELLS:
             raise BadInput(
@@ -209,22 +209,22 @@ class Unit:
         arguments.json_object(self.metadata, "metadata")
         arguments.check(self.match, "match", bool)
         for what, checked in _SEQUENCES.items():
-            given = getattr(self, what)
-            if not isinstance(given, tuple) or given:
-                object.__setattr__(self, what, checked(given, what))
+            value = getattr(self, what)
+            if not isinstance(value, tuple) or value:
+                object.__setattr__(self, what, checked(value, what))
 
 
-def _all_of(kind: type, example: str, given: object, what: str) -> tuple[Any, ...]:
-    if isinstance(given, kind):
+def _all_of(kind: type, example: str, values: object, what: str) -> tuple[Any, ...]:
+    if isinstance(values, kind):
         raise BadInput(
             f"{what} is one {kind.__name__} where several are expected: put it into a list"
         )
-    found = tuple(arguments.several(given, what))
-    for number, one in enumerate(found):
-        if not isinstance(one, kind):
+    items = tuple(arguments.several(values, what))
+    for number, item in enumerate(items):
+        if not isinstance(item, kind):
             expected = f"a {kind.__name__}; write {what}=[{example}]"
-            raise arguments.wrong(one, f"{what}[{number}]", expected)
-    return found
+            raise arguments.wrong(item, f"{what}[{number}]", expected)
+    return items
 
 
 _SEQUENCES: Mapping[str, Callable[[object, str], tuple[Any, ...]]] = {
@@ -385,8 +385,8 @@ class Evidence(Serializable):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields; "table" only for a row of a table."""
-        shown = {"chunk": self.chunk, "owners": [*self.owners], **Serializable.to_dict(self)}
-        return shown if self.table else {k: v for k, v in shown.items() if k != "table"}
+        values = {"chunk": self.chunk, "owners": [*self.owners], **Serializable.to_dict(self)}
+        return values if self.table else {k: v for k, v in values.items() if k != "table"}
 
     @property
     def origin(self) -> str:
@@ -552,7 +552,7 @@ class Answer:
             "question": self.question,
             "image": self.image,
             "region": self.region and self.region.to_dict(),
-            "units": [one.to_dict() for one in self.units],
+            "units": [unit.to_dict() for unit in self.units],
             "chunks": [{"evidence": e.label, **e.to_dict()} for e in self.chunks],
             "paths": [{"evidence": p.label, **p.to_dict()} for p in self.paths],
             "passage": list(self.passage),
@@ -589,15 +589,15 @@ class IngestReport(Serializable):
 
     def __add__(self, other: IngestReport) -> IngestReport:
         """Return the report of both, before anything was deleted."""
-        summed = [one.name for one in fields(self) if one.name != "units_deleted"]
+        summed = [f.name for f in fields(self) if f.name != "units_deleted"]
         return IngestReport(**{name: getattr(self, name) + getattr(other, name) for name in summed})
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values; `units_deleted` is there after a sync only."""
-        shown = Serializable.to_dict(self) | {"seconds": round(self.seconds, 3)}
+        values = Serializable.to_dict(self) | {"seconds": round(self.seconds, 3)}
         if self.units_deleted is None:
-            del shown["units_deleted"]
-        return shown
+            del values["units_deleted"]
+        return values
 
 
 @dataclass(frozen=True, slots=True)
