@@ -408,7 +408,7 @@ class GraphView:
                 session.encoding.images.refresh()
             with session.read():
                 start = None if topic is None else graph.entity(topic)
-                result = search_without_model(graph, query, limits, sight=self._seen, topic=start)
+                result = search_without_model(graph, query, limits, sight=self._match, topic=start)
                 return search_settings.GraphAnswer(
                     embedded, "", "", query.perception, result.paths, result, result.trace
                 )
@@ -507,7 +507,7 @@ class GraphView:
         connection = self._session.database.connection
         return Graph(connection, self._session.layout), connection
 
-    def _seen(self, images: Sequence[Image]) -> list[Entity]:
+    def _match(self, images: Sequence[Image]) -> list[Entity]:
         """The entities among the units that pictures match, best first."""
         base, (graph, _) = self._session.retrieval(), self._graph()
         matches = [match(base, image, "", _SEEN) for image in images]

@@ -50,7 +50,7 @@ _LONGEST_QUESTION = 100_000
 
 
 @contextmanager
-def _timed(times: dict[str, float], step: str) -> Iterator[None]:
+def _measure(times: dict[str, float], step: str) -> Iterator[None]:
     """Note the milliseconds that a step takes."""
     started = time.perf_counter()
     yield
@@ -189,7 +189,7 @@ def ask(
     """
     times = {"plan": planned.milliseconds} if planned else {}
     started = time.perf_counter() - sum(times.values()) / 1000
-    with _timed(times, "picture"):
+    with _measure(times, "picture"):
         picture, scale = query_picture(question.image)
     chain = _chain(question, mllm, planned)
     context, caption = _find(base, times, question, picture, chain, planned)
@@ -198,9 +198,9 @@ def ask(
     yield from _report_context(context, region)
     pages: list[Image] = []
     if question.passage or question.report or (chain and question.with_units):
-        with _timed(times, "passage"):
+        with _measure(times, "passage"):
             pages = _compose(context, for_model=chain is not None)
-    with _timed(times, "read"):
+    with _measure(times, "read"):
         if chain:
             material = _material(question, picture, scale, context, pages, caption)
             if planned:
@@ -235,7 +235,7 @@ def _find(
     """Return what the question is answered from, and the caption that was searched with, if any."""
     caption = None
     if not question.with_units:
-        with _timed(times, "caption"):
+        with _measure(times, "caption"):
             caption = chain.describe(picture) if chain and picture else None
     if planned:
         context = _from_plan(base, times, question, planned, chain)
@@ -397,7 +397,7 @@ def _gather(
             return _with_paths(base, times, question, context)
     every, k = [*context.evidence, *context.rest], question.k_chunks
     mllm, units = chain.mllm if chain else None, tuple(context.matched.units)
-    with _timed(times, "rerank"):
+    with _measure(times, "rerank"):
         query = RerankerQuery(question.text, picture, units, mllm)
         every = [*rank(reranker, query, every[:pool]), *every[pool:]]
     context = replace(
@@ -422,18 +422,18 @@ def _retrieve(
     if question.method == "model-only":
         return _Context(Matched(), ())
     if question.strict and picture:
-        with _timed(times, "search"):
+        with _measure(times, "search"):
             matched, evidence = evidence_retrieval.published(
                 base, picture, question.text, question.k_units, question.k_chunks
             )
         return _Context(matched, evidence)
     text, matched = question.text, Matched()
     if question.with_units:
-        with _timed(times, "match"):
+        with _measure(times, "match"):
             matched = match(base, picture, text, question.k_units)
     elif caption:
         text = f"{text}\n{caption.text}"
-    with _timed(times, "search"):
+    with _measure(times, "search"):
         evidence, rest = evidence_retrieval.evidence(base, text, matched, question.k_chunks, pool)
     return _Context(matched, evidence, rest=rest)
 
@@ -454,7 +454,7 @@ def _with_paths(
     if not question.with_units or question.strict:
         return context
     matched, evidence, paths = context.matched, context.evidence, context.paths
-    with _timed(times, "paths"):
+    with _measure(times, "paths"):
         if question.with_paths:
             first = len(evidence) + 1
             paths = evidence_retrieval.paths(base, question.text, matched, first_label=first)
@@ -482,7 +482,7 @@ def _with_graph(
     from ku_rag.answering import graph_evidence
 
     mllm = chain.mllm if chain else None
-    with _timed(times, "evidence graph"):
+    with _measure(times, "evidence graph"):
         search = graph_evidence.build_graph(
             base, question.text, context.matched, mllm, question.prompts, question.construction
         )

@@ -208,7 +208,7 @@ def mark_piece(piece: Evidence | PathEvidence, reading: Reading) -> str:
     if reading.closest and reading.closest.evidence == piece.label:
         start = piece.text.find(reading.closest.text)
         spans += [(start, start + len(reading.closest.text))] if start >= 0 else []
-    return _marked(piece.text, spans)
+    return _mark(piece.text, spans)
 
 
 def _piece(piece: Evidence | PathEvidence, reading: Reading, anchor: str) -> str:
@@ -224,7 +224,7 @@ def _piece(piece: Evidence | PathEvidence, reading: Reading, anchor: str) -> str
     )
 
 
-def _marked(text: str, spans: Sequence[tuple[int, int]]) -> str:
+def _mark(text: str, spans: Sequence[tuple[int, int]]) -> str:
     """Return the text with the spans inside <mark>; overlapping spans are merged."""
     html = []
     at = 0

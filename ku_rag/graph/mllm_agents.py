@@ -93,7 +93,7 @@ class ModelAgents(AgentTrace):
         (outcome,) = self._ask(AgentQuestion(text, schema=_TOPIC))
         named = [outcome.fields["topic"]] if outcome.fields else []
         chosen, unknown = matched(named, [((e.name, e.unit or ""), e) for e in topics])
-        remarks = [cut, _unknown(unknown)]
+        remarks = [cut, _remark_unknown(unknown)]
         if not chosen and (chosen := _named_in(query.text, topics)):
             remarks.append(f"{chosen[0].name} is named in the query, so it was selected")
         answer = _with_reason(chosen[0].name if chosen else "none", outcome)
@@ -127,7 +127,7 @@ class ModelAgents(AgentTrace):
             chosen, unknown = matched(named, [(_names(step), step) for step in choices])
             selected.append(chosen)
             names = ", ".join(step.tail.name for step in chosen) or "none"
-            remark = "; ".join(filter(None, (cut, _unknown(unknown))))
+            remark = "; ".join(filter(None, (cut, _remark_unknown(unknown))))
             entry = TraceEntry(said=names)
             if outcome:
                 entry = outcome.note(_with_reason(names, outcome), remark)
@@ -247,7 +247,7 @@ def _names(step: Step) -> tuple[str, ...]:
     return (tail.name, tail.unit or "", f"{step.relation} {tail.name}", step.text)
 
 
-def _unknown(names: Sequence[str]) -> str:
+def _remark_unknown(names: Sequence[str]) -> str:
     if not names:
         return ""
     listed = ", ".join(repr(name[:_LONGEST_NAME]) for name in names[:_MOST_NAMES])

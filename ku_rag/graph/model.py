@@ -240,10 +240,10 @@ class Graph:
             ).fetchall()
             if rows:
                 return [Entity(*row) for row in rows]
-        if entities := self._named(name):
+        if entities := self._with_name(name):
             return entities
         plain, _, kind = name.removesuffix(")").rpartition(" (")
-        return [entity for entity in self._named(plain) if entity.kind == kind] if plain else []
+        return [entity for entity in self._with_name(plain) if entity.kind == kind] if plain else []
 
     def entity(self, name: str) -> Entity:
         """Return the entity of a name; of several, the one with exactly this spelling.
@@ -267,7 +267,7 @@ class Graph:
             )
         return entities[0]
 
-    def _named(self, name: str) -> list[Entity]:
+    def _with_name(self, name: str) -> list[Entity]:
         """Return the entities that have only this name."""
         rows = self.connection.execute(
             "SELECT row, name, kind, NULL FROM entities WHERE key = ?1 AND unit IS NULL "

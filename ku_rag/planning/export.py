@@ -67,7 +67,7 @@ def export_plans(files: Sequence[Path], out: Path, least: Mapping[str, float]) -
     documents = [document for file in files for document in _documents(file)]
     for where, data in documents:
         try:
-            records += list(_decisions(_accepted(decode_object(data, "the document"), least)))
+            records += list(_decisions(_read_plan(decode_object(data, "the document"), least)))
         except KuError as error:
             left_out.append(Quarantined(where, str(error)))
     if not records:
@@ -89,7 +89,7 @@ def _documents(file: Path) -> list[tuple[str, bytes]]:
     return [(f"{source}:{n}", document) for n, document in enumerate(documents, 1)]
 
 
-def _accepted(document: Mapping[str, Any], least: Mapping[str, float]) -> Plan:
+def _read_plan(document: Mapping[str, Any], least: Mapping[str, float]) -> Plan:
     """Return the plan in a document; raise `BadInput` if it is not accepted."""
     holder = arguments.json_object(document.get("prediction", document), "the prediction")
     scores = arguments.json_object(document.get("scores", {}), "the scores")

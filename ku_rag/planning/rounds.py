@@ -138,7 +138,7 @@ class PlanRun:
         Args:
             k: maximum number of texts; None for all.
         """
-        plan, matched = self.plan(), self._matched()
+        plan, matched = self.plan(), self._choose_units()
         paths = [piece for piece in self._pieces.values() if isinstance(piece, PathEvidence)]
         ids = zip_longest(*([hit.id for hit in outcome.search.hits] for outcome in self._outcomes))
         pieces = map(self._pieces.get, dict.fromkeys(chain.from_iterable(ids)))
@@ -150,7 +150,7 @@ class PlanRun:
         took = plan.milliseconds
         return Planned(matched, evidence, paths, plan.queries, plan, took, self._replies)
 
-    def _matched(self) -> Matched:
+    def _choose_units(self) -> Matched:
         """Return the units of the last search by picture, or else of the last search."""
         every = [outcome.matched for outcome in self._outcomes]
         return ([Matched()] + every + [matched for matched in every if matched.region])[-1]
@@ -159,7 +159,7 @@ class PlanRun:
 
     def _decide(self, queries: tuple[str, ...]) -> tuple[Reformulation, Choice]:
         """Make both decisions of a round."""
-        matched, picture = self._matched(), self._searches.picture
+        matched, picture = self._choose_units(), self._searches.picture
         searchers = tuple(self._searches.searchers)
         state = PlanState(
             self._question, queries, picture, self._rounds, matched.units, matched.about, searchers

@@ -170,7 +170,7 @@ class _Tracer:
         """Return what relations and facts of the mentioned entities answer."""
         question, compared = self.question, comparison(self.question)
         if compared and (len(self.mentions) > 1 or question.kind == "yes-no"):
-            return self._compared(compared)
+            return self._compare(compared)
         if (
             not ALIKE.isdisjoint(question.words)
             and not set(question.content) - IGNORED - question.unsaid - THINGS
@@ -178,13 +178,13 @@ class _Tracer:
             return self._in_common()
         links = self.links
         if question.kind == "yes-no":
-            return self._confirmed(links)
+            return self._confirm(links)
         if question.compares and ALIKE.isdisjoint(question.words):
             return None
         if condition := self._condition():
             return condition
         if len(links) > 1:
-            return _traced(question, _common(links), 1)
+            return _list_ends(question, _common(links), 1)
         return self._single(links[0]) or self._cell(self.mentions[0])
 
     # ---- answers --------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class _Tracer:
             if is_answer and not link.unsaid:
                 continue
             for onward in self._onward(link.end):
-                rank, covered = self._spoken(onward)
+                rank, covered = self._rate(onward)
                 covered |= self.reader.turns_of(onward)
                 left = link.left - stems(link.end.name)
                 is_spoken = not covered.isdisjoint(self.question.content)
@@ -231,7 +231,7 @@ class _Tracer:
         last = {own_stems(path.steps[-1].relation) for _, path in best}
         if len(last) > 1 and (rank or hops == 2):  # two labels that fit equally well
             return None
-        return _traced(self.question, [path for _, path in best], best[0][0])
+        return _list_ends(self.question, [path for _, path in best], best[0][0])
 
     def _onward(self, end: Entity) -> Iterator[Step]:
         """Yield relations and facts of an entity, or of the units that have a value as a name."""
@@ -241,7 +241,7 @@ class _Tracer:
             yield from self.reader.graph.hop(entity, MOST_STEPS)
             yield from self.reader.facts.of_unit(entity) if entity.unit else ()
 
-    def _spoken(self, onward: Step) -> tuple[int, frozenset[str]]:
+    def _rate(self, onward: Step) -> tuple[int, frozenset[str]]:
         """How well a relation or a fact answers, and the words that it accounts for."""
         if not onward.has_value:
             is_said = own_stems(onward.relation) <= self.question.every
@@ -289,7 +289,7 @@ class _Tracer:
         best = met[min(met)] if met else []
         if self.question.counted and not all(any(map(str.isdigit, p.end.name)) for p in best):
             return None
-        return _traced(self.question, best, 1) if len({p.end.name for p in best}) == 1 else None
+        return _list_ends(self.question, best, 1) if len({p.end.name for p in best}) == 1 else None
 
     def _in_common(self) -> Traced | None:
         """Everything that relations and facts say alike of all mentioned entities."""
@@ -309,10 +309,10 @@ class _Tracer:
             tuple(Path(o[key].head, (o[key],)) for key in shared for o in (first, *others)),
         )
 
-    def _confirmed(self, links: Sequence[Sequence[Link]]) -> Traced | None:
+    def _confirm(self, links: Sequence[Sequence[Link]]) -> Traced | None:
         """Yes or no: whether a relation joins two mentioned entities, or a fact says it."""
         if len(links) == 1:
-            return self._decided(links[0])
+            return self._decide(links[0])
         if len(links) != 2:
             return None
         if not ALIKE.isdisjoint(self.question.words):
@@ -335,11 +335,11 @@ class _Tracer:
                 return Traced(("no",), (mine.path,))
             stated = [link for link in links[this] if link.step.has_value]
             named = frozenset(map(stem, self.mentions[other].words))
-            if named and (decided := self._decided(stated, named)):
+            if named and (decided := self._decide(stated, named)):
                 return decided
         return None
 
-    def _decided(self, links: Sequence[Link], named: frozenset[str] = frozenset()) -> Traced | None:
+    def _decide(self, links: Sequence[Link], named: frozenset[str] = frozenset()) -> Traced | None:
         """Yes or no, as the facts and relations of one entity say.
 
         Args:
@@ -373,7 +373,7 @@ class _Tracer:
                     return Traced(("no",), path) if left in map(stems, values) else None
         return None
 
-    def _compared(self, compared: Comparison) -> Traced | None:
+    def _compare(self, compared: Comparison) -> Traced | None:
         """Which of the mentioned entities has most, or whether one has more than another."""
         question, numbers = self.question, amount_stems(self.text)
         if (
@@ -388,7 +388,7 @@ class _Tracer:
             return None
         every = [list(chain(*map(self.reader.steps, o.entities))) for o in self.mentions]
         of_groups = (
-            [_measured(compared, group, steps) for steps in every] for group in compared.groups
+            [_measure(compared, group, steps) for steps in every] for group in compared.groups
         )
         measured = next(([*filter(None, some)] for some in of_groups if all(some)), [])
         if not measured:
@@ -416,7 +416,7 @@ def _common(links: Sequence[Sequence[Link]]) -> list[Path]:
     return paths
 
 
-def _traced(question: Question, paths: Sequence[Path], at: int) -> Traced | None:
+def _list_ends(question: Question, paths: Sequence[Path], at: int) -> Traced | None:
     """The entities that paths reach by so many of their relations, or how many they are."""
     stated = {name_key(name): name for path in paths for name in [path.entities[at].name]}
     names: dict[str, str] = {}
@@ -436,7 +436,7 @@ def _traced(question: Question, paths: Sequence[Path], at: int) -> Traced | None
 _Measured = tuple[Amount, tuple[Path, ...]]
 
 
-def _measured(
+def _measure(
     compared: Comparison, group: frozenset[str], steps: Iterable[Step]
 ) -> _Measured | None:
     """The amount that facts state under a label of a group, or how many of them there are."""

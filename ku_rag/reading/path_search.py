@@ -106,7 +106,7 @@ def select_topic(graph: Graph, query: Query, sight: Sight | None = None) -> Enti
     """
     topics = _topics(graph)
     for text in (f"{query.question}\n{query.hints}", query.perception):
-        if topic := next((entity for entity in _named(graph, text) if entity.row in topics), None):
+        if topic := next((entity for entity in _find(graph, text) if entity.row in topics), None):
             return topic
     seen = sight(query.pictures) if sight and query.pictures else ()
     return next((entity for entity in seen if entity.row in topics), None)
@@ -114,7 +114,7 @@ def select_topic(graph: Graph, query: Query, sight: Sight | None = None) -> Enti
 
 def _leading_topic(graph: Graph, query: Query) -> Entity | None:
     """Return the nearest topic entity from which relations lead to what a question names."""
-    topics, named = _topics(graph), _named(graph, query.question)
+    topics, named = _topics(graph), _find(graph, query.question)
     levels = islice(levels_before(graph, named[0]), _LONGEST) if named else ()
     rows = next((near for level in levels if (near := level & topics.keys())), set())
     return topics[min(rows)] if rows else None
@@ -124,7 +124,7 @@ def _topics(graph: Graph) -> dict[int, Entity]:
     return {entity.row: entity for entity in graph.topics(_MOST_TOPICS)}
 
 
-def _named(graph: Graph, text: str) -> list[Entity]:
+def _find(graph: Graph, text: str) -> list[Entity]:
     """Return the entities that a text names, those that it names most often first."""
     spans = sorted(find_names(graph.connection, text).spans, key=lambda span: span.at)
     meant = graph.with_keys([span.key for span in spans])

@@ -238,7 +238,7 @@ def _from_prose(question: Question, candidates: Sequence[_Sentence]) -> _Stated 
     if question.compares:
         return None
     if question.kind == "yes-no":
-        return next((stated for s in candidates if (stated := _confirmed(question, s))), None)
+        return next((stated for s in candidates if (stated := _confirm(question, s))), None)
     is_open = question.type in ("", "name") and not question.which and not question.complement
     if question.negated or is_open:
         return None
@@ -415,7 +415,7 @@ class _Rarity:
         return sum(shares.values()) / self._total
 
 
-def _confirmed(question: Question, sentence: _Sentence) -> _Stated | None:
+def _confirm(question: Question, sentence: _Sentence) -> _Stated | None:
     """Yes or no to "Is it waterproof?", where a sentence says that it is, or that it is not."""
     if not sentence.own or sentence.is_line or sentence.is_hedged:
         return None

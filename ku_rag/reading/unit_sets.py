@@ -168,12 +168,12 @@ class UnitSetReader:
         return frozenset() if noun in self._labels else noun.intersection(self._question.content)
 
     @cached_property
-    def _dated(self) -> Question:
+    def _when(self) -> Question:
         """The question as one for a date: "made before 1900" is of the label "year"."""
         return analyse(f"when {self.text}")
 
     @cached_property
-    def _compared(self) -> Comparison | None:
+    def _comparison(self) -> Comparison | None:
         return comparison(replace(self._question, unnamed=self._question.words))
 
     @cached_property
@@ -184,7 +184,7 @@ class UnitSetReader:
     def _content(self) -> frozenset[str]:
         """Stems of the words that have to be accounted for."""
         content = frozenset(self._question.content) - self._question.unsaid - self._noun
-        return content - (self._compared.words if self._compared else frozenset())
+        return content - (self._comparison.words if self._comparison else frozenset())
 
     # ---- answers --------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class UnitSetReader:
         if turns or (question.kind == "yes-no" and not is_there):
             return None
         groups = [*self._constraints()]
-        compared = self._compared
+        compared = self._comparison
         if question.compares and not compared and not self._limits:
             return None
         if compared and compared.of_two and not self._limits:
@@ -229,8 +229,8 @@ class UnitSetReader:
         """The answer from the units that meet the chosen constraints; None for all units."""
         if units is not None and not len(units):
             return None
-        if self._compared and not self._compared.of_two:
-            return self._extreme(self._compared, left, units)
+        if self._comparison and not self._comparison.of_two:
+            return self._extreme(self._comparison, left, units)
         question, counts = self._question, bool(self._question.counted)
         which = frozenset({stem(question.which)})
         asks_value = (
@@ -249,9 +249,9 @@ class UnitSetReader:
             steps = self._evidence(units[:MOST], chosen)
             paths = tuple(Path(fact.step.head, (fact.step,)) for fact in steps)
             return Traced(("yes" if is_there else str(len(units)),), paths[:MOST])
-        return self._listed(units, chosen)
+        return self._list(units, chosen)
 
-    def _listed(self, units: Rows, chosen: Sequence[Constraint]) -> Traced | None:
+    def _list(self, units: Rows, chosen: Sequence[Constraint]) -> Traced | None:
         """The names of the units, if they are not too many."""
         if len(units) > MOST:
             return None
@@ -299,7 +299,7 @@ class UnitSetReader:
             test = self.table.of_greatest(labels, compared.sign, among, as_age=as_age)
             if test:
                 best = np.intersect1d(self.table.units(test), among)
-                return self._listed(best, [Constraint(group, 0, group, test)])
+                return self._list(best, [Constraint(group, 0, group, test)])
         return None
 
     # ---- constraints ----------------------------------------------------------------------------
@@ -341,7 +341,7 @@ class UnitSetReader:
         """Yield the alternatives for each part of the question."""
         used: frozenset[str] = frozenset()
         for limit in self._limits:
-            if limited := self._limited(limit):
+            if limited := self._apply_limit(limit):
                 used = amount_stems(self.text)
                 yield limited
         free = [
@@ -352,7 +352,7 @@ class UnitSetReader:
         for places, joined in self.named:
             stated = [constraint for _, values in self._values(places) for constraint in values]
             if joined or stated:
-                yield _fitting(_merged(joined, stated))
+                yield _fitting(_merge(joined, stated))
                 free = [n for n in free if n not in places]
         for span_words, alternatives in self._values(free):
             yield alternatives
@@ -425,15 +425,15 @@ class UnitSetReader:
                 constraints.append(Constraint(covered | {stem(word)}, rank, own, test))
         return constraints
 
-    def _limited(self, limit: Limit) -> list[Constraint]:
+    def _apply_limit(self, limit: Limit) -> list[Constraint]:
         """Units on one side of a limit, for each label that it may be of."""
-        compared, used = self._compared, amount_stems(self.text)
+        compared, used = self._comparison, amount_stems(self.text)
         wanted = compared.labels if compared and compared.of_two and not limit.sign else frozenset()
         sign = limit.sign or (compared.sign if compared else 0)
         is_date = not TURNS.isdisjoint(self._question.words)
         named, measured = [], []
         for own, labels in self._labels.items() if sign else ():
-            rank, covered = self._covers(own, self._dated if is_date else self._question)
+            rank, covered = self._covers(own, self._when if is_date else self._question)
             fits = own & wanted and own <= wanted | self._content | FILLERS
             # "Available for less than 50 euros" is no number of pieces.
             is_other = limit.amount.unit in MONEY and not own & _PRICES
@@ -469,7 +469,7 @@ class UnitSetReader:
         return UNNAMED, meant | same if agents else meant - same
 
 
-def _merged(joined: Sequence[Constraint], stated: Sequence[Constraint]) -> list[Constraint]:
+def _merge(joined: Sequence[Constraint], stated: Sequence[Constraint]) -> list[Constraint]:
     """Relations and values under labels alike, "translated by" and "translator", as one."""
     by_label = {frozenset(map(root, relation.label)): relation for relation in joined}
     merged = []

@@ -52,8 +52,8 @@ def match(base: Retrieval, image: Image | None, question: str, k: int) -> Matche
     names = find_names(connection, question)
     if image is None:
         find_partial_names(connection, question, names)
-    mentioned = _named(connection, names, among)
-    named = _named(connection, find_names(connection, asking), among) if clue else mentioned
+    mentioned = _find_units(connection, names, among)
+    named = _find_units(connection, find_names(connection, asking), among) if clue else mentioned
     for unit in mentioned.keys() - named.keys():
         fitting.pop(unit, None)
     ranked.sort(key=lambda unit: -(seen[unit].score + _CLUE_WEIGHT * fitting.get(unit, 0.0)))
@@ -129,7 +129,7 @@ def _why(seen: RegionMatch | None, name: str | None, fits: float) -> str:
     return "; ".join(parts)
 
 
-def _named(connection: Connection, names: NamesFound, among: Rows | None) -> dict[int, str]:
+def _find_units(connection: Connection, names: NamesFound, among: Rows | None) -> dict[int, str]:
     """The units that a question names, of those that count: unit row → words of the question."""
     phrases: dict[str, str] = {}
     for span in names.spans:

@@ -97,14 +97,14 @@ def find_names(connection: Connection, question: str) -> NamesFound:
         is_free = not any(span.overlaps(at, end) for span in names.spans)
         if is_free and question[tokens[at].start].isupper() and matchable(key):
             written = NamedSpan(at, tuple(folded[at:end]), key)
-            names.spans.extend(_qualified(connection, written))
+            names.spans.extend(_qualify(connection, written))
     for place, word in enumerate(folded):
         is_short = len(word) < _SHORTEST_MISSPELT or is_cjk(word) or word in stop_words()
         if is_short or any(word in span.words for span in names.spans):
             continue
         if not keywords.has_word(connection, word):
             _add_similar(connection, question, tokens, place, names)
-    for start, end in _capitalised(question, tokens, names.spans):
+    for start, end in _find_capitals(question, tokens, names.spans):
         inside = [span for span in names.spans if span.overlaps(start, end)]
         named = {n for span in inside for n in range(span.at, span.at + len(span.words))}
         others = {folded[n] for n in range(start, end) if n not in named}
@@ -195,7 +195,7 @@ def _only_name(
     return keys.popitem()[1] if len(units) == len(keys) == 1 else ""
 
 
-def _qualified(connection: Connection, span: NamedSpan) -> list[NamedSpan]:
+def _qualify(connection: Connection, span: NamedSpan) -> list[NamedSpan]:
     """Return the span of "HMS Suffolk" with the key of "HMS Suffolk (55)", if that is unique."""
     names = connection.execute(
         "SELECT n.key, u.name FROM names n JOIN units u ON u.row = n.unit "
@@ -206,7 +206,7 @@ def _qualified(connection: Connection, span: NamedSpan) -> list[NamedSpan]:
     return [replace(span, key=key) for key in keys] if len(keys) == 1 else []
 
 
-def _capitalised(
+def _find_capitals(
     question: str, tokens: Sequence[Token], spans: Sequence[NamedSpan]
 ) -> Iterator[tuple[int, int]]:
     """Yield ranges of capitalised words and names separated only by spaces; none of a title."""

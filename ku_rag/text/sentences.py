@@ -181,7 +181,7 @@ class _Abbreviations(set[str]):
 
 
 @contextmanager
-def _hidden(*modules: str) -> Iterator[None]:
+def _hide(*modules: str) -> Iterator[None]:
     """Let imports of modules that are not loaded yet raise ImportError."""
     hidden = [name for name in modules if name not in sys.modules]
     sys.modules |= dict.fromkeys(hidden, cast(ModuleType, None))
@@ -196,7 +196,7 @@ def _hidden(*modules: str) -> Iterator[None]:
 def _punkt() -> PunktSentenceTokenizer:
     # NLTK takes a third of a second, so it waits until a text needs it. Punkt needs neither of two
     # packages that NLTK imports if they are there, in most of a second.
-    with _hidden("scipy.stats", "sklearn"):
+    with _hide("scipy.stats", "sklearn"):
         from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
     lists = _word_lists()
