@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL.Image import Image
+from scipy.special import expit
 
 import ku_rag
 from benchmarks import picture_sets
@@ -30,7 +31,7 @@ from benchmarks.confidence import auroc
 from benchmarks.picture_sets import Things, load
 from benchmarks.record import mean, write_result
 from ku_rag.encoders import default_spec
-from ku_rag.retrieval.image_matching import INTERCEPT, RegionMatch, evidence
+from ku_rag.retrieval.image_matching import INTERCEPT, THRESHOLD, RegionMatch, evidence
 from ku_rag.types import Region
 
 _ASKED = 120
@@ -84,7 +85,7 @@ def known(things: Things, encoder: str) -> dict[str, object]:
         for similarity, edges in rows[:, 2:].tolist()
     )
     odds = np.array([evidence(match) + INTERCEPT for match in matches])
-    sure = odds >= 0
+    sure = expit(odds) >= THRESHOLD
     right, is_known = rows[:, 1] == 1, rows[:, 0] == 1
     return {
         "known": round(auroc(rows, odds), 3),

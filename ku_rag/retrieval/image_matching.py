@@ -43,7 +43,8 @@ of 0.125 in cosine is large."""
 _SIMILARITY, _EDGES, INTERCEPT = 6.5, 2.5, -6.4
 """Log odds that a match of windows is right: the first two times its similarity and its edges, plus
 the third. Fitted to flags, groceries and icons; see docs/decisions/0043."""
-_THRESHOLD = 0.4
+THRESHOLD = 0.4
+"""Confidence from which on a match is sure, where nothing else is set."""
 _NEAREST_OBJECTS = 100
 """Stored pictures that are compared with what a network sees in a picture."""
 _blas_lock = threading.Lock()
@@ -159,7 +160,7 @@ def _rated(
     matches: Sequence[RegionMatch], search: ImageSearch, owners: Owners, *, windows: bool
 ) -> dict[int, RegionMatch]:
     """The best match of each unit, with its confidence."""
-    model = Calibration("", INTERCEPT, _THRESHOLD) if windows else None
+    model = Calibration("", INTERCEPT, THRESHOLD) if windows else None
     if search.tuned and search.tuned.models == search.models:
         model = search.tuned
     units: dict[int, RegionMatch] = {}
