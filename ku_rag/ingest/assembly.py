@@ -156,7 +156,7 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
         before[row].add(key)
     declared = _declarations(connection, units.values())
     merged = {row: _merge(declared[row], unit_id) for unit_id, row in units.items()}
-    after = {row: _keys(one) for row, one in merged.items()}
+    after = {row: _keys(unit) for row, unit in merged.items()}
     connection.executemany(
         "UPDATE units SET name = ?, kind = ?, aliases = ?, metadata = ?, match = ? WHERE row = ?",
         ((*unit.columns(), row) for row, unit in merged.items()),
@@ -177,20 +177,20 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
     ids: list[str] = []
     keys: set[str] = set()
     for unit_id, row in units.items():
-        one, (name, kind, match, _) = merged[row], stored[row]
+        unit, (name, kind, match, _) = merged[row], stored[row]
         matched_before = before[row] if match else set()
-        matched = after[row] if one.match else set()
+        matched = after[row] if unit.match else set()
         if not matched_before:
             new[row] = matched
         elif matched_before != matched:
             inverted.rename(connection, row, name_key(name), before=matched_before, after=matched)
-        if before[row] != after[row] or (name, kind) != (one.name, one.kind):
+        if before[row] != after[row] or (name, kind) != (unit.name, unit.kind):
             ids.append(unit_id)
             keys |= before[row] | after[row]
-            if name != one.name:
+            if name != unit.name:
                 keywords.rename(connection, row)
                 facts.rename(connection, row)
-            relations.rename_unit(connection, row, one.name, one.kind)
+            relations.rename_unit(connection, row, unit.name, unit.kind)
     inverted.add_names(connection, new)
     relations.resolve_names(connection, ids=ids, keys=keys)
 
@@ -263,33 +263,33 @@ def _in_order(
     units: Iterable[int], sources: Iterable[tuple[int, str, str, Declaration]]
 ) -> dict[int, _Declared]:
     """Return what sources declare, by row of the unit."""
-    found: dict[int, list[tuple[int, str, str, Declaration]]] = {row: [] for row in units}
+    by_unit: dict[int, list[tuple[int, str, str, Declaration]]] = {row: [] for row in units}
     for unit, origin, uri, declared in sources:
-        found[unit].append((_PRECEDENCE[origin], uri, origin, declared))
+        by_unit[unit].append((_PRECEDENCE[origin], uri, origin, declared))
     return {
-        unit: [(origin, one) for *_, origin, one in sorted(of_unit, key=itemgetter(0, 1))]
-        for unit, of_unit in found.items()
+        unit: [(origin, entry) for *_, origin, entry in sorted(of_unit, key=itemgetter(0, 1))]
+        for unit, of_unit in by_unit.items()
     }
 
 
 def _merge(declared: _Declared, unit_id: str) -> _Merged:
     """Merge declarations: the first name and kind, all aliases and metadata."""
-    found = [one for _, one in declared]
-    names = [one.name for one in found if one.name is not None]
-    kinds = [one.kind for one in found if one.kind is not None]
-    name = (names[0] if names else "") or unit_id
+    entries = [entry for _, entry in declared]
+    kinds = [entry.kind for entry in entries if entry.kind is not None]
+    name = next((entry.name for entry in entries if entry.name is not None), "") or unit_id
     # An update may replace what the others declare.
-    updates = [one for one in found if one.replaces]
+    updates = [entry for entry in entries if entry.replaces]
     metadata: dict[str, Any] = {}
-    for one in reversed([one for one in updates if one.metadata is not None][:1] or found):
-        metadata.update(one.metadata or {})
+    replacing = [entry for entry in updates if entry.metadata is not None][:1]
+    for entry in reversed(replacing or entries):
+        metadata.update(entry.metadata or {})
     aliases = _aliases(declared, updates)
     return _Merged(
         name=name,
         kind=(kinds[0] if kinds else "") or relations.ANY_KIND,
         aliases=[alias for alias in aliases if alias != name],
         metadata=metadata,
-        match=False not in [one.match for one in found],
+        match=False not in [entry.match for entry in entries],
     )
 
 
@@ -298,14 +298,14 @@ def _aliases(declared: _Declared, updates: Sequence[Declaration]) -> dict[str, N
 
     Renaming a unit removes its old name, but not the names of what joined it.
     """
-    replacing = [one for one in updates if one.aliases is not None][:1]
-    found = replacing or [one for _, one in declared]
-    aliases = {alias: None for one in found for alias in one.aliases or ()}
+    replacing = [entry for entry in updates if entry.aliases is not None][:1]
+    entries = replacing or [entry for _, entry in declared]
+    aliases = {alias: None for entry in entries for alias in entry.aliases or ()}
     if not replacing:
-        renamed = any(one.name is not None for one in updates)
-        for origin, one in declared:
-            if one.name and (origin == "join" or not renamed):
-                aliases[one.name] = None
+        renamed = any(entry.name is not None for entry in updates)
+        for origin, entry in declared:
+            if entry.name and (origin == "join" or not renamed):
+                aliases[entry.name] = None
     return aliases
 
 
@@ -329,5 +329,5 @@ def _keys(merged: _Merged) -> set[str]:
     for field in _ALIAS_FIELDS & merged.metadata.keys():
         value = merged.metadata[field]
         values = value if isinstance(value, list) else [value]
-        names += [one for one in values if isinstance(one, str)]
+        names += [name for name in values if isinstance(name, str)]
     return {key for key in map(name_key, names) if key}

@@ -99,14 +99,14 @@ class BatchEncoder:
         first = list(islice(groups, 1))
         with self._encoding:
             if plan.texts:
-                found = self.encoder.encode_texts(plan.texts)
-                plan.text_vectors.update(zip(plan.texts, found, strict=True))
+                vectors = self.encoder.encode_texts(plan.texts)
+                plan.text_vectors.update(zip(plan.texts, vectors, strict=True))
             for sound, broken in chain(first, groups):
                 plan.broken.update((picture.digest, str(error)) for picture, error in broken)
                 if sound:
-                    found = self.encoder.encode_images([image for _, image in sound])
+                    vectors = self.encoder.encode_images([image for _, image in sound])
                     digests = (picture.digest for picture, _ in sound)
-                    plan.picture_vectors.update(zip(digests, found, strict=True))
+                    plan.picture_vectors.update(zip(digests, vectors, strict=True))
 
     def assign(self, batch: Sequence[PreparedRecord], plan: EncodingPlan) -> list[Quarantined]:
         """Give the vectors to chunks and pictures; remove and report pictures that are broken."""
@@ -118,9 +118,9 @@ class BatchEncoder:
                 left_out += [Quarantined(str(p.path), plan.broken[p.digest]) for p in removed]
             for source in record.sources:
                 if source.chunk_vectors is None and not source.keeps_texts:
-                    found = [plan.text_vectors[part] for _, part in source.chunks or ()]
+                    vectors = [plan.text_vectors[part] for _, part in source.chunks or ()]
                     source.chunk_vectors = (
-                        np.stack(found) if found else np.empty((0, dim), np.float32)
+                        np.stack(vectors) if vectors else np.empty((0, dim), np.float32)
                     )
             for picture in record.pictures():
                 if picture.vector is None:

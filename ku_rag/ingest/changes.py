@@ -67,7 +67,7 @@ def add(
             "SELECT id FROM units WHERE row = ?", candidate[:1]
         ).fetchone()
         source.origin = "join"
-    report = pipeline.put(_identified(record, unit_id))
+    report = pipeline.put(_identify(record, unit_id))
     return Added(
         id=unit_id,
         action="joined" if candidate else "added",
@@ -104,22 +104,22 @@ def add_many(
         record, unread = prepare(_record(unit), "add", vectors)
         if unread:
             raise BadInput(unread[0].reason)
-        return _identified(record, unit.id)
+        return _identify(record, unit.id)
 
     if not replace:
-        return pipeline.run((prepared(*one) for one in units), progress=progress)
-    given = list(units)
+        return pipeline.run((prepared(*item) for item in units), progress=progress)
+    units = list(units)
     with pipeline.writer.change() as connection:
-        rows = (unit_row(connection, unit.id or "") for unit, _ in given)
+        rows = (unit_row(connection, unit.id or "") for unit, _ in units)
         delete_units(connection, list(dict.fromkeys(row for row in rows if row is not None)))
-        return pipeline.run((prepared(*one) for one in given), progress=progress)
+        return pipeline.run((prepared(*item) for item in units), progress=progress)
 
 
 def _record(unit: Unit) -> Record:
     return Record(unit, (Source("add:", unit.texts, unit.images, unit.tables),))
 
 
-def _identified(record: PreparedRecord, unit_id: str) -> PreparedRecord:
+def _identify(record: PreparedRecord, unit_id: str) -> PreparedRecord:
     """Name the source by its content: adding the same content to a unit twice changes nothing."""
     (source,) = record.sources
     source.uri = f"add:{unit_id}/{content_hash(source.digest)[:16]}"
@@ -184,18 +184,18 @@ def delete(pipeline: Pipeline, ids: Iterable[str]) -> Deleted:
         NotFound: One of them does not exist; nothing is deleted.
     """
     with pipeline.writer.change() as connection:
-        found = connection.execute(
+        matches = connection.execute(
             "SELECT w.value, u.row, s.row FROM json_each(?) w LEFT JOIN units u ON u.id = w.value "
             "LEFT JOIN sources s ON s.uri = w.value",
             (as_json(dict.fromkeys(ids)),),
         ).fetchall()
-        for one, *rows in found:
+        for key, *rows in matches:
             if rows == [None, None]:
-                near = hint(connection, one)
-                raise NotFound(f"nothing was deleted: there is no unit or source {one!r}, {near}")
-        sources = [source for _, unit, source in found if unit is None]
+                near = hint(connection, key)
+                raise NotFound(f"nothing was deleted: there is no unit or source {key!r}, {near}")
+        sources = [source for _, unit, source in matches if unit is None]
         of_sources = delete_sources(connection, sources)
-        units = [unit for one, unit, _ in found if unit and one not in of_sources.units]
+        units = [unit for key, unit, _ in matches if unit and key not in of_sources.units]
         return merged([of_sources, delete_units(connection, units)])
 
 
@@ -234,14 +234,14 @@ def sync(
             f"{folder} is {state}: syncing with it would delete everything that came from it; "
             "mount or correct it, or pass --yes if that is what you want"
         )
-    (known,) = database.connection.execute(
+    (stored,) = database.connection.execute(
         "SELECT count(*) FROM sources WHERE uri >= ? AND uri < ?", uris_below(folder)
     ).fetchone()
-    seen = _sources_in(folder, Parsing(limits, progress)) if there and known else SeenSources()
+    seen = _sources_in(folder, Parsing(limits, progress)) if there and stored else SeenSources()
     gone = seen.missing_below(database.connection, folder)
-    if gone and len(gone) * 2 > known and not (yes or dry_run):
+    if gone and len(gone) * 2 > stored and not (yes or dry_run):
         raise Refused(
-            f"{len(gone)} of the {known} sources known from {folder} are gone: nothing was "
+            f"{len(gone)} of the {stored} sources known from {folder} are gone: nothing was "
             "changed; pass --yes to delete them, or --dry-run to see what would happen"
         )
     report = IngestReport()
@@ -270,4 +270,4 @@ def _sources_in(folder: Path, parsing: Parsing) -> SeenSources:
 def _new_id(database: Database, name: str) -> str:
     base = re.sub(r"\s+", "-", name_key(name)) or content_hash(name)[:12]
     ids = chain([base], (f"{base}-{number}" for number in count(2)))
-    return next(one for one in ids if unit_row(database.connection, one) is None)
+    return next(unit_id for unit_id in ids if unit_row(database.connection, unit_id) is None)

@@ -129,8 +129,8 @@ def merged(parts: Iterable[Deleted]) -> Deleted:
     """Return everything that several deletions removed."""
     listed = list(parts)
     return Deleted(
-        tuple(unit for one in listed for unit in one.units),
-        tuple(chunk for one in listed for chunk in one.chunks),
-        tuple(image for one in listed for image in one.images),
-        tuple(relation for one in listed for relation in one.relations),
+        tuple(unit for part in listed for unit in part.units),
+        tuple(chunk for part in listed for chunk in part.chunks),
+        tuple(image for part in listed for image in part.images),
+        tuple(relation for part in listed for relation in part.relations),
     )

@@ -68,14 +68,14 @@ def add_entity(
         BadInput: The name means several entities, or a picture is broken.
     """
     if same_as is not None:
-        found = _unit_called(graph, same_as)
-        if found is None:
+        existing = _unit_called(graph, same_as)
+        if existing is None:
             raise NotFound(f"there is no unit {same_as!r}: {hint(connection, same_as)}")
     elif entity.id is None:
-        found = _unit_called(graph, entity.name)
+        existing = _unit_called(graph, entity.name)
     else:
-        found = entity.id if unit_row(connection, entity.id) is not None else None
-    unit_id = found or entity.id or entity.name
+        existing = entity.id if unit_row(connection, entity.id) is not None else None
+    unit_id = existing or entity.id or entity.name
     uri = f"{_ENTITY}{unit_id}"
     stored = connection.execute("SELECT declared FROM sources WHERE uri = ?", (uri,)).fetchone()
     before = Declaration.from_json(stored[0]) if stored else Declaration(match=False)
@@ -90,20 +90,20 @@ def add_entity(
         name,
         id=unit_id,
         kind=entity.kind or before.kind,
-        aliases=tuple(one for one in names if one != name),
+        aliases=tuple(alias for alias in names if alias != name),
         metadata={**(before.metadata or {}), **entity.metadata},
-        match=entity.match or before.match or found is not None,
+        match=entity.match or before.match or existing is not None,
     )
     _put(pipeline, stated, Source(uri))
     (now,) = graph.find(unit_id)
-    given = {"kind": entity.kind, "caption": entity.metadata.get(CAPTION)}
+    wanted = {"kind": entity.kind, "caption": entity.metadata.get(CAPTION)}
     kept = {"kind": now.kind, "caption": graph.attributes(now).caption}
     return EntityAdded(
         id=unit_id,
-        action="joined" if found else "added",
+        action="joined" if existing else "added",
         chunks=added.chunks_added,
         images=added.images_added,
-        kept={key: kept[key] for key, value in given.items() if value and value != kept[key]},
+        kept={key: kept[key] for key, value in wanted.items() if value and value != kept[key]},
     )
 
 
@@ -204,13 +204,13 @@ def _one(graph: Graph, name: str) -> Entity:
 
 def _unit_called(graph: Graph, name: str) -> str | None:
     """Return the id of the unit of a name, which must be unique; None if there is none."""
-    return graph.entity(name).unit if any(one.unit for one in graph.find(name)) else None
+    return graph.entity(name).unit if any(entity.unit for entity in graph.find(name)) else None
 
 
 def _put(pipeline: Pipeline, unit: Unit, source: Source) -> IngestReport:
     """Store what one source states of a unit; the hash completes a uri that ends in "/"."""
     prepared = pipeline.encode(Record(unit, (source,)), "add")
     if source.uri.endswith("/"):
-        (one,) = prepared.sources
-        one.uri += content_hash(one.digest)[:16]
+        (stored,) = prepared.sources
+        stored.uri += content_hash(stored.digest)[:16]
     return pipeline.put(prepared)

@@ -98,14 +98,13 @@ def import_graph(
                     gone = deletion.delete_sources(changed, stale, keep_entities=True)
                     deleted = list(gone.units)
             has_units = connection.execute("SELECT 1 FROM units LIMIT 1").fetchone() is not None
-            left_out = {
-                one.source.uri for one in entities if has_units and _is_known(connection, one)
-            }
-            new = (one for one in entities if one.source.uri not in left_out)
-            items = (item for one in new for item in _records(one, frames or Path(temporary)))
+            stored = (entity for entity in entities if has_units and _is_known(connection, entity))
+            left_out = {entity.source.uri for entity in stored}
+            new = (entity for entity in entities if entity.source.uri not in left_out)
+            items = (item for entity in new for item in _records(entity, frames or Path(temporary)))
             report = pipeline.run(chain(problems, items), progress=progress)
     report.units_unchanged += len(left_out)
-    done = {one.name: getattr(report, one.name) for one in fields(IngestReport)}
+    done = {field.name: getattr(report, field.name) for field in fields(IngestReport)}
     done |= {"units_deleted": deleted, "seconds": time.monotonic() - started}
     return GraphReport(**done, only_named=_count_only_named(connection, own))
 
@@ -215,7 +214,7 @@ def _stale_sources(
     entities: Iterable[EntityRecord],
 ) -> list[int]:
     """Return the rows of stored sources of a graph that it no longer contains."""
-    kept = {one.source.uri for one in entities}
+    kept = {entity.source.uri for entity in entities}
     return [
         row
         for bounds in own

@@ -46,7 +46,7 @@ def find_units(
             about to be replaced.
     """
     wanted = [(name, name_key(name)) for name in dict.fromkeys(names)]
-    found: dict[str, dict[str, str]] = {}
+    units: dict[str, dict[str, str]] = {}
     for place, unit, name, declared in connection.execute(
         "SELECT w.key, u.id, u.name, s.declared FROM json_each(?) w CROSS JOIN units u ON u.row IN "
         "(SELECT row FROM units WHERE id = json_extract(w.value, '$[0]') UNION "
@@ -54,12 +54,12 @@ def find_units(
         "CROSS JOIN sources s ON s.unit = u.row WHERE TRUE"
         + " AND NOT (s.uri >= ? AND s.uri < ?)" * len(own)
         + " ORDER BY u.row",
-        (as_json(wanted), *(bound for one in own for bound in one)),
+        (as_json(wanted), *(bound for bounds in own for bound in bounds)),
     ):
-        asked, key = wanted[place]
-        if unit == asked or not own or key in _declared_names(declared):
-            found.setdefault(asked, {})[unit] = name
-    return found
+        term, key = wanted[place]
+        if unit == term or not own or key in _declared_names(declared):
+            units.setdefault(term, {})[unit] = name
+    return units
 
 
 def _declared_names(declared: str) -> set[str]:
@@ -68,7 +68,7 @@ def _declared_names(declared: str) -> set[str]:
     names = [data["name"], *(data["aliases"] or ())]
     for value in (data["metadata"] or {}).values():
         names += value if isinstance(value, list) else [value]
-    return {name_key(one) for one in names if isinstance(one, str)}
+    return {name_key(name) for name in names if isinstance(name, str)}
 
 
 class NameResolver:
@@ -82,27 +82,28 @@ class NameResolver:
     def __init__(self, parts: Sequence[GraphPart], lookup: Lookup) -> None:
         self._parts = parts
         self._problems = [problem for part in parts for problem in part.problems]
-        every = [one for part in parts for one in part.entities.values()]
-        self._ids: _Names = {one.id: one.id for one in every}
-        ends = {end for part in parts for one in part.relations for end in (one.head, one.tail)}
-        asked = [one.same_as or one.id for one in every]
-        self._stored = lookup([*asked, *sorted(ends - self._ids.keys())])
-        self._units = {one.id: one.id for one in every}
-        self._units |= {one.id: self._unit(one, one.same_as) for one in every if one.same_as}
-        self._names = {unit: name for one in self._stored.values() for unit, name in one.items()}
+        every = [entity for part in parts for entity in part.entities.values()]
+        self._ids: _Names = {entity.id: entity.id for entity in every}
+        ends = {end for part in parts for row in part.relations for end in (row.head, row.tail)}
+        wanted = [entity.same_as or entity.id for entity in every]
+        self._stored = lookup([*wanted, *sorted(ends - self._ids.keys())])
+        self._units = {entity.id: self._unit(entity) for entity in every}
+        self._names = {unit: name for of in self._stored.values() for unit, name in of.items()}
         for entity in every:
             self._names.setdefault(self._units[entity.id], entity.unit.name)
         self._shared = [
-            one
+            entity
             for part in parts
-            for one in part.entities.values()
-            if one.topic or is_shared(one.id) or one.unit.name == part.scope
+            for entity in part.entities.values()
+            if entity.topic or is_shared(entity.id) or entity.unit.name == part.scope
         ]
 
-    def _unit(self, entity: EntityRecord, same_as: str) -> str:
+    def _unit(self, entity: EntityRecord) -> str:
         """Return the id of the unit that the file says the entity is, or else its own."""
-        if found := _only(self._stored.get(same_as, {}), same_as):
-            return found
+        if (same_as := entity.same_as) is None:
+            return entity.id
+        if unit := _only(self._stored.get(same_as, {}), same_as):
+            return unit
         reason = (
             f"there is no unit {same_as!r}, or several have the name: use an id; the "
             "entity is kept as a unit of its own"
@@ -121,18 +122,18 @@ class NameResolver:
         for part in self._parts:
             search = self._search(part)
             stated: dict[str, list[RelationRecord]] = {}
-            for one in part.relations:
-                if (head := search(one.head)) is None:
-                    self._problems.append(_ambiguous(part, one.head, one))
+            for relation in part.relations:
+                if (head := search(relation.head)) is None:
+                    self._problems.append(_ambiguous(part, relation.head, relation))
                 else:
-                    stated.setdefault(head, []).append(one)
+                    stated.setdefault(head, []).append(relation)
             for entity in part.entities.values():
                 unit = self._units[entity.id]
                 relations = self._relations(part, search, stated.pop(unit, ()))
                 match = entity.match
                 if match is None:
-                    asked = entity.same_as or entity.id
-                    match = entity.topic or unit in self._stored.get(asked, ())
+                    wanted = entity.same_as or entity.id
+                    match = entity.topic or unit in self._stored.get(wanted, ())
                 described = replace(entity.unit, id=unit, match=match, relations=relations)
                 entities.append(replace(entity, unit=described))
             for head, statements in stated.items():
@@ -148,14 +149,15 @@ class NameResolver:
         self, part: GraphPart, search: _Search, stated: Iterable[RelationRecord]
     ) -> tuple[Relation, ...]:
         """Resolve the tails of relations; equal relations are stored once."""
-        made = []
-        for one in dict.fromkeys(stated):
-            tail = one.tail if one.tail_kind else search(one.tail)
+        relations = []
+        for row in dict.fromkeys(stated):
+            tail = row.tail if row.tail_kind else search(row.tail)
             if tail is None:
-                self._problems.append(_ambiguous(part, one.tail, one))
-                continue
-            made.append(Relation(one.relation, tail, one.tail_kind, one.information, one.condition))
-        return tuple(made)
+                self._problems.append(_ambiguous(part, row.tail, row))
+            else:
+                notes = row.tail_kind, row.information, row.condition
+                relations.append(Relation(row.relation, tail, *notes))
+        return tuple(relations)
 
     def _search(self, part: GraphPart) -> _Search:
         """Return the search for names in a part."""
@@ -166,12 +168,12 @@ class NameResolver:
 
         @cache
         def search(name: str) -> str | None:
-            found = self._stored.get(name, {})
+            units = self._stored.get(name, {})
             # Entities of other sub-graphs are not visible by their names.
-            stored = {one: of for one, of in found.items() if not (part.scope and ">" in one)}
+            stored = {unit: of for unit, of in units.items() if not (part.scope and ">" in unit)}
             if name in exact:
                 entity = exact[name]
-            elif name in found:
+            elif name in units:
                 return name
             elif (key := name_key(name)) in spelled:
                 entity = spelled[key]
@@ -185,9 +187,9 @@ class NameResolver:
 def _tables(entities: Iterable[EntityRecord]) -> tuple[_Names, _Names]:
     """Index the names of entities as they are written, aliases after names; and by their keys."""
     listed = list(entities)
-    names = [(one.unit.name, one) for one in listed]
-    aliases = [(alias, one) for one in listed for alias in one.unit.aliases]
-    keys = _table((name_key(name), one) for name, one in names + aliases)
+    names = [(entity.unit.name, entity) for entity in listed]
+    aliases = [(alias, entity) for entity in listed for alias in entity.unit.aliases]
+    keys = _table((name_key(name), entity) for name, entity in names + aliases)
     return _table(aliases) | _table(names), keys
 
 
@@ -207,8 +209,8 @@ def _only(stored: Mapping[str, str], name: str) -> str | None:
     return exact[0] if len(exact) == 1 else None
 
 
-def _ambiguous(part: GraphPart, name: str, one: RelationRecord) -> Quarantined:
+def _ambiguous(part: GraphPart, name: str, row: RelationRecord) -> Quarantined:
     return Quarantined(
-        f"{part.relations_path.as_posix()}: {one.head} —{one.relation}→ {one.tail}",
+        f"{part.relations_path.as_posix()}: {row.head} —{row.relation}→ {row.tail}",
         f"several entities are called {name!r}: name the one that is meant by its id",
     )

@@ -37,7 +37,7 @@ def decode_ahead(
         groups: deque[list[tuple[T, Future[Image]]]] = deque()
         for start in range(0, len(items) + _GROUP, _GROUP):
             groups.append(
-                [(one, pool.submit(decode, one)) for one in items[start : start + _GROUP]]
+                [(item, pool.submit(decode, item)) for item in items[start : start + _GROUP]]
             )
             if len(groups) < 2:
                 continue

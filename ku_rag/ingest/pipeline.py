@@ -162,8 +162,8 @@ class Pipeline:
         """
         prepared, unread = prepare(record, origin, vectors)
         if unread:
-            raise BadInput("; ".join(one.reason for one in unread))
-        plan = self._batch_encoder.plan([prepared], self._stored)
+            raise BadInput("; ".join(problem.reason for problem in unread))
+        plan = self._batch_encoder.plan([prepared], self._load_vectors)
         self._batch_encoder.encode(plan)
         if plan.broken:
             raise BadInput("; ".join(plan.broken.values()))
@@ -256,7 +256,7 @@ class Pipeline:
 
         Two batches may be in progress. One thread at a time calls the encoder, in order.
         """
-        plan = self._batch_encoder.plan(batch, self._stored)
+        plan = self._batch_encoder.plan(batch, self._load_vectors)
         pictures = (picture for record in batch for picture in record.pictures())
         files = self.writer.picture_files(pictures) if write_files else []
         written = pool.submit(write_durably, files)
@@ -273,21 +273,21 @@ class Pipeline:
 
         return commit
 
-    def _stored(self, kind: Kind, contents: Iterable[str]) -> dict[str, Vector]:
+    def _load_vectors(self, kind: Kind, contents: Iterable[str]) -> dict[str, Vector]:
         """Return the stored vectors of chunks, by text, or of pictures, by digest."""
         sql = "SELECT row FROM images WHERE hash = ? LIMIT 1"
         if kind == "chunk":
             sql = "SELECT row FROM chunks WHERE hash = ? AND text = ? LIMIT 1"
         connection, dim = self._database.connection, side(self.encoder, kind).dim
-        found: dict[str, Vector] = {}
+        by_content: dict[str, Vector] = {}
         for content in contents:
             values = (text_hash(content), content) if kind == "chunk" else (content,)
             row = connection.execute(sql, values).fetchone()
             if row:
                 _, stored = vectors.gather(connection, kind, self._encoder_rows[kind], row, dim)
                 if len(stored):
-                    found[content] = stored[0]
-        return found
+                    by_content[content] = stored[0]
+        return by_content
 
 
 @contextmanager

@@ -79,17 +79,17 @@ def split_vectors(
         return [ReadyVectors()] * len(units)
     texts = [len(documents(unit.texts, unit.tables)) for unit in units]
     images = [len(unit.images) for unit in units]
-    found = ready_vectors(
+    ready = ready_vectors(
         vectors,
         expected={
             "texts": (sum(texts), side(encoder, "chunk").dim),
             "images": (sum(images), side(encoder, "image").dim),
         },
     )
-    if found["images"] is not None:
+    if ready["images"] is not None:
         for unit in units:
             check_all_differ(unit.images)
-    parts = _split(found["texts"], texts), _split(found["images"], images)
+    parts = _split(ready["texts"], texts), _split(ready["images"], images)
     return [ReadyVectors(*both) for both in zip(*parts, strict=True)]
 
 
@@ -175,7 +175,7 @@ class PreparedRecord:
             source.pictures_hash = hash_pictures((p.digest for p in kept), partial=True)
             described = source.declared is not None and source.declared.describes_unit
             if not (kept or source.texts or described):
-                self.sources = [one for one in self.sources if one is not source]
+                self.sources = [other for other in self.sources if other is not source]
         return removed
 
 
@@ -192,11 +192,11 @@ def hash_texts(texts: Sequence[str], tables: Sequence[Table] = ()) -> str:
 
 def earlier_texts_hash(texts: Sequence[str]) -> str:
     """Return the SHA-256 of texts as version 0.2.0 computed it, before there were tables."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
-        found.update(b"%d:" % len(data) + data)
-    return found.hexdigest()
+        digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest()
 
 
 def hash_pictures(digests: Iterator[str], *, partial: bool = False) -> str:
@@ -280,7 +280,7 @@ def _picture_bytes(path: Path) -> bytes:
         BadInput: It is no regular file, or too large.
     """
     if isinstance(path, MemberPath):
-        archive = next(one for one in path.parents if one.is_file())
+        archive = next(above for above in path.parents if above.is_file())
         with archive.open("rb") as file:
             file.seek(path.offset)
             return file.read(path.size)

@@ -110,8 +110,8 @@ class Reindexing:
         with self.writing(), self.database.change() as connection:
             rows, old = (
                 {
-                    kind: vectors.encoder_row(connection, one.fingerprint, one.dim)
-                    for kind, one in ((kind, side(encoder, kind)) for kind in KINDS)
+                    kind: vectors.encoder_row(connection, part.fingerprint, part.dim)
+                    for kind, part in ((kind, side(encoder, kind)) for kind in KINDS)
                 }
                 for encoder in (self.new, self.old)
             )
@@ -134,12 +134,12 @@ class Reindexing:
         with snapshot(connection):
             cuts = [self._cut(documents(connection, source)) for source, _ in sources]
         texts = list(dict.fromkeys(text for cut in cuts for _, text in cut))
-        found = self.new.encode_texts(texts)
+        array = self.new.encode_texts(texts)
         place = {text: n for n, text in enumerate(texts)}
         with self.writing(), self.database.change():
             for (source, state), cut in zip(sources, cuts, strict=True):
                 lengths = [(document, len(text)) for document, text in cut]
-                blob = found[[place[text] for _, text in cut]].astype(_HALF).tobytes()
+                blob = array[[place[text] for _, text in cut]].astype(_HALF).tobytes()
                 connection.execute(  # unless the source has changed
                     "REPLACE INTO shadows SELECT ?, s.row, ?, ?, ? FROM sources s "
                     f"WHERE s.row = ? AND {_STATE} = ?",
@@ -165,7 +165,7 @@ class Reindexing:
                     f"pictures cannot be read any more, the first: {unsound[0][1]}. Nothing was "
                     "switched: put them back, or delete their units, and do it again"
                 )
-            found = self.new.encode_images([picture for _, picture in sound])
+            array = self.new.encode_images([picture for _, picture in sound])
             with self.writing(), self.database.change():
                 there = connection.execute(
                     "SELECT i.row FROM json_each(?) w JOIN images i ON i.row = w.value",
@@ -173,7 +173,7 @@ class Reindexing:
                 )
                 stored = {image for (image,) in there}
                 left = [n for n, (image, _) in enumerate(sound) if image in stored]
-                vectors.put(connection, "image", row, [sound[n][0] for n in left], [found[left]])
+                vectors.put(connection, "image", row, [sound[n][0] for n in left], [array[left]])
             yield len(sound)
 
     # ---- switching -----------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Reindexing:
                     "SELECT cut, vectors FROM shadows WHERE encoder = ? AND source = ?",
                     (rows["chunk"], source),
                 ).fetchone()
-                found = np.frombuffer(blob, _HALF).reshape(-1, dim).astype(np.float32)
+                array = np.frombuffer(blob, _HALF).reshape(-1, dim).astype(np.float32)
                 chunks = _apply(documents(connection, source), json.loads(cut))
                 stored = connection.execute(
                     "SELECT row, document, text FROM chunks WHERE source = ? ORDER BY position",
@@ -204,7 +204,7 @@ class Reindexing:
                     inverted.add_chunks(connection, new)
                     facts.add_chunks(connection, new)
                     numbers = list(new)
-                vectors.put(connection, "chunk", rows["chunk"], numbers, [found])
+                vectors.put(connection, "chunk", rows["chunk"], numbers, [array])
         connection.execute("DELETE FROM shadows")
         _forget_others(connection, but=list(rows.values()))
 
@@ -224,23 +224,23 @@ def _apply(texts: Mapping[int, str], cut: Cut) -> list[Document]:
 
 def _missing_texts(connection: Connection, encoder: int, most: int) -> list[tuple[int, str]]:
     """Return row and state of sources whose new vectors are missing or outdated."""
-    found: list[tuple[int, str]] = connection.execute(
+    rows: list[tuple[int, str]] = connection.execute(
         f"SELECT s.row, {_STATE} FROM sources s "
         "LEFT JOIN shadows h ON h.encoder = ? AND h.source = s.row "
         f"WHERE s.chunks > 0 AND (h.state IS NULL OR h.state != {_STATE}) ORDER BY s.row LIMIT ?",
         (encoder, most),
     ).fetchall()
-    return found
+    return rows
 
 
 def _missing_images(connection: Connection, encoder: int) -> list[tuple[int, str]]:
     """Return row and file of images without a vector of this encoder."""
-    found: list[tuple[int, str]] = connection.execute(
+    images: list[tuple[int, str]] = connection.execute(
         "SELECT row, file FROM images WHERE row NOT IN "
         "(SELECT item FROM vectors WHERE row BETWEEN ? AND ?) ORDER BY row",
         places("image", encoder),
     ).fetchall()
-    return found
+    return images
 
 
 def _forget_others(connection: Connection, *, but: Sequence[int]) -> None:

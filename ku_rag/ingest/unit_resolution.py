@@ -113,7 +113,7 @@ def measure(database: Database, index: VectorIndex) -> float:
     """
     fewest, most = _SAMPLE
     size = min(max(_PAIRS // index.count, fewest), most)
-    rows, vectors = index.gather(_chosen(database, index.kind, size))
+    rows, vectors = index.gather(_sample(database, index.kind, size))
     hits, cosines = index.search(vectors, _NEAR)
     owners = _owners(database, index.kind, np.union1d(rows, hits))
     nearest = []
@@ -134,7 +134,7 @@ def measure(database: Database, index: VectorIndex) -> float:
     return min(max(_LOWEST, measured), 1 - _EQUAL)
 
 
-def _chosen(database: Database, kind: Kind, most: int) -> Rows:
+def _sample(database: Database, kind: Kind, most: int) -> Rows:
     """Return rows that units own, those whose contents have the smallest hashes.
 
     Of rows with equal texts any may be returned: their vectors are equal.

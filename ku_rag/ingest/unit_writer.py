@@ -142,12 +142,12 @@ class UnitWriter:
         new = (unit_id for unit_id in ids if unit_id not in stored)
         new_units = dict(zip(new, count(last_row(connection, "units") + 1)))
         units: dict[str | None, int] = stored | new_units
-        known = set(rows)
+        old = set(rows)
         rows |= zip(
-            (uri for uri in sources if uri not in known), count(last_row(connection, "sources") + 1)
+            (uri for uri in sources if uri not in old), count(last_row(connection, "sources") + 1)
         )
         places = [
-            _SourceRows(source, units.get(unit), rows[uri], uri in known)
+            _SourceRows(source, units.get(unit), rows[uri], uri in old)
             for uri, (source, unit) in sources.items()
         ]
         declared = (
@@ -169,7 +169,7 @@ class UnitWriter:
         """Insert chunks with their vectors and list them; return their number."""
         texts = [(of.row, of.unit, of.source.chunks) for of in places if of.source.chunks]
         chunks = content_rows.add_texts(connection, texts)
-        made = [
+        arrays = [
             of.source.chunk_vectors
             for of in places
             if of.source.chunks and of.source.chunk_vectors is not None
@@ -178,7 +178,7 @@ class UnitWriter:
             "UPDATE sources SET chunks = ? WHERE row = ?",
             ((len(of.source.chunks or ()), of.row) for of in places if of.is_known),
         )
-        vectors.put(connection, "chunk", self._encoder_rows["chunk"], list(chunks), made)
+        vectors.put(connection, "chunk", self._encoder_rows["chunk"], list(chunks), arrays)
         inverted.add_chunks(connection, chunks)
         facts.add_chunks(connection, chunks)
         return len(chunks)
@@ -188,10 +188,10 @@ class UnitWriter:
         source, unit, row, is_known = place
         if source.keeps_pictures or not (source.pictures or is_known):
             return 0
-        shown = [self._image_row(connection, picture) for picture in source.pictures]
+        images = [self._image_row(connection, picture) for picture in source.pictures]
         if source.partial:
-            shown = list(dict.fromkeys([*content_rows.shown(connection, row), *shown]))
-        return content_rows.replace_images(connection, source=row, unit=unit, images=shown)
+            images = list(dict.fromkeys([*content_rows.images_of(connection, row), *images]))
+        return content_rows.replace_images(connection, source=row, unit=unit, images=images)
 
     def _image_row(self, connection: Connection, picture: PreparedPicture) -> int:
         """Return the row of a picture, inserted with its vector if it is new."""

@@ -101,9 +101,9 @@ def verify(
     connection = database.connection
     problems = [*filter(None, [database.lost_commits()])]
     # A command to the keyword index counts as a write, so it stands outside the one state read.
-    problems += _guarded("the keyword index", _command(connection))
+    problems += _guard("the keyword index", _command(connection))
     with snapshot(connection):
-        for what, found in (
+        for what, findings in (
             ("the schema", _schema(connection)),
             ("the structure of the file", _structure(database)),
             ("the manifest", _manifest(database)),
@@ -117,9 +117,9 @@ def verify(
             ("the lists of units", inverted.differences(connection)),
             *(("a table", _wrong_rows(connection, *check)) for check in _CHECKS),
         ):
-            problems += _guarded(what, found)
+            problems += _guard(what, findings)
     for index in indexes:
-        problems += _guarded("a cache", index.problems())
+        problems += _guard("a cache", index.problems())
     try:
         counts = unit_records.counts(connection)
     except apsw.Error as error:
@@ -127,10 +127,10 @@ def verify(
     return IntegrityReport(tuple(problems), counts)
 
 
-def _guarded(what: str, found: Iterable[str]) -> Iterator[str]:
+def _guard(what: str, findings: Iterable[str]) -> Iterator[str]:
     """Yield the findings of a check, and the error that ends it early."""
     try:
-        yield from found
+        yield from findings
     except Exception as error:  # rows that are damaged may hold anything
         yield f"{what} cannot be read any further: {error}"
 
@@ -143,7 +143,7 @@ def _schema(connection: Connection) -> Iterator[str]:
         expected = set(fresh.execute(listed))
     for kind, name, _ in sorted(expected - stored):
         yield f"{kind} {name} is missing, or not as this version of ku-rag makes it"
-    for kind, name in sorted({one[:2] for one in stored} - {one[:2] for one in expected}):
+    for kind, name in sorted({row[:2] for row in stored} - {row[:2] for row in expected}):
         yield f"{kind} {name} does not belong to a knowledge base"
 
 
@@ -166,12 +166,12 @@ def _structure(database: Database) -> Iterator[str]:
     ).fetchall():
         if "AUTOINCREMENT" not in (sql or ""):
             continue
-        last, given = connection.execute(
+        last, sequence = connection.execute(
             f"SELECT coalesce(max(rowid), 0), "
             f"coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{table}'), 0) FROM {table}"
         ).fetchone()
-        if given < last:
-            yield f"{table} holds row {last} but would go on after {given}: numbers come again"
+        if sequence < last:
+            yield f"{table} holds row {last} but would go on after {sequence}: numbers come again"
 
 
 def _manifest(database: Database) -> Iterator[str]:
@@ -228,9 +228,9 @@ def _pictures(connection: Connection, layout: Layout) -> Iterator[str]:
     for digest, file in connection.execute("SELECT hash, file FROM images"):
         path = layout.image(file)
         try:
-            found = file_hash(path)
+            current = file_hash(path)
         except OSError as error:
             yield f"picture {path} cannot be read: {error.strerror}"
             continue
-        if found != digest:
+        if current != digest:
             yield f"picture {path} is not what was stored: its content has changed"

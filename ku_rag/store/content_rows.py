@@ -41,10 +41,10 @@ def drop_sources(connection: Connection, sources: Sequence[int]) -> Deleted:
         return Deleted()
     listed, wanted = "(SELECT value FROM carray(?))", (array_of(sources),)
     rows = drop_source_chunks(connection, sources)
-    shown = connection.execute(
+    links = connection.execute(
         f"DELETE FROM unit_images WHERE source IN {listed} RETURNING image", wanted
     )
-    images = _drop_unseen_images(connection, {image for (image,) in shown})
+    images = _drop_unseen_images(connection, {image for (image,) in links})
     stated = relations.drop_of_sources(connection, sources)
     connection.execute(f"DELETE FROM sources WHERE row IN {listed}", wanted)
     return Deleted(chunks=tuple(rows), images=tuple(images), relations=tuple(stated))
@@ -126,7 +126,7 @@ def replace_images(
     Returns:
         Number of images that the source did not show before.
     """
-    before = shown(connection, source)
+    before = images_of(connection, source)
     if before != list(images):
         connection.execute("DELETE FROM unit_images WHERE source = ?", (source,))
         connection.executemany(
@@ -138,8 +138,8 @@ def replace_images(
     return len(set(images) - set(before))
 
 
-def shown(connection: Connection, source: int) -> list[int]:
-    """The image rows that a source shows, in its order."""
+def images_of(connection: Connection, source: int) -> list[int]:
+    """Return the image rows that a source shows, in its order."""
     rows = connection.execute(
         "SELECT image FROM unit_images WHERE source = ? ORDER BY position", (source,)
     )

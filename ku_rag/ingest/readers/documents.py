@@ -42,7 +42,7 @@ def read_docx(path: Path) -> Outline:
     with zipfile.ZipFile(path) as members:
         if len(members.infolist()) > _MOST_MEMBERS:
             raise BadInput(f"it has more than {_MOST_MEMBERS:,} members: save it again")
-        sizes = {one.filename: one.file_size for one in members.infolist()}
+        sizes = {info.filename: info.file_size for info in members.infolist()}
         for suffix, most in _MOST_UNPACKED.items():
             size = sum(size for name, size in sizes.items() if name.endswith(suffix))
             if size > most:
@@ -50,8 +50,8 @@ def read_docx(path: Path) -> Outline:
                     f"its {suffix} members unpack to {size:,} bytes: expected at "
                     f"most {most:,}; split it"
                 )
-        media = [one for one in members.infolist() if one.filename.startswith("word/media/")]
-        names = {(one.CRC, one.file_size): one.filename for one in media}
+        media = [info for info in members.infolist() if info.filename.startswith("word/media/")]
+        names = {(info.CRC, info.file_size): info.filename for info in media}
 
     def source(picture: Any) -> dict[str, str]:  # noqa: ANN401 - of mammoth, which has no types
         try:
@@ -62,8 +62,8 @@ def read_docx(path: Path) -> Outline:
             return {"src": _NOT_STORED}
 
     with path.open("rb") as file:
-        made = mammoth.convert_to_html(file, convert_image=mammoth.images.img_element(source))
-    outline = read_html(path, str(made.value))
+        result = mammoth.convert_to_html(file, convert_image=mammoth.images.img_element(source))
+    outline = read_html(path, str(result.value))
     outline.is_archive = True
     return outline
 
@@ -101,7 +101,7 @@ def _blocks(page: Any) -> Iterator[tuple[float, str]]:  # noqa: ANN401 - of pdfp
             f"page {page.page_number} unpacks to {size:,} bytes, at most {_MOST_PAGE_BYTES:,} are "
             "read: split it, or save the text by itself"
         )
-    tables = [(found.bbox, found.extract()) for found in page.find_tables()]
+    tables = [(table.bbox, table.extract()) for table in page.find_tables()]
     tables = [(box, rows) for box, rows in tables if len(rows) > 1 and len(rows[0]) > 1]
     text = page
     for box, _ in tables:

@@ -53,13 +53,13 @@ def read(path: Path, parsing: Parsing | None = None) -> Generator[Item, None, No
             raise BadInput(
                 f"{path} is a knowledge base itself: expected a folder of knowledge; name that one"
             )
-        return _counted(_read_folder(path, parsing), parsing)
+        return _count(_read_folder(path, parsing), parsing)
     if not path.is_file() or _kind(path) is None:
         raise BadInput(f"{path.name}: {_no_reader(path)}")
-    return _counted(_read_file(path, parsing), parsing)
+    return _count(_read_file(path, parsing), parsing)
 
 
-def _counted(items: Iterator[Item], parsing: Parsing) -> Generator[Item, None, None]:
+def _count(items: Iterator[Item], parsing: Parsing) -> Generator[Item, None, None]:
     for item in items:
         parsing.count += 1
         yield item
@@ -220,7 +220,7 @@ def _items(
         pictured.get(path.stem, documents).append(path)
     yield from _documents(documents, parsing)
     groups = pictured.items()
-    for stem, group in sorted(groups, key=lambda one: all(_kind(p) == "picture" for p in one[1])):
+    for stem, group in sorted(groups, key=lambda item: all(_kind(p) == "picture" for p in item[1])):
         yield from _unit(stem, [path for path in group if path not in named], parsing)
 
 

@@ -193,14 +193,14 @@ def read_entity(
         items = list(read_record({**fields, "metadata": {}}, path, where))
         problems.append(str(error))
     [(unit, source)] = [
-        (one.unit, one.sources[0]) for one in items if isinstance(one, Record) and one.unit
+        (item.unit, item.sources[0]) for item in items if isinstance(item, Record) and item.unit
     ]
     entity = EntityRecord(
         unit, source, clean_name(same_as or "") or None, topic, data.get("match"), tuple(videos)
     )
-    found = [one for one in items if isinstance(one, Quarantined)]
-    return entity, found + [
-        Quarantined(where, f"{one}; the rest of the record is kept") for one in problems
+    unread = [item for item in items if isinstance(item, Quarantined)]
+    return entity, unread + [
+        Quarantined(where, f"{problem}; the rest of the record is kept") for problem in problems
     ]
 
 
@@ -231,7 +231,7 @@ def read_graph_jsonl(path: Path, parsing: Parsing) -> list[GraphPart]:
         OSError: It cannot be read.
     """
     part = GraphPart(path, path)
-    known = set(RelationRecord._fields)
+    fields = set(RelationRecord._fields)
     for where, data in read_objects(path, _EXPECTED):
         parsing.advance()
         if isinstance(data, BadInput):
@@ -240,13 +240,13 @@ def read_graph_jsonl(path: Path, parsing: Parsing) -> list[GraphPart]:
             part.add_entity(data, where)
         else:
             part.add_relation(data, where)
-            if len(data) > 3 and (unknown := data.keys() - known):
+            if len(data) > 3 and (unknown := data.keys() - fields):
                 part.leave_out(
                     where,
                     f"a relation has no field {min(unknown)[:40]!r}, only "
                     f"{', '.join(RelationRecord._fields)}: the field is ignored, here and below",
                 )
-                known |= unknown
+                fields |= unknown
     return [part]
 
 
@@ -265,8 +265,8 @@ def named(text: str, what: str) -> str:
 
 
 def _name(data: Mapping[str, Any], key: str) -> str:
-    if (found := read_field(data, key)) is not None:
-        return named(found, f'"{key}"')
+    if (name := read_field(data, key)) is not None:
+        return named(name, f'"{key}"')
     seen = "is null" if key in data else "is missing"
-    fields = ", ".join(repr(str(one)[:40]) for one in list(data)[:8]) or "no fields"
+    fields = ", ".join(repr(str(other)[:40]) for other in list(data)[:8]) or "no fields"
     raise BadInput(f'"{key}" {seen}: expected a name; there are {fields}')

@@ -130,15 +130,15 @@ def _attributes(
     element: str, data: Sequence[tuple[str | None, str]], keys: Mapping[str, _Key]
 ) -> dict[str, str]:
     """Return the attributes of a node or an edge, by name, with defaults; "label" for yEd's."""
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for key_id, text in data:
         name = "label" if key_id is None else keys.get(key_id, _Key(key_id)).name
         if text.strip():
-            found.setdefault(name, text)
+            attributes.setdefault(name, text)
     for key in keys.values():
         if key.default is not None and key.domain in (element, "all"):
-            found.setdefault(key.name, key.default)
-    return found
+            attributes.setdefault(key.name, key.default)
+    return attributes
 
 
 def _relation_fields(attributes: Mapping[str, str]) -> dict[str, str]:

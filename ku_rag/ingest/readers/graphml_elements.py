@@ -69,7 +69,7 @@ def _fields(element: Element, tag: str, *, directed: bool) -> list[Any]:
     for child in element:
         if _tag(child) == "data":
             data.append([child.get("key", ""), child.text or ""])
-            data += [[None, one.text or ""] for one in child.iter() if _tag(one) in _LABELS]
+            data += [[None, label.text or ""] for label in child.iter() if _tag(label) in _LABELS]
     if tag == "node":
         return [tag, element.get("id", ""), data]
     is_directed = element.get("directed", str(directed)).strip().casefold() in ("true", "1")

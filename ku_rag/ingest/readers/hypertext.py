@@ -54,10 +54,10 @@ def html_tables(text: str, start: int) -> tuple[int, list[tuple[str, list[list[s
         depth += -1 if mark[1] else 1
         if not depth:
             end = text.find(">", mark.end()) + 1 or len(text)
-            found = read_html(Path(), text[start:end])
-            if found.quarantined or (found.tables and found.text.strip()):
+            outline = read_html(Path(), text[start:end])
+            if outline.quarantined or (outline.tables and outline.text.strip()):
                 break
-            return end, [(caption, rows) for *_, caption, rows in found.tables]
+            return end, [(caption, rows) for *_, caption, rows in outline.tables]
     return start, []
 
 
@@ -113,11 +113,11 @@ class _Parser(HTMLParser):
         if self._left_out:
             return
         self._break(tag)
-        given = dict(attrs)
+        attributes = dict(attrs)
         if tag in _LEFT_OUT:
             self._left_out, self._left_out_at = tag, self.getpos()[0]
-        elif tag == "img" and (address := given.get("src")):
-            self.outline.shown.append((self._length, self.getpos()[0], address))
+        elif tag == "img" and (address := attributes.get("src")):
+            self.outline.images.append((self._length, self.getpos()[0], address))
             self._write(" ")
         elif tag == "pre":
             self._preformatted += 1
@@ -134,7 +134,7 @@ class _Parser(HTMLParser):
             elif tag == "tr" or not self._rows:
                 self._rows.append([])
             if tag in ("td", "th"):
-                columns, rows = (_span(given.get(key)) for key in ("colspan", "rowspan"))
+                columns, rows = (_span(attributes.get(key)) for key in ("colspan", "rowspan"))
                 self._rows[-1].append(_Cell(self._inside, columns, rows, tag == "th"))
         elif tag in _HEADINGS and not self._depth:
             self._end_heading()
@@ -191,7 +191,7 @@ class _Parser(HTMLParser):
         self._depth, start = 0, self._length
         rows = [row for row in self._rows if row]
         grid = _grid(rows)
-        heads = len(list(takewhile(lambda row: all(one.is_head for one in row), rows)))
+        heads = len(list(takewhile(lambda row: all(cell.is_head for cell in row), rows)))
         has_names = not heads and bool(rows) and rows[0][0].is_head
         caption = clean_name("".join(self._caption))
         self._gap = "\n\n"
@@ -208,8 +208,8 @@ class _Parser(HTMLParser):
         self._gap = "\n\n"
 
 
-def _span(given: str | None) -> int:
-    return max(1, min(int(given), 1_000)) if given and re.fullmatch("[0-9]{1,5}", given) else 1
+def _span(value: str | None) -> int:
+    return max(1, min(int(value), 1_000)) if value and re.fullmatch("[0-9]{1,5}", value) else 1
 
 
 def _grid(rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:

@@ -79,14 +79,14 @@ def decode_item(value: object) -> Item:
     Raises:
         BadInput, LookupError, TypeError, ValueError: The value is no such item.
     """
-    item = _decoded(value)
+    item = _decode(value)
     if isinstance(item, Record | Quarantined):
         return item
     raise TypeError(f"expected a record, not {type(item).__name__}")
 
 
-def _decoded(value: object) -> object:
+def _decode(value: object) -> object:
     if not isinstance(value, list):
         return value
     kind, *parts = value
-    return _BUILDERS[kind](*map(_decoded, parts))
+    return _BUILDERS[kind](*map(_decode, parts))

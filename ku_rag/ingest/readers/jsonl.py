@@ -104,10 +104,10 @@ def read_objects(
         most = min(decoding.MAX_LINE, _MOST_OBJECT)
         for number, _, line in _numbered_lines(file, most):
             try:
-                found: Mapping[str, Any] | BadInput = parse_object(line, expected, most)
+                item: Mapping[str, Any] | BadInput = parse_object(line, expected, most)
             except BadInput as error:
-                found = error
-            yield f"{name}:{number}", found
+                item = error
+            yield f"{name}:{number}", item
 
 
 def _numbered_lines(
@@ -146,7 +146,7 @@ def parse_object(
         )
     if b"\0" in line:
         raise BadInput(f"the line holds a NUL byte (at {line.index(0)}): it is damaged; repair it")
-    value = _decoded(line, expected)
+    value = _decode(line, expected)
     if not isinstance(value, dict):
         raise BadInput(
             f'the line holds {describe_value(value)}: expected an object, such as {{"name": …}}'
@@ -159,7 +159,7 @@ def parse_object(
     return value
 
 
-def _decoded(line: bytes, expected: str) -> Any:  # noqa: ANN401 - any JSON value
+def _decode(line: bytes, expected: str) -> Any:  # noqa: ANN401 - any JSON value
     with suppress(orjson.JSONDecodeError):
         # orjson does not return when memory is refused, which a long line may cause in a parser.
         value = orjson.loads(line if len(line) <= _MOST_OWN else b"")

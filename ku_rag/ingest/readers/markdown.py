@@ -35,33 +35,33 @@ def read_markdown(path: Path) -> Outline:
     text = read_text(path)
     front = match.end() if (match := _FRONT_MATTER.match(text)) else 0
     starts = [front, *(end.end() for end in _LINE_END.finditer(text, front)), len(text)]
-    found, hidden, covered = Outline(path, text), text.count("\n", 0, front) + 1, 0
+    outline, hidden, covered = Outline(path, text), text.count("\n", 0, front) + 1, 0
     tokens = _BLOCKS.parse(text[front:])
     is_plain = path.suffix.lower() == ".txt"
     for opening, token in pairwise([*tokens[:1], *tokens]):
         first, end = (starts[line] for line in token.map or (0, 0))
         if not is_plain:
-            found.shown += ((starts[line], hidden + line, given) for line, given in _shown(token))
+            outline.images += ((starts[n], hidden + n, address) for n, address in _images(token))
         if first < covered:  # in a table of HTML, which may hold blank lines
             continue
         is_title = opening.markup[:1] == "#" or _UNDERLINED.fullmatch(token.content)
         if opening.type == "heading_open" and opening.level == 0 and opening.map and is_title:
             first, end = (starts[line] for line in opening.map)
-            found.add_heading(int(opening.tag[1]), _name(token.content), first, end)
+            outline.add_heading(int(opening.tag[1]), _name(token.content), first, end)
         if is_plain:
             continue
         if token.type == "html_block":
             covered, tables = html_tables(text, first)
             for caption, rows in tables:
-                found.add_table(first, covered, caption, rows)
+                outline.add_table(first, covered, caption, rows)
         elif token.type == "table_open":
-            found.add_table(first, end, "", [])
+            outline.add_table(first, end, "", [])
         elif token.type == "tr_open":
             is_header = opening.type == "thead_open"
-            found.tables[-1][3].append([] if is_header else _cells(text[first:end]))
+            outline.tables[-1][3].append([] if is_header else _cells(text[first:end]))
         elif opening.type == "th_open":
-            found.tables[-1][3][-1].append(_name(token.content))
-    return found
+            outline.tables[-1][3][-1].append(_name(token.content))
+    return outline
 
 
 def _cells(row: str) -> list[str]:
@@ -74,14 +74,14 @@ def _name(heading: str) -> str:
     """Return the name in a heading without links, emphasis, code marks, HTML and anchors."""
     (inline,) = _INLINE.parseInline(heading)
     words = (
-        " " if "break" in one.type else one.content
-        for one in inline.children or ()
-        if one.type != "html_inline"
+        " " if "break" in token.type else token.content
+        for token in inline.children or ()
+        if token.type != "html_inline"
     )
     return clean_name(_ANCHOR.sub("", "".join(words)))
 
 
-def _shown(token: Token) -> Iterator[tuple[int, str]]:
+def _images(token: Token) -> Iterator[tuple[int, str]]:
     """Yield the line and the address of each picture of a block."""
     if not token.map or not re.search("!\\[|<img", token.content, re.IGNORECASE):
         return
@@ -93,6 +93,6 @@ def _shown(token: Token) -> Iterator[tuple[int, str]]:
         if child.type == "image":
             yield line, str(child.attrs["src"])
         elif child.type.startswith("html_"):
-            for _, number, given in read_html(Path(), child.content).shown:
-                yield line + number - 1, given
+            for _, number, address in read_html(Path(), child.content).images:
+                yield line + number - 1, address
         line += child.type in ("softbreak", "hardbreak")

@@ -39,7 +39,7 @@ class Outline:
         path: Of the document, resolved.
         text: The whole text.
         headings: In order.
-        shown: Place in the text, number of the line or 0, and address of each picture, in order.
+        images: Place in the text, number of the line or 0, and address of each picture, in order.
         tables: Start and end in the text, title, and rows of each table, the header first.
         quarantined: What is left out; `source` adds pictures that cannot be used.
         is_archive: Whether pictures are members of the file.
@@ -48,7 +48,7 @@ class Outline:
     path: Path
     text: str = ""
     headings: list[_Heading] = field(default_factory=list)
-    shown: list[tuple[int, int, str]] = field(default_factory=list)
+    images: list[tuple[int, int, str]] = field(default_factory=list)
     tables: list[tuple[int, int, str, list[list[str]]]] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
     is_archive: bool = False
@@ -79,11 +79,11 @@ class Outline:
             name = file_name(self.path.stem)
             yield Record(Unit(name, id=name), (self.source(uri, 0, end),))
         elif headings[0].start:
-            for line, given in self._between(0, headings[0].start):
+            for line, address in self._between(0, headings[0].start):
                 self.quarantine(
-                    line, f"the picture {given!r} stands before the first heading: put it below one"
+                    line, f"the picture {address!r} is before the first heading: put it below one"
                 )
-            self.shown = [one for one in self.shown if one[0] >= headings[0].start]
+            self.images = [image for image in self.images if image[0] >= headings[0].start]
             preamble = self.source(uri, 0, headings[0].start)
             if preamble.texts or preamble.tables:
                 yield Record(None, (preamble,))
@@ -104,7 +104,7 @@ class Outline:
             for number, (heading, end) in enumerate(sections, 1):
                 fragments = (f"{slug}-{n}" for n in count(number))
                 first = number == 1
-                fragment = slug if first else next(one for one in fragments if one not in taken)
+                fragment = slug if first else next(f for f in fragments if f not in taken)
                 taken.add(fragment)
                 sources.append(self.source(f"{uri}#{fragment}", heading.end, end, heading))
             yield Record(Unit(name, id=name), tuple(sources))
@@ -122,32 +122,32 @@ class Outline:
         inside = self.tables[first:last]
         tables = [
             Table(tuple(header), tuple(tuple(map(Cell, row)) for row in rows), title)
-            for *_, given, (header, *rows) in inside
-            for title in ["" if heading and given == heading.name else given]
+            for *_, caption, (header, *rows) in inside
+            for title in ["" if heading and caption == heading.name else caption]
         ]
         marks = [start, *(at for first, last, *_ in inside for at in (first, last)), end]
         text = "".join(self.text[a:b] for a, b in zip(marks[::2], marks[1::2], strict=True))
-        found: dict[Path, None] = {}
+        images: dict[Path, None] = {}
         kind = Source
-        for line, given in self._between(heading.start if heading else start, end):
+        for line, address in self._between(heading.start if heading else start, end):
             try:
-                found[self._locate(given)] = None
+                images[self._locate(address)] = None
             except BadInput as error:
                 kind = PartialSource
                 self.quarantine(line, f"{error}; the text goes on without it")
-        return kind(uri, (text,) if text.strip() else (), tuple(found), tuple(tables))
+        return kind(uri, (text,) if text.strip() else (), tuple(images), tuple(tables))
 
     def _between(self, start: int, end: int) -> Iterator[tuple[int, str]]:
-        first, last = (bisect_right(self.shown, (at, -1)) for at in (start, end))
-        yield from ((line, given) for _, line, given in self.shown[first:last])
+        first, last = (bisect_right(self.images, (at, -1)) for at in (start, end))
+        yield from ((line, address) for _, line, address in self.images[first:last])
 
-    def _locate(self, given: str) -> Path:
+    def _locate(self, address: str) -> Path:
         if self.is_archive:
-            return self.path / given
+            return self.path / address
         try:
-            return locate_picture(self.path.parent, given)
+            return locate_picture(self.path.parent, address)
         except BadInput:
-            if (plain := unquote(given)) == given:
+            if (plain := unquote(address)) == address:
                 raise
         return locate_picture(self.path.parent, plain)
 
@@ -191,7 +191,7 @@ def _read_outline(path: Path) -> Outline:
         raise BadInput(
             f"the document is damaged or encrypted ({reason}): save it again, without a password"
         ) from error
-    if not (outline.text.strip() or outline.shown or outline.tables):
+    if not (outline.text.strip() or outline.images or outline.tables):
         reason = "the document holds no text: if it is a scan, recognise its text first"
         raise BadInput(next((left_out.reason for left_out in outline.quarantined), reason))
     return outline

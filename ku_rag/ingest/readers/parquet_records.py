@@ -52,8 +52,8 @@ def read_parquet(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
                     try:
                         if not is_storable(row):
                             raise BadInput("the row holds a NUL character: remove it")
-                        found = {key: value for key, value in row.items() if value is not None}
-                        yield from ((number, item) for item in read_record(found, path, where))
+                        fields = {key: value for key, value in row.items() if value is not None}
+                        yield from ((number, item) for item in read_record(fields, path, where))
                     except BadInput as error:
                         yield number, Quarantined(where, str(error))
     except MemoryError:  # of Arrow's errors, one is of both kinds

@@ -137,19 +137,19 @@ def _convert(
     items: Sequence[Any], field: str, convert: Callable[[Any], T]
 ) -> tuple[list[T], list[str]]:
     """Convert the items of a field; return what was made and the problems of the others."""
-    made, problems = [], []
+    values, problems = [], []
     for number, item in enumerate(items):
         try:
-            made.append(convert(item))
+            values.append(convert(item))
         except BadInput as error:
             problems.append(f"{field}[{number}] {error}")
-    return made, problems
+    return values, problems
 
 
 def read_field(data: Mapping[str, Any], key: str) -> str | None:
     """Return a text, or None where it is missing or null."""
-    found: str | None = checked_field(data, key, str, None, "a text in quotation marks")
-    return found
+    value: str | None = checked_field(data, key, str, None, "a text in quotation marks")
+    return value
 
 
 def read_texts(data: Mapping[str, Any], key: str) -> list[str]:

@@ -38,7 +38,7 @@ def read_sheet(path: Path) -> Iterator[tuple[int, list[str]]]:
     load_workbook = extra("graph", "openpyxl").load_workbook
     try:
         with zipfile.ZipFile(path) as packed:
-            size = sum(one.file_size for one in packed.infolist())
+            size = sum(member.file_size for member in packed.infolist())
         if size > _MAX_BYTES:
             raise BadInput(
                 f"{path.name} unpacks to {size:,} bytes, at most {_MAX_BYTES:,} are read: split it"

@@ -76,7 +76,7 @@ def read_table(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
                 if not of_units:
                     cells.append(list(arguments.texts(row, "cells")))
                 else:
-                    items = read_record(_named(columns, row), path, where)
+                    items = read_record(_to_object(columns, row), path, where)
                     yield from ((number, item) for item in items)
             except BadInput as error:
                 yield number, Quarantined(where, str(error))
@@ -96,9 +96,9 @@ def read_table(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
 def _table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Record:
     """Return the unit of a file that is one table."""
     if len(header) < 2 or not rows:
-        shown = ", ".join(header)[:200]
+        line = ", ".join(header)[:200]
         raise BadInput(
-            f'no column is called "name" (the first line is {shown!r}): expected named columns '
+            f'no column is called "name" (the first line is {line!r}): expected named columns '
             "such as name, kind, aliases, images, text, or a table of two columns or more; add a "
             "line that names them"
         )
@@ -130,16 +130,16 @@ def _delimiter(header: str, suffix: str) -> tuple[str, bool]:
     with the most columns is chosen.
     """
     usual = "\t" if suffix == ".tsv" else ","
-    found = {usual: (False, 0, True)}
+    ranks = {usual: (False, 0, True)}
     for delimiter in _DELIMITERS:
         try:
             cells = next(csv.reader([header], delimiter=delimiter), [])
         except csv.Error:
             continue
         named = "name" in [cell.strip().casefold() for cell in cells]
-        found[delimiter] = named, len(cells), delimiter == usual
-    best = max(found, key=found.__getitem__)
-    return best, found[best][0]
+        ranks[delimiter] = named, len(cells), delimiter == usual
+    best = max(ranks, key=ranks.__getitem__)
+    return best, ranks[best][0]
 
 
 def _columns(header: Sequence[str]) -> list[str]:
@@ -147,7 +147,7 @@ def _columns(header: Sequence[str]) -> list[str]:
     return [_COLUMNS.get(name.casefold(), name or f"column {n}") for n, name in enumerate(names, 1)]
 
 
-def _named(columns: Sequence[str], row: Sequence[str]) -> dict[str, Any]:
+def _to_object(columns: Sequence[str], row: Sequence[str]) -> dict[str, Any]:
     """Return a row as the object that a JSON record would be."""
     if any(cell.strip() for cell in row[len(columns) :]):
         raise BadInput(

@@ -44,11 +44,11 @@ def read_webdataset(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
             units = groupby(_members(archive), key=lambda member: _split(member.name)[0])
-            for number, (key, found) in enumerate(units, 1):
+            for number, (key, members) in enumerate(units, 1):
                 if number <= skip:
                     continue
                 try:
-                    for item in _read_unit(path, key, list(found), archive):
+                    for item in _read_unit(path, key, list(members), archive):
                         yield number, item
                 except BadInput as error:
                     yield number, Quarantined(f"{path.as_posix()}/{key}", str(error))
@@ -106,6 +106,6 @@ def _read_unit(
     data = {"id": key, "name": key, **data, "texts": [*read_texts(data, "texts"), *texts]}
     for item in read_record(data, path, f"{path.as_posix()}/{key}"):
         if isinstance(item, Record):
-            sources = tuple(replace(one, images=(*one.images, *images)) for one in item.sources)
-            item = replace(item, sources=sources)
+            sources = (replace(source, images=(*source.images, *images)) for source in item.sources)
+            item = replace(item, sources=tuple(sources))
         yield item

@@ -66,11 +66,11 @@ def read_workbooks(path: Path, parsing: Parsing) -> list[GraphPart]:
         BadInput: The folder holds no workbook.
         MissingExtra: openpyxl is not installed.
     """
-    folders = [path, *sorted(one for one in path.iterdir() if one.is_dir())]
+    folders = [path, *sorted(folder for folder in path.iterdir() if folder.is_dir())]
     parts = [
-        GraphPart(one / NODES, one / RELATIONS, scope=clean_name(one.name), has_ids=False)
-        for one in folders
-        if (one / NODES).is_file() or (one / RELATIONS).is_file()
+        GraphPart(folder / NODES, folder / RELATIONS, scope=clean_name(folder.name), has_ids=False)
+        for folder in folders
+        if (folder / NODES).is_file() or (folder / RELATIONS).is_file()
     ]
     if not parts:
         raise BadInput(
@@ -125,8 +125,8 @@ def _add_node(part: GraphPart, row: Mapping[str, str], where: str) -> None:
             data["aliases"] = [*data.get("aliases", ()), f"{part.scope} {name}"]
     data.setdefault("topic", name == part.scope)
     for field in ("images", "keyframes"):
-        data[field] = [path for one in data.get(field, ()) for path in _pictures(folder, one)]
-    data["videos"] = [f"{VIDEOS}/{one}" for one in data.get("videos", ())]
+        data[field] = [path for entry in data.get(field, ()) for path in _pictures(folder, entry)]
+    data["videos"] = [f"{VIDEOS}/{video}" for video in data.get("videos", ())]
     part.add_entity(data, where)
 
 
@@ -135,8 +135,8 @@ def _pictures(folder: Path, name: str) -> list[str]:
     name = name.replace("\\", "/")
     named = folder / IMAGES / name
     if named.is_dir() and named.resolve().is_relative_to(folder / IMAGES):
-        files = sorted(one for one in named.iterdir() if one.suffix.lower() in PICTURE_SUFFIXES)
-        return [f"{IMAGES}/{name}/{one.name}" for one in files]
+        files = sorted(file for file in named.iterdir() if file.suffix.lower() in PICTURE_SUFFIXES)
+        return [f"{IMAGES}/{name}/{file.name}" for file in files]
     if not named.is_file() and (folder / VIDEOS / name).is_file():
         return [f"{VIDEOS}/{name}"]
     return [f"{IMAGES}/{name}"]
@@ -147,12 +147,12 @@ def _add_topics(parts: Sequence[GraphPart]) -> None:
     ends = {
         name_key(end)
         for part in parts
-        for one in part.relations
-        for end in (one.head, "" if one.tail_kind else one.tail)
+        for relation in part.relations
+        for end in (relation.head, "" if relation.tail_kind else relation.tail)
     }
     described = {entity for part in parts for entity in part.entities}
     for part in parts:
-        names = {one.unit.name for one in part.entities.values()} | described
+        names = {entity.unit.name for entity in part.entities.values()} | described
         if part.scope and part.scope not in names and name_key(part.scope) in ends:
             part.add_entity({"entity": part.scope, "topic": True}, part.path.as_posix())
 
@@ -186,17 +186,17 @@ def _fields(
     required: Sequence[str],
 ) -> list[str]:
     """Return the field of each column; a column with an unknown title is a field of that name."""
-    known = {title: field for field, names in titles.items() for title in names}
-    found = [known.get(" ".join(one.casefold().replace("_", " ").split()), "") for one in header]
-    missing = [field for field in required if field not in found]
+    by_title = {title: field for field, names in titles.items() for title in names}
+    fields = [by_title.get(" ".join(t.casefold().replace("_", " ").split()), "") for t in header]
+    missing = [field for field in required if field not in fields]
     if not missing:
-        return [field or title.strip() for field, title in zip(found, header, strict=True)]
+        return [field or title.strip() for field, title in zip(fields, header, strict=True)]
     width = max((n for n, title in enumerate(header, 1) if title), default=0)
-    pairs = zip(found, positions, strict=False)
+    pairs = zip(fields, positions, strict=False)
     if width == len(positions) and all(field in ("", position) for field, position in pairs):
         return list(positions)
     lacking = " and ".join(
-        f"{titles[field][0].title()} (or {', '.join(one.title() for one in titles[field][1:])})"
+        f"{titles[field][0].title()} (or {', '.join(name.title() for name in titles[field][1:])})"
         for field in missing
     )
     seen = ", ".join(repr(title[:40]) for title in header if title)
