@@ -49,23 +49,23 @@ def compare_runs(first: Path, second: Path) -> list[Difference]:
     """
     before, after = _scores(first), _scores(second)
     pairs: dict[str, list[tuple[float, float]]] = {}
-    for asked, scores in before.items():
-        for measure, one in scores.items():
-            other = after.get(asked, {}).get(measure)
-            if one is not None and other is not None:
-                pairs.setdefault(measure, []).append((one, other))
+    for question, scores in before.items():
+        for measure, score in scores.items():
+            other = after.get(question, {}).get(measure)
+            if score is not None and other is not None:
+                pairs.setdefault(measure, []).append((score, other))
     if not pairs:
         raise BadInput(
             f"{first} and {second} share no question with a score: compare two runs of one dataset"
         )
-    found = []
+    differences = []
     for measure, both in pairs.items():
         old, new = zip(*both, strict=True)
         more, less = sum(b > a for a, b in both), sum(b < a for a, b in both)
         better, worse = (less, more) if is_lower_better(measure) else (more, less)
         p = paired_p_value(old, new)
-        found.append(Difference(measure, fmean(old), fmean(new), p, len(both), better, worse))
-    return found
+        differences.append(Difference(measure, fmean(old), fmean(new), p, len(both), better, worse))
+    return differences
 
 
 def _scores(folder: Path) -> dict[tuple[str, str], dict[str, float | None]]:
@@ -73,4 +73,4 @@ def _scores(folder: Path) -> dict[tuple[str, str], dict[str, float | None]]:
     if not (folder / RECORDS).exists():
         raise BadInput(f"{folder} holds no run: name a folder that `ku eval --out` made")
     records = read_records(folder / RECORDS)
-    return {(one["id"], one["question"]): one["scores"] for one in records if "scores" in one}
+    return {(row["id"], row["question"]): row["scores"] for row in records if "scores" in row}

@@ -141,14 +141,14 @@ def _settings(
     kb: KnowledgeBase,
     dataset: Dataset,
     measures: Sequence[Measure],
-    **given: Any,  # noqa: ANN401 - arguments of `evaluate` and fields of `MethodOptions`
+    **options: Any,  # noqa: ANN401 - arguments of `evaluate` and fields of `MethodOptions`
 ) -> dict[str, Any]:
     """Return the settings of a run, which is resumed only with the same ones."""
     return {
         "dataset": dataset.name,
         "questions": sha256(repr(dataset.questions).encode()).hexdigest()[:16],
         "measures": [measure.name for measure in measures],
-        **given,
+        **options,
         **{name: getattr(kb.settings, name) for name in _SETTINGS},
         "base": str(kb.path),
         "commits": kb.commits,
@@ -264,7 +264,7 @@ def compare(
         ModelFailed, BudgetSpent: The model did not answer.
     """
     picture = None if image is None else arguments.path(image, "the picture")
-    asked = EvaluationQuestion("", arguments.text(question, "the question"), picture)
+    query = EvaluationQuestion("", arguments.text(question, "the question"), picture)
     file = None
     if report is not None:
         file = arguments.output_file(report, "the report", spare=image)
@@ -276,7 +276,7 @@ def compare(
     for name in chosen:
         check_method(name, kb.mllm)
     options = options or MethodOptions()
-    answers = {name: answer(kb, name, asked, options) for name in chosen}
+    answers = {name: answer(kb, name, query, options) for name in chosen}
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
         sections = [Section.of(reply, note=f"method {name}") for name, reply in answers.items()]

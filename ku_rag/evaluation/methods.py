@@ -97,12 +97,12 @@ def answer(
     if method == "graph":
         return _search_graph(base, question, options)
     names = ("k", "kcc", "units", "graph", "strict") if method != "model-only" else ()
-    given = {name: getattr(options, name) for name in names} | dict(QUERIES[method])
+    arguments = {name: getattr(options, name) for name in names} | dict(QUERIES[method])
     if method == "evidence":
-        given["construction"] = options.construction
+        arguments["construction"] = options.construction
     if method == "plan":
-        given["plan"] = options.plan
-    return base.query(question.image, question.question, **given)
+        arguments["plan"] = options.plan
+    return base.query(question.image, question.question, **arguments)
 
 
 def _search_graph(
@@ -113,7 +113,7 @@ def _search_graph(
     fields = question.fields
     frames = fields.get("frames") or ([question.image] if question.image else [])
     step = -(-len(frames) // options.frames) or 1
-    found = base.graph.search(
+    result = base.graph.search(
         question.question,
         images=frames[::step],
         topic=fields.get("topic"),
@@ -124,8 +124,8 @@ def _search_graph(
         depth_first=options.depth_first,
         gold=question.routes if options.setting == "knowledgeable" else (),
     )
-    start = found.found.topic if found.found else None
-    paths = tuple(path.as_evidence(f"E{n}") for n, path in enumerate(found.paths, 1))
+    start = result.found.topic if result.found else None
+    paths = tuple(path.as_evidence(f"E{n}") for n, path in enumerate(result.paths, 1))
     return Answer(
         question.question,
         str(question.image) if question.image else None,
@@ -134,8 +134,8 @@ def _search_graph(
         chunks=(),
         paths=paths,
         passage=(),
-        reading=found.reading,
-        models={"reader": f"graph search, {found.setting}"},
+        reading=result.reading,
+        models={"reader": f"graph search, {result.setting}"},
         timings_ms={"total": round((time.perf_counter() - started) * 1000, 2)},
-        correction=Correction(usage=found.usage) if any(found.usage.values()) else None,
+        correction=Correction(usage=result.usage) if any(result.usage.values()) else None,
     )

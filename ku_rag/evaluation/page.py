@@ -37,7 +37,7 @@ def render(evaluation: Evaluation) -> str:
     jinja = extra("eval", "jinja2")
     templates = jinja.Environment(loader=jinja.PackageLoader("ku_rag.evaluation"), autoescape=True)
     settings, main = evaluation.settings, next(iter(evaluation.figures), "")
-    ranked = sorted(evaluation.records, key=lambda one: _loss(one, main), reverse=True)
+    ranked = sorted(evaluation.records, key=lambda record: _loss(record, main), reverse=True)
     bins: dict[int, list[float]] = {}
     for sure, score in with_confidence(evaluation.records, main):
         bins.setdefault(min(int(sure * _BINS), _BINS - 1), []).append(score)
@@ -47,8 +47,8 @@ def render(evaluation: Evaluation) -> str:
         main=main,
         bins={(n / _BINS, (n + 1) / _BINS): scores for n, scores in sorted(bins.items())},
         ranked=ranked,
-        worst=[(one, _picture(one)) for one in ranked[:_WORST] if _loss(one, main)],
-        settings={name: one for name, one in settings.items() if name not in _NOT_SHOWN},
+        worst=[(record, _picture(record)) for record in ranked[:_WORST] if _loss(record, main)],
+        settings={name: value for name, value in settings.items() if name not in _NOT_SHOWN},
         spent={**evaluation.seconds, **evaluation.usage, **judged},
         is_lower_better=is_lower_better,
         percent=lambda share: f"{100 * min(max(share, 0.0), 1.0):.1f}",

@@ -96,7 +96,7 @@ def read_question(data: Mapping[str, Any], number: int, pictures: Path) -> Evalu
         image=frames[0] if frames else image,
         answers=answers or ("",) * (data.get("answers") is not None),
         units=tuple(dict.fromkeys(_texts(data, "units"))),
-        routes=tuple(_texts({"routes": one}, "routes") for one in data.get("routes") or ()),
+        routes=tuple(_texts({"routes": route}, "routes") for route in data.get("routes") or ()),
         group="".join(_texts(data, "group", single=True)),
         fields=kept | ({"frames": [path.as_posix() for path in frames]} if frames else {}),
     )
@@ -104,17 +104,17 @@ def read_question(data: Mapping[str, Any], number: int, pictures: Path) -> Evalu
 
 def _find_picture(data: Mapping[str, Any], folder: Path) -> Path | None:
     """Return the path of a picture; the file may be missing."""
-    given = _texts(data, "image", single=True)
-    names, suffixes = given or _texts(data, "picture_ids"), ("",) if given else _SUFFIXES
+    image = _texts(data, "image", single=True)
+    names, suffixes = image or _texts(data, "picture_ids"), ("",) if image else _SUFFIXES
     tried = [_below(folder, name + suffix) for name in names for suffix in suffixes]
     return Path(next(filter(os.path.exists, tried), tried[0])) if tried else None
 
 
-def _below(folder: Path, given: str) -> str:
+def _below(folder: Path, name: str) -> str:
     """Return a path below a folder. Links are not followed, as in folders of linked pictures."""
-    path = os.path.normpath(given)
-    if "://" in given or os.path.isabs(path) or path.split(os.sep, 1)[0] == "..":
-        raise BadInput(f"{given[:80]!r} is not a path of a picture below {folder}")
+    path = os.path.normpath(name)
+    if "://" in name or os.path.isabs(path) or path.split(os.sep, 1)[0] == "..":
+        raise BadInput(f"{name[:80]!r} is not a path of a picture below {folder}")
     return f"{folder}/{path}"
 
 
@@ -125,9 +125,9 @@ def _texts(
     value = data.get(key)
     values = [] if value is None else [value] if single else value
     fits = isinstance(values, list | tuple) and {*map(type, values)} <= {str, int, float}
-    found = tuple(filter(None, (str(one).strip() for one in (values if fits else ()))))
-    if not fits or len(found) < least:
-        shown = json.dumps(value, ensure_ascii=False)[:60] if key in data else "missing"
+    texts = tuple(filter(None, (str(item).strip() for item in (values if fits else ()))))
+    if not fits or len(texts) < least:
+        seen = json.dumps(value, ensure_ascii=False)[:60] if key in data else "missing"
         expected = "a text" if single else "a list of texts"
-        raise BadInput(f'"{key}" is {shown}: expected {expected}')
-    return found
+        raise BadInput(f'"{key}" is {seen}: expected {expected}')
+    return texts

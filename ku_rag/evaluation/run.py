@@ -117,7 +117,7 @@ def ask_all(
     questions: Sequence[EvaluationQuestion],
     ask: Callable[[EvaluationQuestion], Record],
     file: Path | None,
-    known: Mapping[str, Record],
+    earlier: Mapping[str, Record],
     progress: Progress | None,
 ) -> list[Record]:
     """Return a record for each question, and append those that are new to a file.
@@ -126,7 +126,7 @@ def ask_all(
         questions: The questions.
         ask: Makes the record of a question.
         file: JSON lines; None writes nothing.
-        known: Records by id of questions that are not asked again.
+        earlier: Records by id of questions that are not asked again.
         progress: Called after each question.
 
     Raises:
@@ -139,7 +139,7 @@ def ask_all(
     try:
         with file.open("ab") if file else nullcontext() as out:
             for question in questions:
-                record = known.get(question.id)
+                record = earlier.get(question.id)
                 if record is None:
                     record = ask(question)
                     if out:
@@ -171,17 +171,17 @@ def attempt(call: Callable[[], T]) -> tuple[T | None, float, dict[str, str]]:
     Raises:
         Closed: The base was closed.
     """
-    started, found, failure = time.perf_counter(), None, {"error": "", "model_failed": ""}
+    started, result, failure = time.perf_counter(), None, {"error": "", "model_failed": ""}
     try:
-        found = call()
+        result = call()
     except Closed:
         raise
     except Exception as error:  # one question that fails in any way does not end a run
         name, by = type(error).__name__, "call" * isinstance(error, ModelFailed)
-        shown = str(error) if isinstance(error, KuError) else f"{name}: {error}"
+        message = str(error) if isinstance(error, KuError) else f"{name}: {error}"
         by = "budget" if isinstance(error, BudgetSpent) else by
-        failure = {"error": shown or name, "model_failed": by}
-    return found, round(time.perf_counter() - started, 4), failure
+        failure = {"error": message or name, "model_failed": by}
+    return result, round(time.perf_counter() - started, 4), failure
 
 
 def scored(
@@ -198,10 +198,10 @@ def scored(
         measures: Score the answer.
         judge: The model that judges for them; its replies are counted and dropped.
     """
-    found, seconds, failure = attempt(ask)
-    predicted = prediction(found) if found else Prediction()
-    asked = question.to_dict() | {"image": question.image and str(question.image)}
-    del asked["fields"]
+    answer, seconds, failure = attempt(ask)
+    predicted = prediction(answer) if answer else Prediction()
+    fields = question.to_dict() | {"image": question.image and str(question.image)}
+    del fields["fields"]
     scores = dict[str, float | None]()
     for measure in measures:
         score, _, problem = attempt(partial(measure.score, question, predicted))
@@ -209,47 +209,47 @@ def scored(
             failure = problem
         else:
             scores[measure.name] = score
-    spent = found.correction.usage if found and found.correction else {}
+    spent = answer.correction.usage if answer and answer.correction else {}
     judged = usage(judge.replies) if judge else {}
     if judge:
         judge.replies.clear()
-    pieces: list[Evidence | PathEvidence] = [*found.chunks, *found.paths] if found else []
+    pieces: list[Evidence | PathEvidence] = [*answer.chunks, *answer.paths] if answer else []
     return {
-        **asked,
+        **fields,
         "prediction": predicted.to_dict(),
-        "outcome": found.outcome if found else "",
-        "why": found.reading.why if found else "",
-        "evidence": [_shown(piece) for piece in pieces],
+        "outcome": answer.outcome if answer else "",
+        "why": answer.reading.why if answer else "",
+        "evidence": [_describe(piece) for piece in pieces],
         "scores": scores,
         "usage": dict(spent),
         "judge_usage": judged,
-        "models": dict(found.models) if found else {},
+        "models": dict(answer.models) if answer else {},
         "seconds": seconds,
         **failure,
     }
 
 
-def _shown(piece: Evidence | PathEvidence) -> dict[str, object]:
+def _describe(piece: Evidence | PathEvidence) -> dict[str, object]:
     owners = {"owners": [*piece.owners]} if isinstance(piece, Evidence) else {}
     return {"evidence": piece.label, **owners, "text": piece.text[:_LONGEST_TEXT]}
 
 
-def prediction(found: Answer) -> Prediction:
+def prediction(answer: Answer) -> Prediction:
     """Return the parts of an answer that are measured; units that match a picture rank first."""
-    matched = [unit.id for unit in found.units]
-    owners = [owner for chunk in found.chunks for owner in chunk.owners or chunk.unit_ids]
-    built = found.evidence_graph
+    matched = [unit.id for unit in answer.units]
+    owners = [owner for chunk in answer.chunks for owner in chunk.owners or chunk.unit_ids]
+    built = answer.evidence_graph
     size = built.sizes["retrieval"] if isinstance(built, EvidenceSearch) else None
-    plan = found.plan if isinstance(found.plan, Plan) else None
-    spent = found.correction.usage.get("completion_tokens", 0) if found.correction else 0
+    plan = answer.plan if isinstance(answer.plan, Plan) else None
+    spent = answer.correction.usage.get("completion_tokens", 0) if answer.correction else 0
     spent -= plan.usage.get("completion_tokens", 0) if plan else 0
     return Prediction(
-        answer=found.answer,
-        items=found.reading.items,
-        units=tuple(dict.fromkeys([*matched, *owners] if found.image else [*owners, *matched])),
-        routes=tuple(path.entities for path in found.paths),
-        confidence=found.units[0].confidence if found.units else None,
-        draft=found.draft,
+        answer=answer.answer,
+        items=answer.reading.items,
+        units=tuple(dict.fromkeys([*matched, *owners] if answer.image else [*owners, *matched])),
+        routes=tuple(path.entities for path in answer.paths),
+        confidence=answer.units[0].confidence if answer.units else None,
+        draft=answer.draft,
         graph_size=(size["nodes"], size["edges"]) if size else None,
         plan=plan,
         tokens=spent or None,
@@ -276,8 +276,8 @@ def summarize(
     for name, divisor in RATIOS.items():
         part, whole = figures.pop(name, None), figures.get(divisor)
         if part and whole and whole.value:
-            means = ((group, one, whole.groups.get(group)) for group, one in part.groups.items())
-            groups = {group: one / mean for group, one, mean in means if mean}
+            means = ((group, mean, whole.groups.get(group)) for group, mean in part.groups.items())
+            groups = {group: mean / base for group, mean, base in means if base}
             figures[name] = Figure(part.value / whole.value, None, part.questions, groups)
     spent, judged = Counter[str](), Counter[str]()
     for record in records:
@@ -320,13 +320,13 @@ def verdict(record: Record, measure: str) -> str:
 
 def with_confidence(records: Sequence[Record], measure: str) -> list[tuple[float, float]]:
     """Return the confidence and the score of each record that has both."""
-    pairs = ((one["prediction"].get("confidence"), one["scores"].get(measure)) for one in records)
+    pairs = ((row["prediction"].get("confidence"), row["scores"].get(measure)) for row in records)
     return [pair for pair in pairs if None not in pair]
 
 
 def failures(records: Sequence[Record]) -> list[Quarantined]:
     """Return the questions that failed, by their ids, and why."""
-    return [Quarantined(one["id"], one["error"]) for one in records if one["error"]]
+    return [Quarantined(record["id"], record["error"]) for record in records if record["error"]]
 
 
 # ---- files -------------------------------------------------------------------------------------

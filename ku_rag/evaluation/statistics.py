@@ -25,8 +25,8 @@ def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> tuple[fl
         MissingExtra: scipy is not installed.
     """
     options = {"confidence_level": level, "method": "percentile"} | _samples()
-    found = extra("eval", "scipy.stats").bootstrap((np.asarray(values),), np.mean, **options)
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    result = extra("eval", "scipy.stats").bootstrap((np.asarray(values),), np.mean, **options)
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
 def paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
@@ -49,8 +49,8 @@ def paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
     if len(differences) < 2:
         return 1.0
     options = {"permutation_type": "samples"} | _samples()
-    found = extra("eval", "scipy.stats").permutation_test((differences,), np.sum, **options)
-    return float(found.pvalue)
+    result = extra("eval", "scipy.stats").permutation_test((differences,), np.sum, **options)
+    return float(result.pvalue)
 
 
 def calibration_error(
@@ -66,7 +66,7 @@ def calibration_error(
         scores: Of the same questions, 0 to 1.
         bins: Number of bins, at least 1.
     """
-    given, scored = np.asarray(confidences, float), np.asarray(scores, float)
-    places = np.minimum((given * bins).astype(int), bins - 1)
-    gaps = np.bincount(places, given - scored, minlength=bins)
-    return float(np.abs(gaps).sum() / len(given))
+    confidence, scored = np.asarray(confidences, float), np.asarray(scores, float)
+    places = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = np.bincount(places, confidence - scored, minlength=bins)
+    return float(np.abs(gaps).sum() / len(confidence))

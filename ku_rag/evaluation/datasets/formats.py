@@ -52,12 +52,12 @@ class DatasetFormat:
             BadInput: The record is not in the format.
         """
         try:
-            found = {name: _value(data, place) for name, place in self.fields.items()}
+            fields = {name: _value(data, place) for name, place in self.fields.items()}
             for name in ("answers", "units", "picture_ids"):
-                if isinstance(found.get(name), str | int | float):
-                    found[name] = [found[name]]
-            found |= self.more(data) if ids else {**self.more(data), "picture_ids": None}
-            question = read_question(found if self.fields else data, number, folder)
+                if isinstance(fields.get(name), str | int | float):
+                    fields[name] = [fields[name]]
+            fields |= self.more(data) if ids else {**self.more(data), "picture_ids": None}
+            question = read_question(fields if self.fields else data, number, folder)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(f"the record is not in this format: {error!r}") from error
         if self.fields and not any(question.answers):
@@ -68,7 +68,7 @@ class DatasetFormat:
 def _value(data: Raw, place: str) -> Any:  # noqa: ANN401 - any JSON value
     value: Any = data
     for key in place.split("."):
-        value = [one[key] for one in value] if isinstance(value, list) else (value or {}).get(key)
+        value = [item[key] for item in value] if isinstance(value, list) else (value or {}).get(key)
     return value
 
 
@@ -76,8 +76,8 @@ def _okvqa(data: Raw) -> Raw:
     """OK-VQA (Marino et al. 2019): the answers of ten people, each with a confidence."""
     subset = data.get("data_subtype", "val2014")
     name = f"COCO_{subset}_{data['image_id']:0>12}"
-    given = [one.get("answer_confidence") for one in data["answers"]]
-    return {"picture_ids": [f"{subset}/{name}", name], "answer_confidence": given}
+    confidences = [answer.get("answer_confidence") for answer in data["answers"]]
+    return {"picture_ids": [f"{subset}/{name}", name], "answer_confidence": confidences}
 
 
 def _oven(data: Raw) -> Raw:
@@ -88,11 +88,11 @@ def _oven(data: Raw) -> Raw:
 
 def _infoseek(data: Raw) -> Raw:
     """InfoSeek (Chen et al. 2023): accepted answers are texts, or ranges of two numbers."""
-    given = data["answer_eval"]
-    accepted = given if isinstance(given, list) else [given]
-    for one in accepted:
-        if not isinstance(one, str):
-            _least, _most = map(float, one["range"])
+    value = data["answer_eval"]
+    accepted = value if isinstance(value, list) else [value]
+    for answer in accepted:
+        if not isinstance(answer, str):
+            _least, _most = map(float, answer["range"])
     return {**_oven(data), "answer_eval": accepted}
 
 
@@ -140,7 +140,7 @@ def _webqa(data: Raw) -> Raw:
     return {
         "question": data["Q"].strip('" '),
         "answers": [text.strip('" ') for text in data["A"]],
-        "units": [one[key] for name, key in facts.items() for one in data.get(name) or ()],
+        "units": [fact[key] for name, key in facts.items() for fact in data.get(name) or ()],
     }
 
 
@@ -160,7 +160,7 @@ def title_of(link: str) -> str:
 def _hotpotqa(data: Raw) -> Raw:
     """HotpotQA (Yang et al. 2018): facts are pairs of title and sentence, or two lists."""
     facts = data["supporting_facts"]
-    return {"units": facts["title"] if isinstance(facts, dict) else [one for one, _ in facts]}
+    return {"units": facts["title"] if isinstance(facts, dict) else [title for title, _ in facts]}
 
 
 _KURAG = ("kurag_accuracy", "em")

@@ -61,9 +61,9 @@ def read_document(path: Path, key: str = "") -> Iterator[RawRecord]:
             f"{path} is not a JSON document of records ({error}): expected the official file, or "
             f"a list of at most {MOST_BYTES:,} bytes; a file of one record per line ends in .jsonl"
         ) from error
-    for name, one in items:
-        problem = BadInput(f"the record is {describe_value(one)}: expected an object")
-        yield f"{path.as_posix()}[{name!r}]", one if isinstance(one, dict) else problem
+    for name, record in items:
+        problem = BadInput(f"the record is {describe_value(record)}: expected an object")
+        yield f"{path.as_posix()}[{name!r}]", record if isinstance(record, dict) else problem
 
 
 def _read_rows(path: Path) -> Iterator[RawRecord]:
@@ -99,16 +99,16 @@ def read_okvqa(path: Path) -> Iterator[RawRecord]:
     """
     name = path.name.removeprefix("OpenEnded_").replace("questions", "annotations")
     beside = arguments.regular_file(path.with_name(name), "the annotations", most=MOST_BYTES)
-    listed = [one for _, one in read_document(beside, "annotations") if isinstance(one, dict)]
-    annotations = {str(one.get("question_id")): one for one in listed}
-    for where, one in read_document(path, "questions"):
-        if isinstance(one, dict):
-            one = annotations.get(str(one.get("question_id")), {}) | one
-        yield where, one
+    listed = [row for _, row in read_document(beside, "annotations") if isinstance(row, dict)]
+    annotations = {str(row.get("question_id")): row for row in listed}
+    for where, record in read_document(path, "questions"):
+        if isinstance(record, dict):
+            record = annotations.get(str(record.get("question_id")), {}) | record
+        yield where, record
 
 
 def read_webqa(path: Path) -> Iterator[RawRecord]:
     """Yield the questions of WebQA that are not of the training split."""
-    for where, one in read_records(path):
-        if isinstance(one, BadInput) or one.get("split") != "train":
-            yield where, one
+    for where, record in read_records(path):
+        if isinstance(record, BadInput) or record.get("split") != "train":
+            yield where, record

@@ -39,9 +39,9 @@ _SCORES: Mapping[str, Score] = {
     "meteor_exact_stem": best_of_answers(answer_text.meteor),
     "cer": best_of_answers(partial(answer_text.error_rate, list), min),
     "wer": best_of_answers(partial(answer_text.error_rate, str.split), min),
-    "abstention": lambda _, found: float(not found.answer.strip()),
-    "graph_nodes": lambda _, found: found.graph_size and found.graph_size[0],
-    "graph_edges": lambda _, found: found.graph_size and found.graph_size[1],
+    "abstention": lambda _, prediction: float(not prediction.answer.strip()),
+    "graph_nodes": lambda _, prediction: prediction.graph_size and prediction.graph_size[0],
+    "graph_edges": lambda _, prediction: prediction.graph_size and prediction.graph_size[1],
     **PLAN_SCORES,
 }
 _OVERALL = {"infoseek": official.infoseek_overall}
@@ -70,16 +70,16 @@ def measure(name: str, judge: MLLM | None = None) -> Measure:
     effect, _, main = name.partition(":")
     if effect in ("helped", "harmed") and main and not is_lower_better(main):
         score = measure(main, judge).score
-        return Measure(name, partial(_corrected, score, effect == "helped"))
+        return Measure(name, partial(_score_correction, score, effect == "helped"))
     if name in JUDGED:
         if judge is None:
             raise BadInput(f"the measure {name} needs a model that judges: name one with --judge")
         return Measure(name, partial(JUDGED[name], judge))
     if name in _SCORES:
         return Measure(name, _SCORES[name], _OVERALL.get(name))
-    if found := _RANKING.fullmatch(name):
-        kind, depth, _ = found.groups()
-        return Measure(name, partial(_ranked, f"{_OFFICIAL[kind]}@{depth}" if kind else "RR"))
+    if match := _RANKING.fullmatch(name):
+        kind, depth, _ = match.groups()
+        return Measure(name, partial(_rank, f"{_OFFICIAL[kind]}@{depth}" if kind else "RR"))
     raise BadInput(f"there is no measure {name!r}; there are: {', '.join(MEASURES)}")
 
 
@@ -88,9 +88,7 @@ def is_lower_better(name: str) -> bool:
     return name in ("cer", "wer") or name.startswith(("harmed:", "plan_tokens", "plan_ratio"))
 
 
-def _ranked(
-    official_name: str, question: EvaluationQuestion, prediction: Prediction
-) -> float | None:
+def _rank(official_name: str, question: EvaluationQuestion, prediction: Prediction) -> float | None:
     """Score the order of the retrieved units by ir-measures.
 
     Every gold unit is as relevant as any other. An id that is retrieved twice counts once.
@@ -107,7 +105,7 @@ def _ranked(
     return float(sum(calculated.values()))
 
 
-def _corrected(
+def _score_correction(
     score: Score, helped: bool, question: EvaluationQuestion, prediction: Prediction
 ) -> float | None:
     """Return whether a correction helped: the draft was wrong and the answer is right; or harmed.

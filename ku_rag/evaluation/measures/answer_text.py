@@ -45,8 +45,8 @@ def best_of_answers(
     """
 
     def score(question: EvaluationQuestion, prediction: Prediction) -> float | None:
-        found = (compare(prediction.answer, gold) for gold in question.answers)
-        return best((one for one in found if one is not None), default=None)
+        scores = (compare(prediction.answer, gold) for gold in question.answers)
+        return best((value for value in scores if value is not None), default=None)
 
     return score
 
@@ -126,5 +126,5 @@ def error_rate(split: Callable[[str], Sequence[str]], answer: str, gold: str) ->
         answer: The answer.
         gold: The gold answer.
     """
-    found, wanted = split(answer), split(gold)
-    return Levenshtein.distance(found, wanted) / len(wanted) if wanted else None
+    parts, wanted = split(answer), split(gold)
+    return Levenshtein.distance(parts, wanted) / len(wanted) if wanted else None

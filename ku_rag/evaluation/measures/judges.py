@@ -31,7 +31,7 @@ def verdict(
     """
     if not question.answers or not prediction.answer.strip():
         return 0.0 if question.answers else None
-    lines = [*({"reference": one} for one in question.answers), {"answer": prediction.answer}]
+    lines = [*({"reference": answer} for answer in question.answers), {"answer": prediction.answer}]
     reply = _ask(judge, prompt, question, lines)
     return _VERDICTS.get(reply.text.strip().removesuffix(".").capitalize())
 
@@ -59,7 +59,7 @@ def claim_share(
     claims = (reply.parsed or {}).get("claims")
     if not claims:
         return 0.0
-    lines = [{"text": text}, *({"claim": one} for one in claims)]
+    lines = [{"text": text}, *({"claim": claim} for claim in claims)]
     reply = _ask(judge, "claim_support", question, lines, _SUPPORTED)
     supported = (reply.parsed or {}).get("supported", ())
     return sum(supported) / len(claims) if len(supported) == len(claims) else None

@@ -28,10 +28,10 @@ def kurag_accuracy(question: EvaluationQuestion, prediction: Prediction) -> floa
     gold = question.answers
     if not gold:
         return None
-    if given := question.fields.get("answer_confidence"):
-        gold = tuple(one for one, sure in zip(gold, given, strict=True) if sure == "yes")
+    if confidences := question.fields.get("answer_confidence"):
+        gold = tuple(text for text, sure in zip(gold, confidences, strict=True) if sure == "yes")
     answer = prediction.answer.lower()
-    return float(any(one.lower() in answer for one in gold))
+    return float(any(text.lower() in answer for text in gold))
 
 
 _MARKS = ';/[]"{}()=+\\_-><@`,?!'
@@ -74,7 +74,7 @@ def vqa_accuracy(question: EvaluationQuestion, prediction: Prediction) -> float 
     if len(set(gold)) > 1:
         answer, gold = _vqa_normalized(answer), tuple(map(_vqa_normalized, gold))
     equal = gold.count(answer)
-    return fmean(min(1, (equal - (one == answer)) / 3) for one in gold)
+    return fmean(min(1, (equal - (text == answer)) / 3) for text in gold)
 
 
 def _vqa_normalized(text: str) -> str:
@@ -116,7 +116,7 @@ def infoseek(question: EvaluationQuestion, prediction: Prediction) -> float | No
         least, greatest = map(float, accepted[0]["range"][:2])
         return float(_is_in_range(quantity(prediction.answer), least, greatest))
     answer = normalized(prediction.answer)
-    return float(any(answer == normalized(str(one)) for one in accepted))
+    return float(any(answer == normalized(str(text)) for text in accepted))
 
 
 def quantity(text: str) -> float | tuple[float, float]:
@@ -125,14 +125,14 @@ def quantity(text: str) -> float | tuple[float, float]:
     Of two numbers in falling order the first is returned.
     """
     spaced = re.sub(r"(?<=\d)-", " - ", text)
-    found = []
-    for one in _QUANTITY.findall(spaced):
-        digits = one.replace(",", "").strip(".")
+    numbers = []
+    for number in _QUANTITY.findall(spaced):
+        digits = number.replace(",", "").strip(".")
         whole = digits.partition(".")[0] if digits.count(".") > 1 else digits
-        found.append(float(whole if whole.strip("+-") else "0"))
-    if len(found) >= 2 and found[0] <= found[1]:
-        return found[0], found[1]
-    return found[0] if found else (0.0, 0.0)
+        numbers.append(float(whole if whole.strip("+-") else "0"))
+    if len(numbers) >= 2 and numbers[0] <= numbers[1]:
+        return numbers[0], numbers[1]
+    return numbers[0] if numbers else (0.0, 0.0)
 
 
 def _is_in_range(answer: float | tuple[float, float], least: float, greatest: float) -> bool:
@@ -203,8 +203,8 @@ def list_em(question: EvaluationQuestion, prediction: Prediction) -> float | Non
     """
     if not question.answers:
         return None
-    found, gold = _spans(prediction), [_normalized(one) for one in question.answers]
-    return float(len(found) == len(gold) and set(found) == set(gold))
+    answers, gold = _spans(prediction), [_normalize(text) for text in question.answers]
+    return float(len(answers) == len(gold) and set(answers) == set(gold))
 
 
 def list_f1(question: EvaluationQuestion, prediction: Prediction) -> float | None:
@@ -215,24 +215,24 @@ def list_f1(question: EvaluationQuestion, prediction: Prediction) -> float | Non
     """
     if not question.answers:
         return None
-    found = [frozenset(one.split()) for one in _spans(prediction)]
-    gold = [frozenset(_normalized(one).split()) for one in question.answers]
-    scores = [[_f1(one, wanted) for one in found] for wanted in gold]
+    bags = [frozenset(text.split()) for text in _spans(prediction)]
+    gold = [frozenset(_normalize(text).split()) for text in question.answers]
+    scores = [[_f1(bag, wanted) for bag in bags] for wanted in gold]
     paired = extra("eval", "scipy.optimize").linear_sum_assignment(scores, maximize=True)
     total: float = sum(scores[row][column] for row, column in zip(*paired, strict=True))
-    return round(total / max(len(found), len(gold)), 2)
+    return round(total / max(len(bags), len(gold)), 2)
 
 
 def _spans(prediction: Prediction) -> Sequence[str]:
-    return [_normalized(one) for one in prediction.items or (prediction.answer,)]
+    return [_normalize(text) for text in prediction.items or (prediction.answer,)]
 
 
-def _f1(found: frozenset[str], gold: frozenset[str]) -> float:
+def _f1(words: frozenset[str], gold: frozenset[str]) -> float:
     numbers = {word for word in gold if _number(word) is not None}
-    return 0.0 if numbers and not numbers & found else bag_f1([*found], [*gold])
+    return 0.0 if numbers and not numbers & words else bag_f1([*words], [*gold])
 
 
-def _normalized(text: str) -> str:
+def _normalize(text: str) -> str:
     """Return the words in lower case, without punctuation and articles, numbers as decimals."""
     return " ".join(filter(None, map(_normalized_word, re.split("[ -]", text))))
 
@@ -297,15 +297,15 @@ def webqa(question: EvaluationQuestion, prediction: Prediction) -> float | None:
 
 
 def _accuracy(answer: str, gold: str, category: str) -> float:
-    found, wanted = _webqa_words(answer), _webqa_words(gold)
+    words, wanted = _webqa_words(answer), _webqa_words(gold)
     if category == "number":
-        found, wanted = ([w for w in one if w.isdecimal()] for one in (found, wanted))
+        words, wanted = ([w for w in part if w.isdecimal()] for part in (words, wanted))
     elif domain := _DOMAINS.get(category):
-        found, wanted = [*domain.intersection(found)], [*domain.intersection(wanted)]
+        words, wanted = [*domain.intersection(words)], [*domain.intersection(wanted)]
     else:
-        common = (Counter(found) & Counter(wanted)).total()
+        common = (Counter(words) & Counter(wanted)).total()
         return common / len(wanted) if wanted else 0.0
-    return bag_f1(found, wanted) if wanted else 0.0
+    return bag_f1(words, wanted) if wanted else 0.0
 
 
 def _webqa_words(text: str) -> list[str]:

@@ -20,14 +20,14 @@ _KINDS = {"none": "none", "relevance": "none", "image": "image", "region": "imag
 
 
 def _query(
-    compare: Callable[[str, str], float], question: EvaluationQuestion, found: Prediction
+    compare: Callable[[str, str], float], question: EvaluationQuestion, prediction: Prediction
 ) -> float | None:
     """Compare the last query, or the question without a plan, with the gold query.
 
     Several queries are joined in their order. The gold query is "golden_query" or "final_queries".
     """
     gold = question.fields.get("golden_query") or question.fields.get("final_queries") or ()
-    queries = found.plan.queries if found.plan else (question.question,)
+    queries = prediction.plan.queries if prediction.plan else (question.question,)
     golds = [gold] if isinstance(gold, str) else gold
     return compare(" ".join(queries), " ".join(golds)) if golds else None
 
@@ -36,23 +36,23 @@ def _steps(
     parts: Callable[[Plan], list[str]],
     share: Callable[[Sequence[str], Sequence[str]], float],
     question: EvaluationQuestion,
-    found: Prediction,
+    prediction: Prediction,
 ) -> float | None:
     """Compare queries or actions with those of the field "steps": [{"queries", "action"}]."""
     steps = question.fields.get("steps")
-    if not steps or not found.plan:
+    if not steps or not prediction.plan:
         return None
-    rounds = [{key: one[key] for key in ("queries", "action") if key in one} for one in steps]
+    rounds = [{key: step[key] for key in ("queries", "action") if key in step} for step in steps]
     gold = Plan.from_dict({"question": question.question, "rounds": rounds})
-    return share(parts(found.plan), parts(gold))
+    return share(parts(prediction.plan), parts(gold))
 
 
 def _actions(plan: Plan) -> list[str]:
-    return [_KINDS.get(one.action, "text") for one in plan.rounds]
+    return [_KINDS.get(step.action, "text") for step in plan.rounds]
 
 
 def _queries(plan: Plan) -> list[str]:
-    return list(dict.fromkeys(query for one in plan.rounds for query in one.queries))
+    return list(dict.fromkeys(query for step in plan.rounds for query in step.queries))
 
 
 def _common(first: Sequence[str], second: Sequence[str]) -> float:
@@ -67,7 +67,7 @@ def _closest(first: Sequence[str], second: Sequence[str]) -> float:
 
 
 def _of_plan(count: Callable[[Plan], float]) -> Score:
-    return lambda _, found: float(count(found.plan)) if found.plan else None
+    return lambda _, prediction: float(count(prediction.plan)) if prediction.plan else None
 
 
 PLAN_SCORES: Mapping[str, Score] = {
@@ -75,16 +75,16 @@ PLAN_SCORES: Mapping[str, Score] = {
     "query_rougeL": partial(_query, partial(answer_text.rouge, "rougeL")),
     "query_f1": partial(_query, answer_text.token_f1),
     "subquery_precision": partial(_steps, _queries, _closest),
-    "subquery_recall": partial(_steps, _queries, lambda made, gold: _closest(gold, made)),
+    "subquery_recall": partial(_steps, _queries, lambda steps, gold: _closest(gold, steps)),
     "action_precision": partial(_steps, _actions, _common),
-    "action_recall": partial(_steps, _actions, lambda made, gold: _common(gold, made)),
+    "action_recall": partial(_steps, _actions, lambda steps, gold: _common(gold, steps)),
     "plan_actions": _of_plan(lambda plan: len(plan.rounds)),
     "no_search": _of_plan(lambda plan: _actions(plan).count("none")),
     "text_search": _of_plan(lambda plan: _actions(plan).count("text")),
     "image_search": _of_plan(lambda plan: _actions(plan).count("image")),
     "plan_tokens": _of_plan(lambda plan: plan.tokens[0]),
     "plan_tokens_para": _of_plan(lambda plan: plan.tokens[1]),
-    "response_tokens": lambda _, found: found.tokens,
+    "response_tokens": lambda _, prediction: prediction.tokens,
     "plan_ratio": _of_plan(lambda plan: plan.tokens[0]),
     "plan_ratio_para": _of_plan(lambda plan: plan.tokens[1]),
 }
@@ -99,5 +99,5 @@ def plan_measures(questions: Sequence[EvaluationQuestion]) -> list[str]:
     """Return the names of the measures of plans that the questions have gold for."""
     fields = {name for question in questions for name in question.fields}
     has_query, has_steps = bool(fields & {"golden_query", "final_queries"}), "steps" in fields
-    known = {"query": has_query, "subquery": has_steps, "action": has_steps}
-    return [name for name in PLAN_SCORES if known.get(name.partition("_")[0], True)]
+    gold = {"query": has_query, "subquery": has_steps, "action": has_steps}
+    return [name for name in PLAN_SCORES if gold.get(name.partition("_")[0], True)]
