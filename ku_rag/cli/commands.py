@@ -74,15 +74,15 @@ def run() -> int:
         KeyboardInterrupt: the user stopped it.
     """
     try:
-        for given in sys.argv[1:]:
-            arguments.text(given, "the argument")
+        for argument in sys.argv[1:]:
+            arguments.text(argument, "the argument")
         arguments.text(os.environ.get("KU_KB", ""), "KU_KB")
         # Without standalone mode click returns what a command exits with.
         return int(cli(prog_name="ku", standalone_mode=False) or 0)
     except click.ClickException as error:
-        shown = io.StringIO()
-        error.show(shown)
-        say(shown.getvalue().rstrip("\n"))
+        buffer = io.StringIO()
+        error.show(buffer)
+        say(buffer.getvalue().rstrip("\n"))
         return error.exit_code
     except click.Abort:
         raise KeyboardInterrupt from None

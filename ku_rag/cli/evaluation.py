@@ -65,15 +65,15 @@ def _method_options(command: Command) -> Command:
     return command
 
 
-def _chosen(given: dict[str, Any]) -> tuple[MethodOptions, dict[str, Any]]:
+def _take_options(options: dict[str, Any]) -> tuple[MethodOptions, dict[str, Any]]:
     """Take the options of the methods, and return them and those that the base is opened with."""
     opened: dict[str, Any] = {"read_only": True}
     for step, (_, without) in _STEPS.items():
-        if without and not given.pop(step):
+        if without and not options.pop(step):
             opened |= without
-    given["depth_first"] = given.pop("order") == "depth"
-    given["construction"] = evidence_settings(given)
-    values = {one.name: given.pop(one.name) for one in fields(MethodOptions)}
+    options["depth_first"] = options.pop("order") == "depth"
+    options["construction"] = evidence_settings(options)
+    values = {field.name: options.pop(field.name) for field in fields(MethodOptions)}
     return MethodOptions(**{k: v for k, v in values.items() if v is not None}), opened
 
 
@@ -111,7 +111,7 @@ def evaluate() -> None:
 @judge_option
 @mllm_option("answers; '' for none")
 @common
-def run(dataset: str, path: Path | None, images: Path | None, **given: Any) -> None:  # noqa: ANN401
+def run(dataset: str, path: Path | None, images: Path | None, **values: Any) -> None:  # noqa: ANN401
     """Answer the questions of DATASET with a method and measure the answers.
 
     DATASET is a file of questions, one JSON object a line: {"question", "image"?, "answers"?,
@@ -119,39 +119,39 @@ def run(dataset: str, path: Path | None, images: Path | None, **given: Any) -> N
     """
     from ku_rag.evaluation.datasets import load
 
-    options, opened = _chosen(given)
-    if given["resume"] and not given["out"]:
+    options, opened = _take_options(values)
+    if values["resume"] and not values["out"]:
         raise click.UsageError("--resume continues a run: name its folder with --out")
     questions = load(dataset, path, images=images) if path else dataset
     if path and not images:
         remark("questions are asked without pictures: name their folder with --images")
-    shown = f"{given['method']} on {dataset}"
-    with open_base(**opened) as base, progress(shown, "questions") as bar:
+    title = f"{values['method']} on {dataset}"
+    with open_base(**opened) as base, progress(title, "questions") as bar:
         moved = bar and (lambda count, scores: bar(count, _means(scores)))
-        found = evaluation.evaluate(base, questions, options=options, progress=moved, **given)
-        print_result(found, _lines(found.to_dict()))
-        remark_usage(found.usage, base.settings)
+        result = evaluation.evaluate(base, questions, options=options, progress=moved, **values)
+        print_result(result, _lines(result.to_dict()))
+        remark_usage(result.usage, base.settings)
         judge = replace(base.settings, mllm="judge", mllm_prompt_price=0, mllm_reply_price=0)
-        remark_usage(found.judge_usage, judge)
-    if given["out"]:
-        remark(f"wrote {given['out'] / 'report.html'}")
-    print_left_out(found.left_out)
+        remark_usage(result.judge_usage, judge)
+    if values["out"]:
+        remark(f"wrote {values['out'] / 'report.html'}")
+    print_left_out(result.left_out)
 
 
 def _means(scores: Mapping[str, list[float]]) -> str:
     return ", ".join(f"{name} {fmean(every):.3f}" for name, every in scores.items() if every)
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
     """Format the figures of a run as lines."""
-    outcomes = ", ".join(f"{found[name]} {name}" for name in _OUTCOMES)
-    yield f"{found['questions']} questions: {outcomes}; {found['seconds']['median']:.3f} s each"
-    for name, figure in found["figures"].items():
+    outcomes = ", ".join(f"{summary[name]} {name}" for name in _OUTCOMES)
+    yield f"{summary['questions']} questions: {outcomes}; {summary['seconds']['median']:.3f} s each"
+    for name, figure in summary["figures"].items():
         between = ", ".join(f"{end:.3f}" for end in figure["interval"] or ())
-        shown = f"[{between}]" if between else ""
-        yield f"  {name:18} {figure['value']:.3f}  {shown:14}  {figure['questions']:,}"
+        interval = f"[{between}]" if between else ""
+        yield f"  {name:18} {figure['value']:.3f}  {interval:14}  {figure['questions']:,}"
         yield from (f"    {group:16} {value:.3f}" for group, value in figure["groups"].items())
-    unscored = (one for one in found["settings"]["measures"] if one not in found["figures"])
+    unscored = (name for name in summary["settings"]["measures"] if name not in summary["figures"])
     yield from (f"  {name:18} no question has a score" for name in unscored)
 
 
@@ -163,14 +163,14 @@ def compare_folders(first: Path, second: Path) -> None:
     """Compare the runs in two folders by a paired permutation test."""
     from ku_rag.evaluation.comparison import compare_runs
 
-    found = compare_runs(first, second)
+    differences = compare_runs(first, second)
     head = f"  {'measure':18} {'first':>6} {'second':>6} {'p':>6}  second is better, worse, of"
     lines = [
-        f"  {one.measure:18} {one.first:6.3f} {one.second:6.3f} {one.p:6.3f}  "
-        f"{one.better:16,} {one.worse:6,} {one.questions:3,}"
-        for one in found
+        f"  {row.measure:18} {row.first:6.3f} {row.second:6.3f} {row.p:6.3f}  "
+        f"{row.better:16,} {row.worse:6,} {row.questions:3,}"
+        for row in differences
     ]
-    print_result(found, [head, *lines])
+    print_result(differences, [head, *lines])
 
 
 @evaluate.command()
@@ -184,14 +184,14 @@ def demo(folder: Path) -> None:
 
     questions, runs = write_questions(folder), folder / "runs"
     with KnowledgeBase.open(folder / "kb", read_only=True) as base:
-        found = {
+        data = {
             name: evaluation.evaluate(
                 base, questions, method=name, out=runs / name, resume=True
             ).to_dict()
             for name in METHODS
             if name not in WITH_MODEL
         }
-    print_result(found, [line for name, one in found.items() for line in (name, *_lines(one))])
+    print_result(data, [line for name, of in data.items() for line in (name, *_lines(of))])
     remark(f"wrote {runs / '*' / 'report.html'}")
 
 
@@ -203,17 +203,17 @@ def demo(folder: Path) -> None:
 @_method_options
 @mllm_option("answers; '' for none")
 @common
-def compare_methods(image: str, question: str, report: Path | None, **given: Any) -> None:  # noqa: ANN401
+def compare_methods(image: str, question: str, report: Path | None, **values: Any) -> None:  # noqa: ANN401
     """Answer QUESTION about IMAGE with several methods ("-" for no picture)."""
-    options, opened = _chosen(given)
-    shown = None if image == "-" else image
+    options, opened = _take_options(values)
+    path = None if image == "-" else image
     with open_base(**opened) as base, progress(base.settings.mllm, items=""):
-        found = evaluation.compare(base, shown, question, options=options, report=report, **given)
-    width = max(map(len, found))
+        answers = evaluation.compare(base, path, question, options=options, report=report, **values)
+    width = max(map(len, answers))
     lines = (
-        f"{name:{width}}  {one_line(one.answer or f'— ({one.reading.why})')}"
-        for name, one in found.items()
+        f"{name:{width}}  {one_line(answer.answer or f'— ({answer.reading.why})')}"
+        for name, answer in answers.items()
     )
-    print_result({name: one.to_dict() for name, one in found.items()}, lines)
+    print_result({name: answer.to_dict() for name, answer in answers.items()}, lines)
     if report:
         remark(f"wrote {report}")

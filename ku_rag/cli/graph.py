@@ -115,7 +115,7 @@ def _check(
     name: str | None, relation: Relation | None, fields: dict[str, Any], notes: tuple[Any, ...]
 ) -> None:
     """Refuse options of an entity with a relation, and of a relation with an entity."""
-    misplaced = fields.values() if relation else (one is not None for one in notes)
+    misplaced = fields.values() if relation else (note is not None for note in notes)
     if (name is None) == (relation is None) or any(misplaced):
         raise click.UsageError(
             "give NAME and options of an entity, or --relation HEAD REL TAIL and --information or "
@@ -147,9 +147,9 @@ def delete(name: str | None, relation: Relation | None, condition: str | None) -
 def show(name: str, most: int, svg: Path | None, hops: int) -> None:
     """Show what is known of the entity NAME: an id, name or alias."""
     with open_base(read_only=True) as base:
-        found = base.graph.show(name, most=most)
+        entity = base.graph.show(name, most=most)
         written = svg and base.graph.draw(name, svg, hops=hops)
-    print_result(found, unit_lines(found.to_dict()))
+    print_result(entity, unit_lines(entity.to_dict()))
     if written:
         remark(f"wrote {written}")
 
@@ -159,12 +159,12 @@ def show(name: str, most: int, svg: Path | None, hops: int) -> None:
 def schema() -> None:
     """List the relations: kinds of the entities at their ends, and how many there are."""
     with open_base(read_only=True) as base:
-        found = base.graph.schema()
+        rows = base.graph.schema()
     lines = [
-        f"{one.count:>8,}  {', '.join(one.heads)} —{one.relation}→ {', '.join(one.tails)}"
-        for one in found
+        f"{row.count:>8,}  {', '.join(row.heads)} —{row.relation}→ {', '.join(row.tails)}"
+        for row in rows
     ]
-    print_result(found, lines or "no relations")
+    print_result(rows, lines or "no relations")
 
 
 @graph.command()
@@ -176,8 +176,8 @@ def schema() -> None:
 def paths(start: str, end: str | None, most: int, longest: int) -> None:
     """Find the shortest paths from START to END, or from START to anywhere."""
     with open_base(read_only=True) as base:
-        found = base.graph.paths(start, end, most=most, longest=longest)
-    print_result(found, [path.text for path in found] or "no path")
+        routes = base.graph.paths(start, end, most=most, longest=longest)
+    print_result(routes, [path.text for path in routes] or "no path")
 
 
 @graph.command()
@@ -217,15 +217,15 @@ def search(**options: Any) -> None:  # noqa: ANN401 - passed on as they are name
     The settings are those of MH-MMKG: what of the question and of the graph a model is given.
     """
     with open_base(read_only=True) as base, progress(base.settings.mllm, items=""):
-        found = base.graph.search(**options)
-    lines = [found.answer] if found.answer else []
-    lines += [path.text for path in found.paths] or ["no path was found"]
-    print_result(found, lines)
-    remark_usage(found.usage, base.settings)
-    if found.failed:
-        remark(f"no answer: {found.failed}")
-    if found.found:
-        remark(f"searched by {found.setting} agents: {found.found.stopped}")
+        result = base.graph.search(**options)
+    lines = [result.answer] if result.answer else []
+    lines += [path.text for path in result.paths] or ["no path was found"]
+    print_result(result, lines)
+    remark_usage(result.usage, base.settings)
+    if result.failed:
+        remark(f"no answer: {result.failed}")
+    if result.found:
+        remark(f"searched by {result.setting} agents: {result.found.stopped}")
 
 
 @graph.command()

@@ -57,8 +57,8 @@ def init(encoder: str | None, segmenter: str | None, profile: str | None) -> Non
     chosen |= {"encoder": encoder} if encoder else {}
     chosen |= {"segmenter": segmenter} if segmenter else {}
     with open_base(create=True, **chosen) as base:
-        made = {"kb": str(base.path), "created": not existed, "encoder": base.encoder.fingerprint}
-    print_result(made, f"exists already: {base.path}" if existed else str(base.path))
+        data = {"kb": str(base.path), "created": not existed, "encoder": base.encoder.fingerprint}
+    print_result(data, f"exists already: {base.path}" if existed else str(base.path))
 
 
 @click.command()
@@ -172,7 +172,7 @@ def update(
     """Replace the given fields of a unit; the others stay."""
     fields["texts"] = (*texts, *text_files)
     with open_base() as base:
-        print_added(base.update(unit_id, **{key: one or None for key, one in fields.items()}))
+        print_added(base.update(unit_id, **{key: value or None for key, value in fields.items()}))
 
 
 @click.command()

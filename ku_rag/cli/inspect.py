@@ -41,18 +41,18 @@ def show(unit_id: str) -> None:
 def stats() -> None:
     """Print the size of the knowledge base, and its encoder, segmenter and indexes."""
     with open_base(read_only=True) as base:
-        found = base.stats()
-    lines = [f"{count:>10,}  {what}" for what, count in found.counts.items()]
-    lines += [f"{found.bytes:>10,}  bytes"]
-    lines += [f"encoder: {found.encoder}", f"segmenter: {found.segmenter}"]
-    lines += [f"schema: {found.schema}"]
+        result = base.stats()
+    lines = [f"{count:>10,}  {what}" for what, count in result.counts.items()]
+    lines += [f"{result.bytes:>10,}  bytes"]
+    lines += [f"encoder: {result.encoder}", f"segmenter: {result.segmenter}"]
+    lines += [f"schema: {result.schema}"]
     lines += [
-        f"{one['name']} index: {one['kind']}, recall {one['recall']:g}, {one['count']:,} vectors "
-        f"({one['tail']:,} not in a file, {one['tombstones']:,} deleted)"
-        + (f"; {one['problem']}" if one.get("problem") else "")
-        for one in found.indexes
+        f"{row['name']} index: {row['kind']}, recall {row['recall']:g}, {row['count']:,} vectors "
+        f"({row['tail']:,} not in a file, {row['tombstones']:,} deleted)"
+        + (f"; {row['problem']}" if row.get("problem") else "")
+        for row in result.indexes
     ]
-    print_result(found, lines)
+    print_result(result, lines)
 
 
 @click.command()
@@ -62,8 +62,8 @@ def doctor() -> None:
     from ku_rag.cli.doctor import examine
 
     findings = list(examine(base_path()))
-    lines = [f"{'ok ' if one.ok else 'NO '} {one.what}: {one.seen}" for one in findings]
-    print_result(findings, lines, ok=all(one.ok for one in findings))
+    lines = [f"{'ok ' if check.ok else 'NO '} {check.what}: {check.seen}" for check in findings]
+    print_result(findings, lines, ok=all(check.ok for check in findings))
 
 
 @click.command()

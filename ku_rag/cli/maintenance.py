@@ -20,8 +20,8 @@ _KINDS = ("flat", "rabitq", "ivf-sq8", "ivf-rabitq")
 def verify() -> None:
     """Check every row, picture, list and index file; exit 1 when something is wrong."""
     with open_base(read_only=True) as base:
-        found = base.verify()
-    print_result(found, found.problems or "ok", ok=found.ok)
+        report = base.verify()
+    print_result(report, report.problems or "ok", ok=report.ok)
 
 
 @click.command()
@@ -86,14 +86,14 @@ def tune(recall: float, kind: str | None, confidence: str | None) -> None:
         )
         return
     with open_base(as_made=True) as base:
-        found = base.tune(recall=recall, kind=kind)
+        result = base.tune(recall=recall, kind=kind)
     lines = []
-    for name, one in (("image", found.image), ("chunk", found.chunk)):
-        lines.append(f"{name}: {one.kind}, recall {one.recall:g}")
-        for tried in one.tried:
+    for name, index in (("image", result.image), ("chunk", result.chunk)):
+        lines.append(f"{name}: {index.kind}, recall {index.recall:g}")
+        for tried in index.tried:
             measured = f"recall {tried.recall:.3f}  {tried.ms:8.2f} ms a query"
             lines.append(f"    {tried.kind:<10} {measured}")
-    print_result(found, lines)
+    print_result(result, lines)
 
 
 @click.group("index", short_help="Fill the vector index on a Milvus server.")
@@ -113,9 +113,9 @@ def sync_index(rebuild: bool) -> None:
     with open_base(as_made=True) as base, progress("sending", "vectors") as moved:
         done = base.sync_index(rebuild=rebuild, progress=moved)
     lines = [
-        f"{one.name}s: {one.upserted:,} sent, {one.deleted:,} deleted; {one.seconds:.1f} s"
-        + (" (created)" if one.created else "")
-        for one in done
+        f"{index.name}s: {index.upserted:,} sent, {index.deleted:,} deleted; {index.seconds:.1f} s"
+        + (" (created)" if index.created else "")
+        for index in done
     ]
     print_result(done, lines)
 
@@ -158,11 +158,11 @@ def export(folder: Path, salvage: bool) -> None:
     counts = ", ".join(f"{number:,} {table}" for table, number in done["counts"].items())
     lines = [f"exported: {counts}; {done['pictures']:,} picture files; {done['seconds']:.1f} s"]
     lines += [
-        f"{table}: {one['saved']:,} saved, {len(one['lost']):,} lost"
-        for table, one in (done["salvaged"] or {}).items()
+        f"{table}: {row['saved']:,} saved, {len(row['lost']):,} lost"
+        for table, row in (done["salvaged"] or {}).items()
     ]
     print_result(done, lines)
-    print_left_out([Quarantined(**one) for one in done["left_out"]])
+    print_left_out([Quarantined(**item) for item in done["left_out"]])
 
 
 @click.command("import")

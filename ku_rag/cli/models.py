@@ -69,7 +69,7 @@ def pull(names: tuple[str, ...]) -> None:
         if not quiet and locate(model) is None:
             say(f"pulling {model.name} from {model.source}")
         done.append({"name": model.name, "path": str(weights.pull(model, progress=progress))})
-    print_result({"models": done}, [one["path"] for one in done])
+    print_result({"models": done}, [row["path"] for row in done])
 
 
 @models.command()
@@ -82,13 +82,13 @@ def verify(names: tuple[str, ...]) -> None:
     """
     from ku_rag import weights
 
-    found = weights.verify(names)
+    checks = weights.verify(names)
     lines = [
-        f"{'damaged' if one.problem else 'ok     '} {one.name}: {one.problem or one.path}"
-        for one in found
+        f"{'damaged' if check.problem else 'ok     '} {check.name}: {check.problem or check.path}"
+        for check in checks
     ]
-    sound = not any(one.problem for one in found)
-    data = {"ok": sound, "models": [one.to_dict() for one in found]}
+    sound = not any(check.problem for check in checks)
+    data = {"ok": sound, "models": [check.to_dict() for check in checks]}
     print_result(data, lines or "no known model is here", ok=sound)
 
 
@@ -102,8 +102,8 @@ def path(name: str) -> None:
     """
     from ku_rag import weights
 
-    found = weights.find(name)
-    print_result({"name": weights.known(name).name, "path": str(found)}, str(found))
+    location = weights.find(name)
+    print_result({"name": weights.known(name).name, "path": str(location)}, str(location))
 
 
 @models.command()
@@ -116,16 +116,16 @@ def ping() -> None:
     """
     from ku_rag.mllm.endpoint_report import ping
 
-    found = ping(model_settings())
-    names = [*found.models[:_SHOWN], *(["…"] if len(found.models) > _SHOWN else [])]
-    lines = [f"{found.url} answers", f"models: {', '.join(names) or 'not listed'}"]
-    if found.model:
+    report = ping(model_settings())
+    names = [*report.models[:_SHOWN], *(["…"] if len(report.models) > _SHOWN else [])]
+    lines = [f"{report.url} answers", f"models: {', '.join(names) or 'not listed'}"]
+    if report.model:
         lines += [
-            f"{found.model} {'replies' if found.replies else 'does not reply'}",
-            f"pictures: {'seen' if found.pictures else 'not seen'}",
-            f"objects: {found.object_format or 'no'}",
+            f"{report.model} {'replies' if report.replies else 'does not reply'}",
+            f"pictures: {'seen' if report.pictures else 'not seen'}",
+            f"objects: {report.object_format or 'no'}",
         ]
     else:
         lines.append("no model was tried: name one with --mllm MODEL")
-    lines += [f"  {problem}" for problem in found.problems]
-    print_result(found, lines, ok=found.replies or not found.model)
+    lines += [f"  {problem}" for problem in report.problems]
+    print_result(report, lines, ok=report.replies or not report.model)

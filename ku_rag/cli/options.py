@@ -83,9 +83,9 @@ def number_option(
     name: str, help: str, default: int | None, least: int, most: int | None = None
 ) -> Callable[[Command], Command]:
     """An option that takes a whole number from `least` to `most`."""
-    shown = default is not None
+    has_default = default is not None
     kind = click.IntRange(least, most)
-    return click.option(name, type=kind, default=default, show_default=shown, help=help)
+    return click.option(name, type=kind, default=default, show_default=has_default, help=help)
 
 
 def mllm_option(purpose: str) -> Callable[[Command], Command]:
@@ -131,10 +131,10 @@ def evidence_options(command: Command) -> Command:
     return command
 
 
-def evidence_settings(given: dict[str, Any]) -> EvidenceSettings:
+def evidence_settings(options: dict[str, Any]) -> EvidenceSettings:
     """Remove the values of `evidence_options`, and return the settings."""
     steps = ("image_matching", "visual_evidence", "table_mining")
-    return EvidenceSettings(**{step: given.pop(step) for step in steps})
+    return EvidenceSettings(**{step: options.pop(step) for step in steps})
 
 
 def model_settings() -> Settings:
@@ -198,12 +198,12 @@ def _json_object(_: click.Context, __: click.Parameter, value: str | None) -> di
     if value is None:
         return None
     try:
-        found = arguments.STRICT_JSON.decode(value)
+        data = arguments.STRICT_JSON.decode(value)
     except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"is not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise click.BadParameter(f'is {value}, expected an object such as {{"colour": "red"}}')
-    return found
+    return data
 
 
 def _read_texts(_: click.Context, __: click.Parameter, files: tuple[Path, ...]) -> list[str]:
@@ -246,11 +246,11 @@ def plan_from(options: dict[str, Any]) -> PlanSettings | Plan | None:
     """Remove the options of `plan_options`, except the searchers, and return their plan."""
     modelling, file = options.pop("plan"), options.pop("plan_file")
     limits: dict[str, Any] = {}
-    for given in options.pop("plan_limits"):
-        name, _, number = given.partition("=")
+    for limit in options.pop("plan_limits"):
+        name, _, number = limit.partition("=")
         if name not in ("rounds", "calls", "tokens", "seconds") or not number.isdecimal():
             raise click.UsageError(
-                f"--plan-limit is {given!r}: expected rounds=N, calls=N, tokens=N or seconds=N, "
+                f"--plan-limit is {limit!r}: expected rounds=N, calls=N, tokens=N or seconds=N, "
                 "with a whole number"
             )
         limits[f"max_{name}"] = int(number)

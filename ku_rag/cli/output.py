@@ -42,7 +42,7 @@ class Result(Protocol):
 
 def clean(text: str) -> str:
     """A text without terminal control characters: each is shown by its escape."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def say(text: str) -> None:
@@ -75,14 +75,14 @@ def print_result(
     if _is_set(AS_JSON):
         try:
             line = json.dumps(
-                data, ensure_ascii=False, allow_nan=False, default=lambda one: one.to_dict()
+                data, ensure_ascii=False, allow_nan=False, default=lambda result: result.to_dict()
             )
         except ValueError as error:
             raise Corrupt(
                 f"what is stored holds what JSON cannot ({error}): replace it with "
                 "`ku update ID --metadata …`"
             ) from error
-        click.echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line))
+        click.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", line))
     else:
         click.echo(clean(text if isinstance(text, str) else "\n".join(text)))
     if not ok:
@@ -120,8 +120,8 @@ def print_left_out(items: Sequence[Quarantined]) -> None:
     if not items:
         return
     if not _is_set(AS_JSON):
-        for one in items[:_SHOWN]:
-            say(f"left out: {one.item}: {one.reason}")
+        for problem in items[:_SHOWN]:
+            say(f"left out: {problem.item}: {problem.reason}")
         if len(items) > _SHOWN:
             say(f"… and {len(items) - _SHOWN} more; --json lists all")
     raise click.exceptions.Exit(_LEFT_OUT)
@@ -175,39 +175,39 @@ def print_answer(answer: Answer) -> None:
     print_result(answer, lines)
 
 
-def unit_lines(shown: Mapping[str, Any]) -> Iterator[str]:
+def unit_lines(unit: Mapping[str, Any]) -> Iterator[str]:
     """Yield the JSON of `ku show` or `ku graph show` as lines of text."""
-    name, topic = shown["name"], "; topic" * shown.get("topic", False)
-    identity = "" if shown["id"] in (None, name) else f"  [{shown['id']}]"
-    yield f"{name}{identity}  ({shown['kind']}{topic})"
-    captions = {f"caption by {by}": text for by, text in shown.get("machine_captions", {}).items()}
-    facts = {"also called": shown["aliases"], "caption": shown.get("caption"), **captions}
-    for key, value in (facts | shown["metadata"]).items():
+    name, topic = unit["name"], "; topic" * unit.get("topic", False)
+    identity = "" if unit["id"] in (None, name) else f"  [{unit['id']}]"
+    yield f"{name}{identity}  ({unit['kind']}{topic})"
+    captions = {f"caption by {by}": text for by, text in unit.get("machine_captions", {}).items()}
+    facts = {"also called": unit["aliases"], "caption": unit.get("caption"), **captions}
+    for key, value in (facts | unit["metadata"]).items():
         if value not in (None, "", []):
             yield f"{key}: {_value(value)}"
     for key in ("images", "videos"):
-        yield from (f"{key.removesuffix('s')}: {path}" for path in shown.get(key, ()))
-    for text in shown.get("texts") or filter(None, [shown.get("text")]):
+        yield from (f"{key.removesuffix('s')}: {path}" for path in unit.get(key, ()))
+    for text in unit.get("texts") or filter(None, [unit.get("text")]):
         yield ""
         yield click.wrap_text(text.strip(), _WIDTH, "  ", "  ", preserve_paragraphs=True)
-    out, into = shown.get("relations", shown.get("out", ())), shown.get("in", ())
+    out, into = unit.get("relations", unit.get("out", ())), unit.get("in", ())
     yield from [""] * bool(out or into)
-    yield from (f"  —{one['relation']}→ {_end(one, 'tail')}{_notes(one)}" for one in out)
-    yield from (f"  {_end(one, 'head')} —{one['relation']}→{_notes(one)}" for one in into)
+    yield from (f"  —{row['relation']}→ {_end(row, 'tail')}{_notes(row)}" for row in out)
+    yield from (f"  {_end(row, 'head')} —{row['relation']}→{_notes(row)}" for row in into)
     for way, listed, what in (("out", out, "from"), ("in", into, "to")):
-        if (more := shown["counts"].get(way, 0) - len(listed)) > 0:
+        if (more := unit["counts"].get(way, 0) - len(listed)) > 0:
             yield f"  … and {more:,} more {what} it: --most"
-    yield from [""] * bool(shown.get("sources"))
-    yield from (f"source: {one['uri']}" for one in shown.get("sources", ()))
-    read = [fact for fact in shown.get("facts", ()) if fact["chunk"] is not None]
+    yield from [""] * bool(unit.get("sources"))
+    yield from (f"source: {source['uri']}" for source in unit.get("sources", ()))
+    read = [fact for fact in unit.get("facts", ()) if fact["chunk"] is not None]
     yield from ["", "read in its texts and in tables:"] * bool(read)
     yield from (f"  {fact['label']}: {_value(fact['value'])}" for fact in read)
-    if named_in := shown.get("named_in"):
+    if named_in := unit.get("named_in"):
         yield f"named in {len(named_in)} chunks of other sources"
 
 
 def _value(value: object) -> str:
-    if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
         return ", ".join(map(_value, value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

@@ -100,18 +100,18 @@ def query(
         return
     if image is None or question is None:
         raise click.UsageError('give IMAGE and QUESTION ("-" asks without a picture), or --batch')
-    shown = None if image == "-" else image
+    picture = None if image == "-" else image
     if plan_only and (passage or report):
         raise click.UsageError("--plan-only answers nothing: leave out --passage and --report")
     if plan_only:
-        _print_plan(shown, question, options)
+        _print_plan(picture, question, options)
         return
     with open_base(read_only=True) as base, progress(base.settings.mllm, items=""):
-        answer = base.query(shown, question, passage=passage, report=report, **options)
+        answer = base.query(picture, question, passage=passage, report=report, **options)
     print_answer(answer)
-    if found := answer.evidence_graph and answer.evidence_graph.to_dict():
-        size = f"{len(found['nodes'])} nodes and {len(found['edges'])} edges"
-        remark(f"evidence graph of {size} by {found['agents']} agents: {found['stopped']}")
+    if graph := answer.evidence_graph and answer.evidence_graph.to_dict():
+        size = f"{len(graph['nodes'])} nodes and {len(graph['edges'])} edges"
+        remark(f"evidence graph of {size} by {graph['agents']} agents: {graph['stopped']}")
     for line in _plan_lines(answer.to_dict().get("plan")):
         remark(line)
     if answer.correction:
@@ -124,20 +124,20 @@ def _print_plan(image: str | None, question: str, options: dict[str, Any]) -> No
     """Plan a question without answering it, and print the plan."""
     if not options["plan"]:
         raise click.UsageError("--plan-only needs --plan or --plan-file")
-    given = {name: options[name] for name in ("plan", "searchers", "kind", "where")}
+    fields = {name: options[name] for name in ("plan", "searchers", "kind", "where")}
     with open_base(read_only=True) as base, progress(base.settings.mllm, items=""):
-        plan = base.plan(image, question, **given)
+        plan = base.plan(image, question, **fields)
     print_result(plan, _plan_lines(plan.to_dict()))
 
 
 def _plan_lines(plan: Mapping[str, Any] | None) -> Iterator[str]:
     """Describe the rounds of a plan."""
-    for number, one in enumerate(plan["rounds"] if plan else (), 1):
-        found = list(dict.fromkeys(hit["title"] for s in one["searches"] for hit in s["hits"]))
-        problems = [*one["notes"], *(s["error"] for s in one["searches"] if s["error"])]
-        why = f" ({one['why'][1]})" if one["why"][1] else ""
-        yield f"round {number}, {one['action']}{why}: {'; '.join(one['queries'])}"
-        titles = [", ".join(found) or "nothing found"] if one["searches"] else []
+    for number, step in enumerate(plan["rounds"] if plan else (), 1):
+        names = list(dict.fromkeys(hit["title"] for s in step["searches"] for hit in s["hits"]))
+        problems = [*step["notes"], *(s["error"] for s in step["searches"] if s["error"])]
+        why = f" ({step['why'][1]})" if step["why"][1] else ""
+        yield f"round {number}, {step['action']}{why}: {'; '.join(step['queries'])}"
+        titles = [", ".join(names) or "nothing found"] if step["searches"] else []
         yield from (f"  {line}" for line in [*titles, *problems])
     if plan:
         yield f"the plan ended: {plan['stopped']}"
@@ -166,10 +166,10 @@ def search(image: str | None, text: str, **options: Any) -> None:  # noqa: ANN40
     if image is None and not text.strip():
         raise click.UsageError("give --image, --text, or both")
     with open_base(read_only=True) as base:
-        found = base.search(image=image, text=text, **options)
-    lines = [f"{unit.score:.3f}  {unit.name}  ({unit.id})" for unit in found.units]
-    lines += [f"{one.score:.3f}  {one.origin}: {one_line(one.text)}" for one in found.chunks]
-    print_result(found, lines or "nothing found")
+        result = base.search(image=image, text=text, **options)
+    lines = [f"{unit.score:.3f}  {unit.name}  ({unit.id})" for unit in result.units]
+    lines += [f"{hit.score:.3f}  {hit.origin}: {one_line(hit.text)}" for hit in result.chunks]
+    print_result(result, lines or "nothing found")
 
 
 @click.group("plan")
@@ -191,7 +191,7 @@ def export_plans(plans: tuple[Path, ...], out: Path, least: tuple[str, ...]) -> 
     from ku_rag.planning import export
 
     try:
-        scores = {name: float(value) for name, value in (one.split("=") for one in least)}
+        scores = {name: float(value) for name, value in (item.split("=") for item in least)}
         if not all(map(math.isfinite, scores.values())):
             raise ValueError
     except ValueError:

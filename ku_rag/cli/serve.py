@@ -79,13 +79,13 @@ def serve(
     from ku_rag.serve.access import ServerSettings
     from ku_rag.serve.app import create_app
 
-    known = {"localhost", "127.0.0.1", "::1", host.lower(), *map(str.lower, hosts)} - _WILDCARDS
+    names = {"localhost", "127.0.0.1", "::1", host.lower(), *map(str.lower, hosts)} - _WILDCARDS
     options["root_path"] = options["root_path"].rstrip("/")
-    settings = ServerSettings(keys=keys, read_only_keys=reading, hosts=known, **options)
+    settings = ServerSettings(keys=keys, read_only_keys=reading, hosts=names, **options)
     with _open(bases, read_only=settings.read_only) as opened:
         app = create_app(opened, settings)
-        shown = f"[{host}]" if ":" in host else host
-        remark(f"serving {', '.join(opened)} at http://{shown}:{port}{settings.root_path}/")
+        address = f"[{host}]" if ":" in host else host
+        remark(f"serving {', '.join(opened)} at http://{address}:{port}{settings.root_path}/")
         uvicorn.run(
             app,
             host=host,
@@ -124,10 +124,10 @@ def mcp(allow_add: bool, folders: tuple[Path, ...]) -> None:
 
 def _keys(file: Path | None, variable: str) -> tuple[str, ...]:
     """Return the keys of a file and of an environment variable."""
-    given = os.environ.get(variable, "").split(",")
+    keys = os.environ.get(variable, "").split(",")
     if file is not None:
-        given += arguments.regular_file(file, "a file of keys").read_text("utf-8").splitlines()
-    return tuple(filter(None, map(str.strip, given)))
+        keys += arguments.regular_file(file, "a file of keys").read_text("utf-8").splitlines()
+    return tuple(filter(None, map(str.strip, keys)))
 
 
 def _is_loopback(host: str) -> bool:
@@ -138,12 +138,12 @@ def _is_loopback(host: str) -> bool:
 
 
 @contextmanager
-def _open(given: Sequence[str], *, read_only: bool) -> Iterator[dict[str, KnowledgeBase]]:
+def _open(bases: Sequence[str], *, read_only: bool) -> Iterator[dict[str, KnowledgeBase]]:
     """Open the bases of --kb by name; the name is "default" if none is given."""
     with ExitStack() as stack:
         opened: dict[str, KnowledgeBase] = {}
-        for one in given or [os.environ.get("KU_KB", "kb")]:
-            name, folder = found.groups() if (found := _NAMED.fullmatch(one)) else ("default", one)
+        for kb in bases or [os.environ.get("KU_KB", "kb")]:
+            name, folder = match.groups() if (match := _NAMED.fullmatch(kb)) else ("default", kb)
             if name in opened:
                 raise click.UsageError(f"two knowledge bases are called {name}: --kb NAME=DIR")
             base = open_base(Path(folder), read_only=read_only)
