@@ -44,21 +44,21 @@ def create(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
-        made = _make_temporary(target)
-        descriptor = os.open(made, os.O_RDONLY)
+        folder = _make_temporary(target)
+        descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise _unwritable(target, what, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # `_sweep` deletes folders that are not locked
-        yield made
+        yield folder
         _check_free(target, replaces, what)
-        sync_tree(made)
-        _replace(made, target)
+        sync_tree(folder)
+        _replace(folder, target)
     except OSError as error:
         raise _unwritable(target, what, error) from error
     finally:
         os.close(descriptor)
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def copy_picture(
@@ -101,12 +101,12 @@ def copy_file(source: Path, target: Path) -> str:
         OSError: it cannot be read, or the copy cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with source.open("rb") as data, target.open("wb") as out:
         while piece := data.read(_PIECE):
-            found.update(piece)
+            digest.update(piece)
             out.write(piece)
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def sync_tree(folder: Path) -> None:
@@ -130,17 +130,17 @@ def _check_free(target: Path, replaces: Callable[[Path], bool], what: str) -> No
         raise Refused(f"{target} holds other files: name a new or empty folder for {what}")
 
 
-def _replace(made: Path, target: Path) -> None:
+def _replace(folder: Path, target: Path) -> None:
     """Rename a finished folder to its target, then delete the folder that was there."""
     parent = target.parent
     if target.is_dir() and any(target.iterdir()):
         before = _make_temporary(target)
         target.rename(before / "before")
-        made.rename(target)
+        folder.rename(target)
         sync_path(parent)
         shutil.rmtree(before)
     else:
-        made.rename(target)
+        folder.rename(target)
     sync_path(parent)
 
 
@@ -164,9 +164,9 @@ def _sweep(target: Path) -> None:
 
 
 def _make_temporary(target: Path) -> Path:
-    made = target.with_name(f".{target.name}.{secrets.token_hex(6)}{_PARTIAL}")
-    made.mkdir()
-    return made
+    folder = target.with_name(f".{target.name}.{secrets.token_hex(6)}{_PARTIAL}")
+    folder.mkdir()
+    return folder
 
 
 def _unwritable(target: Path, what: str, error: OSError) -> ReadOnly:

@@ -86,9 +86,9 @@ def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExp
             relations = list(_relations(connection))
             if suffix:
                 pictures = f"{path.name}.pictures"
-                folders = dict.fromkeys((one["id"] for one in entities), pictures)
+                folders = dict.fromkeys((entity["id"] for entity in entities), pictures)
             else:
-                folders = {one: f"{of}/{IMAGES}" for one, of in _sub_graphs(entities).items()}
+                folders = {entity: f"{of}/{IMAGES}" for entity, of in _sub_graphs(entities).items()}
             count, left_out = _copy_pictures(connection, layout, folder, entities, folders)
             if not suffix:
                 _write_workbooks(folder, entities, relations)
@@ -215,8 +215,8 @@ def _copy_pictures(
 
 def _write_jsonl(path: Path, entities: Entities, relations: Iterable[RelationRecord]) -> None:
     with path.open("w", encoding="utf-8") as file:
-        for one in (*entities, *(relation._asdict() for relation in relations)):
-            data = {key: value for key, value in one.items() if value not in (None, [])}
+        for record in (*entities, *(relation._asdict() for relation in relations)):
+            data = {key: value for key, value in record.items() if value not in (None, [])}
             file.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -243,18 +243,18 @@ def _write_graphml(path: Path, entities: Entities, relations: Iterable[RelationR
                 )
         file.write('<graph edgedefault="directed">\n')
 
-        named = {(one.tail, one.tail_kind): one for one in relations if one.tail_kind}
+        named = {(row.tail, row.tail_kind): row for row in relations if row.tail_kind}
         for node, data in (
-            *(((one["id"], None), {"name": one["entity"], **one}) for one in entities),
+            *(((entity["id"], None), {"name": entity["entity"], **entity}) for entity in entities),
             *((k, {"name": k[0], "kind": k[1], "declared": False}) for k in named),
         ):
             nodes[node] = f"n{len(nodes)}"
             file.write(f'<node id="{nodes[node]}">{_graphml_data("node", data)}</node>\n')
-        for one in relations:
-            tail = (one.tail, one.tail_kind)
-            data = one._asdict()
+        for row in relations:
+            tail = (row.tail, row.tail_kind)
+            data = row._asdict()
             file.write(
-                f'<edge source="{nodes[one.head, None]}" target="{nodes[tail]}">'
+                f'<edge source="{nodes[row.head, None]}" target="{nodes[tail]}">'
                 f"{_graphml_data('edge', data)}</edge>\n"
             )
         file.write("</graph>\n</graphml>\n")
@@ -277,11 +277,11 @@ def _sub_graphs(entities: Entities) -> dict[str, str]:
         if entity.get("topic"):
             plain = re.sub(r"[^\w .()-]+", "_", entity["entity"]).strip(" .")[:100] or "topic"
             names = (plain, *(f"{plain} {n}" for n in range(2, len(entities) + 3)))
-            name = next(one for one in names if one.casefold() not in taken)
+            name = next(name for name in names if name.casefold() not in taken)
             taken.add(name.casefold())
             topics[entity["id"]] = name
     ids = [entity["id"] for entity in entities]
-    return {one: topics.get(one) or topics.get(one.partition(">")[0]) or _REST for one in ids}
+    return {key: topics.get(key) or topics.get(key.partition(">")[0]) or _REST for key in ids}
 
 
 def _write_workbooks(target: Path, entities: Entities, relations: Iterable[RelationRecord]) -> None:
@@ -291,8 +291,8 @@ def _write_workbooks(target: Path, entities: Entities, relations: Iterable[Relat
     for entity in entities:
         # An entity with the name of its folder would be read as its topic.
         nodes.setdefault(folders[entity["id"]], []).append({"topic": False, **entity})
-    for one in relations:
-        stated.setdefault(folders[one.head], []).append(one._asdict())
+    for relation in relations:
+        stated.setdefault(folders[relation.head], []).append(relation._asdict())
     for folder, rows in nodes.items():
         (target / folder / IMAGES).mkdir(parents=True, exist_ok=True)
         _write_sheet(target / folder / NODES, NODE_TITLES, rows)

@@ -90,15 +90,15 @@ def write(database: Database, layout: Layout, folder: Path, since: Path, *, link
                     f"{since} is at {begin}, the knowledge base at {end}: "
                     "expected an earlier commit of the same base; take a whole snapshot"
                 )
-            with atomic_folder.create(folder, what="an increment") as made:
-                _write_rows(connection, made / _ROWS)
-                copy = Layout(made)
+            with atomic_folder.create(folder, what="an increment") as out:
+                _write_rows(connection, out / _ROWS)
+                copy = Layout(out)
                 listed = "SELECT hash, file FROM images EXCEPT SELECT hash, file FROM since.images"
                 pictures, left_out = copy_pictures(connection, listed, layout, copy, link=link)
                 sequences = connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
-                increment = Increment(begin, end, file_hash(made / _ROWS), sequences, pictures)
+                increment = Increment(begin, end, file_hash(out / _ROWS), sequences, pictures)
                 manifest = {"sha256": content_hash(orjson.dumps(increment)), "increment": increment}
-                (made / _MANIFEST).write_bytes(orjson.dumps(manifest))
+                (out / _MANIFEST).write_bytes(orjson.dumps(manifest))
                 size = copy.bytes()
     seconds = round(time.monotonic() - started, 3)
     return Snapshot(pictures, size, left_out, seconds, end.commits, begin.commits)
@@ -127,12 +127,12 @@ def apply(
     # Names that begin with a dot are of increments that are being written.
     paths = [folder, *(path for path in folder.iterdir() if not path.name.startswith("."))]
     read = [(path, _read(path)) for path in paths if (path / _MANIFEST).exists()]
-    read.sort(key=lambda one: one[1].state.commits)
+    read.sort(key=lambda entry: entry[1].state.commits)
     done: list[Increment] = []
     with database.writing(), closing(database.connect()) as connection, explained(database.path):
         connection.execute("PRAGMA foreign_keys = OFF")  # rows change table by table
         state, erasing = read_state(connection), database.path.with_name(_ERASING)
-        while following := [one for one in read if one[1].since == state]:
+        while following := [entry for entry in read if entry[1].since == state]:
             path, increment = following[-1]
             _apply(connection, layout, path, increment, erasing)
             state = increment.state
@@ -155,7 +155,7 @@ def apply(
             "begins there: expected all increments since the copy was made, and no other changes; "
             "otherwise replace the copy by a whole snapshot"
         )
-    return Applied(len(read), len(done), sum(one.pictures for one in done), state.commits, erased)
+    return Applied(len(read), len(done), sum(part.pictures for part in done), state.commits, erased)
 
 
 def _apply(
@@ -196,12 +196,12 @@ def _contents(pictures: Sequence[Path], path: Path, layout: Layout) -> Iterator[
 def _read(path: Path) -> Increment:
     try:
         checked = json.loads((path / _MANIFEST).read_bytes())
-        found = checked["increment"]
-        if checked["sha256"] != content_hash(orjson.dumps(found)):
+        fields = checked["increment"]
+        if checked["sha256"] != content_hash(orjson.dumps(fields)):
             raise _damaged(path)
-        if found["format"] != FORMAT:
+        if fields["format"] != FORMAT:
             raise Mismatch(f"{path} was made by a later version of ku-rag: install that version")
-        return Increment(**found | {name: State(**found[name]) for name in ("since", "state")})
+        return Increment(**fields | {name: State(**fields[name]) for name in ("since", "state")})
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise _damaged(path, error) from error
 

@@ -108,21 +108,21 @@ def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int)
     started = time.monotonic()
     connection = database.connection
     with (
-        atomic_folder.create(folder, replaces=is_export, what="an export") as made,
+        atomic_folder.create(folder, replaces=is_export, what="an export") as out,
         explained(database.path),
         snapshot(connection),  # while this state is read, `compact` deletes no picture of it
     ):
-        found = write(connection, layout, made, settings={"max_tokens": max_tokens})
-    found.seconds = round(time.monotonic() - started, 3)
-    return found
+        result = write(connection, layout, out, settings={"max_tokens": max_tokens})
+    result.seconds = round(time.monotonic() - started, 3)
+    return result
 
 
 def is_export(folder: Path) -> bool:
     """Whether a folder is an export and nothing else."""
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
-        known = {MANIFEST, PICTURES, *(table.file for table in TABLES)}
-        return "format" in manifest and {one.name for one in folder.iterdir()} <= known
+        files = {MANIFEST, PICTURES, *(table.file for table in TABLES)}
+        return "format" in manifest and {path.name for path in folder.iterdir()} <= files
     except (OSError, ValueError, TypeError):
         return False
 
@@ -154,8 +154,8 @@ def write(
         raise Corrupt(f"the manifest of the base has a value that is not JSON: {error}") from error
     sides = (made_with["encoder"] or {}).get("sides", {})
     rows_of_encoders = {
-        tuple(found): row
-        for row, *found in connection.execute("SELECT row, fingerprint, dim FROM encoders")
+        tuple(side): row
+        for row, *side in connection.execute("SELECT row, fingerprint, dim FROM encoders")
     }
     done = Exported()
     (folder / PICTURES).mkdir()

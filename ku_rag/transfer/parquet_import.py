@@ -135,12 +135,12 @@ class ExportRecords:
         self._export = export
         self._encoder = pipeline.encoder
         # Vectors are used if the base computes them in the same way, or if there is no manifest.
-        made = export.encoder.get("sides", {}) if export.manifest else None
+        sides = export.encoder.get("sides", {}) if export.manifest else None
         self._dims: dict[Kind, int] = {}
         """Lengths of the vectors; 0 if they are not used."""
         for kind in KINDS:
             ours = side(pipeline.encoder, kind)
-            taken = made is None or made.get(kind, [""])[0] == ours.fingerprint
+            taken = sides is None or sides.get(kind, [""])[0] == ours.fingerprint
             self._dims[kind] = ours.dim if taken else 0
         if export.manifest.get("max_tokens", pipeline.max_tokens) != pipeline.max_tokens:
             self._dims["chunk"] = 0
@@ -169,9 +169,9 @@ class ExportRecords:
             if unit is not None:
                 if not sources:
                     self._add(f"import:{unit}", unit)
-                yield PreparedRecord(unit, list(self._prepared(sources)))
+                yield PreparedRecord(unit, list(self._prepare_all(sources)))
             else:
-                yield from (PreparedRecord(None, [one]) for one in self._prepared(sources))
+                yield from (PreparedRecord(None, [source]) for source in self._prepare_all(sources))
         yield from self._export.left_out
 
     # ---- tables --------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class ExportRecords:
 
     # ---- sources -------------------------------------------------------------------------------
 
-    def _prepared(self, sources: Iterable[_Source]) -> Iterator[PreparedSource]:
+    def _prepare_all(self, sources: Iterable[_Source]) -> Iterator[PreparedSource]:
         """Yield sources as they are stored, without those that have an invalid row."""
         for source in sources:
             try:
@@ -258,19 +258,19 @@ class ExportRecords:
             tables = table_rows.tables(source.rows[number] for number in sorted(source.rows))
         except (ValueError, TypeError) as error:
             raise BadInput(f"a row of a table cannot be read ({error})") from error
-        pictures = [one for one in map(self._picture, source.images) if one is not None]
+        pictures = [picture for picture in map(self._picture, source.images) if picture is not None]
         expected = row.get("images")
         lost = len(pictures) != (len(source.images) if expected is None else expected)
         hashes = (row.get("hash") or "").split(":")
         whole = self._export.is_whole and not lost and row.get("chunks") == len(source.chunks)
-        found = source.without_vector < len(source.chunks)
-        as_chunks = self._dims["chunk"] and (self._export.manifest or found)
+        has_vectors = source.without_vector < len(source.chunks)
+        as_chunks = self._dims["chunk"] and (self._export.manifest or has_vectors)
         texts = [] if whole and as_chunks else source.documents()
         if not whole:
-            hashes = [hash_texts(texts, tables), hash_pictures(one.digest for one in pictures)]
-            hashes = [_COMPUTED + one for one in hashes]
+            hashes = [hash_texts(texts, tables), hash_pictures(p.digest for p in pictures)]
+            hashes = [_COMPUTED + digest for digest in hashes]
         # The hash shows whether the source names pictures that could not be read.
-        part = hash_pictures((one.digest for one in pictures), partial=True)
+        part = hash_pictures((p.digest for p in pictures), partial=True)
         prepared = PreparedSource(
             source.uri,
             origin,
@@ -286,7 +286,7 @@ class ExportRecords:
         )
         if as_chunks:
             prepared.chunks = source.chunks
-            if found and not source.without_vector:
+            if has_vectors and not source.without_vector:
                 prepared.chunk_vectors = np.concatenate(source.vectors)
         return prepared
 
@@ -296,20 +296,20 @@ class ExportRecords:
             return None
         if source.row.get("declared"):
             try:
-                found = Declaration.from_json(source.row["declared"])
-                if found.relations != stated:
-                    found = replace(found, relations=stated)
+                declaration = Declaration.from_json(source.row["declared"])
+                if declaration.relations != stated:
+                    declaration = replace(declaration, relations=stated)
                 Unit(
-                    name=unit if found.name is None else found.name,
-                    kind=found.kind,
-                    aliases=found.aliases or (),
-                    metadata=found.metadata or {},
-                    match=found.match,
+                    name=unit if declaration.name is None else declaration.name,
+                    kind=declaration.kind,
+                    aliases=declaration.aliases or (),
+                    metadata=declaration.metadata or {},
+                    match=declaration.match,
                 )
-                arguments.check(found.replaces, "replaces", bool)
+                arguments.check(declaration.replaces, "replaces", bool)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise BadInput(f"what the source declares cannot be read: {error!r}") from error
-            return found
+            return declaration
         if unit in self._units and not any(o.row.get("declared") for o in self._of_unit[unit]):
             return Declaration.from_unit(_unit(self._units[unit]), stated)
         return Declaration(relations=stated)

@@ -95,11 +95,11 @@ class Export:
                 "`ku export` or `ku encode` made, or see docs/transfer.md"
             )
         self.manifest = read_manifest(folder / MANIFEST)
-        known = {table.file for table in TABLES}
+        files = {table.file for table in TABLES}
         for file, expected in self.manifest.get("sha256", {}).items():
-            if file in known and not (folder / file).is_file():
+            if file in files and not (folder / file).is_file():
                 self.leave_out(file, "it is missing, although the manifest names it")
-            elif file in known and arguments.file_hash(folder / file) != expected:
+            elif file in files and arguments.file_hash(folder / file) != expected:
                 self.leave_out(file, "it is not what was exported; its sound rows were imported")
         self.is_whole = bool(self.manifest) and not self.left_out
 
@@ -134,16 +134,16 @@ class Export:
             return
         seen: set[str] = set()
         try:
-            found = self._read(table, ["vector"] if dim else [])
-            for batch in _one_ahead(found) if dim else found:
-                yield self._sound(table, self._decode(table, batch, dim), seen)
+            batches = self._read(table, ["vector"] if dim else [])
+            for batch in _one_ahead(batches) if dim else batches:
+                yield self._check_rows(table, self._decode(table, batch, dim), seen)
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             raise BadInput(
                 f"{path} cannot be read ({error}): copy the export again, or make a new one with "
                 "`ku export`"
             ) from error
 
-    def _sound(self, table: TableFile, batch: RowBatch, seen: set[str]) -> RowBatch:
+    def _check_rows(self, table: TableFile, batch: RowBatch, seen: set[str]) -> RowBatch:
         """Return the sound rows of a batch; report the others, and vectors of wrong length.
 
         `seen` are the keys of the rows before; those of the batch are added.
@@ -156,9 +156,9 @@ class Export:
         refused: dict[int, str] = {}
         for name, check in _CHECKS.items():
             values = batch.columns.get(name, ())
-            reasons = {one: _refusal(check, one, name) for one in set(values)}
+            reasons = {value: _refusal(check, value, name) for value in set(values)}
             if any(reasons.values()):
-                refused |= {n: why for n, one in enumerate(values) if (why := reasons[one])}
+                refused |= {n: why for n, value in enumerate(values) if (why := reasons[value])}
         for number, key in enumerate(batch.columns.get(table.key, ())):
             if key in seen:
                 refused[number] = "it occurs more than once in the table: the first row is kept"
@@ -168,7 +168,7 @@ class Export:
             reason = refused.get(number) or (
                 f"its vector has length {lengths[number]:.4g}, expected 1; it was encoded again"
             )
-            self.leave_out(_described(table, batch, number), reason)
+            self.leave_out(_describe(table, batch, number), reason)
         sound = [number for number in range(len(lengths)) if number not in refused]
         without_vector = {*batch.without_vector, *wrong}
         if len(sound) == len(lengths):
@@ -227,16 +227,16 @@ class Export:
                 )
         numbers = column.flatten()
         if numbers.null_count:
-            found = numbers.to_numpy(zero_copy_only=False)
+            array = numbers.to_numpy(zero_copy_only=False)
         else:  # `to_numpy` imports pandas
-            found = np.from_dlpack(numbers)
-        found = found.astype("<f2", copy=False).reshape(-1, dim)
+            array = np.from_dlpack(numbers)
+        array = array.astype("<f2", copy=False).reshape(-1, dim)
         if not column.null_count:
-            return RowBatch(columns, found, ())
+            return RowBatch(columns, array, ())
         present = column.is_valid().to_pylist()
         vectors = np.zeros((batch.num_rows, dim), "<f2")
-        vectors[present] = found
-        return RowBatch(columns, vectors, [n for n, one in enumerate(present) if not one])
+        vectors[present] = array
+        return RowBatch(columns, vectors, [n for n, valid in enumerate(present) if not valid])
 
 
 def _one_ahead(items: Iterator[Any]) -> Iterator[Any]:
@@ -269,10 +269,10 @@ def _refusal(check: Callable[[object, str], object], value: object, column: str)
     return None
 
 
-def _described(table: TableFile, batch: RowBatch, number: int) -> str:
+def _describe(table: TableFile, batch: RowBatch, number: int) -> str:
     row = batch.row(number)
     named = (row.get(k) for k in ("id", "uri", "source", "hash", "unit", "name"))
-    return f"{table.name}: {next((one for one in named if one is not None), 'a row')}"
+    return f"{table.name}: {next((name for name in named if name is not None), 'a row')}"
 
 
 def settings_of(folder: Path, encoder: str | None = None) -> dict[str, Any]:
@@ -299,11 +299,11 @@ def settings_of(folder: Path, encoder: str | None = None) -> dict[str, Any]:
             f"{folder} was made with the encoder object {exported['fingerprint']}: "
             "open a base with it and call its `import_`, or name another with --encoder"
         )
-    made: dict[str, Any] = {"encoder": spec, "language": manifest.get("language")}
+    settings: dict[str, Any] = {"encoder": spec, "language": manifest.get("language")}
     if encoder is None:
-        made["segmenter"] = (manifest.get("segmenter") or {}).get("spec")
-        made["max_tokens"] = (manifest.get("settings") or {}).get("max_tokens")
-    return {name: value for name, value in made.items() if value}
+        settings["segmenter"] = (manifest.get("segmenter") or {}).get("spec")
+        settings["max_tokens"] = (manifest.get("settings") or {}).get("max_tokens")
+    return {name: value for name, value in settings.items() if value}
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -320,9 +320,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
         if not isinstance(manifest, dict):
             raise ValueError("it holds no object")
         for key, expected in _MANIFEST.items():
-            found = manifest.get(key)
-            if not _has_type(found, expected) and not (found is None and key not in _NEEDED):
-                raise ValueError(f"{key!r} is {found!r:.80}")
+            value = manifest.get(key)
+            if not _has_type(value, expected) and not (value is None and key not in _NEEDED):
+                raise ValueError(f"{key!r} is {value!r:.80}")
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(
             f"{path} cannot be read ({str(error)[:200]}): copy the export again; without this "

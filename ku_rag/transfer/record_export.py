@@ -44,36 +44,36 @@ def write_records(
     Returns:
         Fields of the manifest: "counts" of rows by table, "bytes" and "sha256" by file.
     """
-    pictures = {picture.digest: picture for one in records for picture in one.pictures()}
+    pictures = {picture.digest: picture for record in records for picture in record.pictures()}
     for picture in pictures.values():
         file = folder / PICTURES / image_file(picture.digest, picture.suffix)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(picture.data)
     sources = [(record.unit, source) for record in records for source in record.sources]
-    rows: dict[TableFile, list[Row]] = {
+    tables: dict[TableFile, list[Row]] = {
         UNITS: list(_units(records)),
-        SOURCES: [_source(*one) for one in sources],
-        CHUNKS: [row for one in sources for row in _chunks(*one)],
+        SOURCES: [_source(*pair) for pair in sources],
+        CHUNKS: [row for pair in sources for row in _chunks(*pair)],
         IMAGES: [_image(picture) for _, picture in sorted(pictures.items())],
         SHOWINGS: [
             (unit, source.uri, position, picture.digest)
             for unit, source in sources
             for position, picture in enumerate(source.pictures)
         ],
-        RELATIONS: [row for one in sources for row in _relations(*one)],
+        RELATIONS: [row for pair in sources for row in _relations(*pair)],
         TABLE_ROWS: [
             (unit, source.uri, *row)
             for unit, source in sources
             for row in table_rows.stored_rows(source.tables, source.first_row)
         ],
     }
-    for table, found in rows.items():
+    for table, rows in tables.items():
         dim = side(encoder, table.vectors).dim if table.vectors else None
-        if found or table in (UNITS, SOURCES, CHUNKS):
-            write_table(folder, table, found, dim)
+        if rows or table in (UNITS, SOURCES, CHUNKS):
+            write_table(folder, table, rows, dim)
     files = sorted(folder.glob("*.parquet"))
     return {
-        "counts": {table.name: len(found) for table, found in rows.items()},
+        "counts": {table.name: len(rows) for table, rows in tables.items()},
         "bytes": {file.name: file.stat().st_size for file in files},
         "sha256": {file.name: arguments.file_hash(file) for file in files},
     }
@@ -113,6 +113,6 @@ def _image(picture: PreparedPicture) -> Row:
 
 
 def _relations(unit: str | None, source: PreparedSource) -> Iterator[Row]:
-    for position, one in enumerate(source.relations):
-        notes = one.target_kind, one.information, one.condition
-        yield unit, source.uri, position, one.relation, one.target, *notes, None, None
+    for position, relation in enumerate(source.relations):
+        notes = relation.target_kind, relation.information, relation.condition
+        yield unit, source.uri, position, relation.relation, relation.target, *notes, None, None

@@ -57,8 +57,8 @@ def salvage(layout: Layout, folder: Path) -> Exported:
     path = layout.database
     if not path.is_file() or not path.stat().st_size:
         raise NotFound(f"{path} is missing or empty: nothing can be saved")
-    with atomic_folder.create(folder, replaces=parquet_export.is_export, what="an export") as made:
-        with closing(Connection(str(made / _WORK))) as work:
+    with atomic_folder.create(folder, replaces=parquet_export.is_export, what="an export") as out:
+        with closing(Connection(str(out / _WORK))) as work:
             work.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
             schema.create(work)
             work.execute("PRAGMA foreign_keys = OFF; BEGIN")
@@ -66,15 +66,15 @@ def salvage(layout: Layout, folder: Path) -> Exported:
                 table: [f"row {a}" if a == b else f"rows {a} to {b}" for a, b in ranges]
                 for table, ranges in _copy(path, work).items()
             }
-            done = parquet_export.write(work, layout, made, settings={}, salvaged=True)
+            done = parquet_export.write(work, layout, out, settings={}, salvaged=True)
             count = "SELECT count(*) FROM {}"
             done.salvaged = {
-                one: {"saved": work.execute(count.format(one)).fetchone()[0], "lost": lost[one]}
-                for one in _REPORTED
+                name: {"saved": work.execute(count.format(name)).fetchone()[0], "lost": lost[name]}
+                for name in _REPORTED
             }
-        (made / _WORK).unlink()
+        (out / _WORK).unlink()
     done.left_out += [
-        Quarantined(f"{table}: {rows}", "lost") for table, found in lost.items() for rows in found
+        Quarantined(f"{table}: {rows}", "lost") for table, ranges in lost.items() for rows in ranges
     ]
     done.seconds = round(time.monotonic() - started, 3)
     return done

@@ -94,9 +94,9 @@ class ShardSet:
             yield problem
 
     def _check_making(self, manifest: Mapping[str, Any]) -> None:
-        made, pipeline = (manifest.get("encoder") or {}).get("sides", {}), self._pipeline
+        sides, pipeline = (manifest.get("encoder") or {}).get("sides", {}), self._pipeline
         for kind in KINDS:
-            ours, (theirs, *_) = side(pipeline.encoder, kind).fingerprint, made.get(kind, [None])
+            ours, (theirs, *_) = side(pipeline.encoder, kind).fingerprint, sides.get(kind, [None])
             if theirs != ours:
                 raise Mismatch(
                     f"{self._folder} has vectors of the encoder {theirs}, the base is made "
@@ -122,9 +122,9 @@ def _find_problems(shards: Path, digests: Mapping[str, str]) -> Iterator[Quarant
             sizes = read_manifest(manifest)["bytes"]
             for file, size in sizes.items():
                 path = manifest.with_name(file)
-                found = path.stat().st_size if path.is_file() else 0
-                if found != size:
-                    reason = f"{file} has {found:,} bytes instead of {size:,}"
+                actual = path.stat().st_size if path.is_file() else 0
+                if actual != size:
+                    reason = f"{file} has {actual:,} bytes instead of {size:,}"
                     yield Quarantined(name, f"{reason}: it is truncated")
                     break
     there = {path.name for path in shards.iterdir() if path.is_dir()}
@@ -133,7 +133,7 @@ def _find_problems(shards: Path, digests: Mapping[str, str]) -> Iterator[Quarant
 
 
 def _refusal(folder: Path, count: int, problems: list[Quarantined]) -> BadInput:
-    listed = "; ".join(f"{one.item[:16]}: {one.reason}" for one in problems[:3])
+    listed = "; ".join(f"{problem.item[:16]}: {problem.reason}" for problem in problems[:3])
     return BadInput(
         f"{len(problems):,} of {count:,} shards in {folder} cannot be imported ({listed}): run "
         "`ku encode` or copy the folder again, or pass --partial to import the others"

@@ -62,8 +62,8 @@ class Snapshot(Serializable):
 def take(database: Database, layout: Layout, folder: Path, *, link: bool) -> Snapshot:
     """Copy a base into a folder that is new or empty; see `KnowledgeBase.snapshot`."""
     started = time.monotonic()
-    with atomic_folder.create(folder, what="a snapshot") as made:
-        copy = Layout(made)
+    with atomic_folder.create(folder, what="a snapshot") as out:
+        copy = Layout(out)
         # While a transaction reads this state or an older one, `compact` deletes no picture of it.
         with closing(database.connect()) as reader, explained(database.path), snapshot(reader):
             reader.execute("SELECT count(*) FROM meta").fetchone()
