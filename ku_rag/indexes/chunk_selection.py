@@ -44,8 +44,8 @@ class Selection:
             return units
         if connection.txn_state("main") == apsw.SQLITE_TXN_WRITE:  # may be rolled back
             rows = units.rows(connection)
-            resolved = replace(units, known=rows)
-            return replace(resolved, known_chunks=resolved.chunks(connection))
+            resolved = replace(units, unit_rows=rows)
+            return replace(resolved, chunk_rows=resolved.chunks(connection))
         with self._lock:
             state = self._database.meta("state")
             if state != self._state:
@@ -55,8 +55,8 @@ class Selection:
                 return self._filters[units]
             rows = units.rows(connection)
             self._follow(connection)
-            chunks = None if rows is None else self._owned(rows)
-            resolved = replace(units, known=rows, known_chunks=chunks)
+            chunks = None if rows is None else self._owned_chunks(rows)
+            resolved = replace(units, unit_rows=rows, chunk_rows=chunks)
             if units.predicate is None:  # a function may return something else next time
                 self._filters[units] = resolved
                 if len(self._filters) > _MOST_FILTERS:
@@ -81,7 +81,7 @@ class Selection:
         self._chunks = np.insert(self._chunks, places, chunks)
         self._last = last
 
-    def _owned(self, units: Rows) -> Rows:
+    def _owned_chunks(self, units: Rows) -> Rows:
         """Return the rows of the chunks that units own, ascending."""
         begin = np.searchsorted(self._units, units, "left")
         counts = np.searchsorted(self._units, units, "right") - begin

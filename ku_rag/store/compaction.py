@@ -66,9 +66,9 @@ def sweep(database: Database, layout: Layout) -> bool:
             database.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except (apsw.BusyError, apsw.LockedError):
             return False
-    known = {file for (file,) in database.connection.execute("SELECT file FROM images")}
+    stored = {file for (file,) in database.connection.execute("SELECT file FROM images")}
     for file in layout.images.glob("*/*"):
-        if file.is_file() and f"{file.parent.name}/{file.name}" not in known:
+        if file.is_file() and f"{file.parent.name}/{file.name}" not in stored:
             delete_file(file)
     for folder in layout.images.glob("*"):
         with suppress(OSError):  # pictures are in it

@@ -261,10 +261,8 @@ def fields(count: int) -> str:
 
 def last_row(connection: Connection, table: str) -> int:
     """The largest number that a row of a table ever had; numbers are never used twice."""
-    found = connection.execute(
-        "SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)
-    ).fetchone()
-    return int(found[0]) if found else 0
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def fetch_rows(connection: Connection, query: str, *values: object) -> Rows:

@@ -106,19 +106,19 @@ class Database:
             Closed: the database is closed.
         """
         try:
-            found: Connection = self._local.connection
+            connection: Connection = self._local.connection
         except AttributeError:
             if not self._closing.alive:
                 raise Closed(f"{self.path.parent} is closed: open it again") from None
             with explained(self.path):
-                found = self._local.connection = self.connect()
-        return found
+                connection = self._local.connection = self.connect()
+        return connection
 
     def connect(self, *, create: bool = False) -> Connection:
         """Open one more connection, which is closed with the database at the latest."""
-        made = connect(self.path, create=create, read_only=self.read_only)
-        self._connections.add(made)
-        return made
+        connection = connect(self.path, create=create, read_only=self.read_only)
+        self._connections.add(connection)
+        return connection
 
     def _check_format(self, *, create: bool, outdated: bool) -> None:
         connection, log = self.connection, self.path.with_name(self.path.name + "-wal")

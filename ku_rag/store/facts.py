@@ -150,10 +150,10 @@ def rename(connection: Connection, unit: int) -> None:
 
 def replace_row(connection: Connection, source: int, document: int) -> None:
     """Replace the facts of a row of a table whose cells have changed."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT row FROM chunks WHERE source = ? AND document = ?", (source, document)
     )
-    chunks = [row for (row,) in found]
+    chunks = [row for (row,) in rows]
     _drop_read(connection, chunks)
     _insert(connection, TABLE, _of_rows(_cells(connection, chunks)))
 
@@ -235,7 +235,7 @@ def _of_rows(cells: Mapping[int, tuple[str, str] | None]) -> Iterator[_Row]:
     for chunk, row in cells.items():
         if row is not None:
             subject, stated = statements.of_row(orjson.loads(row[1]), row[0])
-            yield from (_Row(None, subject, one, chunk) for one in stated)
+            yield from (_Row(None, subject, fact, chunk) for fact in stated)
 
 
 def _insert(connection: Connection, origin: str, rows: Iterable[_Row]) -> None:
@@ -343,7 +343,7 @@ def differences(
         "SELECT u.row, u.id, u.metadata FROM json_each(?) w CROSS JOIN units u ON u.row = w.value",
         (as_json(units),),
     ).fetchall():
-        rows = (_Row(unit, None, one) for one in statements.of_metadata(json.loads(metadata)))
+        rows = (_Row(unit, None, fact) for fact in statements.of_metadata(json.loads(metadata)))
         if _stored(connection, "f.unit = ? AND f.chunk IS NULL", unit) != _expected(METADATA, rows):
             yield f"the facts of unit {unit_id!r} are not what its metadata states"
     cells = _cells(connection, chunks)
@@ -357,7 +357,7 @@ def differences(
             expected = _expected(TABLE, _of_rows({chunk: cells[chunk]}))
         else:
             stated = statements.of_text(text, name) if unit is not None else ()
-            expected = _expected(TEXT, (_Row(unit, None, one, chunk) for one in stated))
+            expected = _expected(TEXT, (_Row(unit, None, fact, chunk) for fact in stated))
         if _stored(connection, "f.chunk = ?", chunk) != expected:
             yield f"the facts of chunk {chunk} are not what its text states"
         for value, first, last in connection.execute(
@@ -379,10 +379,10 @@ def _expected(origin: str, rows: Iterable[_Row]) -> list[tuple[object, ...]]:
 
 def _stored(connection: Connection, condition: str, value: int) -> list[tuple[object, ...]]:
     columns = ", ".join(f"f.{column}" for column in _COLUMNS.split(", ")[3:])
-    found: list[tuple[object, ...]] = connection.execute(
+    rows: list[tuple[object, ...]] = connection.execute(
         f"SELECT l.origin, f.unit, f.subject, l.label, {columns} FROM facts f "
         f"JOIN labels l ON l.row = f.label WHERE {condition} AND l.row IN ({_READ_LABELS}) "
         "ORDER BY f.row",
         (value,),
     ).fetchall()
-    return found
+    return rows

@@ -140,15 +140,15 @@ class UnitFilter:
         kind: Its kind; None for any.
         conditions: On its facts, all of which it must meet.
         predicate: A function of its metadata that must return true.
-        known: The rows that pass, once they are read; see `indexes.chunk_selection`.
-        known_chunks: The rows of their own chunks, likewise.
+        unit_rows: The rows that pass, once they are read; see `indexes.chunk_selection`.
+        chunk_rows: The rows of their own chunks, likewise.
     """
 
     kind: str | None = None
     conditions: tuple[Condition, ...] = ()
     predicate: Predicate | None = None
-    known: Rows | None = field(default=None, compare=False)
-    known_chunks: Rows | None = field(default=None, compare=False)
+    unit_rows: Rows | None = field(default=None, compare=False)
+    chunk_rows: Rows | None = field(default=None, compare=False)
 
     @classmethod
     def parse(cls, kind: str | None = None, where: Where = ()) -> UnitFilter:
@@ -186,8 +186,8 @@ class UnitFilter:
         """Return the rows of the units that pass, ascending; None for all."""
         if self.passes_all:
             return None
-        if self.known is not None:
-            return self.known
+        if self.unit_rows is not None:
+            return self.unit_rows
         if self.predicate is not None:
             return self._rows_by_function(connection, self.predicate)
         if not self.conditions:
@@ -200,7 +200,7 @@ class UnitFilter:
         for condition in others:
             if condition.of_any_origin:
                 rows = np.intersect1d(rows, condition.rows(connection))
-        tests = [one.exists(connection) for one in others if not one.of_any_origin]
+        tests = [c.exists(connection) for c in others if not c.of_any_origin]
         if self.kind is not None:
             kind = "EXISTS (SELECT 1 FROM units u WHERE u.row = w.value AND u.kind = ?)"
             tests.append((kind, (self.kind,)))
@@ -221,8 +221,8 @@ class UnitFilter:
 
     def chunks(self, connection: Connection) -> Rows | None:
         """Return the rows of the own chunks of the units that pass; None for all."""
-        if self.known_chunks is not None:
-            return self.known_chunks
+        if self.chunk_rows is not None:
+            return self.chunk_rows
         if (units := self.rows(connection)) is None:
             return None
         if not len(units):
@@ -243,8 +243,8 @@ class UnitFilter:
         near = process.extract(
             self.kind, kinds, processor=utils.default_process, limit=_SHOWN, score_cutoff=0
         )
-        shown = ", ".join(repr(kind) for kind, *_ in near)
-        return f"no unit has the kind {self.kind!r}: the nearest kinds are {shown}"
+        nearest = ", ".join(repr(kind) for kind, *_ in near)
+        return f"no unit has the kind {self.kind!r}: the nearest kinds are {nearest}"
 
 
 ALL_UNITS = UnitFilter()

@@ -147,7 +147,7 @@ def _add_functions(connection: Connection) -> None:
 
 def _row_checksum(*fields: str | bytes | int | None) -> int:
     data = [field if isinstance(field, bytes) else str(field).encode() for field in fields]
-    return zlib.crc32(b"".join(len(one).to_bytes(8, "little") + one for one in data))
+    return zlib.crc32(b"".join(len(item).to_bytes(8, "little") + item for item in data))
 
 
 def _check_rows(connection: Connection, path: Path) -> None:

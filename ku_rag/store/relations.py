@@ -56,15 +56,15 @@ def add_many(connection: Connection, stated: Sequence[Stated]) -> int:
     """Insert the relations of sources; return their number."""
     heads = _unit_entities(connection, {of.unit for of in stated if of.relations})
     new = [
-        (of, one, (one.target, one.target_kind or ANY_KIND, None))
+        (of, relation, (relation.target, relation.target_kind or ANY_KIND, None))
         for of in stated
-        for one in of.relations
+        for relation in of.relations
     ]
     tails = _tails(connection, {target for *_, target in new})
     keys = {target: target_key(target[0]) for target in tails}
     rows = [
-        (of.source, heads[of.unit], *_fields(one), keys[target], tails[target])
-        for of, one, target in new
+        (of.source, heads[of.unit], *_fields(relation), keys[target], tails[target])
+        for of, relation, target in new
     ]
     connection.executemany(
         f"INSERT INTO relations (source, head, {_FIELDS}, target_key, tail) "
@@ -93,8 +93,8 @@ def _checksum(rows: Iterable[Sequence[str | None]]) -> str:
     return str(zlib.crc32(orjson.dumps(listed))) if listed else ""
 
 
-def _fields(one: Relation) -> tuple[str, str, str | None, str | None, str | None]:
-    return one.relation, one.target, one.target_kind, one.information, one.condition
+def _fields(row: Relation) -> tuple[str, str, str | None, str | None, str | None]:
+    return row.relation, row.target, row.target_kind, row.information, row.condition
 
 
 def sources_aiming_at(connection: Connection, unit: int) -> list[int]:
@@ -109,8 +109,8 @@ def sources_aiming_at(connection: Connection, unit: int) -> list[int]:
 
 def unqualified_name(target: str) -> str:
     """Return a name without its sub-graph: `Zinogre>Bite` is `Bite` in the sub-graph of Zinogre."""
-    found = _QUALIFIED.fullmatch(target)
-    return found[1] if found else target
+    match = _QUALIFIED.fullmatch(target)
+    return match[1] if match else target
 
 
 def target_key(target: str) -> str:
@@ -140,12 +140,12 @@ def resolve(connection: Connection, rows: Sequence[int]) -> None:
     ).fetchall()
     tails = _tails(connection, {(target, kind, unit) for *_, target, kind, unit in aimed})
     moved = [
-        (row, found, tail)
+        (row, entity, tail)
         for row, tail, *target in aimed
-        if (found := tails[tuple(target)]) != tail
+        if (entity := tails[tuple(target)]) != tail
     ]
     connection.executemany(
-        "UPDATE relations SET tail = ? WHERE row = ?", ((found, row) for row, found, _ in moved)
+        "UPDATE relations SET tail = ? WHERE row = ?", ((entity, row) for row, entity, _ in moved)
     )
     _drop_unmentioned(connection, {tail for *_, tail in moved})
 
@@ -227,13 +227,13 @@ def _tails(connection: Connection, targets: Collection[_Target]) -> dict[_Target
         "FROM json_each(?)) w CROSS JOIN entities e "
         "ON e.key = w.key AND e.name = w.name AND e.kind = w.kind AND +e.unit IS NULL"
     )
-    found = {
+    entities = {
         (name, kind): row for name, kind, row in connection.execute(select, (as_json(undescribed),))
     }
-    new = [(*one, None) for one in undescribed if (one[0], one[2]) not in found]
+    new = [(*item, None) for item in undescribed if (item[0], item[2]) not in entities]
     inserted = _insert_entities(connection, new)
-    found |= {(name, kind): row for row, (name, _, kind, _) in zip(inserted, new, strict=True)}
-    return tails | {(name, kind, unit): found[name, kind] for name, kind, unit in left}
+    entities |= {(name, kind): row for row, (name, _, kind, _) in zip(inserted, new, strict=True)}
+    return tails | {(name, kind, unit): entities[name, kind] for name, kind, unit in left}
 
 
 def _units_meant(connection: Connection, targets: Sequence[_Target]) -> dict[_Target, int]:
@@ -249,7 +249,7 @@ def _units_meant(connection: Connection, targets: Sequence[_Target]) -> dict[_Ta
         (n, target, unqualified_name(target), target_key(target), kind)
         for n, (target, kind, _) in enumerate(targets)
     ]
-    found: dict[int, int] = dict(
+    units: dict[int, int] = dict(
         connection.execute(
             f"SELECT w.n, u.row FROM {_WANTED} CROSS JOIN units u "
             "ON u.id IN (w.target, w.name) ORDER BY u.id = w.target",
@@ -257,12 +257,12 @@ def _units_meant(connection: Connection, targets: Sequence[_Target]) -> dict[_Ta
         )
     )
     renamed = [(n, unit) for n, (*_, unit) in enumerate(targets) if unit]
-    found |= connection.execute(
+    units |= connection.execute(
         "SELECT w.value ->> 0, u.row FROM json_each(?) w "
         "CROSS JOIN units u ON u.row = w.value ->> 1",
         (as_json(renamed),),
     )
-    left = [one for one in wanted if one[0] not in found]
+    left = [row for row in wanted if row[0] not in units]
     bearing = connection.execute(
         "SELECT n, iif(sum(exact), max(iif(exact, row, 0)), row), "
         "iif(sum(exact), sum(exact), count(*)) AS bearers FROM ("
@@ -272,13 +272,13 @@ def _units_meant(connection: Connection, targets: Sequence[_Target]) -> dict[_Ta
         "AND (w.name = w.target OR instr(u.id, '>') = 0)) GROUP BY n HAVING bearers = 1",
         (as_json(left), ANY_KIND),
     )
-    found |= {n: unit for n, unit, _ in bearing}
-    return {targets[n]: unit for n, unit in found.items()}
+    units |= {n: unit for n, unit, _ in bearing}
+    return {targets[n]: unit for n, unit in units.items()}
 
 
 def _unit_entities(connection: Connection, units: Collection[int]) -> dict[int, int]:
     """Return the rows of the entities of units; new ones are inserted."""
-    known: dict[int, int] = {}
+    rows: dict[int, int] = {}
     new = []
     for unit, name, kind, row in connection.execute(
         "SELECT u.row, u.name, u.kind, e.row FROM json_each(?) w "
@@ -288,9 +288,9 @@ def _unit_entities(connection: Connection, units: Collection[int]) -> dict[int, 
         if row is None:
             new.append((name, name_key(name), kind, unit))
         else:
-            known[unit] = row
+            rows[unit] = row
     inserted = _insert_entities(connection, new)
-    return known | {unit: row for row, (*_, unit) in zip(inserted, new, strict=True)}
+    return rows | {unit: row for row, (*_, unit) in zip(inserted, new, strict=True)}
 
 
 def _insert_entities(

@@ -107,12 +107,12 @@ def has_rows(connection: Connection, source: int) -> bool:
 
 def row_chunks(connection: Connection, chunks: Sequence[int]) -> list[int]:
     """Return those of the chunks that are parts of rows."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT c.row FROM carray(?) w JOIN chunks c ON c.row = w.value "
         "JOIN table_rows t ON t.source = c.source AND t.document = c.document",
         (array_of(chunks),),
     )
-    return [row for (row,) in found]
+    return [row for (row,) in rows]
 
 
 def of_chunks(connection: Connection, chunks: Sequence[int]) -> dict[int, TableRow]:
@@ -133,14 +133,14 @@ def of_chunks(connection: Connection, chunks: Sequence[int]) -> dict[int, TableR
 
 def of_unit(connection: Connection, unit: int) -> list[Table]:
     """Return the tables of a unit's own sources."""
-    found = []
+    result = []
     for source in sources_of(connection, unit):
         rows = connection.execute(
             "SELECT place, name, cells FROM table_rows WHERE source = ? ORDER BY document",
             (source,),
         )
-        found += tables(rows)
-    return found
+        result += tables(rows)
+    return result
 
 
 def tables(rows: Iterable[tuple[int, str, str]]) -> list[Table]:
@@ -149,10 +149,10 @@ def tables(rows: Iterable[tuple[int, str, str]]) -> list[Table]:
     Raises:
         BadInput, ValueError, TypeError: The cells of a row are something else.
     """
-    found = []
+    result = []
     for (_, name), group in groupby(rows, key=itemgetter(0, 1)):
-        cells = [json.loads(one) for *_, one in group]
+        cells = [json.loads(text) for *_, text in group]
         header = tuple(column for column, *_ in cells[0])
-        made = tuple(tuple(Cell(*cell) for _, *cell in row) for row in cells)
-        found.append(Table(header, made, name))
-    return found
+        values = tuple(tuple(Cell(*cell) for _, *cell in row) for row in cells)
+        result.append(Table(header, values, name))
+    return result

@@ -100,8 +100,8 @@ def counts(connection: Connection) -> dict[str, int]:
 
 def unit_row(connection: Connection, unit_id: str) -> int | None:
     """The row of a unit, or None."""
-    found = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
-    return found and int(found[0])
+    row = connection.execute("SELECT row FROM units WHERE id = ?", (unit_id,)).fetchone()
+    return row and int(row[0])
 
 
 def known_row(connection: Connection, unit_id: str) -> int:
@@ -115,7 +115,7 @@ def known_row(connection: Connection, unit_id: str) -> int:
     return row
 
 
-def find_row(connection: Connection, given: str) -> int:
+def find_row(connection: Connection, name: str) -> int:
     """Return the row of a unit by its id or by a name that no other unit has.
 
     Raises:
@@ -124,22 +124,22 @@ def find_row(connection: Connection, given: str) -> int:
     """
     named = connection.execute(
         "SELECT u.row, u.id FROM names n JOIN units u ON u.row = n.unit WHERE n.key = ?",
-        (name_key(given),),
+        (name_key(name),),
     ).fetchall()
-    if not named or unit_row(connection, given) is not None:
-        return known_row(connection, given)
+    if not named or unit_row(connection, name) is not None:
+        return known_row(connection, name)
     if len(named) > 1:
         ids = ", ".join(sorted(repr(unit_id) for _, unit_id in named))
-        raise BadInput(f"{given!r} is the name of several units: use one of the ids {ids}")
+        raise BadInput(f"{name!r} is the name of several units: use one of the ids {ids}")
     return int(named[0][0])
 
 
 def fields_of(connection: Connection, row: int) -> tuple[str, str, str, str, str, int]:
     """The id, name, kind, aliases, metadata (both as JSON) and match of a unit."""
-    found: tuple[str, str, str, str, str, int] = connection.execute(
+    fields: tuple[str, str, str, str, str, int] = connection.execute(
         "SELECT id, name, kind, aliases, metadata, match FROM units WHERE row = ?", (row,)
     ).fetchone()
-    return found
+    return fields
 
 
 def list_units(
@@ -190,9 +190,9 @@ def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecor
         UnitRecord,
         images=tuple(str(layout.image(file)) for (file,) in images),
         texts=tuple(texts_of(connection, row)),
-        relations=tuple(Relation(*found) for found in _relations(connection, row)),
-        sources=tuple(StoredSource(*found) for found in sources),
-        named_in=tuple(Mention(*found) for found in mentions),
+        relations=tuple(Relation(*fields) for fields in _relations(connection, row)),
+        sources=tuple(StoredSource(*fields) for fields in sources),
+        named_in=tuple(Mention(*fields) for fields in mentions),
         facts=tuple(facts.of_unit(connection, row)),
     )
 
@@ -231,22 +231,22 @@ def texts_of(connection: Connection, unit: int) -> list[str]:
 
 def documents(connection: Connection, source: int) -> dict[int, str]:
     """The documents of a source as they were given, by number: their chunks put together again."""
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for document, text in connection.execute(
         "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (source,)
     ):
-        found[document] = found.get(document, "") + text
-    return found
+        texts[document] = texts.get(document, "") + text
+    return texts
 
 
 def _relations(connection: Connection, row: int) -> list[tuple[Any, ...]]:
     """The fields of each relation that starts at a unit: those of `Relation`, in its order."""
-    found: list[tuple[Any, ...]] = connection.execute(
+    rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT r.relation, r.target, r.target_kind, r.information, r.condition FROM relations r "
         "JOIN entities e ON e.row = r.head WHERE e.unit = ? ORDER BY r.source, r.row",
         (row,),
     ).fetchall()
-    return found
+    return rows
 
 
 def picture(connection: Connection, layout: Layout, row: int, longest: int | None = None) -> Image:
@@ -268,10 +268,10 @@ def picture_file(connection: Connection, layout: Layout, digest: str) -> Path:
     Raises:
         NotFound: there is none.
     """
-    found = connection.execute("SELECT file FROM images WHERE hash = ?", (digest,)).fetchone()
-    if found is None:
+    row = connection.execute("SELECT file FROM images WHERE hash = ?", (digest,)).fetchone()
+    if row is None:
         raise NotFound(f"there is no picture {digest[:80]!r}: `ku show` lists those of a unit")
-    return layout.image(found[0])
+    return layout.image(row[0])
 
 
 def picture_hash(connection: Connection, layout: Layout, file: Path) -> str:
@@ -282,10 +282,10 @@ def picture_hash(connection: Connection, layout: Layout, file: Path) -> str:
     """
     inside = file.is_relative_to(layout.images)
     stored = str(file.relative_to(layout.images) if inside else file)
-    found = connection.execute("SELECT hash FROM images WHERE file = ?", (stored,)).fetchone()
-    if found is None:
+    row = connection.execute("SELECT hash FROM images WHERE file = ?", (stored,)).fetchone()
+    if row is None:
         raise NotFound(f"{file.name} is no picture of the knowledge base: `ku show` lists them")
-    return str(found[0])
+    return str(row[0])
 
 
 def hint(connection: Connection, wanted: str, *, entities: bool = False) -> str:
@@ -299,16 +299,16 @@ def hint(connection: Connection, wanted: str, *, entities: bool = False) -> str:
     from rapidfuzz import fuzz, process, utils  # only where an error is reported
 
     names: dict[str, str] = {}
-    for name, known in connection.execute(
+    for name, unit in connection.execute(
         "SELECT id, id FROM units UNION ALL SELECT name, id FROM units "
         "UNION ALL SELECT name, name FROM entities WHERE ? AND unit IS NULL",
         (entities,),
     ):
-        names.setdefault(name, known)
-    found = process.extractOne(
+        names.setdefault(name, unit)
+    nearest = process.extractOne(
         wanted, list(names), scorer=fuzz.ratio, processor=utils.default_process, score_cutoff=_NEAR
     )
-    if found is None:
+    if nearest is None:
         return "`ku list` prints the ids"
-    name, known = found[0], names[found[0]]
-    return f"did you mean {known!r}?" if name == known else f"did you mean {known!r} ({name})?"
+    name, unit = nearest[0], names[nearest[0]]
+    return f"did you mean {unit!r}?" if name == unit else f"did you mean {unit!r} ({name})?"

@@ -65,16 +65,16 @@ def put(
     if not len(items):
         return
     with np.errstate(over="ignore"):
-        found = np.concatenate(vectors, dtype=_HALF, casting="same_kind")
+        array = np.concatenate(vectors, dtype=_HALF, casting="same_kind")
     # Of bits of float16, negative infinity and NaN are the largest unsigned integers, positive ones
     # the largest signed integers.
-    if found.view(np.uint16).max() >= 0xFC00 or found.view(np.int16).max() >= 0x7C00:
+    if array.view(np.uint16).max() >= 0xFC00 or array.view(np.int16).max() >= 0x7C00:
         raise BadInput(
             "the encoder made vectors that hold no numbers (NaN or infinite): nothing was stored; "
             "its weights are damaged, or do not belong to it"
         )
-    halves = found.view(np.uint8).reshape(-1).data
-    size = 2 * found.shape[1]
+    halves = array.view(np.uint8).reshape(-1).data
+    size = 2 * array.shape[1]
     first = place(kind, encoder)
     connection.executemany(
         "INSERT INTO vectors (row, vector) VALUES (?, ?)",
@@ -161,5 +161,5 @@ def gather(
         (apsw.carray(wanted), place(kind, encoder)),
     ).fetchall()
     halves = np.frombuffer(b"".join(blob for _, blob in rows), _HALF)
-    found = np.fromiter((item for item, _ in rows), np.int64, len(rows))
-    return found, halves.reshape(len(rows), dim).astype(np.float32)
+    numbers = np.fromiter((item for item, _ in rows), np.int64, len(rows))
+    return numbers, halves.reshape(len(rows), dim).astype(np.float32)
