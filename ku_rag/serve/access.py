@@ -120,9 +120,9 @@ class AccessMiddleware:
         path = scope["path"].removeprefix(settings.root_path)
         if not self._keys or path in PUBLIC_PATHS:
             return
-        given = _key(HTTPConnection(scope))
-        if (key := self._keys.find(given)) is None:
-            raise await self._keys.refuse(given, HTTPConnection(scope))
+        secret = _key(HTTPConnection(scope))
+        if (key := self._keys.find(secret)) is None:
+            raise await self._keys.refuse(secret, HTTPConnection(scope))
         state["may_write"] &= key in settings.keys
         if not self._take_token(key):
             rate = f"{settings.rate_limit:g}"
@@ -137,10 +137,10 @@ class AccessMiddleware:
         return tokens >= 1
 
 
-def _host_name(given: list[str]) -> str | None:
+def _host_name(hosts: list[str]) -> str | None:
     """Return the host name in lower case, or None unless there is exactly one valid header."""
     try:
-        return urlsplit(f"//{given[0]}").hostname if len(given) == 1 else None
+        return urlsplit(f"//{hosts[0]}").hostname if len(hosts) == 1 else None
     except ValueError:
         return None
 

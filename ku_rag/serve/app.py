@@ -104,10 +104,10 @@ async def _close(pool: WorkerPool, *parts: McpSessions | JobQueue) -> None:
 async def _report(request: Request, error: Exception) -> Response:
     """Report an error as a problem document, or as a page for a browser."""
     roots = (base.root for base in request.app.state.bases.values())
-    found = problems.describe(error, *roots)
+    problem = problems.describe(error, *roots)
     if "text/html" in request.headers.get("accept", ""):
-        return pages.show_problem(request, found)
-    return problems.respond(found, getattr(error, "headers", None))
+        return pages.show_problem(request, problem)
+    return problems.respond(problem, getattr(error, "headers", None))
 
 
 async def healthz() -> dict[str, str]:

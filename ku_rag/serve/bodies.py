@@ -135,21 +135,21 @@ class UnitChanges(BaseModel):
             NotFound: there is no such unit.
             BadInput: a new value is invalid.
         """
-        if any(one.target_kind for one in self.relations or ()):
+        if any(relation.target_kind for relation in self.relations or ()):
             raise BadInput('"target_kind" is for new units: leave it out, or name the target\'s id')
-        given = self.model_dump(exclude={"images", "relations"})
+        fields = self.model_dump(exclude={"images", "relations"})
         with picture_files(base, self.images or []) as files:
             images = None if self.images is None else files
-            done = base.kb.update(unit_id, images=images, **given)
+            done = base.kb.update(unit_id, images=images, **fields)
         if self.relations is not None:
             stated = set(base.kb.show(unit_id).relations) - set(self.relations)
-            for word, target in {(one.relation, one.target) for one in stated}:
+            for word, target in {(relation.relation, relation.target) for relation in stated}:
                 base.kb.graph.delete(relation=(unit_id, word, target))
             left = base.kb.show(unit_id).relations
-            for one in self.relations:
-                if one not in left:
-                    notes = {"information": one.information, "condition": one.condition}
-                    base.kb.graph.add_relation(unit_id, one.relation, one.target, **notes)
+            for relation in self.relations:
+                if relation not in left:
+                    notes = {"information": relation.information, "condition": relation.condition}
+                    base.kb.graph.add_relation(unit_id, relation.relation, relation.target, **notes)
         return done
 
 
@@ -197,61 +197,61 @@ def fields_of(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
 # ---- pictures ----------------------------------------------------------------------------------
 
 
-def read_picture(given: str | bytes) -> tuple[bytes, str]:
+def read_picture(picture: str | bytes) -> tuple[bytes, str]:
     """Return the content of a picture and its format, such as "PNG".
 
     Args:
-        given: a data URI, or the content of a file.
+        picture: a data URI, or the content of a file.
 
     Raises:
         BadInput: it is neither, is no picture, or has too many pixels.
     """
-    if isinstance(given, str):
-        if (start := _DATA.match(given)) is None:
+    if isinstance(picture, str):
+        if (start := _DATA.match(picture)) is None:
             raise BadInput(
-                f"the picture is {given[:40]!r}: expected a data URI, such as "
+                f"the picture is {picture[:40]!r}: expected a data URI, such as "
                 "data:image/png;base64,…; no address is fetched and no path is read"
             )
         try:
-            given = base64.b64decode(given[start.end() :], validate=True)
+            picture = base64.b64decode(picture[start.end() :], validate=True)
         except ValueError as error:
             raise BadInput(f"the data URI of the picture is not base64 ({error})") from error
-    width, height, kind = pictures.probe(given)
+    width, height, kind = pictures.probe(picture)
     if width * height > MAX_PIXELS:
         raise BadInput(
             f"the picture has {width:,} × {height:,} pixels: a request may contain at most "
             f"{MAX_PIXELS:,}; scale it down"
         )
-    return given, kind
+    return picture, kind
 
 
 # ---- units -------------------------------------------------------------------------------------
 
 
 @contextmanager
-def picture_files(base: ServedBase, given: Sequence[str]) -> Iterator[list[Path]]:
+def picture_files(base: ServedBase, uris: Sequence[str]) -> Iterator[list[Path]]:
     """Write the pictures of a request to files in the folder of uploads, and yield their paths.
 
     Args:
         base: the base that stores them.
-        given: data URIs, or addresses of stored pictures.
+        uris: data URIs, or addresses of stored pictures.
 
     Raises:
         BadInput: one is no picture, or there are too many.
         NotFound: one is not stored.
         Refused: the base stores no copies.
     """
-    if not given:
+    if not uris:
         yield []
         return
     base.check_copies()
-    if len(given) > MAX_PICTURES:
-        raise BadInput(f"{len(given)} pictures: a unit in a request has at most {MAX_PICTURES}")
+    if len(uris) > MAX_PICTURES:
+        raise BadInput(f"{len(uris)} pictures: a unit in a request has at most {MAX_PICTURES}")
     with new_folder(base.uploads) as folder:
         files = []
-        for number, one in enumerate(given):
-            stored = STORED.fullmatch(one)
-            image, kind = read_picture(base.kb.picture(stored[1]).read_bytes() if stored else one)
+        for number, uri in enumerate(uris):
+            stored = STORED.fullmatch(uri)
+            image, kind = read_picture(base.kb.picture(stored[1]).read_bytes() if stored else uri)
             files.append(folder / f"{number}.{kind.lower()}")
             files[-1].write_bytes(image)
         yield files

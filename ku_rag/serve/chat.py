@@ -47,8 +47,8 @@ class ChatRequest(BaseModel):
         Raises:
             BadInput: the last user message has no text.
         """
-        contents = [one.content or "" for one in self.messages if one.role == "user"]
-        parts = [[MessagePart(text=one)] if isinstance(one, str) else one for one in contents]
+        contents = [message.content or "" for message in self.messages if message.role == "user"]
+        parts = [[MessagePart(text=item)] if isinstance(item, str) else item for item in contents]
         images = [part.image_url.get("url", "") for of in parts for part in of if part.image_url]
         text = "\n".join(part.text for of in parts[-1:] for part in of).strip()
         if not text:
@@ -64,12 +64,12 @@ async def list_models(request: Request) -> dict[str, Any]:
 
 
 @router.post("/chat/completions", **sends("text/event-stream"))
-async def complete(request: Request, asked: ChatRequest) -> Response:
+async def complete(request: Request, body: ChatRequest) -> Response:
     """Answer the last question of a conversation; the field "ku" has the evidence and region."""
-    base: ServedBase | None = request.app.state.bases.get(asked.model)
+    base: ServedBase | None = request.app.state.bases.get(body.model)
     if base is None:
-        raise NotFound(f"there is no model {asked.model[:80]!r}: GET /v1/models lists them")
-    question, image = asked.question()
+        raise NotFound(f"there is no model {body.model[:80]!r}: GET /v1/models lists them")
+    question, image = body.question()
     answer = await base.read(
         lambda kb: kb.query(None if image is None else read_picture(image)[0], question).to_dict()
     )
@@ -78,9 +78,9 @@ async def complete(request: Request, asked: ChatRequest) -> Response:
     head = {"id": f"chatcmpl-{uuid4().hex}", "created": int(time.time()), "model": base.name}
     message = {"role": "assistant", "content": answer["answer"] or NO_ANSWER[answer["outcome"]]}
     end = {"index": 0, "finish_reason": "stop"}
-    if not asked.stream:
-        found = {"object": "chat.completion", "choices": [end | {"message": message}]}
-        return base.respond(head | found | {"usage": usage, "ku": answer})
+    if not body.stream:
+        completion = {"object": "chat.completion", "choices": [end | {"message": message}]}
+        return base.respond(head | completion | {"usage": usage, "ku": answer})
 
     async def chunks() -> AsyncIterator[tuple[None, object]]:
         part = head | {"object": "chat.completion.chunk"}

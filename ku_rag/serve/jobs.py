@@ -101,16 +101,16 @@ class JobQueue:
         """Yield the public JSON of a job after every change, until it has ended."""
         latest, has_ended = None, False
         while not has_ended and not self._is_closing.is_set():
-            shown = await asyncio.to_thread(self.show, id)
-            has_ended = shown["state"] not in ("queued", "running")
-            if shown != latest:
-                yield "job", shown
-            latest = shown
+            job = await asyncio.to_thread(self.show, id)
+            has_ended = job["state"] not in ("queued", "running")
+            if job != latest:
+                yield "job", job
+            latest = job
             await asyncio.sleep(_EVENT_S)
 
     def _public(self, job: Job) -> dict[str, Any]:
-        shown = {"id": job.id, "kb": self.base.name} | job.to_dict()
-        return shown if job.has_ended else shown | {"records": self._records.get(job.id, 0)}
+        fields = {"id": job.id, "kb": self.base.name} | job.to_dict()
+        return fields if job.has_ended else fields | {"records": self._records.get(job.id, 0)}
 
     # ---- ingests -------------------------------------------------------------------------------
 

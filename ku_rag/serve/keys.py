@@ -44,7 +44,7 @@ class Keys:
 
     def find(self, key: str) -> str | None:
         """Return a key if it is right; the time does not depend on where it differs."""
-        right = [one for one in self._keys if hmac.compare_digest(one, key.encode())]
+        right = [secret for secret in self._keys if hmac.compare_digest(secret, key.encode())]
         return right[0].decode() if right else None
 
     async def refuse(self, key: str, request: HTTPConnection) -> HTTPException:

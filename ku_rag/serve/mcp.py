@@ -107,9 +107,9 @@ class UnitTools:
         self, question: str, picture: Picture = "", k: Count | None = None
     ) -> Annotated[CallToolResult, QuestionAnswer]:
         """Answer a question from the knowledge base, about a picture if one is given."""
-        found = self._kb.query(self._picture(picture) if picture else None, question, k=k)
+        answer = self._kb.query(self._picture(picture) if picture else None, question, k=k)
         parts = ("outcome", "answer", "citations", "units", "chunks", "paths")
-        fields = {name: getattr(found, name) for name in parts} | {"why": found.reading.why}
+        fields = {name: getattr(answer, name) for name in parts} | {"why": answer.reading.why}
         return self._result(QuestionAnswer, fields)
 
     def look(self, picture: Picture, k: Count = 5) -> Annotated[CallToolResult, SearchAnswer]:
@@ -146,25 +146,25 @@ class UnitTools:
         """A stored picture, at most 1,024 pixels wide and high."""
         return self._base.small_copy(digest, 1024)
 
-    def _picture(self, given: str) -> bytes | Path:
-        if not self._folders or given.startswith("data:"):
-            return read_picture(given)[0]
-        files = [(folder / given).resolve() for folder in (Path.cwd(), *self._folders)]
+    def _picture(self, picture: str) -> bytes | Path:
+        if not self._folders or picture.startswith("data:"):
+            return read_picture(picture)[0]
+        files = [(folder / picture).resolve() for folder in (Path.cwd(), *self._folders)]
         inside = [file for file in files if any(map(file.is_relative_to, self._folders))]
         if not inside:
-            raise BadInput(f"{Path(given).name!r} is in no folder of --pictures")
+            raise BadInput(f"{Path(picture).name!r} is in no folder of --pictures")
         return next(filter(os.path.exists, inside), inside[0])
 
-    def _result(self, model: type[BaseModel], found: object) -> CallToolResult:
+    def _result(self, model: type[BaseModel], result: object) -> CallToolResult:
         """Return a result as text and as JSON, with up to three pictures."""
-        answer = model.model_validate(found, context=self._kb)
-        shown = answer.model_dump(mode="json")
-        uris = shown.get("images", [unit["image"] for unit in shown.get("units", ())])
+        answer = model.model_validate(result, context=self._kb)
+        content = answer.model_dump(mode="json")
+        uris = content.get("images", [unit["image"] for unit in content.get("units", ())])
         blocks: list[ContentBlock] = [TextContent(type="text", text=answer.model_dump_json())]
         for uri in [*filter(None, uris)][:3]:
             data = b64encode(self._base.small_copy(uri.rpartition("/")[2], 512)).decode()
             blocks.append(ImageContent(type="image", data=data, mime_type="image/jpeg"))
-        return CallToolResult(content=blocks, structured_content=shown)
+        return CallToolResult(content=blocks, structured_content=content)
 
 
 def answer_from_evidence(question: str) -> str:
@@ -203,13 +203,13 @@ def _in_worker(
     """Run a function in a worker thread of the base; errors name no folders."""
 
     @wraps(function)
-    async def called(*given: object, **named: object) -> T:
+    async def call(*args: object, **named: object) -> T:
         try:
-            return await run(lambda _: function(*given, **named))
+            return await run(lambda _: function(*args, **named))
         except KuError as error:
             kind = ResourceNotFoundError if isinstance(error, NotFound) else ResourceError
             raise kind(without_folders(str(error), base.root)) from error
         except HTTPException as error:
             raise ResourceError(error.detail) from error
 
-    return called
+    return call

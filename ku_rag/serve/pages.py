@@ -72,21 +72,21 @@ async def ask(request: Request, base: Base) -> Response:
 
 
 @router.post("/")
-async def answer(request: Request, base: Base, asked: QueryFields) -> Response:
+async def answer(request: Request, base: Base, form: QueryFields) -> Response:
     """Return the answer as a page, or to a script as events with the HTML of each step."""
-    found: dict[str, Any] = {"question": asked.question, "rounds": []}
-    steps = base.stream(asked.events)
+    result: dict[str, Any] = {"question": form.question, "rounds": []}
+    steps = base.stream(form.events)
 
     def add(step: QueryEvent) -> tuple[str, object]:
-        found["rounds"] += [step.data] * (step.kind == "round")
-        found.update(base.public({**step.data}), **_marked_evidence(step))
-        return step.kind, {"html": _render(request, base, "answer.html", found=found)}
+        result["rounds"] += [step.data] * (step.kind == "round")
+        result.update(base.public({**step.data}), **_marked_evidence(step))
+        return step.kind, {"html": _render(request, base, "answer.html", found=result)}
 
     if "text/event-stream" in request.headers.get("accept", ""):
         return await base.events(add(step) async for step in steps)
     async for step in steps:
         add(step)
-    return _page(request, base, "ask.html", found=found)
+    return _page(request, base, "ask.html", found=result)
 
 
 def _marked_evidence(step: QueryEvent) -> dict[str, Any]:
@@ -98,8 +98,8 @@ def _marked_evidence(step: QueryEvent) -> dict[str, Any]:
     reading = step.answer.reading
     pieces: list[Evidence | PathEvidence] = [*step.answer.chunks, *step.answer.paths]
     return {
-        "marked": {one.label: Markup(mark_piece(one, reading)) for one in pieces},
-        "cells": {one.label: one.table.cells for one in step.answer.chunks if one.table},
+        "marked": {piece.label: Markup(mark_piece(piece, reading)) for piece in pieces},
+        "cells": {chunk.label: chunk.table.cells for chunk in step.answer.chunks if chunk.table},
         "parts": {reading.answer, *reading.items} - {""},
     }
 
@@ -115,14 +115,14 @@ async def list_units(
         if not text.strip():
             listed = kb.list(kind=kind or None, limit=limit + 1, offset=offset)
             return [unit.to_dict() for unit in listed]
-        found = kb.search(text=text, k=limit, kind=kind or None)
-        texts = {unit.id: "" for unit in found.units}
-        for chunk in found.chunks:
+        result = kb.search(text=text, k=limit, kind=kind or None)
+        texts = {unit.id: "" for unit in result.units}
+        for chunk in result.chunks:
             texts |= {id: texts.get(id) or chunk.text for id in chunk.unit_ids}
         return [kb.show(id).to_dict() | {"found": texts[id]} for id in [*texts][:limit]]
 
-    asked: dict[str, Any] = {"text": text, "kind": kind, "limit": limit, "offset": offset}
-    return _page(request, base, "units.html", found=await base.read(find), unit={}, **asked)
+    filters: dict[str, Any] = {"text": text, "kind": kind, "limit": limit, "offset": offset}
+    return _page(request, base, "units.html", found=await base.read(find), unit={}, **filters)
 
 
 @router.get("/units/{name:path}")

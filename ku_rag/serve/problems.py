@@ -67,14 +67,14 @@ def describe(error: Exception, *roots: str) -> dict[str, Any]:
         status, detail = error.status_code, str(error.detail)
     elif isinstance(error, RequestValidationError):
         wrong: list[dict[str, Any]] = [*error.errors()][:20]
-        detail = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in wrong)
+        detail = "; ".join(f"{'.'.join(map(str, row['loc']))}: {row['msg']}" for row in wrong)
         status = 422
     title = HTTPStatus(status).phrase
     return {"type": "about:blank", "title": title, "status": status, "detail": detail, **code}
 
 
-def respond(found: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+def respond(problem: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for a problem."""
-    status = found["status"]
+    status = problem["status"]
     sent = {**(_RETRY if status in _LATER else {}), **(headers or {})}
-    return Response(orjson.dumps(found), status, sent, MEDIA_TYPE)
+    return Response(orjson.dumps(problem), status, sent, MEDIA_TYPE)

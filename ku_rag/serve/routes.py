@@ -31,10 +31,10 @@ MAX_FILES = 1000
 async def _base(request: Request, kb: str = "") -> ServedBase:
     """Return the base that the parameter kb names, or the default."""
     bases: dict[str, ServedBase] = request.app.state.bases
-    found = bases.get(kb) if kb else next(iter(bases.values()))
-    if found is None:
+    base = bases.get(kb) if kb else next(iter(bases.values()))
+    if base is None:
         raise NotFound(f"there is no knowledge base {kb[:80]!r}: /v1/models lists them")
-    return found
+    return base
 
 
 async def _check_writable(request: Request) -> None:
@@ -57,44 +57,44 @@ WRITES: dict[str, Any] = {"dependencies": [Depends(_check_writable)]}
 
 
 @router.post("/query", **body(QueryBody))
-async def query(base: Base, asked: QueryFields) -> Response:
+async def query(base: Base, form: QueryFields) -> Response:
     """Answer a question, with or without a picture."""
-    return await base.reply(lambda kb: kb.query(asked.picture(), asked.question, **asked.options()))
+    return await base.reply(lambda kb: kb.query(form.picture(), form.question, **form.options()))
 
 
 @router.post("/query/stream", **body(QueryBody), **sends("text/event-stream"))
-async def stream_query(base: Base, asked: QueryFields) -> Response:
+async def stream_query(base: Base, form: QueryFields) -> Response:
     """Answer a question and stream each step: round, region, units, evidence, draft, answer."""
-    steps = base.stream(asked.events)
+    steps = base.stream(form.events)
     return await base.events((step.kind, {**step.data}) async for step in steps)
 
 
 @router.post("/plan", **body(QueryBody))
-async def plan(base: Base, asked: QueryFields) -> Response:
+async def plan(base: Base, form: QueryFields) -> Response:
     """Plan a question: reformulate it and search in rounds, without answering it."""
-    how, chosen = asked.plan or "sequential", asked.model_dump(include={"kind", "where"})
-    return await base.reply(lambda kb: kb.plan(asked.picture(), asked.question, how, **chosen))
+    how, chosen = form.plan or "sequential", form.model_dump(include={"kind", "where"})
+    return await base.reply(lambda kb: kb.plan(form.picture(), form.question, how, **chosen))
 
 
 @router.post("/evidence-graph", **body(QueryBody))
-async def evidence_graph(base: Base, asked: QueryFields) -> Response:
+async def evidence_graph(base: Base, form: QueryFields) -> Response:
     """Build the evidence graph of a question."""
-    how = asked.construction()
+    how = form.construction()
     return await base.reply(
-        lambda kb: kb.graph.evidence(asked.question, image=asked.picture(), construction=how)
+        lambda kb: kb.graph.evidence(form.question, image=form.picture(), construction=how)
     )
 
 
 @router.post("/search", **body(SearchBody))
-async def search(base: Base, asked: SearchFields) -> Response:
+async def search(base: Base, form: SearchFields) -> Response:
     """Find units and chunks for a picture, a text, or both."""
-    return await base.reply(asked.find)
+    return await base.reply(form.find)
 
 
 @router.post("/look", **body(SearchBody))
-async def look(base: Base, asked: SearchFields) -> Response:
+async def look(base: Base, form: SearchFields) -> Response:
     """Find the units that a picture shows, with the pictures and reasons of the matches."""
-    return await base.reply(lambda kb: {"units": asked.find(kb).units})
+    return await base.reply(lambda kb: {"units": form.find(kb).units})
 
 
 # ---- units -------------------------------------------------------------------------------------
@@ -116,9 +116,9 @@ async def list_units(
     """List units ordered by id, and the offset of the next page."""
 
     def units(kb: KnowledgeBase) -> dict[str, Any]:
-        found = kb.list(kind=kind, where=where, limit=limit + 1, offset=offset)
-        following = offset + limit if len(found) > limit else None
-        return {"items": found[:limit], "next_offset": following}
+        listed = kb.list(kind=kind, where=where, limit=limit + 1, offset=offset)
+        following = offset + limit if len(listed) > limit else None
+        return {"items": listed[:limit], "next_offset": following}
 
     return await base.reply(units)
 
@@ -274,10 +274,10 @@ async def ingest(
             f"{len(files)} files and {len(names)} names: give one name per file, or none"
         )
     every = names or [file.filename or "" for file in files]
-    given = [(name, file.file) for name, file in zip(every, files, strict=True)]
+    uploads = [(name, file.file) for name, file in zip(every, files, strict=True)]
     key = sha256(f"{base.name}\n{idempotency_key}".encode()).hexdigest()[:32]
     id, queue = key if idempotency_key else uuid4().hex, request.app.state.jobs[base.name]
-    job = await base.read(lambda _: queue.accept(id, given))
+    job = await base.read(lambda _: queue.accept(id, uploads))
     queue.wake()
     return base.respond(job, 202, {"Location": f"{base.root_path}/v1/jobs/{id}"})
 

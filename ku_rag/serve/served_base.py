@@ -99,8 +99,8 @@ class ServedBase:
 
     def address(self, path: str, **query: object) -> str:
         """Return the address of a path of the server, without empty query parameters."""
-        given = self.parameters | {name: value for name, value in query.items() if value}
-        encoded = urlencode(given, quote_via=quote)
+        parameters = self.parameters | {name: value for name, value in query.items() if value}
+        encoded = urlencode(parameters, quote_via=quote)
         return f"{self.root_path}{quote(path)}{'?' * bool(encoded)}{encoded}"
 
     # ---- calls ---------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ class ServedBase:
         tables = self.kb.tables(unit.id)
         rows = {table.row_text(n) for table in tables for n in range(len(table.rows))}
         texts = [text for text in unit.texts if text not in rows]
-        found: dict[str, Any] = self.public(unit.to_dict() | {"texts": texts, "tables": tables})
-        return found
+        data: dict[str, Any] = self.public(unit.to_dict() | {"texts": texts, "tables": tables})
+        return data
 
     def small_copy(self, digest: str, size: int) -> bytes:
         """Return a stored picture as JPEG, at most `size` pixels wide and high."""
@@ -188,17 +188,17 @@ class ServedBase:
         """
         first = await anext(events)
 
-        def written(kind: str | None, data: object) -> bytes:
+        def format_event(kind: str | None, data: object) -> bytes:
             text = data if isinstance(data, str) else encode_json(self.public(data)).decode()
             return format_sse_event(data_str=text, event=kind)
 
         async def sent() -> AsyncIterator[bytes]:
-            yield written(*first)
+            yield format_event(*first)
             try:
                 async for event in events:
-                    yield written(*event)
+                    yield format_event(*event)
             except KuError as error:
-                yield written("error", describe(error, self.root))
+                yield format_event("error", describe(error, self.root))
 
         return EventSourceResponse(sent(), headers={"Cache-Control": "no-store"})
 
@@ -212,11 +212,11 @@ class ServedBase:
             key: the key of the value in an object.
         """
         if key == "metadata" and isinstance(value, dict):
-            return value | {k: self.public(one, k) for k, one in value.items() if k == VIDEOS}
+            return value | {k: self.public(item, k) for k, item in value.items() if k == VIDEOS}
         if isinstance(value, dict):
-            return {k: self.public(one, k) for k, one in value.items()}
+            return {k: self.public(item, k) for k, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.public(one, key) for one in value]
+            return [self.public(item, key) for item in value]
         if hasattr(value, "to_dict"):
             return self.public(value.to_dict(), key)
         if not isinstance(value, str):

@@ -39,7 +39,7 @@ def new_folder(uploads: Path) -> Iterator[Path]:
     with refusing(folder):
         uploads.mkdir(exist_ok=True)
         folder.mkdir()
-    with _locked(folder, fcntl.LOCK_SH):
+    with _lock(folder, fcntl.LOCK_SH):
         try:
             yield folder
         except BaseException:
@@ -110,14 +110,14 @@ def remove_strays(uploads: Path, is_needed: Callable[[str], bool]) -> None:
             if not is_needed(path.name):
                 path.unlink(missing_ok=True)
             continue
-        with suppress(FileNotFoundError, BlockingIOError), _locked(path, fcntl.LOCK_EX):
+        with suppress(FileNotFoundError, BlockingIOError), _lock(path, fcntl.LOCK_EX):
             # Whoever has filled the folder before has stored its row, or has deleted it.
             if not is_needed(path.name):
                 shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
-def _locked(folder: Path, how: int) -> Iterator[None]:
+def _lock(folder: Path, how: int) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, how | fcntl.LOCK_NB)
