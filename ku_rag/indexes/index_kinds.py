@@ -209,11 +209,11 @@ def search_candidates(
         bits = np.packbits(mask, bitorder="little")  # must outlive the search
         params.sel = faiss.IDSelectorBitmap(bits)
     with _single_threaded(faiss) if small else nullcontext():
-        found: tuple[Vectors, Positions] = index.search(queries, count, params=params)
-        if selected and plan.probes and params.nprobe < index.nlist and (found[1] < 0).any():
+        hits: tuple[Vectors, Positions] = index.search(queries, count, params=params)
+        if selected and plan.probes and params.nprobe < index.nlist and (hits[1] < 0).any():
             params.nprobe = index.nlist  # the selected rows are in other lists
-            found = index.search(queries, count, params=params)
-    return found
+            hits = index.search(queries, count, params=params)
+    return hits
 
 
 @contextmanager
@@ -238,8 +238,8 @@ def _search_with_growing_k(
 ) -> tuple[Vectors, Positions]:
     """Search a kind without mask support: request more hits until enough are valid."""
     if mask is None:
-        found: tuple[Vectors, Positions] = index.search(queries, count)
-        return found
+        hits: tuple[Vectors, Positions] = index.search(queries, count)
+        return hits
     wanted = min(count, int(mask.sum()))
     requested = count
     while True:

@@ -75,9 +75,9 @@ def add_names(connection: Connection, units: Mapping[int, set[str]]) -> None:
     ]
     links: list[tuple[int, int]] = []
     candidates = keywords.chunks_with_all(connection, [key for key, _ in new])
-    for place, found in groupby(candidates, key=itemgetter(0)):
+    for place, group in groupby(candidates, key=itemgetter(0)):
         wanted, unit = NameIndex([new[place]]), new[place][1]
-        links += ((unit, chunk) for _, chunk, text in found if wanted.find(words(text)))
+        links += ((unit, chunk) for _, chunk, text in group if wanted.find(words(text)))
     _link(connection, links)
     _link_cells(connection, "u.row IN (SELECT value FROM json_each(?))", units)
 

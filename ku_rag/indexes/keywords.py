@@ -99,7 +99,7 @@ def term_scores(
         among: rows of the chunks that count, ascending; None for all.
     """
     wanted = [
-        _quoted(term)
+        _quote(term)
         for term in query_terms(content_words(text) or words(text), language_of(connection))
     ]
     wanted = list(dict.fromkeys(wanted))[:_MOST_TERMS]
@@ -107,36 +107,36 @@ def term_scores(
     if last > _LARGE:
         most = min(_LARGE, int(_COMMON * last))
         more = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?"
-        common = {one for one in wanted if connection.execute(more, (one, most)).fetchone()}
-        wanted = [one for one in wanted if one not in common] or wanted
+        common = {term for term in wanted if connection.execute(more, (term, most)).fetchone()}
+        wanted = [term for term in wanted if term not in common] or wanted
     scored = "SELECT rowid, -bm25(words) FROM words WHERE words MATCH ?"
     listed: tuple[object, ...] = ()
     if among is not None and len(among) <= _FEW:
         scored += " AND +rowid IN (SELECT value FROM json_each(?))"
         listed = (as_json(among.tolist()),)
-    found = [
+    hits = [
         np.array(connection.execute(scored, (term, *listed)).fetchall()).reshape(-1, 2)
         for term in wanted
     ]
     if among is not None and not listed:
-        found = [one[contains(among, one[:, 0])] for one in found]
-    rows = np.unique(np.concatenate([np.empty(0), *(one[:, 0] for one in found)])).astype(np.int64)
-    scores = np.zeros((len(found), len(rows)))
-    for place, one in enumerate(found):
-        scores[place, np.searchsorted(rows, one[:, 0])] = one[:, 1]
+        hits = [hit[contains(among, hit[:, 0])] for hit in hits]
+    rows = np.unique(np.concatenate([np.empty(0), *(hit[:, 0] for hit in hits)])).astype(np.int64)
+    scores = np.zeros((len(hits), len(rows)))
+    for place, hit in enumerate(hits):
+        scores[place, np.searchsorted(rows, hit[:, 0])] = hit[:, 1]
     return TermScores(rows, scores)
 
 
 def in_vocabulary(connection: Connection, keys: Collection[str]) -> set[str]:
     """Return those of some name keys whose words may all be in indexed texts."""
-    language, known = language_of(connection), vocabulary.of(connection).terms
+    language, stored = language_of(connection), vocabulary.of(connection).terms
     wanted = {word for key in keys for word in key.split()}
-    found = set(known.among(connection, wanted))
+    present = set(stored.among(connection, wanted))
     # In scripts without spaces, terms are not words.
-    terms = {word: stem for word in wanted - found for stem in query_terms([word], language)}
-    stems = known.among(connection, terms.values())
-    found |= {word for word, stem in terms.items() if is_cjk(word) or stem in stems}
-    return {key for key in keys if found.issuperset(key.split())}
+    terms = {word: stem for word in wanted - present for stem in query_terms([word], language)}
+    stems = stored.among(connection, terms.values())
+    present |= {word for word, stem in terms.items() if is_cjk(word) or stem in stems}
+    return {key for key in keys if present.issuperset(key.split())}
 
 
 def chunks_with_all(connection: Connection, keys: Sequence[str]) -> Iterator[tuple[int, int, str]]:
@@ -145,7 +145,7 @@ def chunks_with_all(connection: Connection, keys: Sequence[str]) -> Iterator[tup
     They are the candidates for that name, key by key.
     """
     language = language_of(connection)
-    queries = (" AND ".join(map(_quoted, query_terms(key.split(), language))) for key in keys)
+    queries = (" AND ".join(map(_quote, query_terms(key.split(), language))) for key in keys)
     yield from connection.execute(
         "SELECT k.key, c.row, c.text FROM json_each(?) k CROSS JOIN words ON words MATCH k.value "
         "CROSS JOIN chunks c ON c.row = words.rowid",
@@ -202,13 +202,13 @@ def differences(connection: Connection) -> Iterator[str]:
         "LEFT JOIN units u ON u.row = s.unit"
     ):
         terms = index_terms(words(name or ""), language), index_terms(words(text), language)
-        if stored.pop(row, 0) != sum(zlib.crc32(one.encode()) for one in " ".join(terms).split()):
+        if stored.pop(row, 0) != sum(zlib.crc32(term.encode()) for term in " ".join(terms).split()):
             yield f"the terms of chunk {row} in the keyword index differ from its text and name"
     for row in stored:
         yield f"the keyword index has row {row}, which is not a chunk"
 
 
-def _quoted(term: str) -> str:
+def _quote(term: str) -> str:
     return f'"{term}"*' if len(term) == 1 and is_cjk(term) else f'"{term}"'
 
 

@@ -38,19 +38,19 @@ class NameIndex:
 
     def find(self, words: Sequence[str]) -> set[int]:
         """Return the rows of the units that a text names, given its folded words."""
-        found: set[int] = set()
+        units: set[int] = set()
         if not self._first or self._first.isdisjoint(words):
-            return found
+            return units
         for first, key in enumerate(words):
             last = first
             while True:
                 if key in self._units and matchable(key):
-                    found.update(self._units[key])
+                    units.update(self._units[key])
                 last += 1
                 if key not in self._longer or last == len(words):
                     break
                 key = f"{key} {words[last]}"
-        return found
+        return units
 
 
 @lru_cache(maxsize=1 << 12)

@@ -23,8 +23,8 @@ def contains(rows: Rows, values: NDArray[Any]) -> Mask:
     """
     if not len(rows):
         return np.zeros(len(values), np.bool_)
-    found: Mask = rows[np.minimum(np.searchsorted(rows, values), len(rows) - 1)] == values
-    return found
+    mask: Mask = rows[np.minimum(np.searchsorted(rows, values), len(rows) - 1)] == values
+    return mask
 
 
 @dataclass(slots=True)
@@ -61,17 +61,17 @@ class Segment:
         """Return which rows the segment contains and are not deleted: bool[len(rows)]."""
         places = np.searchsorted(self.rows, rows)
         places[places == len(self.rows)] = 0
-        found = self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
-        return found if self._alive is None else found & self._alive[places]
+        mask = self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
+        return mask if self._alive is None else mask & self._alive[places]
 
     def drop(self, rows: Rows) -> None:
         """Mask deleted rows; rows that it does not contain are ignored."""
-        found = rows[self.holds(rows)]
-        if len(found):
+        present = rows[self.holds(rows)]
+        if len(present):
             if self._alive is None:
                 self._alive = np.ones(len(self.rows), np.bool_)
-            self._alive[np.searchsorted(self.rows, found)] = False
-            self._dropped += len(found)
+            self._alive[np.searchsorted(self.rows, present)] = False
+            self._dropped += len(present)
 
     def search(self, queries: Vectors, k: int, among: Rows | None = None) -> tuple[Rows, Vectors]:
         """Return rows that may be among the k nearest, to be rescored if the kind is not exact.

@@ -80,14 +80,14 @@ def build_segment(
         kind = "flat"
     segment = build_and_measure(gather, rows, dim, kind=kind, recall=recall)
     for other in fallbacks:
-        found = segment.plan.recall
-        if found >= recall:
+        actual = segment.plan.recall
+        if actual >= recall:
             break
         _log.log(
             logging.WARNING if chosen else logging.INFO,
             "an index of kind %s reaches recall@10 %.3f for %d vectors, %.3f is required: "
             "using kind %s instead",
-            kind, found, len(rows), recall, other,
+            kind, actual, len(rows), recall, other,
         )  # fmt: skip
         del segment  # free its memory first
         segment, kind = build_and_measure(gather, rows, dim, kind=other, recall=recall), other
@@ -120,9 +120,9 @@ def build_and_measure(
 def _batches(gather: Gather, rows: Rows) -> Iterator[tuple[Rows, Vectors]]:
     for start in range(0, len(rows), _BATCH):
         wanted = rows[start : start + _BATCH]
-        found, vectors = gather(wanted)
-        order = np.argsort(found)
-        yield found[order], vectors[order]
+        stored, vectors = gather(wanted)
+        order = np.argsort(stored)
+        yield stored[order], vectors[order]
 
 
 # ---- recall -------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def choose_plan(
             recall = round(float(recalls[min(candidates, len(recalls) - 1)]), 4)
             plan = replace(probed, candidates=candidates, recall=recall)
             tried.append((plan, scan + _RESCORE_S * candidates))
-        enough = [one for one in tried if one[0].recall >= min(1.0, target + _MARGIN)]
-        best = min(enough, key=lambda found: found[1], default=None)
-    plan, _ = best or max(tried, key=lambda found: (found[0].recall, -found[1]))
+        enough = [pair for pair in tried if pair[0].recall >= min(1.0, target + _MARGIN)]
+        best = min(enough, key=lambda pair: pair[1], default=None)
+    plan, _ = best or max(tried, key=lambda pair: (pair[0].recall, -pair[1]))
     return plan

@@ -114,7 +114,7 @@ class IndexFiles:
         lost: int,
         seq: int,
         segments: Sequence[Segment],
-        known: Header | None,
+        current: Header | None,
     ) -> Header:
         """Write the segments that have no file yet, then the header, then delete old files.
 
@@ -123,14 +123,14 @@ class IndexFiles:
             lost: commits that the knowledge base has lost.
             seq: number of the last change that the segments contain.
             segments: all segments; those without a file get one.
-            known: the current header, for the checksums of segments that have files.
+            current: the current header, for the checksums of segments that have files.
 
         Raises:
             OSError, ReadOnly, RuntimeError (by FAISS): a file cannot be written.
         """
         faiss = faiss_module()
         self.folder.mkdir(parents=True, exist_ok=True)
-        entries = {entry["file"]: entry for entry in (known.segments if known else ())}
+        entries = {entry["file"]: entry for entry in (current.segments if current else ())}
         for segment in segments:
             if segment.file:
                 continue

@@ -75,10 +75,10 @@ def tune_all(
     """
     if isinstance(recall, bool) or not isinstance(recall, int | float) or not 0 < recall <= 1:
         raise BadInput(f"recall is {recall!r}: expected a number above 0, up to 1")
-    chosen = next((one for one in KINDS if one == kind), None)
+    chosen = next((name for name in KINDS if name == kind), None)
     if kind is not None and chosen is None:
         raise BadInput(f"kind is {kind!r}: expected {', '.join(KINDS)}")
-    found = []
+    results = []
     for index in (images, chunks):
         tuned, segment = tune(index, recall=recall, kind=chosen)
         choices = database.meta("index") or {}
@@ -86,8 +86,8 @@ def tune_all(
         database.set_meta("index", {**choices, index.kind: choice})
         if segment:
             index.replace(segment)
-        found.append(tuned)
-    return Tuning(*found)
+        results.append(tuned)
+    return Tuning(*results)
 
 
 def tune(
@@ -111,12 +111,12 @@ def tune(
         return TuningResult("flat", 1.0, ()), None
     tried: list[KindMeasurement] = []
     best: Segment | None = None
-    for one in (kind,) if kind else KINDS:
+    for name in (kind,) if kind else KINDS:
         started = time.perf_counter()
-        segment = build_and_measure(index.gather, rows, index.dim, kind=one, recall=recall)
+        segment = build_and_measure(index.gather, rows, index.dim, kind=name, recall=recall)
         built = round(time.perf_counter() - started, 2)
         plan, spent = segment.plan, round(_milliseconds(index, segment), 3)
-        tried.append(KindMeasurement(one, plan.recall, plan.candidates, plan.probes, spent, built))
+        tried.append(KindMeasurement(name, plan.recall, plan.candidates, plan.probes, spent, built))
         enough = [t for t in tried if t.recall >= recall]
         if enough and min(enough, key=lambda t: t.ms) is tried[-1]:
             best = segment

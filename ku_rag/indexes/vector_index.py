@@ -137,11 +137,11 @@ class VectorIndex:
 
     def rows(self) -> Rows:
         """Return all rows that have a stored vector: int64[n], ascending."""
-        found = self._database.connection.execute(
+        items = self._database.connection.execute(
             "SELECT item FROM vectors WHERE row BETWEEN ? AND ? ORDER BY row",
             stored.places(self.kind, self._encoder),
         )
-        return np.fromiter((item for (item,) in found), np.int64)
+        return np.fromiter((item for (item,) in items), np.int64)
 
     @property
     def count(self) -> int:
@@ -207,8 +207,8 @@ class VectorIndex:
                     self._pending = np.empty(0, np.int64)
                 return
             with self._try_lock() as may_write:
-                known = self._files.read_header(*self._base()) if may_write else None
-                may_write = may_write and (known is None or known.seq <= self._seq)
+                header = self._files.read_header(*self._base()) if may_write else None
+                may_write = may_write and (header is None or header.seq <= self._seq)
                 self._merge(unwritten_only=not may_write)
                 if may_write:
                     self._write()
@@ -384,14 +384,14 @@ def nearest(queries: Vectors, vectors: Vectors, rows: Rows, k: int) -> tuple[Row
     return np.broadcast_to(rows, cosines.shape), cosines
 
 
-def top(found: list[tuple[Rows, Vectors]], k: int, queries: int = 1) -> tuple[Rows, Vectors]:
+def top(hits: list[tuple[Rows, Vectors]], k: int, queries: int = 1) -> tuple[Rows, Vectors]:
     """Return the best k of several hit lists, padded with row -1."""
-    if not found:
+    if not hits:
         return np.full((queries, k), -1), np.full((queries, k), -1.0, np.float32)
-    rows, cosines = found[0]
-    if len(found) > 1:
-        rows = np.concatenate([rows for rows, _ in found], axis=1)
-        cosines = np.concatenate([cosines for _, cosines in found], axis=1)
+    rows, cosines = hits[0]
+    if len(hits) > 1:
+        rows = np.concatenate([rows for rows, _ in hits], axis=1)
+        cosines = np.concatenate([cosines for _, cosines in hits], axis=1)
     order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
     lines = np.arange(len(order))[:, None]
     rows, cosines = rows[lines, order], cosines[lines, order]

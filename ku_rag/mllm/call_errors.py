@@ -138,13 +138,13 @@ def checked_body(
 
 def _error_reason(body: object) -> str:
     """Return the message in an error body, one line of at most 300 characters; "" if none."""
-    found = body
+    value = body
     for name in ("error", "message", "detail"):
-        if isinstance(found, dict) and found.get(name):
-            found = found[name]
-    if not isinstance(found, str):
+        if isinstance(value, dict) and value.get(name):
+            value = value[name]
+    if not isinstance(value, str):
         return ""
-    return " ".join(remove_control_characters(found).split())[:300]
+    return " ".join(remove_control_characters(value).split())[:300]
 
 
 def _field(value: object, name: str) -> Any:  # noqa: ANN401 - JSON

@@ -60,14 +60,14 @@ class EndpointMLLM:
     ) -> None:
         self.model, self._settings = settings.mllm, settings
         address = settings.address("mllm_url")
-        given = address.url or os.environ.get("OPENAI_BASE_URL", "")
-        self.url = _checked_address(given or OPENAI)
+        url = address.url or os.environ.get("OPENAI_BASE_URL", "")
+        self.url = _checked_address(url or OPENAI)
         self._key = address.secret().strip()
         if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
             raise ModelFailed(
                 "OPENAI_API_KEY holds characters that no key contains: copy the key into it again"
             )
-        if not self._key and not given:
+        if not self._key and not url:
             raise ModelFailed(
                 f"there is no endpoint for {self.model or 'a model'}: set OPENAI_API_KEY to use "
                 "OpenAI, or mllm_url (--mllm-url, OPENAI_BASE_URL) to use another, such as "
@@ -103,36 +103,36 @@ class EndpointMLLM:
             ModelFailed: the endpoint does not answer, or does not list them.
         """
         listed = self._fetch("GET", "/models")
-        found = listed.get("data") if isinstance(listed, dict) else None
-        names = [one.get("id") for one in found or () if isinstance(one, dict)]
+        entries = listed.get("data") if isinstance(listed, dict) else None
+        names = [entry.get("id") for entry in entries or () if isinstance(entry, dict)]
         return [name for name in names if isinstance(name, str)]
 
     @property
     def object_format(self) -> str:
         """How objects are requested at present: "json_schema", "json_object" or "words"."""
-        known = (name for name in encoding.OBJECT_FORMATS if name not in self._rejected)
-        return next(known, "words")
+        formats = (name for name in encoding.OBJECT_FORMATS if name not in self._rejected)
+        return next(formats, "words")
 
     def _with_object(self, reply: Reply, request: Request, schema: Mapping[str, Any]) -> Reply:
         """Return the reply with its object; ask once more if the first reply does not fit."""
-        found, problem = extract_object(reply.text, schema)
-        if found is not None:
-            return replace(reply, parsed=found)
+        data, problem = extract_object(reply.text, schema)
+        if data is not None:
+            return replace(reply, parsed=data)
         self._rejected |= set(encoding.OBJECT_FORMATS)
         correction = (
             Message("assistant", (reply.text[:LONGEST_TEXT],)),
             Message("user", (f"That cannot be used: {problem}. Give the reply again.",)),
         )
         second = self._complete(replace(request, messages=(*request.messages, *correction)))
-        found, problem = extract_object(second.text, schema)
-        if found is None:
+        data, problem = extract_object(second.text, schema)
+        if data is None:
             raise ModelFailed(
                 f"the model {self.model!r} was asked for a JSON object twice, and {problem}: "
                 "use a model or an endpoint that supports JSON schemas"
             )
         return replace(
             second,
-            parsed=found,
+            parsed=data,
             prompt_tokens=reply.prompt_tokens + second.prompt_tokens,
             completion_tokens=reply.completion_tokens + second.completion_tokens,
         )
@@ -150,8 +150,8 @@ class EndpointMLLM:
             try:
                 with self._slots:
                     self._budget.take_call()
-                    found = self._fetch("POST", "/chat/completions", body)
-                    reply = encoding.decode_reply(found, request, self.model)
+                    answer = self._fetch("POST", "/chat/completions", body)
+                    reply = encoding.decode_reply(answer, request, self.model)
                     self._budget.add_tokens(reply.prompt_tokens + reply.completion_tokens)
             except CallError as error:
                 feature = call_errors.rejected_feature(error, body, pictures)
@@ -244,18 +244,18 @@ def _pause(failures: int, error: CallError) -> float | None:
     return step if error.pause_s is None else error.pause_s + step / 4
 
 
-def _checked_address(given: str) -> str:
+def _checked_address(address: str) -> str:
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(address)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         valid = valid and not (parts.username or parts.password or parts.query or parts.fragment)
     except ValueError:
         valid = False
-    if not valid or not given.isprintable() or " " in given:
+    if not valid or not address.isprintable() or " " in address:
         raise ModelFailed(
             "the address of the multimodal model's endpoint (mllm_url or OPENAI_BASE_URL) is not "
             "an http:// or https:// address without a name, a password and a query, which logs "
             "would show: expected one such as http://localhost:11434/v1; a key belongs into "
             "OPENAI_API_KEY"
         )
-    return given.rstrip("/")
+    return address.rstrip("/")

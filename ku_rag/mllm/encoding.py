@@ -74,15 +74,15 @@ def _with_one_picture(messages: Sequence[Message]) -> tuple[Message, ...]:
 
     Pages of text go first, since a request says in words what they hold.
     """
-    shown = [[p for p in message.pictures if not p.sharp] for message in messages]
-    (kept, *_) = next((found for found in reversed(shown) if found), [None])
-    found = []
+    pictures = [[p for p in message.pictures if not p.sharp] for message in messages]
+    (kept, *_) = next((group for group in reversed(pictures) if group), [None])
+    result = []
     for message in messages:
         parts = tuple(p for p in message.parts if p is kept or not isinstance(p, Picture))
         if len(parts) < len(message.parts):
             parts = (*parts, _NOT_SHOWN)
-        found.append(Message(message.role, parts))
-    return tuple(found)
+        result.append(Message(message.role, parts))
+    return tuple(result)
 
 
 def _encode_message(message: Message, image_side: int) -> dict[str, Any]:

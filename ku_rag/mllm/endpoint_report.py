@@ -53,7 +53,7 @@ def ping(settings: Settings) -> EndpointReport:
     mllm = EndpointMLLM(replace(settings, mllm_retries=0))
     problems: list[str] = []
 
-    def tried(call: Callable[[], _T]) -> _T | None:
+    def attempt(call: Callable[[], _T]) -> _T | None:
         try:
             return call()
         except ModelFailed as error:
@@ -62,20 +62,20 @@ def ping(settings: Settings) -> EndpointReport:
             problems.append(str(error))
             return None
 
-    def asked(*parts: str | Picture, schema: Mapping[str, Any] | None = None) -> Request:
+    def request(*parts: str | Picture, schema: Mapping[str, Any] | None = None) -> Request:
         return Request((Message("user", parts),), schema=schema)
 
-    report = EndpointReport(mllm.url, settings.mllm, tuple(tried(mllm.models) or ()))
+    report = EndpointReport(mllm.url, settings.mllm, tuple(attempt(mllm.models) or ()))
     if settings.mllm:
         red = Picture(Image.new("RGB", (_SIDE, _SIDE), "red"))
         question = "Which colour is this picture? Reply with one word."
-        seen = tried(lambda: mllm.chat(asked(red, question)))
+        seen = attempt(lambda: mllm.chat(request(red, question)))
         schema = object_schema("colour", colour=TEXT)
-        found = tried(lambda: mllm.chat(asked("Name a colour.", schema=schema)))
+        reply = attempt(lambda: mllm.chat(request("Name a colour.", schema=schema)))
         report = replace(
             report,
-            replies=bool(seen or found),
+            replies=bool(seen or reply),
             pictures=bool(seen and "red" in seen.text.casefold()),
-            object_format=mllm.object_format if found else "",
+            object_format=mllm.object_format if reply else "",
         )
     return replace(report, problems=tuple(problems))

@@ -87,7 +87,7 @@ def _load(package: str, name: str, folder: Path | None) -> Prompt:
     return Prompt(name.removesuffix(".md"), version + origin, _VERSION.sub("", text))
 
 
-def _check(text: str, path: Path, known: frozenset[str]) -> None:
+def _check(text: str, path: Path, fields: frozenset[str]) -> None:
     if not _VERSION.sub("", text).strip():
         raise BadInput(f"the prompt {path} is empty: write it, or delete it to have the project's")
     template = Template(text)
@@ -95,11 +95,11 @@ def _check(text: str, path: Path, known: frozenset[str]) -> None:
         raise BadInput(
             f"the prompt {path} holds a $ that names nothing: write $$ for a dollar sign"
         )
-    found = frozenset(template.get_identifiers())
-    if missing := known & _REQUIRED - found:
+    identifiers = frozenset(template.get_identifiers())
+    if missing := fields & _REQUIRED - identifiers:
         raise BadInput(f"the prompt {path} has no ${min(missing)}: say where it goes")
-    if unknown := found - known:
-        names = ", ".join(f"${one}" for one in sorted(known)) or "none"
+    if unknown := identifiers - fields:
+        names = ", ".join(f"${field}" for field in sorted(fields)) or "none"
         raise BadInput(
             f"the prompt {path} has ${min(unknown)}, which nothing is filled into; there are: "
             f"{names}. Write $$ for a dollar sign"
@@ -112,7 +112,7 @@ def fenced(lines: Iterable[Mapping[str, Any]]) -> str:
     JSON escapes line ends, so a text stays on its line. The fence is a hash of the data. Control
     tokens of chat templates are written as JSON escapes. Without data it returns "".
     """
-    block = "\n".join(json.dumps(one, ensure_ascii=False) for one in lines)
+    block = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
     block = _SPECIAL.sub(lambda mark: f"\\u{ord(mark[0]):04x}", block)
     fence = f"===== {hashlib.sha256(block.encode('utf-8', 'replace')).hexdigest()[:16]}"
     return f"{fence}\n{block}\n{fence}" if block else ""

@@ -63,10 +63,10 @@ class ScriptedMLLM:
         text = line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
         if request.schema is None:
             return Reply(text, model=self.model)
-        found, problem = extract_object(text, request.schema)
-        if found is None:
+        data, problem = extract_object(text, request.schema)
+        if data is None:
             raise ModelFailed(f"the scripted reply cannot be used: {problem}")
-        return Reply(text, parsed=found, model=self.model)
+        return Reply(text, parsed=data, model=self.model)
 
 
 class RecordedMLLM:
@@ -102,11 +102,11 @@ class RecordedMLLM:
             ModelFailed: the request is not recorded, and there is no model.
         """
         stored = _to_dict(request)
-        shown = [_thumbnail(one.image) for message in request.messages for one in message.pictures]
+        pictures = [_thumbnail(p.image) for message in request.messages for p in message.pictures]
         with self._lock:
             recorded = self._recorded.setdefault(_key(stored), [])
             for thumbnails, reply in recorded:
-                if all(map(_is_similar, thumbnails, shown)):
+                if all(map(_is_similar, thumbnails, pictures)):
                     return reply
         if self._mllm is None:
             raise ModelFailed(
@@ -114,12 +114,12 @@ class RecordedMLLM:
                 f"{request.messages[-1].text[:60]!r}): record it again with a model"
             )
         reply = replace(self._mllm.chat(request), cached=False)
-        line = {"request": stored, "pictures": shown, "reply": reply.to_dict()}
+        line = {"request": stored, "pictures": pictures, "reply": reply.to_dict()}
         with self._lock:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-            recorded.append((shown, reply))
+            recorded.append((pictures, reply))
         return reply
 
 
@@ -132,17 +132,17 @@ def _thumbnail(image: Image.Image) -> Thumbnail:
     return [*image.size, small.tobytes().hex()]
 
 
-def _is_similar(one: Thumbnail, other: Thumbnail) -> bool:
-    pairs = zip(bytes.fromhex(one[2]), bytes.fromhex(other[2]), strict=True)
-    return one[:2] == other[:2] and all(abs(a - b) <= _MAX_DIFFERENCE for a, b in pairs)
+def _is_similar(first: Thumbnail, other: Thumbnail) -> bool:
+    pairs = zip(bytes.fromhex(first[2]), bytes.fromhex(other[2]), strict=True)
+    return first[:2] == other[:2] and all(abs(a - b) <= _MAX_DIFFERENCE for a, b in pairs)
 
 
 def _to_dict(request: Request) -> dict[str, Any]:
     """Return a request as JSON, with null for each picture."""
     return {
         "messages": [
-            [one.role, *(p if isinstance(p, str) else None for p in one.parts)]
-            for one in request.messages
+            [message.role, *(p if isinstance(p, str) else None for p in message.parts)]
+            for message in request.messages
         ],
         "schema": request.schema,
         "temperature": request.temperature,
@@ -158,11 +158,11 @@ def _read(path: Path) -> Iterator[tuple[dict[str, Any], list[Thumbnail], Reply]]
             continue
         try:
             record = json.loads(line)
-            shown = [one for one in record["pictures"] if _is_similar(one, one)]
-            found = record["request"], shown, Reply.from_dict(record["reply"])
+            pictures = [picture for picture in record["pictures"] if _is_similar(picture, picture)]
+            entry = record["request"], pictures, Reply.from_dict(record["reply"])
         except (ValueError, KeyError, TypeError) as error:
             raise BadInput(
                 f"{path}, line {number} is not a recorded reply: delete the line, and record it "
                 "again"
             ) from error
-        yield found
+        yield entry

@@ -53,30 +53,30 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
     problem = ""
     required = schema.get("required", ())
     sources = dict.fromkeys((text, _TRAILING_COMMA.sub("", text)))
-    for value in (found for source in sources for found in reversed([*_objects(source)])):
-        found = _converted(value, schema)
-        errors = list(validator.iter_errors(found))
+    for value in (item for source in sources for item in reversed([*_objects(source)])):
+        data = _convert(value, schema)
+        errors = list(validator.iter_errors(data))
         loose = {error.path[0] for error in errors if error.path and error.path[0] not in required}
-        found = {name: one for name, one in found.items() if name not in loose}
-        error = jsonschema.exceptions.best_match(validator.iter_errors(found))
+        data = {name: item for name, item in data.items() if name not in loose}
+        error = jsonschema.exceptions.best_match(validator.iter_errors(data))
         if error is None:
-            return found, ""
+            return data, ""
         message = " ".join(error.message.split())[:_MAX_MESSAGE]
         problem = problem or f"the reply does not fit the schema ({error.json_path}: {message})"
     return None, problem or "the reply holds no JSON object"
 
 
-def _converted(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+def _convert(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
     """Return a JSON value with small slips mended: numbers as texts, one item without its list."""
     kind = schema.get("type")
     if kind == "object" and isinstance(value, dict):
-        known: Mapping[str, Any] = schema.get("properties", {name: {} for name in value})
-        return {name: _converted(value[name], known[name]) for name in known if name in value}
+        fields: Mapping[str, Any] = schema.get("properties", {name: {} for name in value})
+        return {name: _convert(value[name], fields[name]) for name in fields if name in value}
     if kind == "array":
         items = value if isinstance(value, list) else [] if value in (None, "") else [value]
-        return [_converted(item, schema.get("items", {})) for item in items[:_MOST_ITEMS]]
+        return [_convert(item, schema.get("items", {})) for item in items[:_MOST_ITEMS]]
     if kind == "string" and isinstance(value, list):
-        return ", ".join(str(_converted(item, schema)) for item in value[:_MOST_ITEMS])
+        return ", ".join(str(_convert(item, schema)) for item in value[:_MOST_ITEMS])
     if kind == "string" and not isinstance(value, str | dict):
         value = "" if value is None else json.dumps(value)
     if isinstance(value, str):

@@ -91,17 +91,17 @@ def encode(
     parquet()
     started = time.monotonic()
     folder = arguments.path(out, "the folder of the shards").absolute()
-    paths = _resolved(sources, folder)
+    paths = _resolve(sources, folder)
     settings = settings or Settings()
     spec = "+".join(sides(settings.encoder or default_spec(settings.default_encoder)))
 
     def load() -> Encoder:
         return encoder or load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
 
-    made = load()
+    model = load()
     header: dict[str, Any] = {"format": FORMAT, "ku_rag": ku_rag.__version__}
-    header["encoder"] = manifest.describe_encoder(None if encoder else spec, made)
-    header["max_tokens"] = min(settings.max_tokens or made.max_tokens, made.max_tokens)
+    header["encoder"] = manifest.describe_encoder(None if encoder else spec, model)
+    header["max_tokens"] = min(settings.max_tokens or model.max_tokens, model.max_tokens)
     header["settings"] = {"max_tokens": settings.max_tokens}
     of_all = header | {"block": block, "sources": [path.as_posix() for path in paths]}
     _begin(folder, of_all)
@@ -109,7 +109,7 @@ def encode(
     if engine == "ray":
         running = ray_engine.run(paths, block, lambda: writer(load()), workers, address)
     else:
-        running = _run_threads(paths, block, writer(made), workers or 1)
+        running = _run_threads(paths, block, writer(model), workers or 1)
     shards, units = [], 0
     for shard in running:
         shards.append(shard)
@@ -137,9 +137,9 @@ def _run_threads(
             pool.shutdown(cancel_futures=True)
 
 
-def _resolved(sources: Sequence[str | Path], out: Path) -> list[Path]:
+def _resolve(sources: Sequence[str | Path], out: Path) -> list[Path]:
     """Return absolute paths of sources, each once; refuse one inside another, and `out` in one."""
-    paths = list(dict.fromkeys(arguments.path(one, "the source").resolve() for one in sources))
+    paths = list(dict.fromkeys(arguments.path(path, "the source").resolve() for path in sources))
     for path in (*paths, out.resolve()):
         for other in paths:
             if other in path.parents:
@@ -149,27 +149,27 @@ def _resolved(sources: Sequence[str | Path], out: Path) -> list[Path]:
     return paths
 
 
-def _begin(folder: Path, made: Mapping[str, Any]) -> None:
+def _begin(folder: Path, run: Mapping[str, Any]) -> None:
     """Write the manifest of a run that is not finished; refuse a folder with something else."""
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise Refused(f"{path} is not a folder: name a new or empty folder for the shards")
-    there = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
-    found = read_manifest(folder / MANIFEST)
-    if (SHARDS in there and not found) or not all(map(_OURS.match, there)):
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    old = read_manifest(folder / MANIFEST)
+    if (SHARDS in there and not old) or not all(map(_OURS.match, there)):
         raise Refused(f"{folder} holds other files: name a new or empty folder for the shards")
-    for key, value in made.items():
-        if found and found.get(key) != value:
+    for key, value in run.items():
+        if old and old.get(key) != value:
             raise Refused(
-                f"{folder} holds shards of another run, whose {key} is {found.get(key)!r} instead "
+                f"{folder} holds shards of another run, whose {key} is {old.get(key)!r} instead "
                 f"of {value!r}: name a new folder, or delete this one"
             )
-    if not found:
-        _write_manifest(folder, {**made, "finished": False, "sha256": {}})
+    if not old:
+        _write_manifest(folder, {**run, "finished": False, "sha256": {}})
     (folder / SHARDS).mkdir(exist_ok=True)
 
 
-def _finish(folder: Path, made: Mapping[str, Any], shards: list[Shard], seconds: float) -> Encoded:
+def _finish(folder: Path, run: Mapping[str, Any], shards: list[Shard], seconds: float) -> Encoded:
     """Write the manifest of a finished run, delete what it does not name, and report."""
     shards.sort(key=lambda shard: shard.place)
     digests = {shard.name: shard.digest for shard in shards}
@@ -177,7 +177,7 @@ def _finish(folder: Path, made: Mapping[str, Any], shards: list[Shard], seconds:
     counts = Counter({table.name: 0 for table in TABLES if table not in (ENTITIES, EXTRACTED)})
     for shard in shards:
         counts.update(shard.counts)
-    _write_manifest(folder, {**made, "finished": True, "counts": counts, "sha256": digests})
+    _write_manifest(folder, {**run, "finished": True, "counts": counts, "sha256": digests})
     for path in (folder / SHARDS).iterdir():
         if path.name not in digests:  # from an earlier state of the sources, or from a killed run
             shutil.rmtree(path, ignore_errors=True)
@@ -185,7 +185,7 @@ def _finish(folder: Path, made: Mapping[str, Any], shards: list[Shard], seconds:
         shards=len(shards),
         reused=sum(shard.reused for shard in shards),
         counts=dict(counts),
-        left_out=[one for shard in shards for one in shard.left_out],
+        left_out=[item for shard in shards for item in shard.left_out],
         seconds=round(seconds, 3),
     )
 

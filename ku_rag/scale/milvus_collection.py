@@ -107,9 +107,9 @@ class MilvusCollection:
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self._dim)
         index = client.prepare_index_params()
         index.add_index(field_name="vector", index_type="FLAT", metric_type="COSINE")
-        given = {"schema": schema, "index_params": index, "consistency_level": "Strong"}
+        options = {"schema": schema, "index_params": index, "consistency_level": "Strong"}
         # At other levels of consistency a search may miss the last upserts.
-        self._call("create_collection", timeout=_WRITE_S, **given)
+        self._call("create_collection", timeout=_WRITE_S, **options)
         self.set_state(state)
 
     def upsert(self, rows: Rows, vectors: Vectors) -> None:
@@ -127,9 +127,9 @@ class MilvusCollection:
     def search(self, queries: Vectors, k: int) -> Rows:
         """Return the k nearest rows of each query, int64[n, m], m ≤ k, padded with -1."""
         self._load()
-        found = self._call("search", data=list(queries), limit=k, output_fields=["id"])
-        rows = np.full((len(queries), max(map(len, found), default=0)), -1)
-        for line, hits in zip(rows, found, strict=True):
+        results = self._call("search", data=list(queries), limit=k, output_fields=["id"])
+        rows = np.full((len(queries), max(map(len, results), default=0)), -1)
+        for line, hits in zip(rows, results, strict=True):
             line[: len(hits)] = [hit["id"] for hit in hits]
         return rows
 
@@ -137,8 +137,8 @@ class MilvusCollection:
         """Return the rows of the collection from first to last, ascending; at most `MOST_HITS`."""
         self._load()
         condition = f"id >= {first} and id <= {last}"
-        found = self._call("query", filter=condition, output_fields=["id"], limit=MOST_HITS)
-        return np.unique(np.array([hit["id"] for hit in found], np.int64))
+        hits = self._call("query", filter=condition, output_fields=["id"], limit=MOST_HITS)
+        return np.unique(np.array([hit["id"] for hit in hits], np.int64))
 
     def _load(self) -> None:
         """Load the collection on the server, which reads require."""
@@ -146,7 +146,7 @@ class MilvusCollection:
             self._call("load_collection", timeout=_WRITE_S)
             self._loaded = True
 
-    def _call(self, method: str, *, timeout: float = 0, **given: object) -> Any:  # noqa: ANN401 - of the client
+    def _call(self, method: str, *, timeout: float = 0, **options: object) -> Any:  # noqa: ANN401 - of the client
         """Call a method of the client on the collection; without a limit it would retry forever."""
         milvus, grpc = extra("milvus", "pymilvus"), extra("milvus", "grpc")
         client = self._client
@@ -157,7 +157,7 @@ class MilvusCollection:
                 token = self._address.secret()
                 client = milvus.MilvusClient(self._uri, token=token, timeout=TIMEOUT_S)
                 self._client = client
-            return getattr(client, method)(self.name, timeout=timeout or TIMEOUT_S, **given)
+            return getattr(client, method)(self.name, timeout=timeout or TIMEOUT_S, **options)
         except (milvus.MilvusException, grpc.RpcError, ValueError) as error:
             self._client, self._loaded = None, False
             detail = error.details() if isinstance(error, grpc.RpcError) else reason(error)

@@ -74,7 +74,7 @@ class MilvusIndex(VectorIndex):
         self._runs_key = f"milvus:{kind}"
         self._strict = strict
         self._sync_lock = WriterLock(folder / f"milvus-{kind}.lock", wait_s=0)
-        self._known: CollectionState | None = None
+        self._state: CollectionState | None = None
         self._retry_at = 0.0
 
     # ---- searching -----------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class MilvusIndex(VectorIndex):
                 with snapshot(self._database.connection):
                     return self._search(queries, k)
             except IndexUnavailable as error:
-                self._known = None
+                self._state = None
                 if self._strict:
                     raise
                 self._retry_at = time.monotonic() + _PAUSE_S
@@ -103,26 +103,26 @@ class MilvusIndex(VectorIndex):
 
     def _search(self, queries: Vectors, k: int) -> tuple[Rows, Vectors]:
         """Search the collection, and locally the vectors stored since its watermark."""
-        before = self._known
+        before = self._state
         if before is None or self._misfit(before):
             before = self._usable()
-        stored_since = self._changed(before.seq, puts=True)
-        found = self._candidates(queries, k, stored_since)
+        stored_since = self._changed_rows(before.seq, puts=True)
+        hits = self._candidates(queries, k, stored_since)
         # Another process may have recreated it meanwhile; the search then found too few rows.
-        self._known = self._usable()
-        if self._known.made != before.made:
+        self._state = self._usable()
+        if self._state.made != before.made:
             return self._search(queries, k)
-        return top([found, self._scan(queries, k, stored_since)], k)
+        return top([hits, self._scan(queries, k, stored_since)], k)
 
     def _candidates(self, queries: Vectors, k: int, without: Rows) -> tuple[Rows, Vectors]:
         """Return the k nearest stored rows of the collection, scored by their stored vectors."""
         limit = k
         while True:
             proposed = self._collection.search(queries, limit)
-            found = self.score(queries, np.where(np.isin(proposed, without), -1, proposed))
-            complete = (found[0] >= 0).sum(axis=1).min(initial=k) >= k
+            hits = self.score(queries, np.where(np.isin(proposed, without), -1, proposed))
+            complete = (hits[0] >= 0).sum(axis=1).min(initial=k) >= k
             if complete or proposed.shape[1] < limit:
-                return found
+                return hits
             if limit == MOST_HITS:
                 raise IndexUnavailable(
                     f"{self._collection} proposes too many rows that were deleted or replaced "
@@ -134,11 +134,11 @@ class MilvusIndex(VectorIndex):
         """Return the k nearest of some rows by their stored vectors, read in batches."""
         best = np.full((len(queries), 0), -1), np.empty((len(queries), 0), np.float32)
         for at in range(0, len(rows), BATCH):
-            found, vectors = self.gather(rows[at : at + BATCH])
-            best = top([best, nearest(queries, vectors, found, k)], k)
+            present, vectors = self.gather(rows[at : at + BATCH])
+            best = top([best, nearest(queries, vectors, present, k)], k)
         return top([best], k)
 
-    def _changed(self, after: int, *, puts: bool = False) -> Rows:
+    def _changed_rows(self, after: int, *, puts: bool = False) -> Rows:
         """Return the rows put or dropped after a change, or only those put: int64[n], unique."""
         connection = self._database.connection
         last = last_row(connection, "changes")
@@ -177,8 +177,8 @@ class MilvusIndex(VectorIndex):
         if run in (self._database.meta(self._runs_key) or ()):
             return True
         with closing(self._database.connect()) as newest:
-            found = newest.execute("SELECT value FROM meta WHERE key = ?", (self._runs_key,))
-            return any(run in json.loads(value) for (value,) in found)
+            rows = newest.execute("SELECT value FROM meta WHERE key = ?", (self._runs_key,))
+            return any(run in json.loads(value) for (value,) in rows)
 
     # ---- following the store -------------------------------------------------------------------
 
@@ -198,15 +198,15 @@ class MilvusIndex(VectorIndex):
         with self._sync_lock.try_acquire() as acquired:
             if not acquired:
                 raise Locked(f"{self._collection} is being synced: wait for that sync")
-            found = self._collection.state()
-            for rows, state in self._batches(None if rebuild else found):
-                created = found is None or state.made != found.made
+            current = self._collection.state()
+            for rows, state in self._batches(None if rebuild else current):
+                created = current is None or state.made != current.made
                 sent = self._send(rows)
                 self._collection.set_state(state)
                 upserted, deleted = upserted + sent, deleted + len(rows) - sent
                 if progress:
                     progress(upserted + deleted)
-        self._known, self._retry_at = None, 0.0
+        self._state, self._retry_at = None, 0.0
         seconds = round(time.monotonic() - started, 3)
         return IndexSync(self.kind, upserted, deleted, created, seconds)
 
@@ -232,11 +232,11 @@ class MilvusIndex(VectorIndex):
         begin(state)
         while state.uploaded is not None:
             first = stored.place(self.kind, self._encoder, state.uploaded + 1)
-            found = connection.execute(
+            cursor = connection.execute(
                 "SELECT item FROM vectors WHERE row BETWEEN ? AND ? ORDER BY row LIMIT ?",
                 (first, stored.places(self.kind, self._encoder)[1], BATCH),
             )
-            rows = np.fromiter((item for (item,) in found), np.int64)
+            rows = np.fromiter((item for (item,) in cursor), np.int64)
             state = replace(state, uploaded=int(rows[-1]) if len(rows) == BATCH else None)
             yield rows, state
         items, size = [np.empty(0, np.int64)], 0
@@ -255,10 +255,10 @@ class MilvusIndex(VectorIndex):
         upserted = 0
         for at in range(0, len(rows), BATCH):
             part = rows[at : at + BATCH]
-            found, vectors = self.gather(part)
-            self._collection.upsert(found, vectors)
-            self._collection.delete(np.setdiff1d(part, found))
-            upserted += len(found)
+            present, vectors = self.gather(part)
+            self._collection.upsert(present, vectors)
+            self._collection.delete(np.setdiff1d(part, present))
+            upserted += len(present)
         if len(rows):
             self._collection.flush()
         return upserted
@@ -288,11 +288,11 @@ class MilvusIndex(VectorIndex):
         """See `VectorIndex.describe`; "problem" is why the collection cannot be used, or None."""
         count, problem = self.count, None
         try:
-            tail = len(self._changed(self._usable().seq, puts=True))
+            tail = len(self._changed_rows(self._usable().seq, puts=True))
         except IndexUnavailable as error:
             tail, problem = count, str(error)
-        found = {"name": self.kind, "kind": "milvus", "recall": 1.0, "count": count}
-        return {**found, "segments": [], "tail": tail, "tombstones": 0, "problem": problem}
+        fields = {"name": self.kind, "kind": "milvus", "recall": 1.0, "count": count}
+        return {**fields, "segments": [], "tail": tail, "tombstones": 0, "problem": problem}
 
     def problems(self) -> Iterator[str]:
         """Compare the row numbers of the collection with those of the store, for `verify`."""
@@ -302,13 +302,13 @@ class MilvusIndex(VectorIndex):
             spans = [(at, at + MOST_HITS - 1) for at in range(0, last + 1, MOST_HITS)]
             spans = [(-(2**62), -1), *spans, (spans[-1][1] + 1, 2**62)]
             try:
-                changed, expected = self._changed(self._usable().seq), self.rows()
-                found = np.concatenate([self._collection.rows(*span) for span in spans])
+                changed, expected = self._changed_rows(self._usable().seq), self.rows()
+                remote = np.concatenate([self._collection.rows(*span) for span in spans])
             except IndexUnavailable as error:
                 yield str(error)
                 return
-        missing = np.setdiff1d(np.setdiff1d(expected, found), changed)
-        excess = np.setdiff1d(found, expected), "holds", " that the knowledge base does not have"
+        missing = np.setdiff1d(np.setdiff1d(expected, remote), changed)
+        excess = np.setdiff1d(remote, expected), "holds", " that the knowledge base does not have"
         for rows, verb, where in (excess, (missing, "lacks", "")):
             if len(rows):
                 yield (

@@ -115,9 +115,9 @@ def _connect(ray: Any, address: str | None) -> None:  # noqa: ANN401 - a module
         ) from error
 
 
-def _resources(found: Mapping[str, float], workers: int, pool: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of Ray
+def _resources(cluster: Mapping[str, float], workers: int, pool: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of Ray
     """Return the number of actors, and the processors and GPUs of each."""
-    processors, gpus = found.get("CPU", 1.0), found.get("GPU", 0.0)
+    processors, gpus = cluster.get("CPU", 1.0), cluster.get("GPU", 0.0)
     workers = workers or int(gpus or processors)
     return {
         "compute": pool(size=workers),

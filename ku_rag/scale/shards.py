@@ -91,8 +91,8 @@ def read_blocks(source: Path, number: int, size: int) -> Iterator[Block]:
             if not record.sources:
                 continue
             items.append(record)
-            for one in record.sources:
-                weight += sum(map(len, one.texts)) + _PICTURE_BYTES * len(one.images)
+            for part in record.sources:
+                weight += sum(map(len, part.texts)) + _PICTURE_BYTES * len(part.images)
         if len(items) >= size or weight >= _BLOCK_BYTES:
             yield Block((number, count), tuple(items))
             items, weight, count = [], 0, count + 1
@@ -123,23 +123,23 @@ class ShardWriter:
         records, left_out = _prepare(block)
         name = _content_hash(records, left_out)
         folder = self.folder / SHARDS / name
-        found = self._sound_manifest(folder)
-        if reused := bool(found):
-            left_out = [Quarantined(**one) for one in found["left_out"]]
+        manifest = self._sound_manifest(folder)
+        if reused := bool(manifest):
+            left_out = [Quarantined(**item) for item in manifest["left_out"]]
         else:
             batches = BatchEncoder(self.encoder, self.header["max_tokens"])
             plan = batches.plan(records)
             batches.encode(plan)
             left_out += batches.assign(records, plan)
-            with atomic_folder.create(folder, replaces=lambda _: True, what="a shard") as made:
-                found = {**self.header, "block": name}
-                found["left_out"] = [one.to_dict() for one in left_out]
+            with atomic_folder.create(folder, replaces=lambda _: True, what="a shard") as out:
+                manifest = {**self.header, "block": name}
+                manifest["left_out"] = [problem.to_dict() for problem in left_out]
                 records = [record for record in records if record.sources]
-                found |= write_records(made, records, self.encoder)
-                text = json.dumps(found, ensure_ascii=False, indent=1)
-                (made / MANIFEST).write_text(text + "\n", encoding="utf-8")
+                manifest |= write_records(out, records, self.encoder)
+                text = json.dumps(manifest, ensure_ascii=False, indent=1)
+                (out / MANIFEST).write_text(text + "\n", encoding="utf-8")
         digest = arguments.file_hash(folder / MANIFEST)
-        return Shard(block.place, name, digest, found["counts"], left_out, reused)
+        return Shard(block.place, name, digest, manifest["counts"], left_out, reused)
 
     def _sound_manifest(self, folder: Path) -> dict[str, Any]:
         """Return the manifest of a shard that is unchanged; {} if it is not."""
@@ -168,11 +168,11 @@ def _prepare(block: Block) -> tuple[list[PreparedRecord], list[Quarantined]]:
 
 
 def _content_hash(records: Iterable[PreparedRecord], left_out: Iterable[Quarantined]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for record in records:
         for source in record.sources:
             declared = source.declared.to_json() if source.declared else None
-            found.update(as_json([record.unit, source.uri, source.digest, declared]).encode())
-    for one in left_out:
-        found.update(as_json([one.item, one.reason]).encode())
-    return found.hexdigest()
+            digest.update(as_json([record.unit, source.uri, source.digest, declared]).encode())
+    for problem in left_out:
+        digest.update(as_json([problem.item, problem.reason]).encode())
+    return digest.hexdigest()

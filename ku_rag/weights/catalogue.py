@@ -79,7 +79,7 @@ def models() -> dict[str, Model]:
     """Return the known models by name."""
     text = files("ku_rag.weights").joinpath("catalogue.json").read_text(encoding="utf-8")
     return {
-        name: Model(name=name, **{**entry, "files": tuple(File(**one) for one in entry["files"])})
+        name: Model(name=name, **{**entry, "files": tuple(File(**file) for file in entry["files"])})
         for name, entry in json.loads(text).items()
     }
 

@@ -58,8 +58,8 @@ def own_folder() -> Path:
 def hub_folder() -> Path:
     """Return the cache of the Hugging Face Hub: $HF_HUB_CACHE, or $HF_HOME/hub."""
     home = os.environ.get("HF_HOME") or user_caches() / "huggingface"
-    given = os.environ.get("HF_HUB_CACHE") or f"{home}/hub"
-    return Path(os.path.expandvars(given)).expanduser().absolute()
+    folder = os.environ.get("HF_HUB_CACHE") or f"{home}/hub"
+    return Path(os.path.expandvars(folder)).expanduser().absolute()
 
 
 def own_path(model: Model) -> Path:
@@ -133,13 +133,13 @@ def verify(names: Iterable[str] = ()) -> list[WeightsCheck]:
         NotFound: a named model is not known, or not on this machine.
     """
     chosen = [known(name) for name in names]
-    found = [
+    pairs = [
         (model, locate(model) or (find(model.name) if chosen else None))
         for model in chosen or models().values()
     ]
     return [
         WeightsCheck(model.name, path, defect(model, path, hashes=True))
-        for model, path in found
+        for model, path in pairs
         if path
     ]
 

@@ -46,7 +46,7 @@ def read_arrays(path: Path, expected: str) -> dict[str, NDArray[Any]]:
             tensors, keys = _load(file), _load(file)
             types = {tensor.key: np.dtype(_TYPES[tensor.type]) for tensor in tensors.values()}
             storages = {key: _read_storage(file, types[key]) for key in keys}
-            return {name: _view(storages[one.key], one) for name, one in tensors.items()}
+            return {name: _view(storages[tensor.key], tensor) for name, tensor in tensors.items()}
     except (pickle.UnpicklingError, ValueError, EOFError, LookupError, TypeError, OSError) as error:
         raise BadInput(
             f"{path} cannot be read as weights ({error}); nothing of it was run: expected "

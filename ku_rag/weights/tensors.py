@@ -38,7 +38,7 @@ def read_tensors(path: Path, expected: str) -> dict[str, Tensor]:
     torch = extra("longclip", "torch")
     with path.open("rb") as file:
         is_safetensors = path.suffix == ".safetensors" or file.read(9)[8:] == b"{"
-    loaded = (_safetensors if is_safetensors else _pickled)(path, expected)
+    loaded = (_load_safetensors if is_safetensors else _load_pickle)(path, expected)
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
         loaded = loaded["state_dict"]
     if not isinstance(loaded, Mapping):
@@ -52,7 +52,7 @@ def read_tensors(path: Path, expected: str) -> dict[str, Tensor]:
     return tensors
 
 
-def _safetensors(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the file holds
+def _load_safetensors(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the file holds
     load_file = extra("longclip", "safetensors.torch").load_file
     try:
         return load_file(path)
@@ -60,7 +60,7 @@ def _safetensors(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever t
         raise _unreadable(path, reason(error), expected) from error
 
 
-def _pickled(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the file holds
+def _load_pickle(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the file holds
     torch = extra("longclip", "torch")
     try:
         with warnings.catch_warnings():
@@ -74,9 +74,9 @@ def _pickled(path: Path, expected: str) -> Any:  # noqa: ANN401 - whatever the f
                 f"{path} is a TorchScript archive, which is code: expected {expected}; save its "
                 "state_dict() to a file of its own"
             ) from error
-        if found := _FOREIGN.search(str(error)):
+        if match := _FOREIGN.search(str(error)):
             raise BadInput(
-                f"{path} asks for {found[1] or found[2]}, which weights do not need and which "
+                f"{path} asks for {match[1] or match[2]}, which weights do not need and which "
                 f"could run code: nothing of it was run; expected {expected}"
             ) from error
         # torch's message about other pickles suggests to run them.
