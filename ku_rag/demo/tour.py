@@ -80,7 +80,7 @@ def run(folder: Path, *, write_line: Callable[[str], None]) -> Path:
         counts = f"{report.units_added} units added, {report.units_unchanged} unchanged"
         write_line(f"knowledge base in {kb.path}: {counts}, {report.seconds:.1f} s")
         sections = [_visit(kb, folder, n, stop, write_line) for n, stop in enumerate(STOPS, 1)]
-    right = sum(_is_recognised(stop, one.answer) for stop, one in zip(STOPS, sections, strict=True))
+    right = sum(map(_is_recognised, STOPS, (section.answer for section in sections)))
     write_line(f"\n{right} of {len(STOPS)} flags were recognised")
     page = folder / "report.html"
     title = f"ku demo: ten pictures, ten questions ({ORIGIN})"
@@ -111,7 +111,7 @@ def write_questions(folder: Path) -> Path:
         for number, stop in enumerate(STOPS, 1)
     ]
     file = folder / "questions.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in questions), encoding="utf-8")
+    file.write_text("".join(json.dumps(row) + "\n" for row in questions), encoding="utf-8")
     return file
 
 
@@ -145,10 +145,10 @@ def describe(number: int, stop: Stop, answer: Answer) -> list[str]:
         lines.append("    seen      nothing that the base knows")
     lines.append(f"    answer    {answer.answer or 'not in the base'}")
     lines.append(f"    why       {answer.reading.why}")
-    return lines + [f"    {label:9} {text.strip()}" for label, text in _cited(answer)]
+    return lines + [f"    {label:9} {text.strip()}" for label, text in _find_citations(answer)]
 
 
-def _cited(answer: Answer) -> list[tuple[str, str]]:
+def _find_citations(answer: Answer) -> list[tuple[str, str]]:
     """Return the cited paths, or the first cited sentence, with their labels."""
     paths = {path.label: path.text for path in answer.paths}
     texts = {chunk.label: chunk.text for chunk in answer.chunks}
@@ -164,9 +164,9 @@ def _is_recognised(stop: Stop, answer: Answer) -> bool:
 
 def _remark(stop: Stop, answer: Answer) -> str:
     """Return the title, the country, and whether it was recognised."""
-    shown = _names()[stop.country]
+    name = _names()[stop.country]
     wrong = "" if _is_recognised(stop, answer) else ", which was not recognised"
-    return f"{stop.title} ({shown}){wrong}"
+    return f"{stop.title} ({name}){wrong}"
 
 
 @cache

@@ -70,11 +70,11 @@ def unit_length(vectors: Sequence[Numbers], dim: int) -> Vectors:
     Raises:
         BadInput: a vector has another length.
     """
-    if seen := {len(one) for one in vectors} - {dim}:
+    if seen := {len(vector) for vector in vectors} - {dim}:
         raise BadInput(f"a vector has {min(seen)} numbers: the base has vectors of {dim}")
-    given = np.asarray(vectors, np.float64)
-    lengths = np.linalg.norm(given, axis=1, keepdims=True)
-    return (given / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+    array = np.asarray(vectors, np.float64)
+    lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    return (array / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +98,15 @@ class FoundChunk(TextDocument):
     @property
     def described(self) -> dict[str, Any]:
         """The metadata, and the keys of the chunk; a "source" in the metadata stays."""
-        found = self.evidence
+        evidence = self.evidence
         return {
-            "source": found.source,
+            "source": evidence.source,
             **self.metadata,
-            "owners": list(found.owners),
-            "unit_ids": list(found.unit_ids),
-            "names": list(found.owner_names),
-            "score": found.score,
-            "evidence": found.label,
+            "owners": list(evidence.owners),
+            "unit_ids": list(evidence.unit_ids),
+            "names": list(evidence.owner_names),
+            "score": evidence.score,
+            "evidence": evidence.label,
         }
 
 
@@ -148,8 +148,8 @@ class ChunkStore:
             BadInput: an id is blank, or metadata are no JSON values.
         """
         latest = {
-            one.id: (_unit(one), vector if vector is not None and np.any(vector) else None)
-            for one, vector in zip(documents, vectors, strict=True)
+            item.id: (_unit(item), vector if vector is not None and np.any(vector) else None)
+            for item, vector in zip(documents, vectors, strict=True)
         }
         ready = [(unit, vector) for unit, vector in latest.values() if vector is not None]
         if ready:
@@ -161,13 +161,13 @@ class ChunkStore:
 
     def read(self, ids: Iterable[str]) -> Iterator[TextDocument]:
         """Yield the documents that have these ids, in their order."""
-        for one in ids:
-            if record := self._record(one):
+        for unit_id in ids:
+            if record := self._record(unit_id):
                 yield TextDocument(record.id, "\n\n".join(record.texts), record.metadata)
 
     def delete(self, ids: Iterable[str]) -> None:
         """Delete documents; ids that do not exist change nothing."""
-        if stored := [one for one in dict.fromkeys(ids) if self._record(one)]:
+        if stored := [unit_id for unit_id in dict.fromkeys(ids) if self._record(unit_id)]:
             self.kb.delete(stored)
 
     def search(
@@ -180,15 +180,15 @@ class ChunkStore:
     ) -> list[FoundChunk]:
         """Find the k chunks that fit best, by cosine with a vector; see `KnowledgeBase.search`."""
         query = None if vector is None else unit_length([vector], self.kb.encoder.dim)[0]
-        found = self.kb.search(text=text, image=image, vector=query, k=k, where=where)
-        return [self._chunk(one) for one in found.chunks]
+        result = self.kb.search(text=text, image=image, vector=query, k=k, where=where)
+        return [self._chunk(piece) for piece in result.chunks]
 
-    def _chunk(self, found: Evidence) -> FoundChunk:
-        record = self._record(found.unit_ids[0]) if found.unit_ids else None
-        is_whole = record and found.owners and record.counts["chunks"] == 1
+    def _chunk(self, evidence: Evidence) -> FoundChunk:
+        record = self._record(evidence.unit_ids[0]) if evidence.unit_ids else None
+        is_whole = record and evidence.owners and record.counts["chunks"] == 1
         unit_id, metadata = (record.id, record.metadata) if record else ("", {})
-        named = unit_id if is_whole else f"{unit_id}#{found.chunk}"
-        return FoundChunk(named, found.text, metadata, found)
+        named = unit_id if is_whole else f"{unit_id}#{evidence.chunk}"
+        return FoundChunk(named, evidence.text, metadata, evidence)
 
     def _record(self, unit_id: str) -> UnitRecord | None:
         try:

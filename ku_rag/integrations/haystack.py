@@ -60,7 +60,7 @@ class HaystackDocumentStore:
             FilterError: the filter has another form, or is of another field than the meta.
         """
         chosen = self.kb.list(where=_of_meta(filters))
-        return [_document(one, one.metadata) for one in self.chunks.read(u.id for u in chosen)]
+        return [_document(item, item.metadata) for item in self.chunks.read(u.id for u in chosen)]
 
     def write_documents(
         self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
@@ -71,18 +71,18 @@ class HaystackDocumentStore:
             DuplicateDocumentError: an id is stored, and the policy is not to skip or overwrite.
             ValueError: one is no document, has no text, or has a blob or a sparse embedding.
         """
-        for one in documents:
-            if not isinstance(one, Document) or one.content is None:
-                raise ValueError(f"{one!r:.80} is no document with a text")
-            if one.blob or one.sparse_embedding:
-                raise ValueError(f"{one.id} has a blob or a sparse embedding, which is not stored")
+        for item in documents:
+            if not isinstance(item, Document) or item.content is None:
+                raise ValueError(f"{item!r:.80} is no document with a text")
+            if item.blob or item.sparse_embedding:
+                raise ValueError(f"{item.id} has a blob or a sparse embedding, which is not stored")
         if policy is not DuplicatePolicy.OVERWRITE:
-            stored = {one.id for one in self.chunks.read(one.id for one in documents)}
+            stored = {d.id for d in self.chunks.read(d.id for d in documents)}
             if stored and policy is not DuplicatePolicy.SKIP:
                 raise DuplicateDocumentError(f"documents are stored: {', '.join(sorted(stored))}")
-            documents = [one for one in documents if one.id not in stored]
-        given = [TextDocument(one.id, one.content or "", one.meta) for one in documents]
-        return len(self.chunks.write(given, [one.embedding for one in documents]))
+            documents = [d for d in documents if d.id not in stored]
+        texts = [TextDocument(d.id, d.content or "", d.meta) for d in documents]
+        return len(self.chunks.write(texts, [d.embedding for d in documents]))
 
     def delete_documents(self, document_ids: list[str]) -> None:
         """Delete documents; ids that do not exist change nothing."""
@@ -131,14 +131,14 @@ class HaystackRetriever:
         top_k: int | None = None,
     ) -> dict[str, list[Document]]:
         """Return {"documents"}; arguments that are given replace those of the class."""
-        found = self._store.chunks.search(
+        hits = self._store.chunks.search(
             "" if query_embedding else query,
             image=None if query_embedding else image or self._options["image"],
             vector=query_embedding,
             k=top_k or self._options["top_k"],
             where=_of_meta(filters or self._options["filters"]),
         )
-        return {"documents": [_document(one, one.described, one.evidence.score) for one in found]}
+        return {"documents": [_document(hit, hit.described, hit.evidence.score) for hit in hits]}
 
 
 def _of_meta(filters: Filters | None) -> Where:
@@ -146,12 +146,12 @@ def _of_meta(filters: Filters | None) -> Where:
     if not filters:
         return ()
     parts = [filters]
-    for one in parts:
-        parts += one.get("conditions", ())
-        if one.get("field") in ("id", "content", "score", "embedding", "blob"):
-            raise FilterError(f"{one['field']!r} is no field of the meta: filter what is found")
-    return lambda known: document_matches_filter(filters, Document(meta=dict(known)))
+    for part in parts:
+        parts += part.get("conditions", ())
+        if part.get("field") in ("id", "content", "score", "embedding", "blob"):
+            raise FilterError(f"{part['field']!r} is no field of the meta: filter what is found")
+    return lambda meta: document_matches_filter(filters, Document(meta=dict(meta)))
 
 
-def _document(one: TextDocument, meta: Mapping[str, Any], score: float | None = None) -> Document:
-    return Document(id=one.id, content=one.text, meta=dict(meta), score=score)
+def _document(item: TextDocument, meta: Mapping[str, Any], score: float | None = None) -> Document:
+    return Document(id=item.id, content=item.text, meta=dict(meta), score=score)

@@ -48,9 +48,9 @@ class LangChainRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: object
     ) -> list[Document]:
-        given: dict[str, Any] = {"k": self.k, "image": self.image, "where": self.where}
-        found = ChunkStore(self.kb).search(query, **{**given, **options})
-        return [_document(one, one.described) for one in found]
+        defaults: dict[str, Any] = {"k": self.k, "image": self.image, "where": self.where}
+        hits = ChunkStore(self.kb).search(query, **{**defaults, **options})
+        return [_document(hit, hit.described) for hit in hits]
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: object
@@ -105,9 +105,9 @@ class LangChainVectorStore(VectorStore):
         **kwargs: object,
     ) -> Self:
         """Open a store, see the class, and add texts."""
-        made = cls(embedding, path, name=name, dim=dim)
-        made.add_texts(texts, metadatas, ids=ids)
-        return made
+        store = cls(embedding, path, name=name, dim=dim)
+        store.add_texts(texts, metadatas, ids=ids)
+        return store
 
     def add_texts(
         self,
@@ -123,11 +123,11 @@ class LangChainVectorStore(VectorStore):
             ValueError: there are more or fewer metadata or ids than texts.
             BadInput: metadata are no JSON values.
         """
-        given = list(texts)
-        named = [one or str(uuid.uuid4()) for one in ids or [None] * len(given)]
-        rows = zip(named, given, metadatas or [{}] * len(given), strict=True)
+        contents = list(texts)
+        named = [key or str(uuid.uuid4()) for key in ids or [None] * len(contents)]
+        rows = zip(named, contents, metadatas or [{}] * len(contents), strict=True)
         documents = [TextDocument(*row) for row in rows]
-        self._store.write(documents, self._embedding.embed_documents(given))
+        self._store.write(documents, self._embedding.embed_documents(contents))
         return named
 
     def delete(self, ids: list[str] | None = None, **kwargs: object) -> bool:
@@ -139,7 +139,7 @@ class LangChainVectorStore(VectorStore):
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents that exist, in the order of the ids."""
-        return [_document(one, one.metadata) for one in self._store.read(ids)]
+        return [_document(item, item.metadata) for item in self._store.read(ids)]
 
     def similarity_search(
         self, query: str, k: int = 4, *, filter: Filter = None, **kwargs: object
@@ -153,14 +153,14 @@ class LangChainVectorStore(VectorStore):
         self, embedding: Sequence[float], k: int = 4, *, filter: Filter = None, **kwargs: object
     ) -> list[Document]:
         """Return the k documents nearest to a vector."""
-        return [_document(one, one.metadata) for one in self._nearest(embedding, k, filter)]
+        return [_document(item, item.metadata) for item in self._nearest(embedding, k, filter)]
 
     def similarity_search_with_score(
         self, query: str, k: int = 4, *, filter: Filter = None, **kwargs: object
     ) -> list[tuple[Document, float]]:
         """Return the k documents nearest to a text with their cosines."""
-        found = self._nearest(self._embedding.embed_query(query), k, filter)
-        return [(_document(one, one.metadata), one.evidence.score) for one in found]
+        hits = self._nearest(self._embedding.embed_query(query), k, filter)
+        return [(_document(hit, hit.metadata), hit.evidence.score) for hit in hits]
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         return lambda cosine: (1 + cosine) / 2
@@ -172,9 +172,9 @@ class LangChainVectorStore(VectorStore):
 def _where(filter: Filter) -> Where:
     if isinstance(filter, Mapping):
         fields = filter.items()
-        return lambda known: fields <= known.items()
+        return lambda metadata: fields <= metadata.items()
     return filter or ()
 
 
-def _document(one: TextDocument, metadata: Mapping[str, Any]) -> Document:
-    return Document(id=one.id, page_content=one.text, metadata=dict(metadata))
+def _document(item: TextDocument, metadata: Mapping[str, Any]) -> Document:
+    return Document(id=item.id, page_content=item.text, metadata=dict(metadata))

@@ -39,13 +39,13 @@ class LlamaIndexRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         image = query_bundle.image_path or self._image
-        found = self._chunks.search(query_bundle.query_str, image, k=self._k, where=self._where)
+        hits = self._chunks.search(query_bundle.query_str, image, k=self._k, where=self._where)
         return [
             NodeWithScore(
-                node=TextNode(id_=one.id, text=one.text, metadata=one.described),
-                score=one.evidence.score,
+                node=TextNode(id_=hit.id, text=hit.text, metadata=hit.described),
+                score=hit.evidence.score,
             )
-            for one in found
+            for hit in hits
         ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
