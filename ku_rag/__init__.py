@@ -61,6 +61,6 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - module attributes have any 
 
     for module, names in _MODULES.items():
         if name in names:
-            found = globals()[name] = getattr(import_module(module), name)
-            return found
+            value = globals()[name] = getattr(import_module(module), name)
+            return value
     raise AttributeError(f"module 'ku_rag' has no attribute {name!r}")

@@ -53,7 +53,7 @@ _UNIT_LENGTH = 1e-3
 
 def wrong(value: object, what: str, expected: str) -> BadInput:
     """The error for a value that is not what was expected."""
-    return BadInput(f"{what} is {_shown(value)}: expected {expected}")
+    return BadInput(f"{what} is {_describe(value)}: expected {expected}")
 
 
 def check(value: object, what: str, kind: type[T]) -> T:
@@ -73,7 +73,7 @@ def text(value: object, what: str) -> str:
     if is_storable(value):
         return value
     bad = "a NUL character" if "\0" in value else "bytes that are not UTF-8"
-    raise BadInput(f"{what} {_shown(value)} holds {bad}: write it as UTF-8 text")
+    raise BadInput(f"{what} {_describe(value)} holds {bad}: write it as UTF-8 text")
 
 
 def is_storable(value: str) -> bool:
@@ -98,29 +98,29 @@ def optional_text(value: object, what: str) -> str | None:
 
 def identity(value: object, what: str) -> str:
     """A text as in `text` that holds a visible character."""
-    if is_visible(given := text(value, what)):
-        return given
+    if is_visible(string := text(value, what)):
+        return string
     raise BadInput(f"{what} is empty: expected a text that is not blank")
 
 
 def name(value: object, what: str) -> str:
     """A text as in `identity` of at most `LONGEST_NAME` characters."""
-    given = identity(value, what)
-    if len(given) > LONGEST_NAME:
+    string = identity(value, what)
+    if len(string) > LONGEST_NAME:
         raise BadInput(
-            f"{what} has {len(given):,} characters, at most {LONGEST_NAME:,} are accepted: long "
+            f"{what} has {len(string):,} characters, at most {LONGEST_NAME:,} are accepted: long "
             'texts belong into "text"'
         )
-    return given
+    return string
 
 
 def texts(values: object, what: str) -> tuple[str, ...]:
     """Several texts as in `text`."""
-    given = tuple(several(values, what))
+    items = tuple(several(values, what))
     # One test for all of them, since a base is filled with many; the search names the wrong one.
-    if not given or (set(map(type, given)) == {str} and is_storable("".join(given))):
-        return given
-    return tuple(text(one, f"{what}[{n}]") for n, one in enumerate(given))
+    if not items or (set(map(type, items)) == {str} and is_storable("".join(items))):
+        return items
+    return tuple(text(item, f"{what}[{n}]") for n, item in enumerate(items))
 
 
 def path(value: object, what: str) -> Path:
@@ -129,25 +129,25 @@ def path(value: object, what: str) -> Path:
     if not isinstance(value, str | os.PathLike):
         raise wrong(value, what, expected)
     try:
-        given = os.fspath(value)
+        raw = os.fspath(value)
     except TypeError as error:
         raise BadInput(
-            f"{what} is {_shown(value)} without a text in it: expected {expected}"
+            f"{what} is {_describe(value)} without a text in it: expected {expected}"
         ) from error
-    if given == "":
+    if raw == "":
         raise BadInput(f"{what} is an empty path: name a file or folder")
-    parts = text(given, what).encode().split(b"/")
-    if len(given) > _LONGEST_PATH or max(map(len, parts)) > _LONGEST_PART:
+    parts = text(raw, what).encode().split(b"/")
+    if len(raw) > _LONGEST_PATH or max(map(len, parts)) > _LONGEST_PART:
         raise BadInput(
-            f"{what} {_shown(given)} is too long: expected at most {_LONGEST_PART} bytes between "
+            f"{what} {_describe(raw)} is too long: expected at most {_LONGEST_PART} bytes between "
             f"slashes and {_LONGEST_PATH:,} in all"
         )
-    return Path(given)
+    return Path(raw)
 
 
 def paths(values: object, what: str) -> tuple[Path, ...]:
     """Several paths as in `path`."""
-    return tuple(path(one, f"{what}[{n}]") for n, one in enumerate(several(values, what)))
+    return tuple(path(item, f"{what}[{n}]") for n, item in enumerate(several(values, what)))
 
 
 def several(values: object, what: str) -> Iterable[Any]:
@@ -156,8 +156,8 @@ def several(values: object, what: str) -> Iterable[Any]:
         return values
     if isinstance(values, str | bytes | os.PathLike):
         raise BadInput(
-            f"{what} is {_shown(values)}, one where several are expected: "
-            f"write {what}=[{_shown(values)}]"
+            f"{what} is {_describe(values)}, one where several are expected: "
+            f"write {what}=[{_describe(values)}]"
         )
     with suppress(TypeError):  # of an array without dimensions
         if isinstance(values, Iterable) and not isinstance(values, Mapping):
@@ -205,8 +205,8 @@ def json_object(value: object, what: str) -> Mapping[str, Any]:
             raise BadInput(f"{what} is nested more than {_DEEPEST} deep: make it flatter")
         if isinstance(inner, dict):
             for key, item in inner.items():
-                found = text(key, f"a key of {where}")
-                waiting.append((item, f"{where}[{found!r}]" if depth < 3 else where, depth + 1))
+                field = text(key, f"a key of {where}")
+                waiting.append((item, f"{where}[{field!r}]" if depth < 3 else where, depth + 1))
         elif isinstance(inner, list | tuple):
             waiting += [(item, where, depth + 1) for item in inner]
         elif isinstance(inner, str):
@@ -227,11 +227,11 @@ def no_constant(constant: str) -> NoReturn:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {twice[:80]!r} stands more than once in an object")
-    return made
+    return result
 
 
 STRICT_JSON = json.JSONDecoder(parse_constant=no_constant, object_pairs_hook=_without_repetition)
@@ -239,31 +239,31 @@ STRICT_JSON = json.JSONDecoder(parse_constant=no_constant, object_pairs_hook=_wi
 
 
 def ready_vectors(
-    given: object, *, expected: Mapping[str, tuple[int, int]]
+    vectors: object, *, expected: Mapping[str, tuple[int, int]]
 ) -> dict[str, Vectors | None]:
     """Ready-made vectors as float32 arrays; None where there are none.
 
     Args:
-        given: mapping of a part to an array or nested lists [number of items, dim], or to None.
+        vectors: mapping of a part to an array or nested lists [number of items, dim], or to None.
         expected: the shape of each part: items, length of a vector.
     """
-    if not isinstance(given, Mapping):
-        raise wrong(given, "vectors", 'a mapping, such as {"texts": …}')
-    if unknown := [part for part in given if part not in expected]:
+    if not isinstance(vectors, Mapping):
+        raise wrong(vectors, "vectors", 'a mapping, such as {"texts": …}')
+    if unknown := [part for part in vectors if part not in expected]:
         raise BadInput(f"vectors has {unknown[0]!r}: expected {' or '.join(map(repr, expected))}")
     return {
-        part: _rows(given[part], f"vectors[{part!r}]", shape)
-        if given.get(part) is not None
+        part: _rows(vectors[part], f"vectors[{part!r}]", shape)
+        if vectors.get(part) is not None
         else None
         for part, shape in expected.items()
     }
 
 
-def _rows(given: object, what: str, shape: tuple[int, int]) -> Vectors:
+def _rows(value: object, what: str, shape: tuple[int, int]) -> Vectors:
     import numpy as np
 
     try:
-        raw = np.asarray(given)
+        raw = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise BadInput(f"{what} is no array ({error}): expected float32{list(shape)}") from error
     if raw.dtype.kind not in "fiu":
@@ -302,16 +302,16 @@ def regular_file(file: Path, what: str, *, most: int = MAX_FILE_BYTES) -> Path:
         BadInput: it is a folder, pipe or device, too large, or out of reach.
     """
     try:
-        found = file.stat()
+        status = file.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{file} is not there: expected {what}") from error
     except (OSError, ValueError) as error:
         raise BadInput(f"{file} cannot be read ({error}): expected {what}") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise BadInput(f"{file} is {_kind(found.st_mode)} and cannot be read: expected {what}")
-    if found.st_size > most:
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInput(f"{file} is {_kind(status.st_mode)} and cannot be read: expected {what}")
+    if status.st_size > most:
         raise BadInput(
-            f"{file} has {found.st_size:,} bytes: at most {most:,} are read; make it smaller"
+            f"{file} has {status.st_size:,} bytes: at most {most:,} are read; make it smaller"
         )
     return file
 
@@ -339,13 +339,13 @@ def output_file(value: object, what: str, *, spare: object = None) -> Path:
         what: what is written, one of `OUTPUTS`.
         spare: a picture that must not be overwritten, if it is a path.
     """
-    given, suffixes = path(value, what), OUTPUTS[what]
-    if given.suffix.lower() not in suffixes:
-        seen = f"{given}, which is a folder" if given.is_dir() else str(given)
+    file, suffixes = path(value, what), OUTPUTS[what]
+    if file.suffix.lower() not in suffixes:
+        seen = f"{file}, which is a folder" if file.is_dir() else str(file)
         raise BadInput(f"{what} cannot be written to {seen}: name a file ending in {suffixes[0]}")
     try:
-        real = given.resolve()
-        there = next(one for one in (real, *real.parents) if one.exists())
+        real = file.resolve()
+        there = next(place for place in (real, *real.parents) if place.exists())
         if isinstance(spare, Path) and there == real and spare.exists() and real.samefile(spare):
             raise BadInput(f"{what} would be written over the picture {spare}: name another file")
         fits = there.is_file() if there == real else there.is_dir()
@@ -356,10 +356,10 @@ def output_file(value: object, what: str, *, spare: object = None) -> Path:
         refused = str(error)
     if refused:
         raise BadInput(
-            f"{what} cannot be written to {given} ({refused}): name a file, such as "
+            f"{what} cannot be written to {file} ({refused}): name a file, such as "
             f"{what.rpartition(' ')[2]}{suffixes[0]}"
         )
-    return real if given.is_symlink() else given
+    return real if file.is_symlink() else file
 
 
 def _kind(mode: int) -> str:
@@ -367,12 +367,12 @@ def _kind(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "a device")
 
 
-def _shown(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return "a huge number"
     with suppress(TypeError):  # of a path without a text in it
         value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if value is None or isinstance(value, str | bytes | int | float):
-        given = repr(value)
-        return given if len(given) <= 80 else given[:80] + "…"
+        literal = repr(value)
+        return literal if len(literal) <= 80 else literal[:80] + "…"
     return f"a {type(value).__name__}"

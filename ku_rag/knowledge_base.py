@@ -108,12 +108,12 @@ class QueryOptions(TypedDict, total=False):
 def _deprecated(name: str) -> Callable[..., Any]:
     """Return a method that warns and calls the function of `ku_rag.evaluation` with its name."""
 
-    def method(kb: KnowledgeBase, *given: object, **options: object) -> object:
+    def method(kb: KnowledgeBase, *values: object, **options: object) -> object:
         from ku_rag import evaluation
 
         message = f"KnowledgeBase.{name}(...) is deprecated: call ku_rag.evaluation.{name}(kb, ...)"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return getattr(evaluation, name)(kb, *given, **options)
+        return getattr(evaluation, name)(kb, *values, **options)
 
     method.__doc__ = f"Deprecated: call `ku_rag.evaluation.{name}` with this base."
     return method
@@ -284,17 +284,17 @@ class KnowledgeBase:
         """
         if unknown := options.keys() - QueryOptions.__annotations__.keys():
             raise TypeError(f"query() got an unexpected keyword argument {min(unknown)!r}")
-        session, shown = self._session, pictures.check_picture(image)
+        session, picture = self._session, pictures.check_picture(image)
         k, plan = options.get("k"), options.get("plan")
         strict = arguments.text(options.get("strict", ""), "strict")
         k_units, k_chunks = self._most(k, published=bool(strict))
-        asked = pipeline.QueryInput(
+        query = pipeline.QueryInput(
             arguments.text(question, "the question"),
-            image=shown,
+            image=picture,
             k_units=k_units,
             k_chunks=k_chunks,
-            passage=_output(options.get("passage"), "the passage", shown),
-            report=_output(options.get("report"), "the report", shown),
+            passage=_output(options.get("passage"), "the passage", picture),
+            report=_output(options.get("report"), "the report", picture),
             kcc=options.get("kcc", True),
             with_units=options.get("units", True),
             with_paths=options.get("graph", True),
@@ -303,21 +303,21 @@ class KnowledgeBase:
             method=arguments.text(options.get("method", ""), "the method"),
             construction=options.get("construction"),
         )
-        if plan and (asked.strict or asked.method or not asked.with_units):
+        if plan and (query.strict or query.method or not query.with_units):
             raise BadInput(
                 "plan cannot be combined with strict, method or units=False: leave out one of them"
             )
         chosen = UnitFilter.parse(options.get("kind"), options.get("where", ()))
         with session.use():
-            if shown is not None:
+            if picture is not None:
                 session.encoding.images.refresh()
             run = None
             if plan:
-                run = self._plan_run(asked, plan, options.get("searchers", ()), chosen)
-                for one in run.rounds():
-                    yield pipeline.QueryEvent("round", one.to_dict())
+                run = self._plan_run(query, plan, options.get("searchers", ()), chosen)
+                for step in run.rounds():
+                    yield pipeline.QueryEvent("round", step.to_dict())
             base, planned = session.retrieval(chosen), run.planned(k) if run else None
-            yield from pipeline.ask(base, asked, session.mllm(), planned)
+            yield from pipeline.ask(base, query, session.mllm(), planned)
 
     def plan(
         self,
@@ -346,22 +346,22 @@ class KnowledgeBase:
         Raises:
             BadInput: the question is empty.
         """
-        asked = pipeline.QueryInput(
+        query = pipeline.QueryInput(
             arguments.text(question, "the question"),
             image=pictures.check_picture(image),
             prompts=self._session.prompts,
         )
         with self._session.use():
-            if asked.image is not None:
+            if query.image is not None:
                 self._session.encoding.images.refresh()
-            run = self._plan_run(asked, plan, searchers, UnitFilter.parse(kind, where))
+            run = self._plan_run(query, plan, searchers, UnitFilter.parse(kind, where))
             for _ in run.rounds():
                 pass
             return run.plan()
 
     def _plan_run(
         self,
-        asked: pipeline.QueryInput,
+        query: pipeline.QueryInput,
         plan: str | PlanSettings | Plan,
         searchers: Searchers,
         units: UnitFilter,
@@ -369,7 +369,7 @@ class KnowledgeBase:
         from ku_rag.planning.rounds import start
 
         session = self._session
-        return start(lambda: session.retrieval(units), asked, plan, searchers, session.mllm())
+        return start(lambda: session.retrieval(units), query, plan, searchers, session.mllm())
 
     def _most(self, k: int | None, *, published: bool) -> tuple[int, int]:
         """Return the maximum numbers of units and of chunks of a query."""
@@ -458,9 +458,9 @@ class KnowledgeBase:
             NotFound: there is no such unit.
             BadInput: several units have the name.
         """
-        given = arguments.text(unit_id, "the id")
+        unit_id = arguments.text(unit_id, "the id")
         with self._session.read() as database:
-            return unit_records.read_unit(database.connection, self._session.layout, given)
+            return unit_records.read_unit(database.connection, self._session.layout, unit_id)
 
     def facts(self, unit_id: str) -> builtins.list[Fact]:
         """What is stated of a unit: in metadata, texts and tables, and by relations.
@@ -472,10 +472,10 @@ class KnowledgeBase:
             NotFound: there is no such unit.
             BadInput: several units have the name.
         """
-        given = arguments.text(unit_id, "the id")
+        unit_id = arguments.text(unit_id, "the id")
         with self._session.read() as database:
             return facts.of_unit(
-                database.connection, unit_records.find_row(database.connection, given)
+                database.connection, unit_records.find_row(database.connection, unit_id)
             )
 
     def tables(self, unit_id: str) -> builtins.list[Table]:
@@ -484,9 +484,9 @@ class KnowledgeBase:
         Raises:
             NotFound: there is no such unit.
         """
-        given = arguments.text(unit_id, "the id")
+        unit_id = arguments.text(unit_id, "the id")
         with self._session.read() as database:
-            row = unit_records.known_row(database.connection, given)
+            row = unit_records.known_row(database.connection, unit_id)
             return table_rows.of_unit(database.connection, row)
 
     def picture(self, digest: str) -> Path:
@@ -498,9 +498,9 @@ class KnowledgeBase:
         Raises:
             NotFound: no source shows such a picture.
         """
-        given = arguments.text(digest, "the hash")
+        digest = arguments.text(digest, "the hash")
         with self._session.read() as database:
-            return unit_records.picture_file(database.connection, self._session.layout, given)
+            return unit_records.picture_file(database.connection, self._session.layout, digest)
 
     def picture_hash(self, file: str | Path) -> str:
         """The SHA-256 of a stored picture, by the path that results name it by.
@@ -508,9 +508,9 @@ class KnowledgeBase:
         Raises:
             NotFound: the file is none of the base's pictures.
         """
-        given = arguments.path(file, "the picture")
+        path = arguments.path(file, "the picture")
         with self._session.read() as database:
-            return unit_records.picture_hash(database.connection, self._session.layout, given)
+            return unit_records.picture_hash(database.connection, self._session.layout, path)
 
     def stats(self) -> Stats:
         """The size of the base, and the models that it was made with."""
@@ -668,7 +668,7 @@ class KnowledgeBase:
 
         session = self._session
         chosen = _units((unit,))
-        given = preparation.split_vectors(chosen, vectors, session.encoding.encoder)
+        parts = preparation.split_vectors(chosen, vectors, session.encoding.encoder)
         with session.write() as writer:
             return changes.add(
                 writer,
@@ -677,7 +677,7 @@ class KnowledgeBase:
                 images=session.encoding.images,
                 chunks=session.encoding.chunks,
                 settings=session.settings,
-                vectors=given[0],
+                vectors=parts[0],
             )
 
     def add_many(
@@ -704,11 +704,11 @@ class KnowledgeBase:
 
         session = self._session
         chosen = _units(arguments.several(units, "units"))
-        given = preparation.split_vectors(chosen, vectors, session.encoding.encoder)
+        parts = preparation.split_vectors(chosen, vectors, session.encoding.encoder)
         arguments.check(replace, "replace", bool)
         arguments.callback(progress, "progress")
         with session.write() as writer:
-            records = zip(chosen, given, strict=True)
+            records = zip(chosen, parts, strict=True)
             return changes.add_many(writer, records, replace=replace, progress=progress)
 
     def update(
@@ -730,19 +730,19 @@ class KnowledgeBase:
         """
         from ku_rag.ingest import changes
 
-        shown = None if images is None else arguments.paths(images, "images")
-        pictures.check_files(shown or ())
+        files = None if images is None else arguments.paths(images, "images")
+        pictures.check_files(files or ())
         fields: dict[str, Any] = {
             "name": arguments.optional_text(name, "name"),
             "kind": arguments.optional_text(kind, "kind"),
             "aliases": None if aliases is None else arguments.texts(aliases, "aliases"),
-            "images": shown,
+            "images": files,
             "texts": None if texts is None else arguments.texts(texts, "texts"),
             "metadata": None if metadata is None else arguments.json_object(metadata, "metadata"),
         }
-        given = arguments.text(unit_id, "the id")
+        unit_id = arguments.text(unit_id, "the id")
         with self._session.write() as writer:
-            return changes.update(writer, self._session.database, given, **fields)
+            return changes.update(writer, self._session.database, unit_id, **fields)
 
     def delete(self, ids: str | Iterable[str]) -> Deleted:
         """Delete units by id, or single sources by uri, with all contents that no other source has.
@@ -1064,14 +1064,14 @@ class KnowledgeBase:
         return self._session.layout
 
 
-def _output(file: str | Path | None, what: str, shown: object) -> Path | None:
-    return None if file is None else arguments.output_file(file, what, spare=shown)
+def _output(file: str | Path | None, what: str, picture: object) -> Path | None:
+    return None if file is None else arguments.output_file(file, what, spare=picture)
 
 
-def _units(given: Iterable[object]) -> builtins.list[Unit]:
+def _units(items: Iterable[object]) -> builtins.list[Unit]:
     """Units to add, checked with their pictures."""
     units = []
-    for unit in given:
+    for unit in items:
         if not isinstance(unit, Unit):
             raise arguments.wrong(unit, "the unit", 'a Unit, such as Unit("Lamp")')
         if unit.id is not None:

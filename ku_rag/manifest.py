@@ -35,7 +35,7 @@ _PARTIAL = re.compile(r"ku\.toml\.(\d+\.)?partial")
 
 
 def choose_encoder(
-    made: Mapping[str, Any] | None, settings: Settings, *, as_made: bool
+    entry: Mapping[str, Any] | None, settings: Settings, *, as_made: bool
 ) -> tuple[Encoder, str]:
     """Return the encoder of a base, and its spec with absolute paths.
 
@@ -43,7 +43,7 @@ def choose_encoder(
     base, the default one. The one that the base was made with is loaded at its first use.
 
     Args:
-        made: the encoder in the manifest; None for a new base.
+        entry: the encoder in the manifest; None for a new base.
         settings: may name the encoder.
         as_made: use the encoder that the base was made with, whatever the settings name.
 
@@ -52,14 +52,14 @@ def choose_encoder(
         BadInput: its weights are damaged.
         MissingExtra: a package that it needs is not installed.
     """
-    own = made["spec"] if made else None
+    own = entry["spec"] if entry else None
     chosen = settings.encoder or own or default_spec(settings.default_encoder)
     spec = "+".join(sides(chosen))
     device, batch_size = settings.device, settings.batch_size
     # The default one needs no weights, so its version is compared at once.
-    if made is None or (not as_made and (own != spec or spec == DEFAULT)):
+    if entry is None or (not as_made and (own != spec or spec == DEFAULT)):
         return load_encoder(spec, device=device, batch_size=batch_size), spec
-    stored = [made["sides"][kind] for kind in KINDS]
+    stored = [entry["sides"][kind] for kind in KINDS]
     return deferred_encoder(own, stored, device=device, batch_size=batch_size), own or ""
 
 
@@ -109,8 +109,8 @@ def make(
                 proposing = {"spec": settings.segmenter, "fingerprint": segmenter.fingerprint}
                 database.set_meta("segmenter", proposing)
                 for kind in KINDS:
-                    made = side(encoder, kind)
-                    vectors.encoder_row(connection, made.fingerprint, made.dim)
+                    part = side(encoder, kind)
+                    vectors.encoder_row(connection, part.fingerprint, part.dim)
     return database
 
 
@@ -137,7 +137,7 @@ def lost(layout: Layout) -> list[str]:
     return [
         f"{folder.name}/"
         for folder in (layout.indexes, layout.images, layout.uploads)
-        if any(not one.is_dir() for one in folder.rglob("*"))
+        if any(not path.is_dir() for path in folder.rglob("*"))
     ]
 
 
@@ -147,9 +147,9 @@ def _make_folder(layout: Layout) -> None:
         raise Mismatch(f"{root} is a file: name a folder for the knowledge base with --kb")
     try:
         there = {f.name for f in root.iterdir()} if root.exists() else set()
-        made = [folder for folder in (root, *root.parents) if not folder.exists()]
+        folders = [folder for folder in (root, *root.parents) if not folder.exists()]
         root.mkdir(parents=True, exist_ok=True)
-        sync_names(made)
+        sync_names(folders)
     except OSError as error:
         raise NotFound(f"{root} cannot be made ({error.strerror}): check the path") from error
     if strangers := {name for name in there - _OURS if not _PARTIAL.fullmatch(name)}:
@@ -187,11 +187,11 @@ def set_encoder(database: Database, spec: str | None, encoder: Encoder, max_toke
 
 def describe_encoder(spec: str | None, encoder: Encoder) -> dict[str, Any]:
     """Return what manifests say of an encoder; `spec` is its name, None for an object."""
-    made = {kind: side(encoder, kind) for kind in KINDS}
+    parts = {kind: side(encoder, kind) for kind in KINDS}
     return {
         "spec": spec,
         "fingerprint": encoder.fingerprint,
-        "sides": {kind: [one.fingerprint, one.dim] for kind, one in made.items()},
+        "sides": {kind: [part.fingerprint, part.dim] for kind, part in parts.items()},
     }
 
 
@@ -209,25 +209,25 @@ def check(
     Raises:
         Mismatch: it is made with another encoder or language, or has no manifest.
     """
-    made, folder = database.meta("encoder"), database.path.parent
+    stored, folder = database.meta("encoder"), database.path.parent
     if language and language != database.meta("language"):
         raise Mismatch(
             f"{folder} was filled with language = {database.meta('language')!r}, the settings say "
             f"{language!r}: change it back (ku.toml, KU_LANGUAGE), or ingest the sources into a "
             "new knowledge base"
         )
-    if made is None:
+    if stored is None:
         raise Mismatch(
             f"{folder} has no manifest: making it was interrupted; open it for writing once"
         )
-    if made["fingerprint"] == encoder.fingerprint:
+    if stored["fingerprint"] == encoder.fingerprint:
         return
     how = "open it again with the encoder that it is made with now"
     if spec is not None:
         how = "name no other encoder (--encoder, KU_ENCODER, ku.toml) or version of it"
-        if made["spec"] is None:
+        if stored["spec"] is None:
             how = "open it with the encoder object that made it"
         how += f", or bring it over with `ku reindex --encoder {shlex.quote(spec)} --kb "
         how += f"{shlex.quote(str(folder))}`"
-    seen = f"{folder} was made with encoder {made['fingerprint']}, this is {encoder.fingerprint}"
+    seen = f"{folder} was made with encoder {stored['fingerprint']}, this is {encoder.fingerprint}"
     raise Mismatch(f"{seen}: {how}")

@@ -102,7 +102,7 @@ class Session:
         settings = Settings.load(self.layout.settings, **named)
         segmenting, ranking = absolute(settings.segmenter), absolute(settings.reranker)
         settings = replace(settings, segmenter=segmenting, reranker=ranking)
-        self._segmenter = self._given = None if isinstance(segmenter, str) else segmenter
+        self._segmenter = self._own_segmenter = None if isinstance(segmenter, str) else segmenter
         self._reranker = None if isinstance(reranker, str) else reranker
         self._mllm = None if isinstance(mllm, str) else mllm
         self._loading = RLock()
@@ -110,13 +110,13 @@ class Session:
         database = self._open_database(settings.lock_wait_s, create=create, read_only=read_only)
         try:
             with explained(self.layout.database):
-                made = database.meta("encoder") if database else None
+                stored = database.meta("encoder") if database else None
             self._follows = encoder is None and (as_made or not settings.encoder)
             if encoder is None or isinstance(encoder, str):
-                encoder, spec = manifest.choose_encoder(made, settings, as_made=as_made)
+                encoder, spec = manifest.choose_encoder(stored, settings, as_made=as_made)
                 settings = replace(settings, encoder=spec)
             self.settings, self._encoder = settings, encoder
-            if database is None or (made is None and not read_only):
+            if database is None or (stored is None and not read_only):
                 database = manifest.make(
                     self.layout,
                     settings,
@@ -239,26 +239,26 @@ class Session:
         Raises:
             Mismatch: the base has no vectors of this encoder.
         """
-        database, made = self.database, {kind: side(encoder, kind) for kind in KINDS}
-        known = dict(database.connection.execute("SELECT fingerprint, row FROM encoders"))
-        if lacking := {one.fingerprint for one in made.values()} - known.keys():
+        database, parts = self.database, {kind: side(encoder, kind) for kind in KINDS}
+        encoders = dict(database.connection.execute("SELECT fingerprint, row FROM encoders"))
+        if lacking := {part.fingerprint for part in parts.values()} - encoders.keys():
             raise Mismatch(f"{database.path.parent} has no vectors of the encoder {min(lacking)}")
-        rows = {kind: known[one.fingerprint] for kind, one in made.items()}
-        chunks, images = (self._load_index(kind, rows[kind], made[kind].dim) for kind in KINDS)
+        rows = {kind: encoders[part.fingerprint] for kind, part in parts.items()}
+        chunks, images = (self._load_index(kind, rows[kind], parts[kind].dim) for kind in KINDS)
         with self._loading:
             if encoder is not self._encoder:
-                self._segmenter = self._given  # the default depends on the encoder
+                self._segmenter = self._own_segmenter  # the default depends on the encoder
             self._encoder = encoder
         self.encoding = Encoding(encoder, rows, images, chunks)
         self._pipeline = None
 
     def _present_encoding(self) -> Encoding:
         """Return the encoding; follow a changed encoder, unless this session named one."""
-        made = self.database.meta("encoder")
+        stored = self.database.meta("encoder")
         with self._loading:
-            is_same = made["fingerprint"] == self.encoding.encoder.fingerprint
-            if self._follows and made["spec"] and not is_same:
-                self.use_encoder(manifest.choose_encoder(made, self.settings, as_made=True)[0])
+            is_same = stored["fingerprint"] == self.encoding.encoder.fingerprint
+            if self._follows and stored["spec"] and not is_same:
+                self.use_encoder(manifest.choose_encoder(stored, self.settings, as_made=True)[0])
         manifest.check(self.database, self.encoding.encoder)
         return self.encoding
 

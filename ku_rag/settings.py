@@ -182,8 +182,8 @@ class Settings:
                 type or out of range.
         """
         named = [(f"argument {name}", name, value) for name, value in arguments.items()]
-        in_base = _checked_all(_stated(path))
-        by_user = _checked_all([*_stated(user_configuration()), *_environment(), *named])
+        in_base = _check_all(_stated(path))
+        by_user = _check_all([*_stated(user_configuration()), *_environment(), *named])
         servers = {_server(name, value) for name, value in by_user if name in _ADDRESSES}
         foreign = {
             (_ADDRESSES[name].metadata["variables"][0], value)
@@ -205,16 +205,16 @@ class Settings:
                 The encoder is kept in the base itself, with the vectors that it made.
         """
         lines = []
-        for one in _SETTINGS.values():
-            is_stated = one.name in stated and one.name not in _NOT_KEPT
-            value = getattr(self, one.name) if is_stated else one.default
+        for setting in _SETTINGS.values():
+            is_stated = setting.name in stated and setting.name not in _NOT_KEPT
+            value = getattr(self, setting.name) if is_stated else setting.default
             value = json.dumps(value, ensure_ascii=False)
-            lines.append(f"{'' if is_stated else '# '}{one.name} = {value}\n")
+            lines.append(f"{'' if is_stated else '# '}{setting.name} = {value}\n")
         return _TEMPLATE + "".join(lines)
 
 
-_SETTINGS = {one.name: one for one in fields(Settings) if one.name != "foreign"}
-_ADDRESSES = {name: one for name, one in _SETTINGS.items() if "variables" in one.metadata}
+_SETTINGS = {entry.name: entry for entry in fields(Settings) if entry.name != "foreign"}
+_ADDRESSES = {name: entry for name, entry in _SETTINGS.items() if "variables" in entry.metadata}
 
 _Stated = tuple[str, str, object]
 """Where a setting is stated, its name and its value."""
@@ -243,11 +243,11 @@ def _environment() -> list[_Stated]:
     for name, setting in _SETTINGS.items():
         variable = f"KU_{name.upper()}"
         if (text := os.environ.get(variable)) is not None:
-            settings.append((variable, name, _parsed(setting, text)))
+            settings.append((variable, name, _parse(setting, text)))
     return settings
 
 
-def _checked_all(stated: Iterable[_Stated]) -> list[tuple[str, Any]]:
+def _check_all(stated: Iterable[_Stated]) -> list[tuple[str, Any]]:
     """Return names and checked values; a value of None states nothing."""
     checked = []
     for place, name, value in stated:
@@ -255,7 +255,7 @@ def _checked_all(stated: Iterable[_Stated]) -> list[tuple[str, Any]]:
             listed = ", ".join(sorted(_SETTINGS))
             raise BadInput(f"{place}: there is no setting {name!r}; there are {listed}")
         if value is not None:
-            checked.append((name, _checked(_SETTINGS[name], value, place)))
+            checked.append((name, _check(_SETTINGS[name], value, place)))
     return checked
 
 
@@ -265,7 +265,7 @@ def _server(name: str, url: str) -> tuple[str, object]:
     return metadata["variables"][0], origin(url, metadata["ports"]) or url
 
 
-def _parsed(setting: Field[Any], value: str) -> object:
+def _parse(setting: Field[Any], value: str) -> object:
     """The value of an environment variable; one that is no number stays a text."""
     default: object = setting.default
     if isinstance(default, str):
@@ -278,7 +278,7 @@ def _parsed(setting: Field[Any], value: str) -> object:
         return value
 
 
-def _checked(setting: Field[Any], value: object, called: str) -> Any:  # noqa: ANN401 - of its type
+def _check(setting: Field[Any], value: object, called: str) -> Any:  # noqa: ANN401 - of its type
     default: object = setting.default
     if isinstance(default, bool):
         if not isinstance(value, bool):
@@ -286,10 +286,10 @@ def _checked(setting: Field[Any], value: object, called: str) -> Any:  # noqa: A
         return value
     if isinstance(default, str):
         choices = setting.metadata.get("choices")
-        given = value if value == default else identity(value, called)
-        if choices and given not in choices:
-            raise wrong(given, called, " or ".join(json.dumps(one) for one in sorted(choices)))
-        return given
+        choice = value if value == default else identity(value, called)
+        if choices and choice not in choices:
+            raise wrong(choice, called, " or ".join(json.dumps(name) for name in sorted(choices)))
+        return choice
     least, most = setting.metadata["range"]
     if isinstance(default, int):
         return count(value, called, least=least, most=most)
