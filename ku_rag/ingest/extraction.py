@@ -109,17 +109,19 @@ def extract(
     last, failed = _state(database, model)
     passages = _passages(database, last, failed)
     while batch := [*islice(passages, WORKERS)]:
-        outcomes = ask_all(mllm, [AgentQuestion(o.prompt(prompt), schema=_SCHEMA) for o in batch])
+        outcomes = ask_all(
+            mllm, [AgentQuestion(passage.prompt(prompt), schema=_SCHEMA) for passage in batch]
+        )
         unread = {
             passage.row: outcome
             for passage, outcome in zip(batch, outcomes, strict=True)
             if outcome.failure
         }
-        failed = failed.difference(one.row for one in batch).union(unread)
+        failed = failed.difference(passage.row for passage in batch).union(unread)
         last = max(last, batch[-1].row)
         with database.writing(), database.change() as connection:
             # What was deleted meanwhile is not in the base any more.
-            listed = as_json([one.row for one in batch])
+            listed = as_json([passage.row for passage in batch])
             query = "SELECT row FROM chunks WHERE row IN (SELECT value FROM json_each(?))"
             stored = {row for (row,) in connection.execute(query, (listed,))}
             for passage, outcome in zip(batch, outcomes, strict=True):
@@ -127,7 +129,7 @@ def extract(
                     proposed = _supported(passage, outcome, done.dropped)
                     done.facts += facts.add_extracted(connection, model, proposed)
             _set_state(database, model, last, failed)
-        replies += [one.reply for one in outcomes if one.reply]
+        replies += [outcome.reply for outcome in outcomes if outcome.reply]
         done.chunks += len(batch) - len(unread)
         done.left_out += [
             Quarantined(f"chunk {row}", outcome.problem)
@@ -136,7 +138,7 @@ def extract(
         ]
         if progress:
             progress(done.chunks)
-        if spent := next((one for one in unread.values() if one.spent), None):
+        if spent := next((outcome for outcome in unread.values() if outcome.spent), None):
             rest = f"chunk {min(unread)} and those after it"
             done.left_out.append(Quarantined(rest, spent.problem))
             break
@@ -146,7 +148,9 @@ def extract(
 
 def estimate(database: Database, model: str, prompt: Prompt) -> Extraction:
     """Return what `extract` would read, with an estimate of the tokens."""
-    lengths = [len(one.prompt(prompt)) for one in _passages(database, *_state(database, model))]
+    lengths = [
+        len(passage.prompt(prompt)) for passage in _passages(database, *_state(database, model))
+    ]
     estimated = usage(()) | {
         "replies": len(lengths),
         "prompt_tokens": sum(lengths) // _TOKEN_CHARACTERS,

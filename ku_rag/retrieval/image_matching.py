@@ -120,12 +120,12 @@ def match_image(
     """
     nearest, owners = search.images.search, partial(_owners, connection, among)
     if among is not None:
-        shown = connection.execute(
+        image_rows = connection.execute(
             "SELECT DISTINCT image FROM json_each(?) CROSS JOIN unit_images ON unit = value",
             (as_json(among.tolist()),),
         ).fetchall()
-        nearest = partial(nearest, among=np.array([row for (row,) in shown], np.int64))
-    if not search.images.count or (among is not None and not shown):
+        nearest = partial(nearest, among=np.array([row for (row,) in image_rows], np.int64))
+    if not search.images.count or (among is not None and not image_rows):
         return {}, None
     encoder, segmenter = side(search.encoder, "image"), search.segmenter()
     windows = segmenter.name == "windows" and not encoder.cross_modal
@@ -180,12 +180,12 @@ def _owners(
     connection: Connection, among: Rows | None, rows: Collection[int]
 ) -> dict[int, frozenset[int]]:
     """The units of stored pictures, those of `among` only if it is given."""
-    found = connection.execute(
+    stored = connection.execute(
         "SELECT w.value, l.unit FROM json_each(?) w LEFT JOIN unit_images l ON l.image = w.value",
         (as_json(rows),),
     )
     owners: dict[int, frozenset[int]] = dict.fromkeys(rows, frozenset())
-    for row, unit in found:
+    for row, unit in stored:
         if unit is not None and (among is None or unit in among):
             owners[row] |= {unit}
     return owners
@@ -226,21 +226,21 @@ def match_regions(
     """
     rows, cosines = search(vectors, NEAREST)
     units = owners(np.unique(rows[rows >= 0]).tolist())
-    found: dict[int, RegionMatch] = {}
+    matches: dict[int, RegionMatch] = {}
     for region, near, similar in zip(regions, rows.tolist(), cosines.tolist(), strict=True):
         pairs = [pair for pair in zip(near, similar, strict=True) if pair[0] >= 0]
         for row, cosine in pairs:
             rivals = [c for other, c in pairs if other != row and not units[other] & units[row]]
             similarity = round(cosine + (cosine - max(rivals) if rivals else 0.0), 4)
-            if row not in found or similarity > found[row].similarity:
-                found[row] = RegionMatch(
+            if row not in matches or similarity > matches[row].similarity:
+                matches[row] = RegionMatch(
                     image_row=row,
                     cosine=round(cosine, 4),
                     score=round(_STEEPNESS * similarity, 4),
                     region=replace(region, score=similarity),
                     similarity=similarity,
                 )
-    return sorted(found.values(), key=lambda match: (-match.score, match.image_row))
+    return sorted(matches.values(), key=lambda match: (-match.score, match.image_row))
 
 
 @contextmanager
