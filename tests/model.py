@@ -109,15 +109,17 @@ class Model:
             if data is not None and self.files.get(name) != data:
                 self.files[name] = data
                 self.add(name, "file", Source(name, [data.decode()]))
-        for name, path in paths.items():
-            if not path.exists() and name in self.files:
-                del self.files[name]
-                self.drop_source(name, "file")
+        # All that is gone goes at once: its texts keep no unit.
+        gone = [name for name in self.files if not paths[name].exists()]
+        for name in gone:
+            del self.files[name]
+            self.units[name].sources.pop("file", None)
+        for name in gone:
+            self._drop_if_empty(name)
 
-    def drop_source(self, unit_id: str, key: Any) -> None:
-        """Delete a source; a unit without content goes unless another unit's text names it."""
+    def _drop_if_empty(self, unit_id: str) -> None:
+        """Delete a unit without content, unless another unit's text names it."""
         unit = self.units[unit_id]
-        unit.sources.pop(key, None)
         is_kept = unit.texts or unit.pictures or self._is_named(unit_id)
         if not unit.sources or not is_kept:
             del self.units[unit_id]
