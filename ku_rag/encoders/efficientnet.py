@@ -26,7 +26,7 @@ from ku_rag.plugins import extra
 from ku_rag.types import Box
 
 _SHARE = 0.4
-"""Of the descriptor in the cosine of two pictures, see docs/decisions/0065."""
+"""Of the descriptor in the cosine of two pictures, see docs/decisions/0066."""
 _MIDDLE, _SPAN = 127, 128
 
 
@@ -101,5 +101,5 @@ class EfficientNetEncoder:
         runtime = extra("pictures", "onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = 1
-        file = efficientnet_model.convert(self._name)
-        return runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        model = efficientnet_model.load_model(self._name)
+        return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

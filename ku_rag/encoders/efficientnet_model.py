@@ -8,6 +8,7 @@ features, which the classifier would read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag.arguments import file_hash
-from ku_rag.errors import BadInput, MissingExtra
+from ku_rag.errors import BadInput, MissingExtra, ReadOnly
 from ku_rag.plugins import extra
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.layout import write_durably
@@ -56,10 +57,11 @@ def weights_file(name: str) -> Path:
     return files[0]
 
 
-def convert(name: str) -> Path:
-    """Return the ONNX file of a model, made at the first call.
+def load_model(name: str) -> bytes:
+    """Return a model in the format of ONNX, converted at the first call and kept.
 
-    Its name has its SHA-256 and the one of the weights: a damaged or an old file is made again.
+    The name of the file has its SHA-256 and the one of the weights, so that a damaged or an old one
+    is made again. Where nothing can be written the model is converted each time.
 
     Raises:
         MissingExtra: The weights or the package onnx are not installed.
@@ -68,13 +70,13 @@ def convert(name: str) -> Path:
     source = weights_file(name)
     begin = f"efficientnet-{name}-{file_hash(source)[:16]}-"
     for file in own_folder().glob(f"{begin}*.onnx"):
-        if file.stem == begin + file_hash(file)[:16]:
-            return file
+        with suppress(OSError):
+            if file.stem == begin + content_hash(model := file.read_bytes())[:16]:
+                return model
     model = _Graph(read_arrays(source, f"the weights of EfficientNet {name}"), SIDES[name]).model()
-    digest = content_hash(model)[:16]
-    file = own_folder() / f"{begin}{digest}.onnx"
-    write_durably([(file, model)])
-    return file
+    with suppress(ReadOnly):
+        write_durably([(own_folder() / f"{begin}{content_hash(model)[:16]}.onnx", model)])
+    return model
 
 
 class _Graph:

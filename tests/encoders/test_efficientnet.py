@@ -11,7 +11,7 @@ from PIL import Image
 
 import ku_rag
 from ku_rag import BadInput, KnowledgeBase, Unit
-from ku_rag.encoders.efficientnet_model import convert, weights_file
+from ku_rag.encoders.efficientnet_model import load_model, weights_file
 from ku_rag.weights.state_dict import read_arrays
 from tests.conftest import needs_pictures, picture
 
@@ -75,13 +75,21 @@ def test_the_network_is_the_one_that_the_weights_are_of():
 
 
 def test_the_converted_network_is_kept_and_a_damaged_one_is_made_again(cache):
-    file = convert("lite2")
-    assert [*cache.iterdir()] == [file]
+    model = load_model("lite2")
+    [file] = cache.iterdir()
+    assert file.read_bytes() == model
     made = file.stat().st_mtime_ns
-    assert convert("lite2").stat().st_mtime_ns == made
-    data = file.read_bytes()
-    file.write_bytes(data[:-1])
-    assert convert("lite2").read_bytes() == data
+    assert load_model("lite2") == model
+    assert file.stat().st_mtime_ns == made
+    file.write_bytes(model[:-1])
+    assert load_model("lite2") == model
+    assert file.read_bytes() == model
+
+
+def test_a_cache_that_cannot_be_written_is_not_needed(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KU_CACHE", str(tmp_path / "file"))
+    assert len(load_model("lite2")) > 1 << 20
 
 
 def test_an_unknown_network_and_texts_are_refused():

@@ -38,7 +38,7 @@ _EDGES = 0.2
 """What one confirmed edge across the whole thing adds to a score; see docs/decisions/0011."""
 _OBJECTS, _OBJECTS_IN_DOUBT = 1.5, 1.0
 """What the cosine of a network adds to a score, and what more where no stored picture can be
-registered; see docs/decisions/0065."""
+registered; see docs/decisions/0066."""
 _FLAT, _SOLID = 0.55, 0.45
 """Shares of agreeing points. Above the first, the box of the registration replaces that of the
 window. Between them the whole picture gains weight: where no stored picture can be registered, as
