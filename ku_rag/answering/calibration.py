@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -76,24 +76,7 @@ def tune_confidence(
         BadInput: a record or a picture cannot be read, there are too few, or the evidence does not
             tell right matches from others.
     """
-    matched: list[tuple[float, bool, bool]] = []
-    connection, search = base.database.connection, base.image_search
-    for where, record in records:
-        if isinstance(record, BadInput):
-            raise BadInput(f"{where}: {record}")
-        image, units = record.get("image"), record.get("units")
-        if not isinstance(image, str) or not isinstance(units, list):
-            raise BadInput(f"{where}: the record lacks an image or units: {_EXPECTED}")
-        file = Path(image) if Path(image).is_absolute() else locate_picture(folder, image)
-        picture, _ = query_picture(file)
-        question = arguments.text(record.get("question", ""), f"{where}: question")
-        with snapshot(connection):
-            for unit in arguments.texts(units, f"{where}: units"):
-                unit_records.known_row(connection, unit)
-            matches = match(base, picture, question, 1).units
-            best = next((m for m in matches if m.image_row is not None and not m.named), None)
-            if best:
-                matched.append((best.evidence, best.id in units, best.sure))
+    matched = list(_match_labelled(base, records, folder))
     columns = np.array(matched, np.float64).reshape(-1, 3).T
     evidence, (right, before) = columns[0], columns[1:] == 1
     if len(matched) < _FEWEST or not 0 < right.sum() < len(right):
@@ -113,7 +96,7 @@ def tune_confidence(
     threshold = choose_threshold(probabilities, right)
     sure = probabilities >= threshold
     slope, intercept, threshold = round(slope, 3), round(intercept, 3), round(threshold, 3)
-    calibration = Calibration(search.models, intercept, threshold, slope)
+    calibration = Calibration(base.image_search.models, intercept, threshold, slope)
     base.database.set_meta("confidence", asdict(calibration))
     kept, declined, kept_before, declined_before = (
         round(float(share), 3)
@@ -131,6 +114,29 @@ def tune_confidence(
         right_kept_before=kept_before,
         wrong_declined_before=declined_before,
     )
+
+
+def _match_labelled(
+    base: Retrieval, records: Iterable[tuple[str, Mapping[str, Any] | BadInput]], folder: Path
+) -> Iterator[tuple[float, bool, bool]]:
+    """Yield evidence for the best match of each picture, whether it is right, and if it is sure."""
+    connection = base.database.connection
+    for where, record in records:
+        if isinstance(record, BadInput):
+            raise BadInput(f"{where}: {record}")
+        image, units = record.get("image"), record.get("units")
+        if not isinstance(image, str) or not isinstance(units, list):
+            raise BadInput(f"{where}: the record lacks an image or units: {_EXPECTED}")
+        file = Path(image) if Path(image).is_absolute() else locate_picture(folder, image)
+        picture, _ = query_picture(file)
+        question = arguments.text(record.get("question", ""), f"{where}: question")
+        with snapshot(connection):
+            for unit in arguments.texts(units, f"{where}: units"):
+                unit_records.known_row(connection, unit)
+            matches = match(base, picture, question, 1).units
+            best = next((m for m in matches if m.image_row is not None and not m.named), None)
+        if best:
+            yield best.evidence, best.id in units, best.sure
 
 
 def fit_odds(
