@@ -24,7 +24,8 @@ from ku_rag.types import Serializable
 _EXPECTED = 'expected {"image": path, "units": [ids]}, with no ids for an unknown thing'
 _PRECISION = np.array([4.0, 0.25])
 """Inverse variances of the priors of the slope and of the intercept: few pictures change little."""
-_FEWEST = 20
+_FEWEST, _FEWEST_EACH = 20, 5
+"""Labelled pictures; right matches, and others, among them."""
 _CONVERGED = 1e-6
 WRONG = 4.0
 """What a wrong match that counts as sure costs, in right ones that do not."""
@@ -79,7 +80,7 @@ def tune_confidence(
     matched = list(_match_labelled(base, records, folder))
     columns = np.array(matched, np.float64).reshape(-1, 3).T
     evidence, (right, before) = columns[0], columns[1:] == 1
-    if len(matched) < _FEWEST or not 0 < right.sum() < len(right):
+    if len(matched) < _FEWEST or min(right.sum(), (~right).sum()) < _FEWEST_EACH:
         raise BadInput(
             f"{len(matched)} pictures match something, {right.sum()} of them their unit: expected "
             f"at least {_FEWEST}, about half of them of units of the base and half of other things"

@@ -81,17 +81,17 @@ def ingest(paths: tuple[Path, ...], max_memory: int | None, extractor: str | Non
     """
     for path in paths:
         existing(path, "a folder or file to ingest")
-    settings = {"max_memory": max_memory, "mllm": extractor}
-    settings = {name: value for name, value in settings.items() if value is not None}
-    with open_base(create=True, **settings) as base:
-        with progress("ingesting") as moved:
-            reports = [base.ingest(path, progress=moved) for path in paths]
-        if extractor:
-            with progress("extracting", "chunks") as moved:
-                extraction = base.extract(progress=moved)
-            _remark_extraction(extraction)
-            remark_usage(extraction.usage, base.settings)
-            reports.append(IngestReport(quarantined=extraction.left_out))
+    limit = {} if max_memory is None else {"max_memory": max_memory}
+    with open_base(create=True, **limit) as base, progress("ingesting") as moved:
+        reports = [base.ingest(path, progress=moved) for path in paths]
+    if extractor:
+        # The model is not one of the settings of a new base: questions do not ask it.
+        with open_base(mllm=extractor) as base, progress("extracting", "chunks") as moved:
+            extraction = base.extract(progress=moved)
+        remark(f"{extraction.facts:,} facts from {extraction.chunks:,} chunks")
+        _remark_extraction(extraction)
+        remark_usage(extraction.usage, base.settings)
+        reports.append(IngestReport(quarantined=extraction.left_out))
     print_report(sum(reports, IngestReport()))
 
 
@@ -107,18 +107,24 @@ def extract(dry_run: bool, remove: bool) -> None:
     once; after an interrupt the same command continues. Conditions with --where read these facts
     as any:FIELD.
     """
+    if remove and dry_run:
+        raise click.UsageError("--remove deletes and --dry-run only counts: choose one")
     with open_base() as base, progress("extracting", "chunks") as moved:
         if remove:
             model = base.settings.mllm
+            if not model:
+                raise click.UsageError("name the model whose facts are to be deleted with --mllm")
             removed = base.remove_extracted(model)
             print_result({"model": model, "removed": removed}, f"removed {removed:,} facts")
             return
         extraction = base.extract(dry_run=dry_run, progress=moved)
     if dry_run:
-        print_result(extraction, f"{extraction.chunks:,} chunks to read; an estimate of the usage:")
-    else:
-        print_result(extraction, f"{extraction.facts:,} facts from {extraction.chunks:,} chunks")
-        _remark_extraction(extraction)
+        prompt, reply = (extraction.usage[part] for part in ("prompt_tokens", "completion_tokens"))
+        tokens = f"about {prompt:,} + {reply:,} tokens"
+        print_result(extraction, f"{extraction.chunks:,} chunks to read, {tokens}")
+        return
+    print_result(extraction, f"{extraction.facts:,} facts from {extraction.chunks:,} chunks")
+    _remark_extraction(extraction)
     remark_usage(extraction.usage, base.settings)
     print_left_out(extraction.left_out)
 

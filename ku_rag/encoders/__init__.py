@@ -22,6 +22,7 @@ _OWN = {
     "sentence": "ku_rag.encoders.sentence_transformers:SentenceEncoder",
 }
 _TEXT_ONLY = {"sentence"}
+_PICTURES_ONLY = {"efficientnet"}
 DEFAULT = "embedded"
 """The encoder that needs no weights."""
 _PICTURES = "efficientnet:lite2"
@@ -42,7 +43,7 @@ def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Enc
     Args:
         spec: "name" or "name:argument", such as "embedded" or "longclip:PATH"; or two of them for
             texts and pictures, "sentence:PATH+longclip:PATH". With a sentence encoder alone,
-            "embedded" encodes the pictures.
+            "embedded" encodes the pictures, with "efficientnet" alone the texts.
         device: "auto", "cpu", "cuda" or "mps", for those that run a model.
         batch_size: items in a batch; 0 chooses by device.
 
@@ -56,6 +57,11 @@ def load_encoder(spec: str, *, device: str = "auto", batch_size: int = 0) -> Enc
         raise BadInput(
             f"the encoder of pictures is {parts[-1]}, which knows texts only: write it first, as "
             f'in "{parts[-1]}+embedded"'
+        )
+    if len(parts) > 1 and parts[0].partition(":")[0] in _PICTURES_ONLY:
+        raise BadInput(
+            f"the encoder of texts is {parts[0]}, which knows pictures only: write it second, as "
+            f'in "embedded+{parts[0]}"'
         )
     encoders = [_load_side(part, device=device, batch_size=batch_size) for part in parts]
     return encoders[0] if len(encoders) == 1 else Paired(*encoders)
@@ -106,4 +112,6 @@ def sides(spec: str) -> list[str]:
         parts = re.split(rf"\+(?=(?:{known})(?::|$))", spec, maxsplit=1)
     if len(parts) == 1 and parts[0].partition(":")[0] in _TEXT_ONLY:
         parts.append(DEFAULT)
+    if len(parts) == 1 and parts[0].partition(":")[0] in _PICTURES_ONLY:
+        parts.insert(0, DEFAULT)
     return [absolute(part) for part in parts]

@@ -8,13 +8,13 @@ has read: an interrupted run continues, and a later one reads what is new.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ku_rag.graph.mllm_calls import WORKERS, AgentQuestion, Outcome, ask_all
-from ku_rag.mllm.base import MLLM, usage
+from ku_rag.mllm.base import MLLM, Reply, usage
 from ku_rag.mllm.prompts import Prompt, fenced
 from ku_rag.store import facts
 from ku_rag.store.connection import as_json
@@ -104,31 +104,23 @@ def extract(
 
     Raises:
         Locked: Another process is writing.
+        ModelFailed: The model answers none of the first requests.
     """
-    done, replies = Extraction(model), []
+    done = Extraction(model)
+    replies: list[Reply] = []
     last, failed = _state(database, model)
     passages = _passages(database, last, failed)
     while batch := [*islice(passages, WORKERS)]:
-        outcomes = ask_all(
-            mllm, [AgentQuestion(passage.prompt(prompt), schema=_SCHEMA) for passage in batch]
-        )
+        rows = [passage.row for passage in batch]
+        outcomes = _ask(mllm, prompt, batch, must_answer=not replies and failed.isdisjoint(rows))
         unread = {
-            passage.row: outcome
-            for passage, outcome in zip(batch, outcomes, strict=True)
-            if outcome.failure
+            row: outcome for row, outcome in zip(rows, outcomes, strict=True) if outcome.failure
         }
-        failed = failed.difference(passage.row for passage in batch).union(unread)
-        last = max(last, batch[-1].row)
-        with database.writing(), database.change() as connection:
-            # What was deleted meanwhile is not in the base any more.
-            listed = as_json([passage.row for passage in batch])
-            query = "SELECT row FROM chunks WHERE row IN (SELECT value FROM json_each(?))"
-            stored = {row for (row,) in connection.execute(query, (listed,))}
-            for passage, outcome in zip(batch, outcomes, strict=True):
-                if passage.row in stored:
-                    proposed = _supported(passage, outcome, done.dropped)
-                    done.facts += facts.add_extracted(connection, model, proposed)
-            _set_state(database, model, last, failed)
+        failed, last = failed.difference(rows).union(unread), max(last, rows[-1])
+        proposed = list(chain(*map(_read_reply, batch, outcomes)))
+        done.dropped.update(fact for fact in proposed if isinstance(fact, str))
+        supported = [fact for fact in proposed if not isinstance(fact, str)]
+        done.facts += _store(database, model, supported, [last, *sorted(failed)])
         replies += [outcome.reply for outcome in outcomes if outcome.reply]
         done.chunks += len(batch) - len(unread)
         done.left_out += [
@@ -144,6 +136,32 @@ def extract(
             break
     done.usage = usage(replies)
     return done
+
+
+def _ask(
+    mllm: MLLM, prompt: Prompt, batch: Sequence[_Passage], *, must_answer: bool
+) -> list[Outcome]:
+    """Ask a model about each passage; raise the failure if it must answer one and answers none."""
+    texts = (passage.prompt(prompt) for passage in batch)
+    outcomes = ask_all(mllm, [AgentQuestion(text, schema=_SCHEMA) for text in texts])
+    failures = [outcome.failure for outcome in outcomes if outcome.failure]
+    if must_answer and len(failures) == len(batch) and not outcomes[0].spent:
+        raise failures[0]
+    return outcomes
+
+
+def _store(
+    database: Database, model: str, supported: Sequence[ExtractedFact], state: Sequence[int]
+) -> int:
+    """Store facts and what a model has read, see `_state`; return the number of new facts."""
+    with database.writing(), database.change() as connection:
+        # What was deleted meanwhile is not in the base any more.
+        listed = as_json({fact.chunk for fact in supported})
+        query = "SELECT row FROM chunks WHERE row IN (SELECT value FROM json_each(?))"
+        stored = {row for (row,) in connection.execute(query, (listed,))}
+        database.set_meta(_key(model), state)
+        present = [fact for fact in supported if fact.chunk in stored]
+        return facts.add_extracted(connection, model, present)
 
 
 def estimate(database: Database, model: str, prompt: Prompt) -> Extraction:
@@ -176,10 +194,6 @@ def _state(database: Database, model: str) -> tuple[int, frozenset[int]]:
     return last, frozenset(failed)
 
 
-def _set_state(database: Database, model: str, last: int, failed: frozenset[int]) -> None:
-    database.set_meta(_key(model), [last, *sorted(failed)])
-
-
 def _passages(database: Database, last: int, failed: frozenset[int]) -> Iterator[_Passage]:
     """Yield the chunks that a model has not read, but for rows of tables and texts of no unit."""
     connection = database.connection
@@ -197,20 +211,13 @@ def _passages(database: Database, last: int, failed: frozenset[int]) -> Iterator
         yield _Passage(row, texts[0], units)
 
 
-def _supported(
-    passage: _Passage, outcome: Outcome, dropped: Counter[str]
-) -> Iterator[ExtractedFact]:
-    """Yield the facts of a reply that the passage supports; count the others by reason."""
+def _read_reply(passage: _Passage, outcome: Outcome) -> list[ExtractedFact | str]:
+    """Return the facts of a reply that the passage supports, and why the others are dropped."""
     units = {name_key(name): row for name, row in passage.units.items()}
-    for proposed in outcome.fields.get("facts", ()):
-        fact = _checked(passage, units, proposed)
-        if isinstance(fact, str):
-            dropped[fact] += 1
-        else:
-            yield fact
+    return [_check(passage, units, fact) for fact in outcome.fields.get("facts", ())]
 
 
-def _checked(
+def _check(
     passage: _Passage, units: Mapping[str, int], proposed: Mapping[str, Any]
 ) -> ExtractedFact | str:
     """Return a proposed fact as it is stored, or why it is not."""

@@ -159,14 +159,22 @@ def replace_row(connection: Connection, source: int, document: int) -> None:
 
 
 def add_extracted(connection: Connection, model: str, facts: Iterable[ExtractedFact]) -> int:
-    """Store facts that a model read from texts, and return how many are new."""
+    """Store facts that a model read from texts, and return how many are new.
+
+    What a labelled line or another model states as well is stored too, since those may be deleted.
+    """
     new = [
         fact
         for fact in facts
         if not connection.execute(
             "SELECT 1 FROM facts f JOIN labels l ON l.row = f.label "
-            "WHERE f.unit = ? AND l.key = ? AND f.key = ?",
-            (fact.unit, fact.statement.label.casefold(), value_key(fact.statement.value or "")),
+            "WHERE f.unit = ? AND l.key = ? AND f.key = ? AND l.origin = ?",
+            (
+                fact.unit,
+                fact.statement.label.casefold(),
+                value_key(fact.statement.value or ""),
+                EXTRACTED + model,
+            ),
         ).fetchone()
     ]
     rows = [_Row(fact.unit, None, fact.statement, fact.chunk) for fact in dict.fromkeys(new)]

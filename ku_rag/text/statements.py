@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ku_rag.text.question import AUXILIARIES, HEDGES, TURNING, is_negated
-from ku_rag.text.tokens import name_key, words
+from ku_rag.text.tokens import is_cjk, name_key, words
 from ku_rag.text.values import list_items
 
 _MOST_CHARACTERS = 20_000
@@ -188,9 +188,10 @@ def locate(
     parts = quotation.split()
     if not parts:
         return None
+    first, last = parts[0][0], parts[-1][-1]
     # "3" is no part of "13" or of "2.3".
-    before = r"(?<!\w)(?<!\d[.,])" if parts[0][0].isalnum() else ""
-    after = r"(?!\w)(?![.,]\d)" if parts[-1][-1].isalnum() else ""
+    before = r"(?<!\w)(?<!\d[.,])" if first.isalnum() and not is_cjk(first) else ""
+    after = r"(?!\w)(?![.,]\d)" if last.isalnum() and not is_cjk(last) else ""
     pattern = re.compile(before + r"\s+".join(map(re.escape, parts)) + after)
     match = pattern.search(text, start, len(text) if end is None else end)
     return match and match.span()

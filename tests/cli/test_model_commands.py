@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -237,7 +238,7 @@ def test_a_model_reads_facts_whose_words_are_in_the_text(ku, tmp_path):
     with serving(by=lambda _: says(json.dumps({"facts": facts}))) as endpoint:
         model = ("--mllm", "m-1", "--mllm-url", endpoint.url)
         planned = ku("extract", *model, "--dry-run")
-        assert planned.out == "1 chunks to read; an estimate of the usage:\n"
+        assert re.fullmatch(r"1 chunks to read, about \d+ \+ 150 tokens\n", planned.out)
         assert endpoint.bodies == []
         run = ku("extract", *model)
         assert run.out == "1 facts from 1 chunks\n"
@@ -245,7 +246,12 @@ def test_a_model_reads_facts_whose_words_are_in_the_text(ku, tmp_path):
         assert "m-1: 1 replies, 0 of them from the cache; 11 + 7 tokens\n" in run.err
         passing = ku("list", "--where", "any:comes from=Peru", "--json").json
         assert [unit["id"] for unit in passing] == ["lamp"]
+        # What two models state stays when the facts of one are deleted.
+        assert ku("extract", "--mllm", "m-2", *model[2:]).out == "1 facts from 1 chunks\n"
+        assert ku("extract", "--mllm", "m-1", "--remove", "--dry-run").code == 2
+        assert ku("extract", "--remove").code == 2
         assert ku("extract", "--mllm", "m-1", "--remove").out == "removed 1 facts\n"
+        assert ku("list", "--where", "any:comes from=Peru", "--json").json == passing
 
 
 def test_ingest_has_a_model_read_facts(ku, tmp_path, monkeypatch):
@@ -260,6 +266,8 @@ def test_ingest_has_a_model_read_facts(ku, tmp_path, monkeypatch):
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
         run = ku("ingest", str(tmp_path / "more"), "--extract", "m-1")
     assert (run.code, len(endpoint.bodies)) == (0, 2)
+    assert "1 facts from 2 chunks\n" in run.err
+    assert ku("query", "-", "Where does the lamp come from?").code == 0, "asks no model"
     shown = ku("show", "lock").out
     assert "made in" in shown
     assert "Chile" in shown

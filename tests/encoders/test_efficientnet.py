@@ -11,6 +11,7 @@ from PIL import Image
 
 import ku_rag
 from ku_rag import BadInput, KnowledgeBase, Unit
+from ku_rag.encoders.efficientnet import EfficientNetEncoder
 from ku_rag.encoders.efficientnet_model import load_model, weights_file
 from ku_rag.weights.state_dict import read_arrays
 from tests.conftest import needs_pictures, picture
@@ -69,7 +70,7 @@ def test_the_network_is_the_one_that_the_weights_are_of():
     with torch.no_grad():
         tensor = torch.from_numpy(pixels.transpose(2, 0, 1)[None].copy())
         expected = reference_features(weights, tensor).numpy()[0]
-    encoder = ku_rag.load_encoder("efficientnet:lite2")
+    encoder = EfficientNetEncoder("lite2")
     features = encoder.encode_objects([image])[0, 512:]
     np.testing.assert_allclose(features, expected / np.linalg.norm(expected), atol=1e-5)
 
@@ -95,9 +96,15 @@ def test_a_cache_that_cannot_be_written_is_not_needed(tmp_path, monkeypatch):
 def test_an_unknown_network_and_texts_are_refused():
     with pytest.raises(BadInput, match="expected lite0 or lite2"):
         ku_rag.load_encoder("efficientnet:lite9")
-    encoder = ku_rag.load_encoder("efficientnet:lite2")
     with pytest.raises(BadInput, match="embedded\\+efficientnet:lite2"):
-        encoder.encode_texts(["A lamp."])
+        ku_rag.load_encoder("efficientnet:lite2+embedded")
+    with pytest.raises(BadInput, match="knows pictures only"):
+        EfficientNetEncoder().encode_texts(["A lamp."])
+
+
+def test_the_network_alone_has_the_default_encoder_for_texts():
+    alone = ku_rag.load_encoder("efficientnet:lite2")
+    assert alone.fingerprint == ku_rag.load_encoder("embedded+efficientnet:lite2").fingerprint
 
 
 def test_a_new_base_has_the_network_where_it_is_installed(tmp_path, monkeypatch):

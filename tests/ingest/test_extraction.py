@@ -92,6 +92,14 @@ def test_what_the_text_does_not_state_is_dropped_and_counted(tmp_path, changed, 
         assert extracted(kb, "crane").keys() == {("designer", "Ada Winter")}
 
 
+def test_a_value_in_a_script_without_spaces_is_found(tmp_path):
+    text = "首都は東京です。Ada Winter was there."
+    stated = {"unit": "日本", "label": "首都", "value": "東京", "sentence": "首都は東京です。"}
+    with open_base(tmp_path, replying([stated])) as kb:
+        kb.add(Unit("日本", id="jp", texts=(text,)))
+        assert kb.extract().facts == 1
+
+
 def test_a_unit_that_the_text_names_has_its_own_facts(tmp_path):
     stated = {
         "unit": "Old Mill",
@@ -155,8 +163,10 @@ def test_a_failing_model_changes_nothing(tmp_path):
 
     with open_base(tmp_path, ScriptedMLLM(reply)) as kb:
         kb.add(CRANE)
-        assert [one.reason for one in kb.extract().left_out] == ["no reply"]
+        with pytest.raises(ModelFailed, match="no reply"):
+            kb.extract()
         assert extracted(kb, "crane") == {}
+        assert kb.extract(dry_run=True).chunks == 1
 
 
 def test_without_a_model_nothing_can_be_extracted(tmp_path):
