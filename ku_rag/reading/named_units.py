@@ -40,7 +40,10 @@ from ku_rag.text.stems import every_stem, stem, stems
 from ku_rag.text.tokens import is_named, name_key, words
 from ku_rag.text.values import Amount, amounts, find_values, list_items, quantity
 
-_WHICH_IS_IT = re.compile(r"\bwhich (\w+) is (?:that|this|it)\b[?. ]*$", re.IGNORECASE)
+_WHICH_IS_IT = re.compile(
+    r"\bwhich (?:of (?:ours|yours|these|those|them)|(\w+)) is (?:that|this|it)\b[?. ]*$",
+    re.IGNORECASE,
+)
 """Asks for the name of a unit, of which the question has an alias."""
 _LAST_SENTENCE = re.compile(r"(?<=[.!?:;–-] )[^.!?]+\?\s*$")
 """A question after another sentence."""
@@ -97,7 +100,7 @@ def _names(graph: Graph, question: str, start: Entity | None) -> list[NamedSpan]
 def _named_by_alias(graph: Graph, question: str, names: Sequence[NamedSpan]) -> Traced | None:
     """Return the unit that "Tadorna tadorna, which bird is that?" asks for."""
     match = _WHICH_IS_IT.search(question)
-    if not match or len(names) != 1 or stem(match[1]) not in THINGS:
+    if not match or len(names) != 1 or (match[1] and stem(match[1]) not in THINGS):
         return None
     units = graph.with_keys([names[0].key]).get(names[0].key, [])
     is_alias = len(units) == 1 and not is_named(" ".join(names[0].words), units[0].name)

@@ -130,6 +130,7 @@ def test_an_alias_and_its_unit(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add(Unit("Shelduck", id="s", aliases=("Tadorna tadorna",), metadata={"colour": "white"}))
         assert kb.query(None, "Tadorna tadorna, which bird is that?").answer == "Shelduck"
+        assert kb.query(None, "Tadorna tadorna, which of these is that?").answer == "Shelduck"
         assert kb.query(None, "Tadorna tadorna, which colour is it?").answer == "white"
 
 
