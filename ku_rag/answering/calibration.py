@@ -25,10 +25,10 @@ _EXPECTED = 'expected {"image": path, "units": [ids]}, with no ids for an unknow
 _PRECISION = np.array([4.0, 0.25])
 """Inverse variances of the priors of the slope and of the intercept: few pictures change little."""
 _FEWEST, _FEWEST_EACH = 20, 5
-"""Labelled pictures; right matches, and others, among them."""
+"""Least number of labelled pictures, and of right and of other matches among them."""
 _CONVERGED = 1e-6
-WRONG = 4.0
-"""What a wrong match that counts as sure costs, in right ones that do not."""
+_WRONG_COST = 4.0
+"""Cost of a wrong match that is sure; a right match that is not sure costs 1."""
 _SEPARATED = 0.6
 """Least area under the ROC curve of right matches against the others. Chance is .5."""
 
@@ -120,7 +120,7 @@ def tune_confidence(
 def _match_labelled(
     base: Retrieval, records: Iterable[tuple[str, Mapping[str, Any] | BadInput]], folder: Path
 ) -> Iterator[tuple[float, bool, bool]]:
-    """Yield evidence for the best match of each picture, whether it is right, and if it is sure."""
+    """Yield the evidence for each best match, whether it is right, and whether it is sure."""
     connection = base.database.connection
     for where, record in records:
         if isinstance(record, BadInput):
@@ -167,14 +167,14 @@ def fit_odds(
 
 
 def choose_threshold(
-    probabilities: NDArray[np.float64], right: NDArray[np.bool_], *, wrong: float = WRONG
+    probabilities: NDArray[np.float64], right: NDArray[np.bool_], *, cost: float = _WRONG_COST
 ) -> float:
     """Return the confidence from which on a match is sure, 0 to 1, at the least cost.
 
     Args:
         probabilities: float64[n], the confidence of each match.
         right: bool[n], whether it is right.
-        wrong: what a wrong match that is sure costs, in right ones that are not.
+        cost: of a wrong match that is sure, where a right match that is not sure costs 1.
     """
     steps = np.unique(probabilities)
     # Between two matches; of thresholds of equal cost the highest.
@@ -182,5 +182,5 @@ def choose_threshold(
         [[steps[0] / 2], (steps[:-1] + steps[1:]) / 2, [(steps[-1] + 1) / 2]]
     )
     sure = probabilities >= thresholds[:, None]
-    costs = (~sure & right).sum(1) + wrong * (sure & ~right).sum(1)
+    costs = (~sure & right).sum(1) + cost * (sure & ~right).sum(1)
     return float(thresholds[np.flatnonzero(costs == costs.min())[-1]])

@@ -21,7 +21,6 @@ from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.efficientnet_model import FEATURES, SIDES
 from ku_rag.encoders.embedded import descriptor
 from ku_rag.errors import BadInput
-from ku_rag.pictures import to_rgb
 from ku_rag.plugins import extra
 from ku_rag.types import Box
 
@@ -76,16 +75,16 @@ class EfficientNetEncoder:
         return vectors
 
     def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
-        """Describe parts of one RGB picture, float32[len(boxes), 1792], the rest of a row is 0."""
+        """Describe parts of one RGB picture, float32[len(boxes), 1792]; the other numbers are 0."""
         vectors = np.zeros((len(boxes), self.dim), np.float32)
         vectors[:, : descriptor.DIM] = descriptor.describe_boxes(image, boxes)
         return vectors
 
     def encode_objects(self, images: Sequence[Image]) -> Vectors:
-        """Return what the network sees in pictures, float32[n, 1792]; the rest of a row is 0."""
+        """Return the features of RGB pictures, float32[n, 1792]; the other numbers are 0."""
         vectors = np.zeros((len(images), self.dim), np.float32)
         for vector, image in zip(vectors, images, strict=True):
-            vector[descriptor.DIM :] = self._features(to_rgb(image))
+            vector[descriptor.DIM :] = self._features(image)
         return vectors
 
     def _features(self, image: Image) -> Vectors:

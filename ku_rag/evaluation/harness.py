@@ -143,7 +143,7 @@ def _settings(
     measures: Sequence[Measure],
     **options: Any,  # noqa: ANN401 - arguments of `evaluate` and fields of `MethodOptions`
 ) -> dict[str, Any]:
-    """Return the settings of a run, which is resumed only with the same ones."""
+    """Return the settings of a run. A run is resumed only with equal settings."""
     return {
         "dataset": dataset.name,
         "questions": sha256(repr(dataset.questions).encode()).hexdigest()[:16],

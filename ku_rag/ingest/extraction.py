@@ -1,8 +1,8 @@
 """Facts that a model reads from the texts of units, each with the sentence that states it.
 
-A model proposes facts of each chunk. A fact is stored only if its unit is one of the chunk's, its
-sentence stands in the chunk, and its value in that sentence. The base records which chunks a model
-has read: an interrupted run continues, and a later one reads what is new.
+A model proposes facts of each chunk. A fact is stored only if the chunk belongs to its unit or
+names it, the chunk contains its sentence, and the sentence contains its value. The base records
+which chunks a model has read: an interrupted run continues, and a later run reads new chunks only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ku_rag.types import Progress, Quarantined, Serializable
 
 _LONGEST_LABEL, _LONGEST_VALUE = 60, 300
 _MOST_UNITS = 40
-"""Units of a chunk that a model is told of, owners first."""
+"""Most units that a request names, owners of the chunk first."""
 _TOKEN_CHARACTERS = 4
 _REPLY_TOKENS = 150
 """Estimates for a dry run: characters of a token, and tokens of a reply."""
@@ -124,9 +124,9 @@ def extract(
         replies += [outcome.reply for outcome in outcomes if outcome.reply]
         done.chunks += len(batch) - len(unread)
         done.left_out += [
-            Quarantined(f"chunk {row}", outcome.problem)
-            for row, outcome in unread.items()
-            if not outcome.spent
+            Quarantined(f"chunk {passage.row} of {next(iter(passage.units))}", outcome.problem)
+            for passage, outcome in zip(batch, outcomes, strict=True)
+            if outcome.failure and not outcome.spent
         ]
         if progress:
             progress(done.chunks)

@@ -447,7 +447,7 @@ def _closest(
     Args:
         question: The question.
         candidates: Sentences of the evidence.
-        evidence: What they stand in.
+        evidence: The chunks of the sentences.
         least: Share of the question that is close.
     """
     rarity = _Rarity(question, candidates)

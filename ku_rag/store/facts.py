@@ -202,8 +202,9 @@ def _drop_read(connection: Connection, chunks: Sequence[int]) -> None:
 
 
 def drop_all_read(connection: Connection) -> None:
-    """Delete all facts that are read without a model."""
-    _delete(connection, f"? AND label IN ({_READ_LABELS})", 1)
+    """Delete all facts that are read without a model, and their labels."""
+    connection.execute(f"DELETE FROM facts WHERE label IN ({_READ_LABELS})")
+    connection.execute(f"DELETE FROM labels WHERE row IN ({_READ_LABELS})")
 
 
 def drop_unit(connection: Connection, unit: int) -> None:

@@ -101,6 +101,7 @@ class _Source:
 def add_extracted(database: Database, export: Export) -> list[Quarantined]:
     """Store the facts that models have read from texts; return those that no text supports."""
     left_out = []
+    by_model: dict[str, list[ExtractedFact]] = {}
     with database.change() as connection:
         for row in export.rows(EXTRACTED):
             stored = connection.execute(
@@ -116,7 +117,9 @@ def add_extracted(database: Database, export: Export) -> list[Quarantined]:
                 left_out.append(Quarantined(item, "the text that states it was not imported"))
                 continue
             stated = Statement(row["label"] or "", value, "", first, last)
-            facts.add_extracted(connection, model, [ExtractedFact(unit, stated, chunk)])
+            by_model.setdefault(model, []).append(ExtractedFact(unit, stated, chunk))
+        for model, supported in by_model.items():
+            facts.add_extracted(connection, model, supported)
     return left_out
 
 

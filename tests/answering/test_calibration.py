@@ -134,8 +134,8 @@ def test_matches_that_all_look_good_get_the_share_of_right_ones():
 def test_the_threshold_has_the_least_cost():
     probabilities = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
     right = np.array([False, True, False, True, True])
-    assert choose_threshold(probabilities, right, wrong=4) == pytest.approx(0.6)
-    assert choose_threshold(probabilities, right, wrong=0.5) == pytest.approx(0.2)
+    assert choose_threshold(probabilities, right, cost=4) == pytest.approx(0.6)
+    assert choose_threshold(probabilities, right, cost=0.5) == pytest.approx(0.2)
     assert choose_threshold(probabilities, right & False) == pytest.approx(0.95)
     assert choose_threshold(probabilities, right | True) == pytest.approx(0.05)
 
@@ -144,7 +144,7 @@ def test_labels_that_do_not_separate_are_refused_and_change_nothing(kb, tmp_path
     file = labelled(tmp_path, range(8), range(40, 52))
     rng = np.random.default_rng(2)
     lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    # Labels at random: every second picture is said to show what it looks like.
+    # Random labels: half of the pictures are labelled with the unit that they match.
     for line in lines:
         image = tmp_path / line["image"]
         looks_like = kb.query(image, QUESTION).units[0].id

@@ -17,21 +17,21 @@ EXPECTED = "the weights of a test"
 
 
 class Storage:
-    """Stands for a storage; pickled by its id."""
+    """A storage, which is pickled by its id."""
 
     def __init__(self, key, array):
         self.key, self.array = key, array
 
 
 class Tensor:
-    """Stands for a tensor: it is pickled as torch pickles one."""
+    """A tensor, pickled as torch does."""
 
     def __init__(self, storage, offset, shape, strides):
         self.arguments = storage, offset, shape, strides, False, OrderedDict()
 
 
 class Global:
-    """Stands for a name of a module, which need not be installed."""
+    """A name of a module that need not be installed."""
 
     def __init__(self, module, name):
         self.module, self.name = module, name
