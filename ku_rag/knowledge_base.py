@@ -88,6 +88,8 @@ class QueryOptions(TypedDict, total=False):
         searchers: names of installed searchers, or searchers by name, that a plan may ask.
         kind: only units of this kind count.
         where: only units with such metadata count, as in `KnowledgeBase.list`.
+        unit: id or unique name of the unit that the question is about, such as one of those that
+            an answer with the outcome "unsure" lists.
     """
 
     k: int | None
@@ -103,6 +105,7 @@ class QueryOptions(TypedDict, total=False):
     searchers: Searchers
     kind: str | None
     where: Where
+    unit: str | None
 
 
 def _deprecated(name: str) -> Callable[..., Any]:
@@ -302,10 +305,12 @@ class KnowledgeBase:
             strict=strict,
             method=arguments.text(options.get("method", ""), "the method"),
             construction=options.get("construction"),
+            unit=arguments.text(options.get("unit") or "", "unit"),
         )
-        if plan and (query.strict or query.method or not query.with_units):
+        if plan and (query.strict or query.method or query.unit or not query.with_units):
             raise BadInput(
-                "plan cannot be combined with strict, method or units=False: leave out one of them"
+                "plan cannot be combined with strict, method, unit or units=False: leave out one "
+                "of them"
             )
         chosen = UnitFilter.parse(options.get("kind"), options.get("where", ()))
         with session.use():

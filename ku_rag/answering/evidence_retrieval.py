@@ -134,10 +134,10 @@ def paths(base: Retrieval, question: str, matched: Matched, *, first_label: int)
     entities = graph.of_units([unit.row for unit in matched.units])
     starts = [entity for entity in entities if entity.has_relations]
     # A name in the clue tells which of the things in a picture is meant, and is not asked about.
-    picture = matched.units and matched.units[0].image
-    asking = parted(question)[0] if picture else question
-    names = None if picture else matched.names.spans
-    traced = trace(graph, next(iter(entities), None) if picture else None, asking, names=names)
+    is_subject = matched.chosen or bool(matched.units and matched.units[0].image)
+    asking = parted(question)[0] if is_subject else question
+    names = None if is_subject else matched.names.spans
+    traced = trace(graph, next(iter(entities), None) if is_subject else None, asking, names=names)
     every_way = traced.paths if traced else ()
     lines = dict.fromkeys(step.line for way in every_way for step in way.steps if step.line)
     ways = tuple(way for way in every_way if not any(step.line for step in way.steps))

@@ -25,7 +25,7 @@ from ku_rag.pictures import MATCHED_SIDE, decode, fit_picture
 from ku_rag.reading import cells, prose
 from ku_rag.rerankers.base import RerankerQuery, rank
 from ku_rag.retrieval.base import Matched, Retrieval
-from ku_rag.retrieval.matching import match
+from ku_rag.retrieval.matching import choose_unit, match
 from ku_rag.store.connection import snapshot
 from ku_rag.text.question import analyse
 from ku_rag.text.stems import stems
@@ -98,6 +98,7 @@ class QueryInput:
     strict: str = ""
     method: str = ""
     construction: EvidenceSettings | None = None
+    unit: str = ""
 
     def __post_init__(self) -> None:
         """Check the text and the switches."""
@@ -120,6 +121,11 @@ class QueryInput:
             )
         if self.construction is not None and self.method != "evidence":
             raise BadInput('construction is for method="evidence": give this as well, or neither')
+        if self.unit and (self.strict or self.method == "model-only" or not self.with_units):
+            raise BadInput(
+                f"the question is about the unit {self.unit!r}: leave out strict, "
+                'method="model-only" and units=False, or the unit'
+            )
         if self.strict and (self.image is None or not self.with_units):
             raise BadInput("the published method matches a picture with units: give a picture")
 
@@ -210,7 +216,8 @@ def ask(
                 yield QueryEvent("draft", {"draft": draft.text})
             answered = chain.answer(material, draft)
         else:
-            reading = _read(base, question, context, with_picture=picture is not None)
+            has_subject = picture is not None or bool(question.unit)
+            reading = _read(base, question, context, with_picture=has_subject)
             if planned and not reading.answer:
                 context, reading = _read_last_query(base, question, context, reading, planned)
             answered = Answered(reading, {"reader": prose.NAME})
@@ -431,6 +438,8 @@ def _retrieve(
     if question.with_units:
         with _measure(times, "match"):
             matched = match(base, picture, text, question.k_units)
+            if question.unit:
+                matched = choose_unit(base, matched, question.unit)
     elif caption:
         text = f"{text}\n{caption.text}"
     with _measure(times, "search"):

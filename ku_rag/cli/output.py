@@ -158,6 +158,9 @@ def print_answer(answer: Answer) -> None:
     lines += [f"  unit: {unit.name} ({unit.why})" for unit in answer.units[:_UNITS]]
     if (more := len(answer.units) - _UNITS) > 0:
         lines.append(f"  … and {more} more {'unit' if more == 1 else 'units'}; --json lists all")
+    if answer.outcome == "unsure":
+        ids = ", ".join(unit.id for unit in answer.units[:_UNITS])
+        lines.append(f"  if it is one of them, ask with --unit ID: {ids}")
     quoted: dict[str, list[str]] = {label: [] for label in cited}
     texts = {piece.label: piece.text for piece in answer.chunks if not piece.table}
     for label, (start, end) in zip(answer.citations, answer.reading.spans, strict=False):

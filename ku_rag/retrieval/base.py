@@ -49,11 +49,13 @@ class Matched:
         units: best first.
         region: the part of the picture that the question is about; None without a picture.
         names: the names in the question.
+        chosen: whether the first unit was chosen by the caller.
     """
 
     units: Sequence[Match] = ()
     region: Region | None = None
     names: NamesFound = field(default_factory=NamesFound)
+    chosen: bool = False
 
     @property
     def about(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PIL.Image import Image
 
@@ -19,7 +20,7 @@ from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.image_matching import evidence, match_image
 from ku_rag.retrieval.names import ClueWord, NamesFound, find_names, find_partial_names, parted
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.store.unit_records import fields_of
+from ku_rag.store.unit_records import fields_of, find_row
 from ku_rag.text.tokens import words
 from ku_rag.types import Match, Region
 
@@ -79,6 +80,29 @@ def match(base: Retrieval, image: Image | None, question: str, k: int) -> Matche
     best = next((seen[m.row] for m in matches if m.image_row is not None), None)
     region = chosen or _region(image, best, chosen_by_clue=bool(fitting))
     return Matched(matches, region, names)
+
+
+def choose_unit(base: Retrieval, matched: Matched, unit_name: str) -> Matched:
+    """Return the matched units with one that the question is about, whatever the picture shows.
+
+    Of the others, those that the question names are kept.
+
+    Args:
+        base: the knowledge base.
+        matched: what the picture and the question match.
+        unit_name: id of the unit, or a name that no other unit has.
+
+    Raises:
+        NotFound: there is no such unit.
+        BadInput: several units have the name.
+    """
+    row = find_row(base.database.connection, unit_name)
+    unit = next((match for match in matched.units if match.row == row), None)
+    unit = unit or unit_match(base, row, None, why="")
+    why = "; ".join(filter(None, (unit.why, "the question was asked about it")))
+    unit = replace(unit, score=1.0, confidence=1.0, why=why, sure=True)
+    named = [match for match in matched.units if match.named and match.row != row]
+    return replace(matched, units=[unit, *named], chosen=True)
 
 
 def unit_match(

@@ -81,6 +81,10 @@ class QueryBody(PictureBody):
         None, ge=1, le=100, description="As for a search; by default, the settings of the base."
     )
     question: str = Field(description="A sentence.", examples=["Which country is it from?"])
+    unit: str | None = Field(
+        None,
+        description="The unit that it is about, by id or unique name.",
+    )
     strict: Literal["", "kurag"] = Field("", description="Use only the published method.")
     method: Literal["", "evidence", "model-only"] = ""
     plan: Literal["", "parallel", "sequential"] = Field("", description="Search in rounds.")
@@ -105,7 +109,7 @@ class QueryBody(PictureBody):
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments of `KnowledgeBase.query`."""
-        same = {"k", "kind", "where", "strict", "method"}
+        same = {"k", "kind", "where", "strict", "method", "unit"}
         return self.model_dump(include=same) | {
             "plan": self.plan or None,
             "kcc": not self.no_kcc,

@@ -104,10 +104,15 @@ class UnitTools:
         self._folders = [folder.resolve() for folder in folders]
 
     def ask(
-        self, question: str, picture: Picture = "", k: Count | None = None
+        self,
+        question: str,
+        picture: Picture = "",
+        k: Count | None = None,
+        unit: str | None = None,
     ) -> Annotated[CallToolResult, QuestionAnswer]:
-        """Answer a question from the knowledge base, about a picture if one is given."""
-        answer = self._kb.query(self._picture(picture) if picture else None, question, k=k)
+        """Answer a question from the knowledge base, about a picture or a unit (id) if given."""
+        image = self._picture(picture) if picture else None
+        answer = self._kb.query(image, question, k=k, unit=unit)
         parts = ("outcome", "answer", "citations", "units", "chunks", "paths")
         fields = {name: getattr(answer, name) for name in parts} | {"why": answer.reading.why}
         return self._result(QuestionAnswer, fields)

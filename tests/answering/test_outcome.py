@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag import BadInput, KnowledgeBase, NotFound, Relation, Unit
 from ku_rag.evaluation import evaluate
 from ku_rag.mllm import ScriptedMLLM
 from ku_rag.serve.app import create_app
@@ -95,6 +95,37 @@ def test_a_picture_below_the_threshold_has_candidates(lamps, opened, options):
     assert (found.outcome, found.answer, found.units[0].id) == ("unsure", "", "3")
 
 
+def test_a_chosen_unit_answers_whatever_the_picture_shows(lamps, opened, ku):
+    kb = opened(confidence_threshold=1.0)
+    for unit in kb.query(shown(lamps), ORIGIN).units[:3]:
+        answer = kb.query(shown(lamps), ORIGIN, unit=unit.id)
+        assert (answer.answer, answer.units[0].id) == (f"Land {unit.id}", unit.id)
+    run = ku(
+        "query", "-", "Which lamp does it hang beside?", "--unit", "Lamp 0", "--kb", lamps.path
+    )
+    assert run.out.startswith("Lamp 1\n")
+    assert "the question was asked about it" in run.out
+    answer = kb.query(None, "Does Lamp 7 come from there?", unit="3")
+    assert [match.id for match in answer.units] == ["3", "7"]
+
+
+def test_a_unit_cannot_be_chosen_where_nothing_is_matched(lamps):
+    with pytest.raises(NotFound, match="there is no unit 'Lamp'"):
+        lamps.query(None, ORIGIN, unit="Lamp")
+    for options in ({"strict": "kurag"}, {"method": "model-only"}, {"units": False}):
+        with pytest.raises(BadInput, match="leave out"):
+            lamps.query(shown(lamps), ORIGIN, unit="3", **options)
+    with pytest.raises(BadInput, match="plan cannot be combined"):
+        lamps.query(None, ORIGIN, unit="3", plan="sequential")
+
+
+def test_an_unsure_command_says_how_to_choose(lamps, ku, monkeypatch):
+    monkeypatch.setenv("KU_CONFIDENCE_THRESHOLD", "1")
+    picture = str(shown(lamps))
+    run = ku("query", picture, ORIGIN, "--kb", lamps.path)
+    assert "ask with --unit ID: 3, " in run.out
+
+
 def test_a_name_in_the_question_is_sure(lamps, opened):
     kb = opened(confidence_threshold=1.0)
     assert kb.query(shown(lamps), "Where does Lamp 5 come from?").outcome == "answered"
@@ -162,6 +193,8 @@ def test_pages_reports_and_chat_say_that_a_match_is_unsure(lamps, opened, tmp_pa
     picture = {"image": ("a.png", shown(lamps).read_bytes()), "question": (None, ORIGIN)}
     with TestClient(create_app({"default": kb}), base_url="http://localhost") as client:
         assert client.post("/v1/query", files=picture).json()["outcome"] == "unsure"
+        chosen = client.post("/v1/query", files=picture | {"unit": (None, "Lamp 5")}).json()
+        assert (chosen["outcome"], chosen["answer"]) == ("answered", "Land 5")
         assert (
             "<h2>It may be one of the matched units.</h2>" in client.post("/", files=picture).text
         )
