@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from ku_rag.planning.plan import Plan, PlanSettings
     from ku_rag.planning.rounds import PlanRun
     from ku_rag.planning.searchers import Searchers
+    from ku_rag.retrieval.text_weight import TextTuning
     from ku_rag.transfer.increment import Applied
     from ku_rag.transfer.parquet_export import Exported
     from ku_rag.transfer.snapshot import Snapshot
@@ -833,8 +834,9 @@ class KnowledgeBase:
     def tune_confidence(self, pictures: str | Path) -> ConfidenceTuning:
         """Set the confidence of matches by labelled pictures, a few dozen, and keep it.
 
-        Without this the confidence is that of the project's own test pictures. It changes with the
-        encoder or the segmenter, and is not known for regions of a model.
+        Without this the confidence of windows is that of the project's own test pictures, and that
+        of regions of a model comes from the base's own pictures, 20 or more. What is set holds for
+        this encoder and segmenter.
 
         Args:
             pictures: a file of JSON lines, {"image", "units", "question"?}: a picture by its path,
@@ -852,6 +854,26 @@ class KnowledgeBase:
         file = arguments.regular_file(arguments.path(pictures, what), what).resolve()
         with self._session.write():
             return tune_confidence(self._session.retrieval(), read_objects(file), file.parent)
+
+    def tune_texts(self, questions: str | Path) -> TextTuning:
+        """Set the weight of the encoder's cosines of texts beside keywords, and keep it.
+
+        It holds for this encoder of texts. 0 searches by keywords alone.
+
+        Args:
+            questions: a file of JSON lines, {"question", "units"} as for `ku eval`, 20 or more.
+
+        Raises:
+            BadInput: a record cannot be read, or too few have units; nothing was changed.
+            NotFound: the base has no unit of an id.
+        """
+        from ku_rag.ingest.readers.jsonl import read_objects
+        from ku_rag.retrieval.text_weight import tune_text_weight
+
+        what = "the file of questions"
+        file = arguments.regular_file(arguments.path(questions, what), what).resolve()
+        with self._session.write():
+            return tune_text_weight(self._session.retrieval(), read_objects(file))
 
     def reindex(self, encoder: str | Encoder, *, progress: Progress | None = None) -> Reindexed:
         """Change the encoder: encode everything again, then switch in one transaction.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ku_rag import arguments, manifest
 from ku_rag.encoders.base import Encoder
-from ku_rag.encoders.pair import finds_regions, side
+from ku_rag.encoders.pair import finds_regions, side, text_weight
 from ku_rag.errors import Mismatch, NotFound, Outdated
 from ku_rag.indexes.chunk_selection import Selection
 from ku_rag.indexes.vector_index import VectorIndex
@@ -23,7 +23,7 @@ from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers import load_reranker
 from ku_rag.rerankers.base import Reranker
 from ku_rag.retrieval.base import Retrieval
-from ku_rag.retrieval.image_matching import Calibration, ImageSearch
+from ku_rag.retrieval.image_matching import Calibration, ImageSearch, calibrate
 from ku_rag.retrieval.search import ChunkSearch
 from ku_rag.settings import Settings
 from ku_rag.store import unit_records
@@ -106,6 +106,7 @@ class Session:
         self._reranker = None if isinstance(reranker, str) else reranker
         self._mllm = None if isinstance(mllm, str) else mllm
         self._loading = RLock()
+        self._calibrated: tuple[VectorIndex, object, Calibration | None] | None = None
         spec = None
         database = self._open_database(settings.lock_wait_s, create=create, read_only=read_only)
         try:
@@ -319,16 +320,33 @@ class Session:
             threshold=self.settings.region_threshold,
             background="mask" if self.settings.region_background == "mask" else "keep",
             tuned=Calibration(**tuned) if (tuned := database.meta("confidence")) else None,
+            by_own_pictures=self._calibration,
             least=self.settings.confidence_threshold,
         )
+        weight, text_encoder = database.meta("text_weight"), side(encoding.encoder, "chunk")
+        if not weight or weight["encoder"] != text_encoder.fingerprint:
+            weight = {"weight": text_weight(text_encoder)}
         chunk_search = ChunkSearch(
-            database.connection, encoding.encoder, encoding.chunks, self.settings.expand
+            database.connection,
+            encoding.encoder,
+            encoding.chunks,
+            weight["weight"],
+            self.settings.expand,
         )
         chosen = self._selection.resolve(units)
         pool = self.settings.reranker_pool
         return Retrieval(
             database, self.layout, image_search, chunk_search, chosen, self.reranker, pool
         )
+
+    def _calibration(self) -> Calibration | None:
+        """Return the calibration by own pictures, computed once for each state of the base."""
+        images, calibrated = self.encoding.images, self._calibrated
+        commits = self.database.meta("commits")
+        if calibrated is None or calibrated[:2] != (images, commits):
+            calibrated = (images, commits, calibrate(self.database.connection, images))
+            self._calibrated = calibrated
+        return calibrated[2]
 
     def segmenter_fingerprint(self) -> str:
         """Return the segmenter's fingerprint, from the manifest where a network would be loaded."""

@@ -63,8 +63,13 @@ def upgrade() -> None:
     metavar="FILE.jsonl",
     help="Set the confidence of matches instead, by labelled pictures.",
 )
+@click.option(
+    "--texts",
+    metavar="FILE.jsonl",
+    help="Set the weight of the encoder of texts instead, by questions.",
+)
 @common
-def tune(recall: float, kind: str | None, confidence: str | None) -> None:
+def tune(recall: float, kind: str | None, confidence: str | None, texts: str | None) -> None:
     """Choose the index of pictures and of texts by measuring them on the base's own vectors.
 
     Every kind of index is built and compared with exact search; the fastest that finds enough is
@@ -73,7 +78,22 @@ def tune(recall: float, kind: str | None, confidence: str | None) -> None:
     With --confidence, a few dozen pictures set how sure a match must be. Each line of the file is
     {"image": path, "units": [ids]}; a picture of an unknown thing has no ids. A wrong match that
     counts as sure costs as much as four right ones that do not.
+
+    With --texts, 20 or more questions set how much the encoder counts beside keywords when texts
+    are searched. Each line of the file is {"question": text, "units": [ids]}, as for `ku eval`.
     """
+    if confidence and texts:
+        raise click.UsageError("give --confidence or --texts, one after the other")
+    if texts:
+        with open_base() as base:
+            ranks = base.tune_texts(texts)
+        print_result(
+            ranks,
+            f"weight {ranks.weight:g}: mean reciprocal rank {ranks.reciprocal_rank:.3f} of "
+            f"{ranks.questions} questions ({ranks.reciprocal_rank_before:.3f} before, "
+            f"{ranks.tried[0][1]:.3f} by keywords alone)",
+        )
+        return
     if confidence:
         with open_base() as base:
             tuned = base.tune_confidence(confidence)

@@ -34,6 +34,7 @@ from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.regions.base import Segmenter
 from ku_rag.regions.crops import Background, crop
 from ku_rag.regions.selection import choose
+from ku_rag.retrieval.own_calibration import fit_unknown, unknown_leads
 from ku_rag.store.connection import Connection, as_json
 from ku_rag.types import Region
 
@@ -59,12 +60,14 @@ class Calibration:
         intercept: added to the evidence times the slope, it gives log odds.
         threshold: confidence from which on a match is sure, 0 to 1.
         slope: see above.
+        of_lead: whether the evidence is the lead in cosine over any other unit.
     """
 
     models: str
     intercept: float
     threshold: float
     slope: float = 1.0
+    of_lead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class ImageSearch:
         threshold: cosine to the question from which on a region is meant.
         background: what becomes of the background of a region with a mask.
         tuned: what `ku tune --confidence` found, if it was run.
+        by_own_pictures: returns what `calibrate` finds, for regions of a model.
         least: confidence from which on a match is sure; 0 takes the tuned or the default one.
     """
 
@@ -89,6 +93,7 @@ class ImageSearch:
     threshold: float
     background: Background
     tuned: Calibration | None
+    by_own_pictures: Callable[[], Calibration | None]
     least: float
 
     @property
@@ -160,20 +165,36 @@ def _rated(
     matches: Sequence[RegionMatch], search: ImageSearch, owners: Owners, *, windows: bool
 ) -> dict[int, RegionMatch]:
     """The best match of each unit, with its confidence."""
-    model = Calibration("", INTERCEPT, THRESHOLD) if windows else None
+    model: Calibration | None
     if search.tuned and search.tuned.models == search.models:
         model = search.tuned
+    elif windows:
+        model = Calibration("", INTERCEPT, THRESHOLD)
+    else:
+        model = search.by_own_pictures()
     units: dict[int, RegionMatch] = {}
     units_of = owners([match.image_row for match in matches])
     for match in matches:
         if model:
-            odds = model.slope * evidence(match) + model.intercept
+            believed = match.similarity - match.cosine if model.of_lead else evidence(match)
+            odds = model.slope * believed + model.intercept
             confidence = 1 / (1 + math.exp(min(-odds, 500.0)))
             sure = confidence >= (search.least or model.threshold)
             match = replace(match, confidence=confidence, sure=sure)
         for unit in units_of[match.image_row]:
             units.setdefault(unit, match)
     return units
+
+
+def calibrate(connection: Connection, images: VectorIndex) -> Calibration | None:
+    """Return the calibration of matches of regions by the base's own pictures.
+
+    Returns:
+        None if the base has too few.
+    """
+    owners = partial(_owners, connection, None)
+    fitted = fit_unknown(unknown_leads(connection, images, owners), THRESHOLD)
+    return fitted and Calibration("", fitted[1], THRESHOLD, fitted[0], of_lead=True)
 
 
 def _owners(
@@ -213,7 +234,7 @@ def match_regions(
 
     Such a region is compared as it is. The similarity is the cosine plus its lead over the best
     picture of any other unit in the same region, because a region that resembles many units shows
-    none of them. These matches have no confidence unless labelled pictures set it.
+    none of them. Their confidence is that of `calibrate`, unless labelled pictures set it.
 
     Args:
         regions: the regions to compare.

@@ -13,7 +13,6 @@ from heapq import nsmallest
 import numpy as np
 
 from ku_rag.encoders.base import Encoder, encode_queries
-from ku_rag.encoders.pair import text_weight
 from ku_rag.indexes.keywords import term_scores
 from ku_rag.indexes.segment import Rows, contains
 from ku_rag.indexes.vector_index import VectorIndex
@@ -39,12 +38,14 @@ class ChunkSearch:
         connection: the store.
         encoder: the base's own.
         chunks: the index of chunks.
+        text_weight: the weight of cosines beside keywords.
         expand: whether links between chunks are followed.
     """
 
     connection: Connection
     encoder: Encoder
     chunks: VectorIndex
+    text_weight: float
     expand: bool = True
 
 
@@ -134,5 +135,5 @@ def _cosines(
             lowest = min(near.values())
             span = max(near.values()) - lowest
         best |= {row: max(cosine, best.get(row, -1.0)) for row, cosine in near.items()}
-    weight = text_weight(base.encoder) / (span or 1.0)
+    weight = base.text_weight / (span or 1.0)
     return {row: weight * min(max(0.0, cosine - lowest), span) for row, cosine in best.items()}
