@@ -154,8 +154,8 @@ def match_halves(things: Things, encoder: str = "embedded") -> NDArray[np.float6
     """Match each picture with each half as the base.
 
     Returns:
-        float64[n, 4]: whether the thing is in the base, whether the best match is right, and the
-        similarity and the edges of that match.
+        float64[n, 5]: whether the thing is in the base, whether the best match is right, and the
+        similarity, the edges and the confidence of that match.
     """
     families = np.array(sorted(set(things.family.values())))
     np.random.default_rng(7).shuffle(families)
@@ -172,5 +172,6 @@ def match_halves(things: Things, encoder: str = "embedded") -> NDArray[np.float6
                     found, _ = match_image(connection, image, "", retrieval.image_search)
                     unit, best = next(iter(found.items()))
                     right = unit_records.fields_of(connection, unit)[0] in truth
-                    rows.append((bool(truth & base.keys()), right, best.similarity, best.edges))
+                    known, numbers = bool(truth & base.keys()), (best.similarity, best.edges)
+                    rows.append((known, right, *numbers, best.confidence))
     return np.array(rows, np.float64)

@@ -961,7 +961,7 @@ class KnowledgeBase:
             Mismatch: it has a later format, or shards are of another encoder.
             MissingExtra: pyarrow is not installed.
         """
-        from ku_rag.transfer.parquet_import import ExportRecords, add_extracted
+        from ku_rag.transfer.parquet_import import ExportRecords, add_extracted, add_tuning
         from ku_rag.transfer.parquet_reader import Export
         from ku_rag.transfer.shard_set import ShardSet, is_shard_set
 
@@ -976,6 +976,7 @@ class KnowledgeBase:
                 export = Export(path)
                 report = writer.run(ExportRecords(export, writer), progress=progress)
                 report.quarantined.extend(add_extracted(self._session.database, export))
+                add_tuning(self._session.database, export)
         self._session.update_indexes()
         return report
 

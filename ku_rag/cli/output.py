@@ -204,7 +204,9 @@ def unit_lines(unit: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"source: {source['uri']}" for source in unit.get("sources", ()))
     read = [fact for fact in unit.get("facts", ()) if fact["chunk"] is not None]
     yield from ["", "read in its texts and in tables:"] * bool(read)
-    yield from (f"  {fact['label']}: {_value(fact['value'])}" for fact in read)
+    for fact in read:
+        by = f"  ({fact['origin']})" if fact["origin"].startswith("extracted by ") else ""
+        yield f"  {fact['label']}: {_value(fact['value'])}{by}"
     if named_in := unit.get("named_in"):
         yield f"named in {len(named_in)} chunks of other sources"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,6 +46,10 @@ _SIMILARITY, _EDGES, INTERCEPT = 6.5, 2.5, -6.4
 the third. Fitted to flags, groceries and icons; see docs/decisions/0043."""
 THRESHOLD = 0.4
 """Confidence from which on a match is sure, where nothing else is set."""
+_WHOLE = 0.65
+"""Cosine of a network from which on a picture as a whole shows what a stored one does. Windows that
+match another unit are then believed less, by this many log odds."""
+_CONTRADICTED = 3.5
 _NEAREST_OBJECTS = 100
 """Stored pictures that are compared with what a network sees in a picture."""
 _blas_lock = threading.Lock()
@@ -134,7 +138,7 @@ def match_image(
         return {}, None
     encoder, segmenter = side(search.encoder, "image"), search.segmenter()
     windows = segmenter.name == "windows" and not encoder.cross_modal
-    chosen = None
+    chosen, whole = None, frozenset[int]()
     if windows:
         with one_blas_thread():
             proposed = segmenter.propose(image)
@@ -143,6 +147,7 @@ def match_image(
             )
             objects = match_objects(image, encoder, nearest)
             matches = rescore(image, matches, search.picture, objects)
+            whole = _shown_as_a_whole(objects, owners)
     else:
         regions, background = segmenter.propose(image), search.background
         if encoder.cross_modal:
@@ -153,18 +158,32 @@ def match_image(
         regions = [chosen] if chosen else [Region((0, 0, *image.size), "whole"), *regions]
         vectors = encoder.encode_images([crop(image, region, background) for region in regions])
         matches = match_regions(regions, vectors, nearest, owners)
-    return _rated(matches, search, owners, windows=windows), chosen
+    return _rated(matches, search, owners, windows=windows, whole=whole), chosen
 
 
 def evidence(match: RegionMatch) -> float:
     """Return the log odds that a match is right, up to a constant, the intercept."""
-    return _SIMILARITY * match.similarity + _EDGES * match.edges
+    contradicted = _CONTRADICTED if match.is_contradicted else 0.0
+    return _SIMILARITY * match.similarity + _EDGES * match.edges - contradicted
 
 
 def _rated(
-    matches: Sequence[RegionMatch], search: ImageSearch, owners: Owners, *, windows: bool
+    matches: Sequence[RegionMatch],
+    search: ImageSearch,
+    owners: Owners,
+    *,
+    windows: bool,
+    whole: frozenset[int],
 ) -> dict[int, RegionMatch]:
-    """The best match of each unit, with its confidence."""
+    """The best match of each unit, with its confidence.
+
+    Args:
+        matches: best first.
+        search: what the picture is matched with.
+        owners: the units of stored pictures.
+        windows: whether the matches are of windows.
+        whole: the units that the picture as a whole shows, if it shows any.
+    """
     model: Calibration | None
     if search.tuned and search.tuned.models == search.models:
         model = search.tuned
@@ -175,6 +194,8 @@ def _rated(
     units: dict[int, RegionMatch] = {}
     units_of = owners([match.image_row for match in matches])
     for match in matches:
+        if whole and not whole & units_of[match.image_row]:
+            match = replace(match, is_contradicted=True)
         if model:
             believed = match.similarity - match.cosine if model.of_lead else evidence(match)
             odds = model.slope * believed + model.intercept
@@ -225,6 +246,14 @@ def match_objects(image: Image, encoder: Encoder, search: Search) -> dict[int, f
     share = math.sqrt(1 - region_share(encoder) ** 2)
     pairs = zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
     return {row: cosine / share for row, cosine in pairs if row >= 0}
+
+
+def _shown_as_a_whole(objects: Mapping[int, float], owners: Owners) -> frozenset[int]:
+    """Return the units of the stored picture that the whole picture resembles, if it does."""
+    row = max(objects, key=objects.__getitem__, default=None)
+    if row is None or objects[row] < _WHOLE:
+        return frozenset()
+    return owners([row])[row]
 
 
 def match_regions(

@@ -146,6 +146,8 @@ def _why(seen: RegionMatch | None, name: str | None, fits: float) -> str:
         part = "the whole picture" if seen.region.source == "whole" else "a region"
         stated = "" if seen.confidence is None else f", confidence {seen.confidence:.2f}"
         parts.append(f"{part} looks like its picture (cosine {seen.cosine:.2f}{stated})")
+        if seen.is_contradicted:
+            parts.append("the picture as a whole looks more like that of another unit")
         if fits > 0:
             parts.append("its text fits what the question says of the thing")
     if name:

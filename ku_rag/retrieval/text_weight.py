@@ -30,6 +30,7 @@ class TextTuning(Serializable):
     Args:
         questions: how many were asked.
         weight: the weight with the best ranks; of equal ones the smallest.
+        weight_before: that of the base, or of the encoder.
         reciprocal_rank: mean reciprocal rank of the first chunk of a right unit, 0 to 1.
         reciprocal_rank_before: the same with the weight before.
         tried: (weight, mean reciprocal rank).
@@ -37,6 +38,7 @@ class TextTuning(Serializable):
 
     questions: int
     weight: float
+    weight_before: float
     reciprocal_rank: float
     reciprocal_rank_before: float
     tried: tuple[tuple[float, float], ...]
@@ -85,6 +87,7 @@ def tune_text_weight(
     return TextTuning(
         questions=len(ranks),
         weight=weights[best],
+        weight_before=before,
         reciprocal_rank=means[best],
         reciprocal_rank_before=means[weights.index(before)],
         tried=tuple(zip(weights, means, strict=True)),

@@ -22,6 +22,7 @@ from ku_rag.store.database import Database
 from ku_rag.store.facts import EXTRACTED
 from ku_rag.store.layout import Layout, image_file
 from ku_rag.transfer import atomic_folder
+from ku_rag.transfer.parquet_reader import TUNING
 from ku_rag.transfer.tables import (
     FORMAT,
     IMAGES,
@@ -35,7 +36,7 @@ from ku_rag.transfer.tables import (
 )
 from ku_rag.types import Quarantined, Serializable
 
-_MADE_WITH = ("encoder", "segmenter", "max_tokens", "language")
+_MADE_WITH = ("encoder", "segmenter", "max_tokens", "language", *TUNING)
 _IN_ORDER = ("s.unit IS NOT NULL ORDER BY s.unit, s.row", "s.unit IS NULL ORDER BY s.row")
 """Sources by unit, then those that belong to none."""
 _UNIT = "LEFT JOIN units u ON u.row = s.unit"

@@ -33,7 +33,7 @@ from ku_rag.store.database import Database
 from ku_rag.store.facts import ExtractedFact
 from ku_rag.store.vectors import KINDS, Kind
 from ku_rag.text.statements import Statement, locate
-from ku_rag.transfer.parquet_reader import Export, RowBatch
+from ku_rag.transfer.parquet_reader import TUNING, Export, RowBatch
 from ku_rag.transfer.tables import (
     CHUNKS,
     EXTRACTED,
@@ -121,6 +121,15 @@ def add_extracted(database: Database, export: Export) -> list[Quarantined]:
         for model, supported in by_model.items():
             facts.add_extracted(connection, model, supported)
     return left_out
+
+
+def add_tuning(database: Database, export: Export) -> None:
+    """Store what `ku tune` measured on labels, unless the base has measured it itself."""
+    with database.change():
+        for key, expected in TUNING.items():
+            tuning = export.manifest.get(key) or {}
+            if expected.keys() <= tuning.keys() and not database.meta(key):
+                database.set_meta(key, {name: tuning[name] for name in expected})
 
 
 class ExportRecords:

@@ -31,6 +31,11 @@ _UNIT_LENGTH = 0.01
 _BATCH_ROWS = 1024
 """Rows per batch; their vectors fit in the processor's cache."""
 
+TUNING: Mapping[str, Mapping[str, Any]] = {
+    "confidence": {"models": str, "intercept": float, "threshold": float, "slope": float},
+    "text_weight": {"encoder": str, "weight": float},
+}
+"""What `ku tune` has measured on labels: the keys of the table meta, and the fields."""
 _NEEDED = ("format", "sha256")
 _MANIFEST: Mapping[str, Any] = {
     "format": int,
@@ -40,6 +45,7 @@ _MANIFEST: Mapping[str, Any] = {
     "encoder": {"spec": str | None, "fingerprint": str, "sides": {str: [str, int]}},
     "segmenter": {"spec": str | None},
     "settings": {"max_tokens": int | None},
+    **TUNING,
 }
 """The types of the fields that are read; all but `_NEEDED` may be missing."""
 

@@ -149,3 +149,19 @@ with KnowledgeBase.open({str(tmp_path / "kb")!r}) as kb:
     answer, message = run.stdout.splitlines()
     assert answer == "5 euros"
     assert 'pip install "ku-rag[pictures]"' in message
+
+
+def test_windows_are_believed_less_where_the_whole_picture_shows_another_unit(tmp_path):
+    files = [picture(tmp_path / f"{seed}.png", seed, (320, 240)) for seed in range(2)]
+    with KnowledgeBase.open(
+        tmp_path / "kb", create=True, encoder="embedded+efficientnet:lite2"
+    ) as kb:
+        kb.add_many(Unit(f"Wall {n}", id=f"{n}", images=(file,)) for n, file in enumerate(files))
+        with Image.open(files[0]) as wall, Image.open(files[1]) as poster:
+            wall.paste(poster.resize((120, 90)), (20, 20))
+            scene = wall.copy()
+        answer = kb.query(scene, "What is this?")
+    contradiction = "as a whole looks more like that of another unit"
+    assert [contradiction in unit.why for unit in answer.units] == [False, True]
+    assert answer.units[0].id == "0"
+    assert answer.units[1].confidence < 0.4 < answer.units[0].confidence

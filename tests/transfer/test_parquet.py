@@ -253,6 +253,30 @@ def test_the_same_encoder_encodes_nothing(base, tmp_path):
         assert kb.verify().problems == ()
 
 
+def test_what_was_tuned_is_imported_into_a_base_that_was_not(tmp_path):
+    units = [Unit(f"Item {n}", id=f"{n}", texts=(f"It is item {n}.",)) for n in range(20)]
+    labels = [{"question": f"item {n}?", "units": [f"{n}"]} for n in range(20)]
+    questions = write_records(tmp_path / "questions.jsonl", labels)
+    tuned = {"encoder": "other", "weight": 0.5}
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add_many(units)
+        assert kb.tune_texts(questions).reciprocal_rank_before == 1.0
+        kb.export(tmp_path / "export")
+    manifest = json.loads((tmp_path / "export/manifest.json").read_text())
+    assert (manifest["text_weight"]["weight"], manifest["confidence"]) == (0.0, None)
+    for number, written, expected in (
+        (0, manifest["text_weight"], 0.0),
+        (1, {"encoder": manifest["text_weight"]["encoder"], "weight": 0.7}, 0.7),
+        (2, {"weight": 0.7}, 0.1),
+        (3, tuned, 0.1),
+    ):
+        copy = shutil.copytree(tmp_path / "export", tmp_path / f"export {number}")
+        (copy / "manifest.json").write_text(json.dumps(manifest | {"text_weight": written}))
+        with KnowledgeBase.open(tmp_path / f"kb {number}", create=True) as kb:
+            kb.import_(copy)
+            assert kb.tune_texts(questions).weight_before == expected
+
+
 def test_what_is_imported_joins_what_is_there_as_at_ingest(base, tmp_path):
     base.export(tmp_path / "out")
     with opened(tmp_path / "new") as kb:
