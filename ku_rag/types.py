@@ -312,6 +312,8 @@ class Match(Serializable):
             where it is not known, as for regions of a model before `ku tune --confidence`.
         image: path of the picture in the store that matched best, if one did.
         why: what matched: the picture with its cosine, or the name as found.
+        signals: what speaks for the picture: the cosine of the "region", the edges, from 0,
+            that "registration" confirms, the cosine of a "network" for whole pictures.
         named: the name or alias that the question holds, folded; "" if it holds none.
         row: row of the unit in the store.
         image_row: row of the picture that matched.
@@ -330,6 +332,7 @@ class Match(Serializable):
     image_row: int | None = field(default=None, metadata=INTERNAL)
     evidence: float = field(default=0.0, metadata=INTERNAL)
     sure: bool = field(default=True, metadata=INTERNAL)
+    signals: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,8 +405,8 @@ class SearchResult(Serializable):
     chunks: tuple[Evidence, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The units without pictures and reasons, and the chunks."""
-        kept = ("id", "name", "score", "confidence")
+        """The units without their pictures, and the chunks."""
+        kept = ("id", "name", "score", "confidence", "why", "signals")
         units = [{name: getattr(m, name) for name in kept} for m in self.units]
         return {"units": units, "chunks": [e.to_dict() for e in self.chunks]}
 

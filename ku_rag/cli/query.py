@@ -168,7 +168,9 @@ def search(image: str | None, text: str, **options: Any) -> None:  # noqa: ANN40
         raise click.UsageError("give --image, --text, or both")
     with open_base(read_only=True) as base:
         result = base.search(image=image, text=text, **options)
-    lines = [f"{unit.score:.3f}  {unit.name}  ({unit.id})" for unit in result.units]
+    lines = [
+        f"{unit.score:.3f}  {unit.name}  ({unit.id}): {one_line(unit.why)}" for unit in result.units
+    ]
     lines += [f"{hit.score:.3f}  {hit.origin}: {one_line(hit.text)}" for hit in result.chunks]
     print_result(result, lines or "nothing found")
 

@@ -138,7 +138,8 @@ def match_image(
         return {}, None
     encoder, segmenter = side(search.encoder, "image"), search.segmenter()
     windows = segmenter.name == "windows" and not encoder.cross_modal
-    chosen, whole = None, frozenset[int]()
+    chosen = None
+    objects: dict[int, float] = {}
     if windows:
         with one_blas_thread():
             proposed = segmenter.propose(image)
@@ -147,7 +148,6 @@ def match_image(
             )
             objects = match_objects(image, encoder, nearest)
             matches = rescore(image, matches, search.picture, objects)
-            whole = _shown_as_a_whole(objects, owners)
     else:
         regions, background = segmenter.propose(image), search.background
         if encoder.cross_modal:
@@ -158,7 +158,7 @@ def match_image(
         regions = [chosen] if chosen else [Region((0, 0, *image.size), "whole"), *regions]
         vectors = encoder.encode_images([crop(image, region, background) for region in regions])
         matches = match_regions(regions, vectors, nearest, owners)
-    return _rated(matches, search, owners, windows=windows, whole=whole), chosen
+    return _rated(matches, search, owners, windows=windows, objects=objects), chosen
 
 
 def evidence(match: RegionMatch) -> float:
@@ -173,7 +173,7 @@ def _rated(
     owners: Owners,
     *,
     windows: bool,
-    whole: frozenset[int],
+    objects: Mapping[int, float],
 ) -> dict[int, RegionMatch]:
     """The best match of each unit, with its confidence.
 
@@ -182,8 +182,9 @@ def _rated(
         search: what the picture is matched with.
         owners: the units of stored pictures.
         windows: whether the matches are of windows.
-        whole: the units that the picture as a whole shows, if it shows any.
+        objects: what `match_objects` returns.
     """
+    whole = _shown_as_a_whole(objects, owners)
     model: Calibration | None
     if search.tuned and search.tuned.models == search.models:
         model = search.tuned
@@ -194,8 +195,9 @@ def _rated(
     units: dict[int, RegionMatch] = {}
     units_of = owners([match.image_row for match in matches])
     for match in matches:
-        if whole and not whole & units_of[match.image_row]:
-            match = replace(match, is_contradicted=True)
+        is_contradicted = bool(whole) and not whole & units_of[match.image_row]
+        network = objects.get(match.image_row)
+        match = replace(match, network=network, is_contradicted=is_contradicted)
         if model:
             believed = match.similarity - match.cosine if model.of_lead else evidence(match)
             odds = model.slope * believed + model.intercept

@@ -136,7 +136,14 @@ def unit_match(
         seen.image_row,
         evidence(seen),
         sure=bool(name) or seen.sure,
+        signals=_signals(seen),
     )
+
+
+def _signals(seen: RegionMatch) -> dict[str, float]:
+    """Return what speaks for a match: the cosine of its region, confirmed edges, the network."""
+    signals = {"region": seen.cosine, "registration": seen.edges, "network": seen.network}
+    return {name: round(value, 4) for name, value in signals.items() if value}
 
 
 def _why(seen: RegionMatch | None, name: str | None, fits: float) -> str:
@@ -144,8 +151,13 @@ def _why(seen: RegionMatch | None, name: str | None, fits: float) -> str:
     parts = []
     if seen:
         part = "the whole picture" if seen.region.source == "whole" else "a region"
-        stated = "" if seen.confidence is None else f", confidence {seen.confidence:.2f}"
-        parts.append(f"{part} looks like its picture (cosine {seen.cosine:.2f}{stated})")
+        numbers = {"cosine": seen.cosine} | _signals(seen) | {"confidence": seen.confidence}
+        stated = ", ".join(
+            f"{name} {value:.2f}"
+            for name, value in numbers.items()
+            if value is not None and name != "region"
+        )
+        parts.append(f"{part} looks like its picture ({stated})")
         if seen.is_contradicted:
             parts.append("the picture as a whole looks more like that of another unit")
         if fits > 0:

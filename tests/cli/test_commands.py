@@ -82,6 +82,7 @@ def test_query_answers_with_everything_that_led_to_it(ku, fruit_base):
                 "confidence": "float",
                 "image": "str",
                 "why": "str",
+                "signals": {"region": "float", "registration": "float"},
             }
         ],
         "chunks": [
@@ -174,7 +175,16 @@ def test_add_update_show_list_delete(ku, tmp_path):
 def test_search_verify_stats_compact(ku, fruit_base):
     found = ku("search", "--image", fruit_base / "Mango" / "photo.png", "--text", "sweet", "--json")
     assert shape(found.json) == {
-        "units": [{"id": "str", "name": "str", "score": "float", "confidence": "float"}],
+        "units": [
+            {
+                "id": "str",
+                "name": "str",
+                "score": "float",
+                "confidence": "float",
+                "why": "str",
+                "signals": {"region": "float", "registration": "float"},
+            }
+        ],
         "chunks": [
             {
                 "chunk": "int",

@@ -49,6 +49,8 @@ class RegionMatch:
             it is not among those found.
         similarity: the score of the region alone, before registration.
         edges: how many edges of the stored picture registration has confirmed.
+        network: cosine of what a network sees in the whole picture and in the stored one; None
+            where it is not known.
         is_contradicted: whether the picture as a whole shows another unit.
         confidence: the probability that it is right, 0 to 1; None where that is not known.
         sure: whether the confidence reaches the threshold; True where it is not known.
@@ -61,6 +63,7 @@ class RegionMatch:
     whole: float = 0.0
     similarity: float = 0.0
     edges: float = 0.0
+    network: float | None = None
     is_contradicted: bool = False
     confidence: float | None = None
     sure: bool = True
