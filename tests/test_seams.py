@@ -242,7 +242,7 @@ def test_an_encoder_states_what_retrieval_must_know(tmp_path):
             kb.add(ku_rag.Unit("Desk", id="desk", texts=("Of wood.",)))
             assert kb.stats().segmenter.startswith(segmenter)
             scores[segmenter] = kb.search(text="Shimmering").chunks[0].score
-    assert scores == {"whole": 1.0, "windows": 0.25}
+    assert scores == {"whole": 0.1, "windows": 0.25}
 
 
 def hashed(texts):

@@ -25,7 +25,7 @@ class Encoder(Protocol):
 
     Only one thread encodes at a time; others may count tokens meanwhile. An encoder may also have:
 
-    - `text_weight`, float, 1 by default: the weight of cosines of texts beside keywords;
+    - `text_weight`, float, .1 by default: the weight of cosines of texts beside keywords;
     - `finds_regions`, an attribute of its class, False by default: whether it compares hundreds of
       windows of a picture at once, so that they are proposed where no segmenter is named;
     - `region_share`, float, 1 by default: the greatest cosine of a vector of `encode_regions` and a

@@ -67,8 +67,12 @@ def side(encoder: Encoder, kind: Kind) -> Encoder:
 
 
 def text_weight(encoder: Encoder) -> float:
-    """Return the weight of cosines of texts beside keywords, 1 if the encoder states none."""
-    return float(getattr(side(encoder, "chunk"), "text_weight", 1.0))
+    """Return the weight of cosines of texts beside keywords, .1 if the encoder states none.
+
+    Keywords know which words are rare. With a weight of 1, all-MiniLM-L6-v2 finds fewer paragraphs
+    of HotpotQA than keywords alone; see benchmarks/results/retrieval.json.
+    """
+    return float(getattr(side(encoder, "chunk"), "text_weight", 0.1))
 
 
 def finds_regions(encoder: Encoder) -> bool:

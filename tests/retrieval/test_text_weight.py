@@ -39,7 +39,7 @@ class Synonyms:
 class Misleading(Synonyms):
     """Each text is nearest to those of another thing."""
 
-    fingerprint = "misleading"
+    fingerprint, text_weight = "misleading", 1.0
 
     def encode_texts(self, texts):
         vectors = Synonyms.encode_texts(self, texts)

@@ -37,7 +37,6 @@ class EmbeddedEncoder:
     dim = descriptor.DIM
     max_tokens = 256
     cross_modal = False
-    text_weight = 0.1  # both compare words, and keywords know which ones are rare
     finds_regions = True
     fingerprint = f"embedded:{_VERSION}+{descriptor.VERSION}:{descriptor.DIM}"
     encode_images = staticmethod(descriptor.describe_images)
