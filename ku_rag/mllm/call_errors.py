@@ -18,7 +18,7 @@ _REJECTING = frozenset({400, 405, 406, 415, 422})
 _FAILING = frozenset({500, 501})
 """Some servers report a response format that they do not know as an internal error."""
 _ADVICE = {
-    300: "redirects are not followed; set mllm_url to the final address",
+    300: "redirects are not followed; set {setting} to the final address",
     400: "change the request, or use another model",
     401: "set OPENAI_API_KEY to a valid key",
     403: "set OPENAI_API_KEY to a key that may use the model",
@@ -66,14 +66,14 @@ class CallError(ModelFailed):
         return self.status in _REJECTING | _FAILING | {413}
 
 
-def connection_error(error: BaseException, url: str) -> CallError:
+def connection_error(error: BaseException, url: str, setting: str) -> CallError:
     """Return the error of a connection that could not be made, or was lost."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else cause
     reason = " ".join(remove_control_characters(str(error)).split())[:200] or type(error).__name__
     if isinstance(error, ConnectionRefusedError):
         return CallError(
-            f"nothing answers at {url} (connection refused): start it, or set mllm_url"
+            f"nothing answers at {url} (connection refused): start it, or set {setting}"
         )
     return CallError(
         f"the connection to {url} failed ({reason}): check the address, and whether the endpoint "
@@ -83,7 +83,7 @@ def connection_error(error: BaseException, url: str) -> CallError:
 
 
 def checked_body(
-    status: int, text: str, headers: Mapping[str, str], *, url: str, model: str
+    status: int, text: str, headers: Mapping[str, str], *, url: str, model: str, setting: str
 ) -> object:
     """Return the JSON value of a response; some endpoints report an error with status 200.
 
@@ -93,6 +93,7 @@ def checked_body(
         headers: its headers.
         url: the endpoint's address.
         model: the model's name in the request.
+        setting: the setting that names the address.
 
     Raises:
         CallError: the response reports an error, or is not JSON.
@@ -119,7 +120,7 @@ def checked_body(
         code = _field(error, "code") or _field(body, "code")
         status = code if type(code) is int and 400 <= code < 600 else 500
     retryable = status in _RETRYABLE and _field(error, "code") != "insufficient_quota"
-    advice = _ADVICE.get(status, _ADVICE[min(status // 100 * 100, 500)])
+    advice = _ADVICE.get(status, _ADVICE[min(status // 100 * 100, 500)]).format(setting=setting)
     message = f"{url} replied with status {status} to a request for {model!r}"
     message += f" ({reason}): {advice}" if reason else f": {advice}"
     after = headers.get("retry-after", "").strip()

@@ -1,4 +1,4 @@
-"""A model behind an endpoint with the chat-completions interface of OpenAI.
+"""Endpoints with the interface of OpenAI, and models that reply to conversations there.
 
 All calls run in one event loop, in a thread of its own: a deadline then covers a whole call, with
 its headers, and a call that ends early closes its connection.
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from ku_rag.addresses import OPENAI
@@ -32,16 +32,115 @@ _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.5, 8.0
 _MAX_BYTES = 16 << 20
 _MIN_SECRET = 12
 """Shorter keys ("x", "EMPTY", "ollama") are placeholders, which a reply may contain."""
+_T = TypeVar("_T")
+
+
+class Endpoint:
+    """A server with the interface of OpenAI.
+
+    The key is read from OPENAI_API_KEY, and sent if the settings trust the address, see `Address`.
+    It appears in no message or log. Redirects are not followed.
+
+    Args:
+        settings: those of addresses, retries, concurrency and time; a call over it is not repeated.
+        model: the model, for messages.
+        setting: the setting that names the address, "mllm_url" or "encoder_url".
+        wait: called with the seconds to wait before a retry.
+
+    Raises:
+        ModelFailed: the address or the key is not valid, or neither is given.
+    """
+
+    def __init__(
+        self, settings: Settings, model: str, setting: str, wait: Callable[[float], None]
+    ) -> None:
+        self.model, self._settings, self._setting, self._wait = model, settings, setting, wait
+        address = settings.address(setting)
+        url = address.url or os.environ.get("OPENAI_BASE_URL", "")
+        self.url = _checked_address(url or OPENAI, setting)
+        self._key = address.secret().strip()
+        if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
+            raise ModelFailed(
+                "OPENAI_API_KEY holds characters that no key contains: copy the key into it again"
+            )
+        if not self._key and not url:
+            raise ModelFailed(
+                f"there is no endpoint for {model or 'a model'}: set OPENAI_API_KEY to use "
+                f"OpenAI, or {setting} (--{setting.replace('_', '-')}, OPENAI_BASE_URL) to use "
+                "another, such as http://localhost:11434/v1"
+            )
+        self._slots = threading.BoundedSemaphore(settings.mllm_concurrency)
+
+    def repeated(self, call: Callable[[], _T]) -> _T:
+        """Return what a call returns; repeat it after transient errors."""
+        failures = 0
+        while True:
+            try:
+                with self._slots:
+                    return call()
+            except CallError as error:
+                pause = _pause(failures, error)
+                failures += 1
+                if pause is None or failures > self._settings.mllm_retries:
+                    if failures > 1:
+                        error.args = (f"{error} (tried {failures} times)",)
+                    raise
+            self._wait(pause)
+
+    def fetch(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> object:
+        """Return the JSON value of a response; an interrupt cancels the call."""
+        future = asyncio.run_coroutine_threadsafe(self._exchange(method, path, body), _loop())
+        try:
+            status, text, headers = future.result()
+        finally:
+            future.cancel()
+        return call_errors.checked_body(
+            status, text, headers, url=self.url, model=self.model, setting=self._setting
+        )
+
+    async def _exchange(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> tuple[int, str, Mapping[str, str]]:
+        """Return status, text and headers of a response. Messages of others may hold secrets."""
+        httpx = extra("mllm", "httpx")
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        try:
+            async with (
+                asyncio.timeout(self._settings.mllm_timeout_s),
+                httpx.AsyncClient(timeout=None, verify=_certificates()) as client,
+                client.stream(method, self.url + path, json=body, headers=headers) as response,
+            ):
+                data = bytearray()
+                async for piece in response.aiter_bytes():
+                    data += piece
+                    if len(data) > _MAX_BYTES:
+                        raise ModelFailed(
+                            f"{self.url} sent over {_MAX_BYTES:,} bytes, which is no reply"
+                        )
+        except TimeoutError:
+            raise CallError(
+                f"{self.url} did not reply within {self._settings.mllm_timeout_s:g} s: raise "
+                "mllm_timeout_s, or check whether the endpoint is overloaded"
+            ) from None
+        except httpx.HTTPError as error:
+            raise call_errors.connection_error(error, self.url, self._setting) from None
+        except (httpx.InvalidURL, ValueError, OSError) as error:
+            raise ModelFailed(
+                f"no request can be sent to {self.url} ({type(error).__name__}): check "
+                f"{self._setting}, and the proxy and SSL variables of the environment"
+            ) from None
+        text = data.decode("utf-8", "replace")
+        # Errors quote keys in part, replies whole ones if at all.
+        if len(self._key) >= (_MIN_SECRET if response.is_success else 4):
+            text = text.replace(self._key, "[key]")
+        return response.status_code, text, response.headers
 
 
 class EndpointMLLM:
     """A multimodal model behind an endpoint, such as OpenAI's, vLLM, Ollama or llama.cpp.
 
-    The key is read from OPENAI_API_KEY, and sent if the settings trust the address, see `Address`.
-    It appears in no message, log or cache. Redirects are not followed.
-
     Args:
-        settings: those whose names begin with "mllm"; a call over `mllm_timeout_s` is not repeated.
+        settings: those whose names begin with "mllm".
         budget: counts calls and tokens; None for the limits in the settings.
         cache: of replies; None for none.
         wait: called with the seconds to wait before a retry.
@@ -59,24 +158,10 @@ class EndpointMLLM:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self.model, self._settings = settings.mllm, settings
-        address = settings.address("mllm_url")
-        url = address.url or os.environ.get("OPENAI_BASE_URL", "")
-        self.url = _checked_address(url or OPENAI)
-        self._key = address.secret().strip()
-        if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
-            raise ModelFailed(
-                "OPENAI_API_KEY holds characters that no key contains: copy the key into it again"
-            )
-        if not self._key and not url:
-            raise ModelFailed(
-                f"there is no endpoint for {self.model or 'a model'}: set OPENAI_API_KEY to use "
-                "OpenAI, or mllm_url (--mllm-url, OPENAI_BASE_URL) to use another, such as "
-                "http://localhost:11434/v1"
-            )
-        self._slots = threading.BoundedSemaphore(settings.mllm_concurrency)
+        self._endpoint = Endpoint(settings, self.model, "mllm_url", wait)
+        self.url = self._endpoint.url
         self._budget = budget or Budget(settings.mllm_max_calls, settings.mllm_max_tokens)
         self._cache = cache
-        self._wait = wait
         self._rejected: frozenset[str] = frozenset()
 
     def chat(self, request: Request) -> Reply:
@@ -102,7 +187,7 @@ class EndpointMLLM:
         Raises:
             ModelFailed: the endpoint does not answer, or does not list them.
         """
-        listed = self._fetch("GET", "/models")
+        listed = self._endpoint.fetch("GET", "/models")
         entries = listed.get("data") if isinstance(listed, dict) else None
         names = [entry.get("id") for entry in entries or () if isinstance(entry, dict)]
         return [name for name in names if isinstance(name, str)]
@@ -143,81 +228,31 @@ class EndpointMLLM:
 
     def _complete(self, request: Request) -> Reply:
         """Send a request: retry after transient errors, and without what the endpoint rejects."""
-        rejected, failures = self._rejected, 0
+        rejected = self._rejected
         pictures = sum(len(message.pictures) for message in request.messages)
-        while True:
-            body = self._encode(request, rejected)
-            try:
-                with self._slots:
-                    self._budget.take_call()
-                    answer = self._fetch("POST", "/chat/completions", body)
+
+        def call() -> Reply:
+            nonlocal rejected
+            while True:
+                body = self._encode(request, rejected)
+                self._budget.take_call()
+                try:
+                    answer = self._endpoint.fetch("POST", "/chat/completions", body)
                     reply = encoding.decode_reply(answer, request, self.model)
-                    self._budget.add_tokens(reply.prompt_tokens + reply.completion_tokens)
-            except CallError as error:
-                feature = call_errors.rejected_feature(error, body, pictures)
-                if feature and feature not in rejected:
+                except CallError as error:
+                    feature = call_errors.rejected_feature(error, body, pictures)
+                    if not feature or feature in rejected:
+                        raise
                     rejected |= {feature}
-                    continue
-                pause = _pause(failures, error)
-                failures += 1
-                if pause is None or failures > self._settings.mllm_retries:
-                    if failures > 1:
-                        error.args = (f"{error} (tried {failures} times)",)
-                    raise
-            except ModelFailed as error:
-                raise ModelFailed(f"{error} (model {self.model!r} at {self.url})") from None
-            else:
-                self._rejected |= rejected
-                return reply
-            self._wait(pause)
+                except ModelFailed as error:
+                    raise ModelFailed(f"{error} (model {self.model!r} at {self.url})") from None
+                else:
+                    self._budget.add_tokens(reply.prompt_tokens + reply.completion_tokens)
+                    return reply
 
-    # ---- one call ------------------------------------------------------------------------------
-
-    def _fetch(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> object:
-        """Return the JSON value of a response; an interrupt cancels the call."""
-        future = asyncio.run_coroutine_threadsafe(self._exchange(method, path, body), _loop())
-        try:
-            status, text, headers = future.result()
-        finally:
-            future.cancel()
-        return call_errors.checked_body(status, text, headers, url=self.url, model=self.model)
-
-    async def _exchange(
-        self, method: str, path: str, body: Mapping[str, Any] | None
-    ) -> tuple[int, str, Mapping[str, str]]:
-        """Return status, text and headers of a response. Messages of others may hold secrets."""
-        httpx = extra("mllm", "httpx")
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        try:
-            async with (
-                asyncio.timeout(self._settings.mllm_timeout_s),
-                httpx.AsyncClient(timeout=None, verify=_certificates()) as client,
-                client.stream(method, self.url + path, json=body, headers=headers) as response,
-            ):
-                data = bytearray()
-                async for piece in response.aiter_bytes():
-                    data += piece
-                    if len(data) > _MAX_BYTES:
-                        raise ModelFailed(
-                            f"{self.url} sent over {_MAX_BYTES:,} bytes, which is no reply"
-                        )
-        except TimeoutError:
-            raise CallError(
-                f"{self.url} did not reply within {self._settings.mllm_timeout_s:g} s: raise "
-                "mllm_timeout_s, or check whether the endpoint is overloaded"
-            ) from None
-        except httpx.HTTPError as error:
-            raise call_errors.connection_error(error, self.url) from None
-        except (httpx.InvalidURL, ValueError, OSError) as error:
-            raise ModelFailed(
-                f"no request can be sent to {self.url} ({type(error).__name__}): check mllm_url, "
-                "and the proxy and SSL variables of the environment"
-            ) from None
-        text = data.decode("utf-8", "replace")
-        # Errors quote keys in part, replies whole ones if at all.
-        if len(self._key) >= (_MIN_SECRET if response.is_success else 4):
-            text = text.replace(self._key, "[key]")
-        return response.status_code, text, response.headers
+        reply = self._endpoint.repeated(call)
+        self._rejected |= rejected
+        return reply
 
 
 @cache
@@ -244,7 +279,7 @@ def _pause(failures: int, error: CallError) -> float | None:
     return step if error.pause_s is None else error.pause_s + step / 4
 
 
-def _checked_address(address: str) -> str:
+def _checked_address(address: str, setting: str) -> str:
     try:
         parts = urlsplit(address)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -253,7 +288,7 @@ def _checked_address(address: str) -> str:
         valid = False
     if not valid or not address.isprintable() or " " in address:
         raise ModelFailed(
-            "the address of the multimodal model's endpoint (mllm_url or OPENAI_BASE_URL) is not "
+            f"the address of the model's endpoint ({setting} or OPENAI_BASE_URL) is not "
             "an http:// or https:// address without a name, a password and a query, which logs "
             "would show: expected one such as http://localhost:11434/v1; a key belongs into "
             "OPENAI_API_KEY"

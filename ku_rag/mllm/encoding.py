@@ -92,14 +92,19 @@ def _encode_message(message: Message, image_side: int) -> dict[str, Any]:
     content: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, Picture):
-            kind = "png" if part.sharp else "jpeg"
-            buffer = io.BytesIO()
-            fitted(part.image.convert("RGB"), image_side).save(buffer, kind, quality=_JPEG_QUALITY)
-            url = f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+            url = data_url(part, image_side)
             content.append({"type": "image_url", "image_url": {"url": url}})
         else:
             content.append({"type": "text", "text": remove_control_characters(part)})
     return {"role": message.role, "content": content}
+
+
+def data_url(picture: Picture, image_side: int) -> str:
+    """Return a picture, scaled down if a side is longer than `image_side` pixels."""
+    kind = "png" if picture.sharp else "jpeg"
+    buffer = io.BytesIO()
+    fitted(picture.image.convert("RGB"), image_side).save(buffer, kind, quality=_JPEG_QUALITY)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
 def fitted(image: Image.Image, side: int) -> Image.Image:
