@@ -896,8 +896,8 @@ class KnowledgeBase:
         arguments.callback(progress, "progress")
         with session.use() as database:
             if isinstance(encoder, str):
-                settings, spec = session.settings, "+".join(sides(encoder))
-                encoder = load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
+                spec = "+".join(sides(encoder))
+                encoder = load_encoder(spec, settings=session.settings)
             work = reindexing.Reindexing(
                 database,
                 session.layout,

@@ -55,12 +55,11 @@ def choose_encoder(
     own = entry["spec"] if entry else None
     chosen = settings.encoder or own or default_spec(settings.default_encoder)
     spec = "+".join(sides(chosen))
-    device, batch_size = settings.device, settings.batch_size
     # The default one needs no weights, so its version is compared at once.
     if entry is None or (not as_made and (own != spec or spec == DEFAULT)):
-        return load_encoder(spec, device=device, batch_size=batch_size), spec
+        return load_encoder(spec, settings=settings), spec
     stored = [entry["sides"][kind] for kind in KINDS]
-    return deferred_encoder(own, stored, device=device, batch_size=batch_size), own or ""
+    return deferred_encoder(own, stored, settings), own or ""
 
 
 def make(

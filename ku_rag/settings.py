@@ -65,8 +65,10 @@ class Settings:
 
     Args:
         encoder: the encoder: "embedded", "efficientnet:lite2", "longclip:…", "open_clip:…",
-            "sentence:…", an installed one, or two of them, "TEXT+IMAGE"; "" takes what the base
-            was made with, and for a new base the default one.
+            "sentence:…", "openai:…", "vllm:…", "infinity:…", an installed one, or two of them,
+            "TEXT+IMAGE"; "" takes what the base was made with, and for a new base the default one.
+        encoder_url: the endpoint of the encoders "openai:…", "vllm:…" and "infinity:…"; "" takes
+            OPENAI_BASE_URL, or OpenAI's own.
         default_encoder: the encoder of a new base if `encoder` is ""; "" takes
             "embedded+efficientnet:lite2" if the extra "pictures" is installed, else "embedded".
         segmenter: the segmenter: "windows", "whole", "yolo:…", "maskrcnn:…", or an
@@ -110,7 +112,8 @@ class Settings:
         mllm: the multimodal model that answers and is corrected, as its endpoint calls it; "" has
             the extractive reader answer.
         mllm_url: its endpoint; "" takes OPENAI_BASE_URL, or OpenAI's own.
-        mllm_image_side: longest side in pixels of pictures that are sent, 64 to 8,192.
+        mllm_image_side: longest side in pixels of pictures that are sent, 64 to 8,192. This one
+            and the next three hold for encoders behind an endpoint, too.
         mllm_timeout_s: seconds for a call, from the connection to the last byte, 0.1 to 86,400.
         mllm_retries: how often a failed call is tried again, 0 to 20.
         mllm_concurrency: most calls at once, 1 to 1,000.
@@ -129,6 +132,7 @@ class Settings:
     """
 
     encoder: str = ""
+    encoder_url: str = _address("OPENAI_API_KEY")
     default_encoder: str = ""
     segmenter: str = ""
     reranker: str = ""
@@ -175,7 +179,8 @@ class Settings:
     def load(cls, path: Path, **arguments: object) -> Settings:
         """Read ku.toml at `path`, then the user's configuration, the environment and arguments.
 
-        Files that are not there are left out. OPENAI_BASE_URL stands for KU_MLLM_URL.
+        Files that are not there are left out. OPENAI_BASE_URL stands for KU_MLLM_URL and
+        KU_ENCODER_URL.
 
         Raises:
             BadInput: a file cannot be read, a setting is unknown, or its value is of the wrong
@@ -239,7 +244,9 @@ def _stated(path: Path) -> list[_Stated]:
 def _environment() -> list[_Stated]:
     """Return the settings in environment variables."""
     openai = os.environ.get("OPENAI_BASE_URL", "")
-    settings: list[_Stated] = [("OPENAI_BASE_URL", "mllm_url", openai)] if openai.strip() else []
+    settings: list[_Stated] = [
+        ("OPENAI_BASE_URL", name, openai) for name in ("mllm_url", "encoder_url") if openai.strip()
+    ]
     for name, setting in _SETTINGS.items():
         variable = f"KU_{name.upper()}"
         if (text := os.environ.get(variable)) is not None:

@@ -16,10 +16,15 @@ from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.regions.base import Segmenter
 from tests.conftest import needs_pictures, picture
+from tests.embedding_server import recording
+from tests.exports import needs_onnx, save_export
 
+SERVED = ["openai", "vllm", "infinity"]
 ENCODERS = [
     "embedded",
     pytest.param("embedded+efficientnet", marks=needs_pictures),
+    pytest.param("onnx", marks=needs_onnx),
+    *SERVED,
     *(
         pytest.param(name, marks=pytest.mark.torch)
         for name in ("longclip", "open_clip", "sentence", "sentence+longclip")
@@ -47,10 +52,22 @@ def models(tmp_path_factory):
     }
 
 
+@pytest.fixture
+def served(monkeypatch):
+    """The part behind the name of an encoder with an endpoint, which runs on this machine."""
+    with recording() as server:
+        monkeypatch.setenv("KU_ENCODER_URL", server.url)
+        yield ":m"
+
+
 @pytest.fixture(params=ENCODERS)
 def make_encoder(request):
     spec = request.param
-    if spec != "embedded":
+    if spec in SERVED:
+        spec += request.getfixturevalue("served")
+    elif spec == "onnx":
+        spec += f":{save_export(request.getfixturevalue('tmp_path') / 'export')}"
+    elif spec != "embedded":
         models = request.getfixturevalue("models")
         spec = "+".join(f"{name}{models[name]}" for name in spec.split("+"))
     return lambda: ku_rag.load_encoder(spec, device="cpu")
@@ -156,7 +173,7 @@ def test_a_segmenter_keeps_its_promises(segmenter, images):
 def test_an_unknown_name_says_which_there_are():
     with pytest.raises(
         NotFound,
-        match="no encoder 'magic'; there are: efficientnet, embedded, longclip, open_clip,",
+        match="no encoder 'magic'; there are: efficientnet, embedded, infinity, longclip, onnx,",
     ):
         ku_rag.load_encoder("magic")
     with pytest.raises(

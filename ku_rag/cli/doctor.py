@@ -103,7 +103,8 @@ def _configuration(kb: Path) -> Finding:
     except KuError as error:
         return Finding("configuration", False, str(error))
     seen = str(file) if file.exists() else f"none in {file}"
-    for name in ("mllm_url", *["index_uri"] * (settings.index_engine == "milvus")):
+    used = {"encoder_url": settings.encoder_url, "index_uri": settings.index_engine == "milvus"}
+    for name in ("mllm_url", *filter(used.get, used)):
         address = settings.address(name)
         variable = next(filter(os.environ.get, address.variables), address.variables[0])
         verb = "is" if variable in os.environ else "is not set, and would be"

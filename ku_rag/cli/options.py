@@ -69,8 +69,10 @@ def general(command: Command) -> Command:
     which = "Device that models run on: auto, cpu, cuda or mps.  [default: auto]"
     items = "Items that a model encodes at once.  [default: measured]"
     size = click.IntRange(0, 65_536)
+    endpoint = "The endpoint of an encoder such as openai:MODEL.  [default: OPENAI_BASE_URL]"
     for option in (
         _kept(_MODELS, "--batch-size", type=size, metavar="N", help=items),
+        _kept(_MODELS, "--encoder-url", metavar="URL", help=endpoint),
         _kept(_MODELS, "--device", type=device, metavar="NAME", help=which),
         _kept(QUIET, "--quiet", "-q", is_flag=True, help="Print no progress and no remarks."),
         _kept(AS_JSON, "--json", is_flag=True, help="Print JSON on stdout."),

@@ -11,9 +11,7 @@ from PIL.Image import Image, new
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.bytepairs import BytePairs
 from ku_rag.encoders.torch_runtime import IMAGE_COSTS, TEXT_COSTS, Batches, check_length, place
-from ku_rag.pictures import clipped
 from ku_rag.plugins import extra
-from ku_rag.types import Box
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -173,10 +171,6 @@ class ClipEncoder:
                 return self._normalised(self._model.encode_image(pixels.to(self._place.dtype)))
 
         return self._image_batches.encode(range(len(images)), lambda _: 1, encode, self.dim)
-
-    def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
-        """Encode parts of one RGB picture, float32[len(boxes), dim]; boxes are clipped to it."""
-        return self.encode_images([image.crop(clipped(box, image.size)) for box in boxes])
 
     def _normalised(self, features: Tensor) -> Vectors:
         unit = self._torch.nn.functional.normalize(features.float(), dim=-1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.base import Encoder, is_same
 from ku_rag.errors import Mismatch, NotFound
 
 
@@ -49,11 +49,12 @@ class Deferred:
         with self._loading:
             if self._loaded is None:
                 loaded = self.load()
-                if loaded.fingerprint != self.fingerprint:
+                if not is_same(loaded.fingerprint, self.fingerprint):
                     raise Mismatch(
                         f"{self.spec} is {loaded.fingerprint} now, the knowledge base was made "
-                        f"with {self.fingerprint}: put the old weights back, or bring the base "
-                        f"over with `ku reindex --encoder {shlex.quote(self.whole)}`"
+                        f"with {self.fingerprint}: put the old weights back (on the server, if it "
+                        "runs on one), or bring the base over with "
+                        f"`ku reindex --encoder {shlex.quote(self.whole)}`"
                     )
                 self._loaded = loaded
         return getattr(self._loaded, name)

@@ -7,26 +7,24 @@ take seconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from math import sqrt
-from typing import Any
 
 import numpy as np
-from PIL.Image import Image, Resampling
+from PIL.Image import Image
 
 from ku_rag.arguments import file_hash
 from ku_rag.encoders import efficientnet_model
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.efficientnet_model import FEATURES, SIDES
 from ku_rag.encoders.embedded import descriptor
-from ku_rag.errors import BadInput
-from ku_rag.plugins import extra
+from ku_rag.encoders.onnx import load_network, pixels
 from ku_rag.types import Box
 
 _SHARE = 0.4
 """Of the descriptor in the cosine of two pictures, see docs/decisions/0066."""
-_MIDDLE, _SPAN = 127, 128
+_MEAN, _STD = [127 / 255] * 3, [128 / 255] * 3
 
 
 class EfficientNetEncoder:
@@ -49,23 +47,8 @@ class EfficientNetEncoder:
     def __init__(self, name: str = "lite2") -> None:
         digest = file_hash(efficientnet_model.weights_file(name))[:16]
         self.fingerprint = f"efficientnet:{name}:{digest}:{_SHARE}+{descriptor.VERSION}:{self.dim}"
-        self._side = SIDES[name]
+        self._pixels = partial(pixels, size=SIDES[name], mean=_MEAN, std=_STD)
         self._name = name
-
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of `text`; no text fits."""
-        return len(text)
-
-    def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Refused: see the class.
-
-        Raises:
-            BadInput: always.
-        """
-        raise BadInput(
-            f"efficientnet was given {len(texts)} texts, and knows pictures only: name an encoder "
-            'of texts before it, as in "embedded+efficientnet:lite2"'
-        )
 
     def encode_images(self, images: Sequence[Image]) -> Vectors:
         """Encode whole RGB pictures, float32[n, 1792], rows of length 1."""
@@ -84,21 +67,10 @@ class EfficientNetEncoder:
         """Return the features of RGB pictures, float32[n, 1792]; the other numbers are 0."""
         vectors = np.zeros((len(images), self.dim), np.float32)
         for vector, image in zip(vectors, images, strict=True):
-            vector[descriptor.DIM :] = self._features(image)
+            vector[descriptor.DIM :] = self._network(self._pixels(image))
         return vectors
 
-    def _features(self, image: Image) -> Vectors:
-        """Return the features of a picture, float32[1280], of length 1."""
-        small = image.resize((self._side, self._side), Resampling.BICUBIC, reducing_gap=2.0)
-        pixels = (np.asarray(small, np.float32) - _MIDDLE) / _SPAN
-        (features,) = self._session.run(None, {"pictures": pixels.transpose(2, 0, 1)[None]})
-        vector: Vectors = features[0] / max(float(np.linalg.norm(features[0])), 1e-12)
-        return vector
-
     @cached_property
-    def _session(self) -> Any:  # noqa: ANN401 - of an optional package
-        runtime = extra("pictures", "onnxruntime")
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = 1
+    def _network(self) -> Callable[[Vectors], Vectors]:
         model = efficientnet_model.load_model(self._name)
-        return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return load_network(model, input="pictures", threads=1)

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL.Image import Image
 
 from ku_rag.encoders.base import Vectors
 from ku_rag.encoders.offline_loading import offline_and_silent
 from ku_rag.encoders.torch_runtime import TEXT_COSTS, Batches, check_length, place
 from ku_rag.errors import BadInput, NotFound, reason
 from ku_rag.plugins import extra
-from ku_rag.types import Box
 from ku_rag.weights.files import content_hash
 from ku_rag.weights.tensors import read_tensors
 
@@ -59,7 +57,7 @@ class SentenceEncoder:
         self._torch = extra("sentence", "torch")
         self._model = where.load(load_model(folder, "SentenceTransformer"))
         self._prompt = (self._model.prompts or {}).get(self._model.default_prompt_name) or ""
-        self._count, marks = _counter(self._model.tokenizer)
+        self._count, marks = token_counter(self._model.tokenizer)
         limit = self._model.max_seq_length or getattr(
             self._model.tokenizer, "model_max_length", _LONGEST
         )
@@ -81,21 +79,6 @@ class SentenceEncoder:
         costs = {text: self._count(text) for text in texts}
         check_length(max(costs.values(), default=0), self)
         return self._batches.encode(texts, lambda text: costs[text] + 2, self._encode, self.dim)
-
-    def encode_images(self, images: Sequence[Image]) -> Vectors:
-        """Refused: see the class.
-
-        Raises:
-            BadInput: always.
-        """
-        raise BadInput(
-            f"a sentence encoder was given {len(images)} pictures, and knows texts only: name an "
-            'encoder of pictures beside it, as in "sentence:NAME+embedded"'
-        )
-
-    def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
-        """Refused: see `encode_images`."""
-        return self.encode_images([image] * len(boxes))
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         made = self._model.encode(
@@ -190,7 +173,7 @@ def load_model(folder: Path, kind: str) -> Any:  # noqa: ANN401 - of the class n
             ) from error
 
 
-def _counter(tokenizer: Any) -> tuple[Callable[[str], int], int]:  # noqa: ANN401
+def token_counter(tokenizer: Any) -> tuple[Callable[[str], int], int]:  # noqa: ANN401
     """Return a function that counts tokens without special ones, and the number of special tokens.
 
     A tokenizer of the tokenizers library is copied, because encoding changes padding and truncation

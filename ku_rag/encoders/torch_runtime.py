@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput, reason
 from ku_rag.plugins import extra
 
@@ -135,7 +135,7 @@ class Batches:
         return max(1, next(numbers, len(items)))
 
 
-def check_length(longest: int, encoder: Encoder) -> None:
+def check_length(longest: int, encoder: Any) -> None:  # noqa: ANN401 - or an encoder of texts
     """Check the number of tokens of the longest text.
 
     Raises:

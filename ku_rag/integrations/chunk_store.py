@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from PIL.Image import Image
 
 from ku_rag import arguments
 from ku_rag.encoders import with_pictures
@@ -17,7 +16,7 @@ from ku_rag.errors import BadInput, NotFound
 from ku_rag.knowledge_base import KnowledgeBase
 from ku_rag.store.filters import Where
 from ku_rag.store.unit_records import UnitRecord
-from ku_rag.types import Box, Evidence, Unit
+from ku_rag.types import Evidence, Unit
 
 Numbers = Sequence[float]
 EmbedTexts = Callable[[list[str]], Sequence[Numbers]]
@@ -54,14 +53,6 @@ class ForeignEncoder:
         if self._embed is None or not texts:
             return np.zeros((len(texts), self.dim), np.float32)
         return unit_length(self._embed(list(texts)), self.dim)
-
-    def encode_images(self, images: Sequence[Image]) -> Vectors:
-        """Refused with BadInput: the class encodes texts."""
-        raise BadInput(f"{self.fingerprint} was given {len(images)} pictures, and encodes texts")
-
-    def encode_regions(self, image: Image, boxes: Sequence[Box]) -> Vectors:
-        """Refused, as by `encode_images`."""
-        return self.encode_images([image] * len(boxes))
 
 
 def unit_length(vectors: Sequence[Numbers], dim: int) -> Vectors:
@@ -128,7 +119,7 @@ class ChunkStore:
         Raises:
             Mismatch: the base was made with another encoder.
         """
-        both = encoder and with_pictures(encoder)
+        both = with_pictures(encoder) if encoder else None
         return cls(KnowledgeBase.open(path, create=True, encoder=both))
 
     def write(

@@ -96,7 +96,7 @@ def encode(
     spec = "+".join(sides(settings.encoder or default_spec(settings.default_encoder)))
 
     def load() -> Encoder:
-        return encoder or load_encoder(spec, device=settings.device, batch_size=settings.batch_size)
+        return encoder or load_encoder(spec, settings=settings)
 
     model = load()
     header: dict[str, Any] = {"format": FORMAT, "ku_rag": ku_rag.__version__}

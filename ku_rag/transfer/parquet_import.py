@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ku_rag import arguments
+from ku_rag.encoders.base import is_same
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, KuError
 from ku_rag.ingest.assembly import Declaration
@@ -152,7 +153,7 @@ class ExportRecords:
         """Lengths of the vectors; 0 if they are not used."""
         for kind in KINDS:
             ours = side(pipeline.encoder, kind)
-            taken = sides is None or sides.get(kind, [""])[0] == ours.fingerprint
+            taken = sides is None or is_same(sides.get(kind, [""])[0], ours.fingerprint)
             self._dims[kind] = ours.dim if taken else 0
         if export.manifest.get("max_tokens", pipeline.max_tokens) != pipeline.max_tokens:
             self._dims["chunk"] = 0

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ku_rag import arguments
+from ku_rag.encoders.base import is_same
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, Mismatch
 from ku_rag.ingest.pipeline import Pipeline
@@ -97,7 +98,7 @@ class ShardSet:
         sides, pipeline = (manifest.get("encoder") or {}).get("sides", {}), self._pipeline
         for kind in KINDS:
             ours, (theirs, *_) = side(pipeline.encoder, kind).fingerprint, sides.get(kind, [None])
-            if theirs != ours:
+            if not is_same(theirs or "", ours):
                 raise Mismatch(
                     f"{self._folder} has vectors of the encoder {theirs}, the base is made "
                     f"with {ours}: encode with the encoder of the base, or import into a new one"

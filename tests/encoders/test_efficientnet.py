@@ -98,8 +98,6 @@ def test_an_unknown_network_and_texts_are_refused():
         ku_rag.load_encoder("efficientnet:lite9")
     with pytest.raises(BadInput, match="embedded\\+efficientnet:lite2"):
         ku_rag.load_encoder("efficientnet:lite2+embedded")
-    with pytest.raises(BadInput, match="knows pictures only"):
-        EfficientNetEncoder().encode_texts(["A lamp."])
 
 
 def test_the_network_alone_has_the_default_encoder_for_texts():

@@ -50,7 +50,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def encoder(tiny):
-    return LongClipEncoder(str(tiny), device="cpu")
+    return ku_rag.load_encoder(f"longclip:{tiny}", device="cpu")
 
 
 @pytest.fixture(scope="module")

