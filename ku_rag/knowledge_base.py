@@ -297,6 +297,7 @@ class KnowledgeBase:
             image=picture,
             k_units=k_units,
             k_chunks=k_chunks,
+            sent_chunks=session.settings.mllm_chunks,
             passage=_output(options.get("passage"), "the passage", picture),
             report=_output(options.get("report"), "the report", picture),
             kcc=options.get("kcc", True),

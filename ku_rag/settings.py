@@ -120,6 +120,8 @@ class Settings:
         mllm_max_calls: most calls of one opened base, 0 for any number.
         mllm_max_tokens: most tokens of one opened base, both ways, 0 for any number.
         mllm_max_reply_tokens: longest reply in tokens, 0 to 1,000,000; 0: as the endpoint has it.
+        mllm_chunks: most chunks of the evidence that are sent to the model that answers, 1 to
+            1,000.
         mllm_prompt_price: price of a million tokens of requests, in any currency; 0 if unknown.
         mllm_reply_price: price of a million tokens of replies.
         mllm_judge: the model that judges answers in evaluations; "" takes the model that answers.
@@ -166,7 +168,8 @@ class Settings:
     mllm_concurrency: int = _number(4, 1, 1_000)
     mllm_max_calls: int = _number(0, 0, 1_000_000_000)
     mllm_max_tokens: int = _number(0, 0, 1_000_000_000_000)
-    mllm_max_reply_tokens: int = _number(0, 0, 1_000_000)
+    mllm_max_reply_tokens: int = _number(4_096, 0, 1_000_000)
+    mllm_chunks: int = _number(10, 1, 1_000)
     mllm_prompt_price: float = _number(0.0, 0, 1_000_000)
     mllm_reply_price: float = _number(0.0, 0, 1_000_000)
     mllm_judge: str = ""

@@ -488,6 +488,7 @@ class Correction:
             "all" where they agree; None where there was no path.
         dropped_citations: evidence that it cited and was not shown.
         caption: how it described the picture, where texts alone were searched.
+        notes: what it was not shown, or did not complete, a clause each.
         usage: see `ku_rag.mllm.base.usage`.
     """
 
@@ -497,6 +498,7 @@ class Correction:
     believed: str | None = None
     dropped_citations: tuple[str, ...] = ()
     caption: str | None = None
+    notes: tuple[str, ...] = ()
     usage: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -570,6 +572,7 @@ class Answer:
             "believed": correction.believed,
             "dropped_citations": list(correction.dropped_citations),
             "caption": correction.caption,
+            "notes": list(correction.notes),
             "usage": dict(correction.usage),
             "models": dict(self.models),
             "timings_ms": dict(self.timings_ms),

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from PIL.Image import Image
 
 from ku_rag.errors import ModelFailed
-from ku_rag.mllm.base import Message, MeteredMLLM, Part, Picture, Reply, Request, usage
+from ku_rag.mllm.base import (
+    Message,
+    MeteredMLLM,
+    Part,
+    Picture,
+    Reply,
+    Request,
+    TruncatedReply,
+    usage,
+)
 from ku_rag.mllm.prompts import Prompt, fenced
-from ku_rag.mllm.structured_output import BOOLEAN, TEXT, TEXTS, object_schema
+from ku_rag.mllm.structured_output import BOOLEAN, LINE, TEXT, choice, list_of, object_schema
 from ku_rag.text.stems import stems
 from ku_rag.types import Box, Correction, Evidence, Match, PathEvidence, Reading
 
@@ -35,10 +44,10 @@ _LONGEST_LABEL = 40
 _LABEL = re.compile(r"E\d+")
 _WORDS = re.compile(r"\w+")
 
-_ANSWERED = {"reason": TEXT, "citations": TEXTS, "answer": TEXT}
+_ANSWERED = {"reason": LINE, "citations": list_of(LINE), "answer": TEXT}
 _CORRECTED = {**_ANSWERED, "changed": BOOLEAN}
 _PAGES = {name: schema for name, schema in _CORRECTED.items() if name != "citations"}
-_WEIGHED = {**_CORRECTED, "believed": {**TEXT, "enum": ["all", "draft", "passage", "path"]}}
+_WEIGHED = {**_CORRECTED, "believed": choice(["all", "draft", "passage", "path"])}
 """With graph paths, which may contradict the texts."""
 
 
@@ -94,9 +103,10 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A model and the prompts of this package, by name.
+    """A model and the prompts of this package, by name, for one question.
 
-    The model's replies to other roles, for the same question, count in the usage.
+    The model's replies to other roles, for the same question, count in the usage. The notes say
+    what the model was not shown or did not complete; they become those of the correction.
 
     Every method raises ModelFailed or BudgetSpent if the model does not reply: an answer without
     one of the turns would be the result of another method.
@@ -104,14 +114,23 @@ class Chain:
 
     mllm: MeteredMLLM
     prompts: Mapping[str, Prompt]
+    notes: list[str] = field(default_factory=list)
 
     def describe(self, picture: Image) -> Reply:
         """Return a caption of a picture, for a search in texts alone."""
         return self._chat(Message("user", (Picture(picture), self.prompts["caption"].fill())))
 
-    def draft(self, material: Material) -> Reply:
-        """Return the model's answer to the question alone, the first turn (eq. 12)."""
-        return self._chat(self._build_request(material))
+    def draft(self, material: Material) -> Reply | None:
+        """Return the model's answer to the question alone, the first turn (eq. 12).
+
+        One that reaches the limit of tokens is used as far as it goes; None if it says nothing.
+        """
+        try:
+            return self._chat(self._build_request(material))
+        except TruncatedReply as error:
+            self.mllm.replies.append(error.reply)
+            self.notes.append("the draft was cut at the limit mllm_max_reply_tokens")
+            return error.reply if error.reply.text else None
 
     def answer(self, material: Material, draft: Reply | None) -> Answered:
         """Answer with the evidence.
@@ -121,7 +140,7 @@ class Chain:
         once: the ablation without the chain.
         """
         if draft is None:
-            message = _evidence(material, self.prompts["single"], *_show_picture(material))
+            message = self._show(material, "single", *_show_picture(material))
             reply = self._chat(message, properties=_ANSWERED)
             return self._build_answer(*_parse_verdict(reply, material), material, {"single": reply})
         paths = material.bearing_paths
@@ -133,7 +152,7 @@ class Chain:
         second = self._chat(
             self._build_request(material),
             Message("assistant", (draft.text,)),
-            _evidence(material, self.prompts[name]),
+            self._show(material, name),
             properties=_PAGES if material.pages_only else _WEIGHED if paths else _CORRECTED,
         )
         verdict = _parse_verdict(second, material, draft.text)
@@ -143,12 +162,20 @@ class Chain:
         words = self.prompts["draft"].fill(question=material.question)
         return Message("user", (*_show_picture(material), words))
 
+    def _show(self, material: Material, name: str, *before: Part) -> Message:
+        """Return the turn that shows the evidence, with the prompt of a name."""
+        if (pages := len(material.pages)) > _MOST_PAGES:
+            self.notes.append(f"{_MOST_PAGES} of {pages} pages were sent to the model")
+        return _evidence(material, self.prompts[name], *before)
+
     def _chat(
         self, *messages: Message, properties: Mapping[str, Mapping[str, Any]] | None = None
     ) -> Reply:
         schema = properties and object_schema("answer", **properties)
         try:
             return self.mllm.chat(Request(messages, schema=schema, temperature=_TEMPERATURE))
+        except TruncatedReply:
+            raise
         except ModelFailed as error:
             raise ModelFailed(
                 f"{error}. Without --mllm, and with the setting mllm left blank, the extractive "
@@ -171,7 +198,9 @@ class Chain:
             "prompts": ", ".join(self.prompts[name].label for name in every),
         }
         text = caption.text if caption else None
-        correction = replace(correction, caption=text, usage=usage(self.mllm.replies))
+        correction = replace(
+            correction, caption=text, notes=tuple(self.notes), usage=usage(self.mllm.replies)
+        )
         return Answered(reading, models, correction)
 
 

@@ -89,6 +89,7 @@ class QueryInput:
     image: Path | bytes | Image | None = None
     k_units: int = 10
     k_chunks: int = 10
+    sent_chunks: int = 10
     passage: Path | None = None
     report: Path | None = None
     kcc: bool = True
@@ -203,12 +204,13 @@ def ask(
     region = region and replace(region, box=scaled(region.box, scale))
     yield from _report_context(context, region)
     pages: list[Image] = []
+    sent = _limit_chunks(question, context, chain) if chain else context
     if question.passage or question.report or (chain and question.with_units):
         with _measure(times, "passage"):
-            pages = _compose(context, for_model=chain is not None)
+            pages = _compose(sent, for_model=chain is not None)
     with _measure(times, "read"):
         if chain:
-            material = _material(question, picture, scale, context, pages, caption)
+            material = _material(question, picture, scale, sent, pages, caption)
             if planned:
                 material = replace(material, queries=planned.queries)
             draft = chain.draft(material) if question.kcc else None
@@ -507,6 +509,16 @@ def _with_graph(
     cited = (*context.paths.cited, *(path.label for path in stated if mllm))
     paths = replace(context.paths, evidence=[*context.paths.evidence, *stated], cited=cited)
     return replace(context, paths=paths, search=search)
+
+
+def _limit_chunks(question: QueryInput, context: _Context, chain: Chain) -> _Context:
+    """Return the context with the chunks that are sent to the model."""
+    count, most = len(context.evidence), question.sent_chunks
+    if count > most:
+        chain.notes.append(
+            f"{most} of {count} chunks were sent to the model: raise mllm_chunks to send more"
+        )
+    return replace(context, evidence=context.evidence[:most])
 
 
 def _compose(context: _Context, *, for_model: bool) -> list[Image]:

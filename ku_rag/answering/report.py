@@ -160,6 +160,7 @@ def _correction(answer: Answer) -> str:
         return ""
     caption = _text(correction.caption or "")
     caption = caption and f'<p class="quiet">Searched by the caption: {caption}</p>'
+    caption += "".join(f'<p class="quiet">Note: {_text(note)}</p>' for note in correction.notes)
     if correction.draft is None:
         return caption
     verdict = "corrected" if correction.changed else "kept"

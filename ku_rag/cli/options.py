@@ -97,7 +97,12 @@ def mllm_option(purpose: str) -> Callable[[Command], Command]:
     tokens = {"type": click.IntRange(0, 1_000_000), "metavar": "N"}
     options: list[tuple[str, str, dict[str, Any], str]] = [
         ("--no-cache", "mllm_cache", flag, "Ask it again instead of reusing its replies."),
-        ("--max-reply-tokens", "mllm_max_reply_tokens", tokens, "Longest reply in tokens."),
+        (
+            "--max-reply-tokens",
+            "mllm_max_reply_tokens",
+            tokens,
+            "Longest reply in tokens.  [default: 4096]",
+        ),
         ("--mllm-timeout", "mllm_timeout_s", seconds, "Longest time of a call.  [default: 60]"),
         ("--mllm-url", "mllm_url", {"metavar": "URL"}, "Its endpoint.  [default: OPENAI_BASE_URL]"),
         ("--mllm", "mllm", {"metavar": "MODEL"}, f"The multimodal model that {purpose}."),

@@ -150,6 +150,7 @@ def print_answer(answer: Answer) -> None:
     elif answer.draft is not None:
         lines.append(f"  = {one_line(answer.draft)}")
     lines.append(f"  why: {answer.reading.why}")
+    lines += [f"  note: {note}" for note in (answer.correction.notes if answer.correction else ())]
     if closest := answer.reading.closest:
         lines.append(
             f"  closest: {one_line(closest.text)} (evidence {closest.evidence}, no answer)"

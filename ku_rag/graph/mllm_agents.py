@@ -17,19 +17,18 @@ from ku_rag.graph.summary import Captions, Knowledge
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.prompts import Prompt, fenced, load_prompts
-from ku_rag.mllm.structured_output import BOOLEAN, TEXT, TEXTS, object_schema
+from ku_rag.mllm.structured_output import BOOLEAN, LINE, TEXT, choice, list_of, object_schema
 from ku_rag.text.tokens import is_named, name_key, words
 
-_MOST_TOPICS = 300
+_MOST_TOPICS = 249
+"""With "" for none of them 250: OpenAI limits the length of longer lists of choices."""
 _LONGEST_OF_NEIGHBOUR = 400
 _LONGEST_NAME = 60
 _MOST_NAMES = 5
 _T = TypeVar("_T")
 
-_TOPIC = object_schema("topic", reason=TEXT, topic=TEXT)
-_USEFUL = object_schema("useful", reason=TEXT, useful=TEXTS)
-_ENOUGH = object_schema("enough", reason=TEXT, enough=BOOLEAN)
-_CAPTIONED = object_schema("enough", caption=TEXT, reason=TEXT, enough=BOOLEAN)
+_ENOUGH = object_schema("enough", reason=LINE, enough=BOOLEAN)
+_CAPTIONED = object_schema("enough", caption=TEXT, reason=LINE, enough=BOOLEAN)
 
 _SHOWN = "The pictures show the last entity of the path; they may be moments of one scene."
 _CAPTION = (
@@ -90,7 +89,8 @@ class ModelAgents(AgentTrace):
         text = self._prompts["topic"].fill(
             question=query.question, data=fenced([*query_lines(query), {"topics": names}])
         )
-        (outcome,) = self._ask(AgentQuestion(text, schema=_TOPIC))
+        schema = object_schema("topic", reason=LINE, topic=choice([*names, ""]))
+        (outcome,) = self._ask(AgentQuestion(text, schema=schema))
         named = [outcome.fields["topic"]] if outcome.fields else []
         chosen, unknown = matched(named, [((e.name, e.unit or ""), e) for e in topics])
         remarks = [cut, _remark_unknown(unknown)]
@@ -118,7 +118,10 @@ class ModelAgents(AgentTrace):
             offers.append((path, choices, left_out("relations", len(choices), len(steps))))
             lines = [*self._context(query, path), *map(self._neighbour, choices)]
             text = self._prompts["expand"].fill(question=query.question, data=fenced(lines))
-            questions += [AgentQuestion(text, schema=_USEFUL)] if choices else []
+            if choices:
+                useful = list_of(choice(step.tail.name for step in choices))
+                schema = object_schema("useful", reason=LINE, useful=useful)
+                questions.append(AgentQuestion(text, schema=schema))
         outcomes = iter(self._ask(*questions))
         selected: list[list[Step]] = []
         for path, choices, cut in offers:

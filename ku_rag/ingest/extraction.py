@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ku_rag.graph.mllm_calls import WORKERS, AgentQuestion, Outcome, ask_all
 from ku_rag.mllm.base import MLLM, Reply, usage
 from ku_rag.mllm.prompts import Prompt, fenced
+from ku_rag.mllm.structured_output import LINE, TEXT, choice, list_of, object_schema
 from ku_rag.store import facts
 from ku_rag.store.connection import as_json
 from ku_rag.store.database import Database
@@ -30,20 +31,6 @@ _MOST_UNITS = 40
 _TOKEN_CHARACTERS = 4
 _REPLY_TOKENS = 150
 """Estimates for a dry run: characters of a token, and tokens of a reply."""
-_TEXT = {"type": "string"}
-_FIELDS = ("unit", "label", "value", "sentence")
-_FACT = {
-    "type": "object",
-    "properties": dict.fromkeys(_FIELDS, _TEXT),
-    "required": [*_FIELDS],
-    "additionalProperties": False,
-}
-_SCHEMA = {
-    "type": "object",
-    "properties": {"facts": {"type": "array", "maxItems": 50, "items": _FACT}},
-    "required": ["facts"],
-    "additionalProperties": False,
-}
 _CHUNKS = (
     "SELECT c.row FROM chunks c WHERE (c.row > ? OR c.row IN (SELECT value FROM json_each(?))) "
     "AND EXISTS (SELECT 1 FROM unit_chunks l WHERE l.chunk = c.row) "
@@ -62,6 +49,12 @@ class _Passage(NamedTuple):
     def prompt(self, prompt: Prompt) -> str:
         """Return the text of the request."""
         return prompt.fill(data=fenced([{"units": [*self.units], "text": self.text}]))
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON schema of the reply."""
+        fields = {"unit": choice(self.units), "label": LINE, "value": TEXT, "sentence": TEXT}
+        return object_schema("facts", facts=list_of(object_schema(*fields, **fields)))
 
 
 @dataclass(slots=True)
@@ -142,8 +135,8 @@ def _ask(
     mllm: MLLM, prompt: Prompt, batch: Sequence[_Passage], *, must_answer: bool
 ) -> list[Outcome]:
     """Ask a model about each passage; raise the failure if it must answer one and answers none."""
-    texts = (passage.prompt(prompt) for passage in batch)
-    outcomes = ask_all(mllm, [AgentQuestion(text, schema=_SCHEMA) for text in texts])
+    questions = [AgentQuestion(passage.prompt(prompt), schema=passage.schema) for passage in batch]
+    outcomes = ask_all(mllm, questions)
     failures = [outcome.failure for outcome in outcomes if outcome.failure]
     if must_answer and len(failures) == len(batch) and not outcomes[0].spent:
         raise failures[0]
@@ -208,7 +201,8 @@ def _passages(database: Database, last: int, failed: frozenset[int]) -> Iterator
             (row, _MOST_UNITS),
         ):
             units.setdefault(name, unit)
-        yield _Passage(row, texts[0], units)
+        if units:  # none where they were deleted meanwhile
+            yield _Passage(row, texts[0], units)
 
 
 def _read_reply(passage: _Passage, outcome: Outcome) -> list[ExtractedFact | str]:

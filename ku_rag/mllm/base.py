@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from ku_rag.errors import BadInput
+from ku_rag.errors import BadInput, ModelFailed
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -67,7 +67,7 @@ class Request:
         schema: JSON schema (draft 2020-12) of the object to return; None asks for text. All of its
             properties are requested, and those that it does not require may be missing.
         temperature: 0 to 2; None uses the endpoint's default.
-        max_tokens: limit of the reply's length, at least 1; None uses the endpoint's default.
+        max_tokens: limit of the reply's length, at least 1; None uses that of the settings.
 
     Raises:
         BadInput: there is no message, or the last one is not the user's.
@@ -138,6 +138,14 @@ def usage(replies: Sequence[Reply]) -> dict[str, int]:
     }
 
 
+class TruncatedReply(ModelFailed):
+    """The model reached the limit of tokens; `reply` holds what it said until then."""
+
+    def __init__(self, message: str, reply: Reply) -> None:
+        super().__init__(message)
+        self.reply = reply
+
+
 @runtime_checkable
 class MLLM(Protocol):
     """A multimodal language model. Several threads may call `chat` at the same time."""
@@ -146,7 +154,8 @@ class MLLM(Protocol):
         """Return the model's reply to a conversation.
 
         Raises:
-            ModelFailed: there is no complete reply, or it does not fit the request's schema.
+            ModelFailed: there is no reply, or it does not fit the request's schema.
+            TruncatedReply: the reply reached the limit of tokens.
             BudgetSpent: the limit of calls or tokens is reached.
         """
         ...

@@ -9,6 +9,7 @@ from typing import Any
 
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import remove_control_characters
+from ku_rag.mllm.encoding import BOUNDS
 
 MAX_PAUSE_S = 60.0
 """Calls are not retried if the endpoint asks for a longer pause."""
@@ -161,8 +162,9 @@ def rejected_feature(error: CallError, sent: Mapping[str, Any], pictures: int) -
         pictures: their number in the request.
 
     Returns:
-        A parameter of the request, "json_schema" or "json_object" as its response format, or
-        "pictures" for more than one picture; "" if a request without it would fail as well.
+        A parameter of the request, "bounds" of the lengths in its schema, "json_schema" or
+        "json_object" as its response format, or "pictures" for more than one picture; "" if a
+        request without it would fail as well.
     """
     text = error.param or error.reason
     if error.status in _REJECTING:
@@ -171,6 +173,9 @@ def rejected_feature(error: CallError, sent: Mapping[str, Any], pictures: int) -
                 return name
     if error.status in _REJECTING | _FAILING and _PICTURES.search(text):
         return "pictures" if pictures > 1 else ""
+    schema = json.dumps(sent.get("response_format", {}))
+    if any(bound in error.reason and f'"{bound}"' in schema for bound in BOUNDS):
+        return "bounds"
     if _FORMATS.search(text) or (error.status in _REJECTING | _FAILING and not error.param):
         return str(sent.get("response_format", {}).get("type", ""))
     return ""

@@ -24,12 +24,15 @@ from ku_rag.mllm.base import LONGEST_TEXT, Message, Reply, Request
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.cache import ReplyCache, digest
 from ku_rag.mllm.call_errors import CallError
+from ku_rag.mllm.prompts import without_control_tokens
 from ku_rag.mllm.structured_output import extract_object
 from ku_rag.plugins import extra
 from ku_rag.settings import Settings
 
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.5, 8.0
 _MAX_BYTES = 16 << 20
+_MOST_MISFITS = 3
+"""Replies in a row that do not fit their schema, after which objects are requested in words."""
 _MIN_SECRET = 12
 """Shorter keys ("x", "EMPTY", "ollama") are placeholders, which a reply may contain."""
 _T = TypeVar("_T")
@@ -163,6 +166,7 @@ class EndpointMLLM:
         self._budget = budget or Budget(settings.mllm_max_calls, settings.mllm_max_tokens)
         self._cache = cache
         self._rejected: frozenset[str] = frozenset()
+        self._misfits = 0
 
     def chat(self, request: Request) -> Reply:
         """Return the model's reply to a conversation; see `MLLM`."""
@@ -202,13 +206,18 @@ class EndpointMLLM:
         """Return the reply with its object; ask once more if the first reply does not fit."""
         data, problem = extract_object(reply.text, schema)
         if data is not None:
+            self._misfits = 0
             return replace(reply, parsed=data)
-        self._rejected |= set(encoding.OBJECT_FORMATS)
+        self._misfits += 1
+        if self._misfits >= _MOST_MISFITS:
+            self._rejected |= set(encoding.OBJECT_FORMATS)
+        problem = without_control_tokens(problem)
         correction = (
             Message("assistant", (reply.text[:LONGEST_TEXT],)),
             Message("user", (f"That cannot be used: {problem}. Give the reply again.",)),
         )
-        second = self._complete(replace(request, messages=(*request.messages, *correction)))
+        again = replace(request, messages=(*request.messages, *correction))
+        second = self._complete(again, without=encoding.OBJECT_FORMATS)
         data, problem = extract_object(second.text, schema)
         if data is None:
             raise ModelFailed(
@@ -226,7 +235,7 @@ class EndpointMLLM:
         side = self._settings.mllm_image_side
         return encoding.encode_request(request, self.model, side, rejected)
 
-    def _complete(self, request: Request) -> Reply:
+    def _complete(self, request: Request, without: Collection[str] = ()) -> Reply:
         """Send a request: retry after transient errors, and without what the endpoint rejects."""
         rejected = self._rejected
         pictures = sum(len(message.pictures) for message in request.messages)
@@ -234,20 +243,22 @@ class EndpointMLLM:
         def call() -> Reply:
             nonlocal rejected
             while True:
-                body = self._encode(request, rejected)
+                body = self._encode(request, rejected.union(without))
                 self._budget.take_call()
                 try:
                     answer = self._endpoint.fetch("POST", "/chat/completions", body)
                     reply = encoding.decode_reply(answer, request, self.model)
+                    self._budget.add_tokens(reply.prompt_tokens + reply.completion_tokens)
+                    encoding.check_complete(answer, reply)
                 except CallError as error:
                     feature = call_errors.rejected_feature(error, body, pictures)
                     if not feature or feature in rejected:
                         raise
                     rejected |= {feature}
                 except ModelFailed as error:
-                    raise ModelFailed(f"{error} (model {self.model!r} at {self.url})") from None
+                    error.args = (f"{error} (model {self.model!r} at {self.url})",)
+                    raise
                 else:
-                    self._budget.add_tokens(reply.prompt_tokens + reply.completion_tokens)
                     return reply
 
         reply = self._endpoint.repeated(call)

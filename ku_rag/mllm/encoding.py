@@ -6,13 +6,21 @@ import base64
 import io
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from PIL import Image
 
 from ku_rag.errors import ModelFailed
-from ku_rag.mllm.base import Message, Picture, Reply, Request, remove_control_characters
+from ku_rag.mllm.base import (
+    Message,
+    Picture,
+    Reply,
+    Request,
+    TruncatedReply,
+    remove_control_characters,
+)
+from ku_rag.mllm.prompts import without_control_tokens
 
 _JPEG_QUALITY = 90
 _THOUGHTS = re.compile(
@@ -22,6 +30,7 @@ _THOUGHTS = re.compile(
 """Reasoning up to its last end, or one that does not end."""
 OBJECT_FORMATS = ("json_schema", "json_object")
 """Response formats for an object, the most exact first; without them it is requested in words."""
+BOUNDS = ("maxLength", "maxItems", "minItems")
 _IN_WORDS = (
     "Reply with one JSON object and nothing else: no code fence, no words before or after it. "
     "It must fit this JSON schema:\n"
@@ -57,16 +66,26 @@ def encode_request(
         schema = dict(request.schema)
         schema["required"] = [*schema.get("properties", schema.get("required", ()))]
         if "json_schema" not in rejected:
-            wanted = {"name": "reply", "strict": True, "schema": schema}
+            sent = _without_bounds(schema) if "bounds" in rejected else schema
+            wanted = {"name": "reply", "strict": True, "schema": sent}
             body["response_format"] = {"type": "json_schema", "json_schema": wanted}
         else:
             *before, last = messages
-            parts = (*last.parts, _IN_WORDS + json.dumps(schema, ensure_ascii=False))
+            in_words = without_control_tokens(json.dumps(schema, ensure_ascii=False))
+            parts = (*last.parts, _IN_WORDS + in_words)
             messages = (*before, Message(last.role, parts))
             if "json_object" not in rejected:
                 body["response_format"] = {"type": "json_object"}
     body["messages"] = [_encode_message(message, image_side) for message in messages]
     return body
+
+
+def _without_bounds(schema: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a schema without limits of lengths, which some endpoints do not support."""
+    if isinstance(schema, dict):
+        kept = (item for item in schema.items() if item[0] not in BOUNDS)
+        return {name: _without_bounds(value) for name, value in kept}
+    return schema
 
 
 def _with_one_picture(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -117,7 +136,7 @@ def fitted(image: Image.Image, side: int) -> Image.Image:
 
 
 def decode_reply(body: object, request: Request, model: str) -> Reply:
-    """Return the reply in a response.
+    """Return the reply in a response, of which `check_complete` says whether it is complete.
 
     Args:
         body: the JSON value of a successful response.
@@ -125,7 +144,7 @@ def decode_reply(body: object, request: Request, model: str) -> Reply:
         model: the endpoint's name of the model.
 
     Raises:
-        ModelFailed: it holds no complete reply.
+        ModelFailed: it holds no message.
     """
     fields = body if isinstance(body, dict) else {}
     choices = fields.get("choices")
@@ -137,7 +156,6 @@ def decode_reply(body: object, request: Request, model: str) -> Reply:
     message = choices[0].get("message")
     message = message if isinstance(message, dict) else {}
     reply = _text(message.get("content"))
-    _check_complete(reply, message, choices[0].get("finish_reason"))
     usage = fields.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     return Reply(
@@ -150,11 +168,25 @@ def decode_reply(body: object, request: Request, model: str) -> Reply:
     )
 
 
-def _check_complete(text: str, message: Mapping[str, Any], reason: object) -> None:
+def check_complete(body: Any, reply: Reply) -> None:  # noqa: ANN401 - JSON
+    """Check that a reply is complete.
+
+    Args:
+        body: the response that `decode_reply` returned it from.
+        reply: the reply.
+
+    Raises:
+        ModelFailed: it is empty or withheld.
+        TruncatedReply: it is cut at the limit of tokens.
+    """
+    choice, text = body["choices"][0], reply.text
+    message, reason = choice.get("message"), choice.get("finish_reason")
+    message = message if isinstance(message, dict) else {}
     if reason == "length":
-        raise ModelFailed(
+        raise TruncatedReply(
             f"the model's reply was truncated at its maximum length (it ends with {text[-40:]!r}): "
-            "raise mllm_max_reply_tokens, or allow a longer context at the endpoint"
+            "raise mllm_max_reply_tokens, or allow a longer context at the endpoint",
+            reply,
         )
     if reason == "content_filter":
         raise ModelFailed("the endpoint's content filter withheld the reply: change the question")

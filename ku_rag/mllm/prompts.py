@@ -106,6 +106,11 @@ def _check(text: str, path: Path, fields: frozenset[str]) -> None:
         )
 
 
+def without_control_tokens(text: str) -> str:
+    """Return JSON with control tokens of chat templates written as escapes."""
+    return _SPECIAL.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)
+
+
 def fenced(lines: Iterable[Mapping[str, Any]]) -> str:
     """Return retrieved data as JSON lines between two fences that the data cannot contain.
 
@@ -113,6 +118,6 @@ def fenced(lines: Iterable[Mapping[str, Any]]) -> str:
     tokens of chat templates are written as JSON escapes. Without data it returns "".
     """
     block = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
-    block = _SPECIAL.sub(lambda mark: f"\\u{ord(mark[0]):04x}", block)
+    block = without_control_tokens(block)
     fence = f"===== {hashlib.sha256(block.encode('utf-8', 'replace')).hexdigest()[:16]}"
     return f"{fence}\n{block}\n{fence}" if block else ""

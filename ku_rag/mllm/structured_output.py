@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ku_rag.arguments import no_constant
 from ku_rag.mllm.base import LONGEST_TEXT, remove_control_characters
 from ku_rag.plugins import extra
+from ku_rag.text.tokens import name_key
 
-TEXT: Mapping[str, Any] = {"type": "string"}
-TEXTS: Mapping[str, Any] = {"type": "array", "items": TEXT}
+TEXT: Mapping[str, Any] = {"type": "string", "maxLength": 2_000}
+"""The schema of a text. A grammar of llama.cpp repeats a character at most 2,000 times."""
+LINE: Mapping[str, Any] = {"type": "string", "maxLength": 500}
+"""The schema of a name or a sentence."""
 BOOLEAN: Mapping[str, Any] = {"type": "boolean"}
-"""Schemas of properties."""
+MOST_ITEMS = 50
+"""Greatest number of items of a list in a reply."""
 
-_MOST_ITEMS = 10_000
 _MOST_STARTS = 50
 _MAX_MESSAGE = 200
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+
+
+def list_of(items: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items, "maxItems": MOST_ITEMS}
+
+
+def choice(options: Iterable[str | int]) -> Mapping[str, Any]:
+    """Return the schema of one of these texts or of one of these numbers, at least one."""
+    options = [*dict.fromkeys(options)]
+    return {"type": "integer" if isinstance(options[0], int) else "string", "enum": options}
 
 
 def object_schema(*required: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -36,7 +50,9 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
     """Find the object in a reply, which may stand in a code fence or between words.
 
     Properties that the schema does not name are dropped. Values of another type are converted where
-    their meaning is plain, and a property that is not required is dropped if it does not fit.
+    their meaning is plain, longer ones are cut, and a property that is not required is dropped if
+    it does not fit. Choices in the items of a list are not checked: the caller drops unknown ones,
+    so that one of them does not cost the others.
 
     Args:
         text: the reply.
@@ -49,7 +65,7 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
         MissingExtra: jsonschema is not installed.
     """
     jsonschema = extra("mllm", "jsonschema")
-    validator = jsonschema.Draft202012Validator(schema)
+    validator = jsonschema.Draft202012Validator(_without_choices(schema))
     problem = ""
     required = schema.get("required", ())
     sources = dict.fromkeys((text, _TRAILING_COMMA.sub("", text)))
@@ -66,6 +82,19 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
     return None, problem or "the reply holds no JSON object"
 
 
+def _without_choices(schema: Mapping[str, Any], *, in_list: bool = False) -> dict[str, Any]:
+    """Return a schema without the choices in items of lists."""
+    checked = {key: value for key, value in schema.items() if not (in_list and key == "enum")}
+    if "items" in schema:
+        checked["items"] = _without_choices(schema["items"], in_list=True)
+    properties = schema.get("properties", {})
+    if properties:
+        checked["properties"] = {
+            name: _without_choices(field, in_list=in_list) for name, field in properties.items()
+        }
+    return checked
+
+
 def _convert(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
     """Return a JSON value with small slips mended: numbers as texts, one item without its list."""
     kind = schema.get("type")
@@ -74,13 +103,17 @@ def _convert(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JS
         return {name: _convert(value[name], fields[name]) for name in fields if name in value}
     if kind == "array":
         items = value if isinstance(value, list) else [] if value in (None, "") else [value]
-        return [_convert(item, schema.get("items", {})) for item in items[:_MOST_ITEMS]]
+        most = schema.get("maxItems", MOST_ITEMS)
+        return [_convert(item, schema.get("items", {})) for item in items[:most]]
     if kind == "string" and isinstance(value, list):
-        return ", ".join(str(_convert(item, schema)) for item in value[:_MOST_ITEMS])
+        value = ", ".join(str(_convert(item, schema)) for item in value[:MOST_ITEMS])
     if kind == "string" and not isinstance(value, str | dict):
         value = "" if value is None else json.dumps(value)
     if isinstance(value, str):
-        value = remove_control_characters(value[:LONGEST_TEXT])
+        value = remove_control_characters(value[: schema.get("maxLength", LONGEST_TEXT)])
+        if kind == "string":
+            options = (o for o in schema.get("enum", ()) if name_key(o) == name_key(value))
+            return value if value in schema.get("enum", ()) else next(options, value)
         if kind in ("boolean", "integer", "number"):
             try:
                 return json.loads(value.strip().lower())

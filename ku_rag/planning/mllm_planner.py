@@ -12,7 +12,7 @@ from ku_rag.errors import ModelFailed, NotFound
 from ku_rag.mllm.base import MLLM, Message, Part, Picture, Request
 from ku_rag.mllm.encoding import fitted
 from ku_rag.mllm.prompts import fenced, load_prompts
-from ku_rag.mllm.structured_output import BOOLEAN, TEXT, TEXTS, object_schema
+from ku_rag.mllm.structured_output import BOOLEAN, LINE, choice, list_of, object_schema
 from ku_rag.pictures import load_picture
 from ku_rag.planning.plan import ACTIONS
 from ku_rag.planning.planner import Choice, PlanState, Reformulation
@@ -26,7 +26,7 @@ _MOST_PICTURES = 6
 """Pictures of a round that are shown (CogPlanner, section 4.2.2)."""
 _MOST_QUERIES = 5
 
-_QUERIES = object_schema("queries", reason=TEXT, queries=TEXTS, clear=BOOLEAN)
+_QUERIES = object_schema("queries", reason=LINE, queries=list_of(LINE), clear=BOOLEAN)
 _BOX = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
 
 
@@ -85,8 +85,8 @@ class MLLMPlanner:
         if decision == "action":
             searchers = [f"searcher:{name}" for name in state.searchers]
             actions = [name for name in ACTIONS if state.picture or name not in ("image", "region")]
-            action = {**TEXT, "enum": actions + searchers}
-            schema = object_schema("action", reason=TEXT, action=action, region=_BOX)
+            action = choice(actions + searchers)
+            schema = object_schema("action", reason=LINE, action=action, region=_BOX)
             listed = ", ".join(f'"{name}"' for name in searchers)
             values["searchers"] = listed and f"- {listed}: search outside the collection."
         filled = self._prompts[decision].fill(**values)

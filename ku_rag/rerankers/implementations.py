@@ -13,7 +13,7 @@ from ku_rag.encoders.torch_runtime import place
 from ku_rag.errors import BadInput, BudgetSpent
 from ku_rag.graph.mllm_calls import AgentQuestion, ask_all
 from ku_rag.mllm.prompts import fenced, load_prompts
-from ku_rag.mllm.structured_output import TEXT, object_schema
+from ku_rag.mllm.structured_output import LINE, object_schema
 from ku_rag.rerankers.base import RerankerQuery, Scores
 from ku_rag.types import Evidence
 from ku_rag.weights.files import content_hash
@@ -21,7 +21,7 @@ from ku_rag.weights.files import content_hash
 _MATCH = 0.2
 """Weight of the match of a chunk's unit with the picture, beside the chunk's own score."""
 _BATCH = 32
-_SCHEMA = object_schema(reason=TEXT, relevant=TEXT)
+_SCHEMA = object_schema(reason=LINE, relevant=LINE)
 _VERDICTS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _UNKNOWN = 0.5
 

@@ -358,8 +358,9 @@ def test_a_published_prompt_may_show_evidence_in_pages_alone(lamp, photo, tmp_pa
 def test_pages_keep_their_letters_when_pictures_are_sent_small(lamp, tmp_path):
     words = " ".join(f"Word{n}." for n in range(3000))
     lamp.add(Unit("Long", id="long", texts=(words,)))
+    file = tmp_path / "p.png"
     mllm = ScriptedMLLM(["Italy", said("Peru")])
-    answer = ask(lamp, mllm, "What is said of Long?", k=30, passage=tmp_path / "p.png")
+    answer = ask(lamp, mllm, "What is said of Long?", k=30, sent_chunks=30, passage=file)
     pages = mllm.requests[1].messages[2].pictures
     assert len(pages) == 8
     assert all(page.image.height <= 1024 for page in pages)
@@ -537,6 +538,46 @@ def test_a_model_that_fails_is_not_replaced_in_silence(lamp, turn):
         ask(lamp, mllm)
     assert "\n" not in str(caught.value)
     assert len(mllm.requests) == turn
+
+
+@pytest.mark.parametrize(("draft", "prompts"), [("It comes fr", 2), ("", 1)])
+def test_a_draft_that_reaches_the_limit_of_tokens_does_not_end_the_query(
+    lamp, photo, draft, prompts
+):
+    replies = [says(draft, finish="length"), says(json.dumps(said("Peru", ["E1"])))]
+    with serving(*replies) as endpoint:
+        answer = ask(lamp, model_at(endpoint.url), image=photo)
+        assert len(endpoint.bodies[1]["messages"]) == 2 * prompts - 1
+    assert (answer.answer, answer.draft) == ("Peru", draft or None)
+    note = "the draft was cut at the limit mllm_max_reply_tokens"
+    assert answer.correction.notes == (note,)
+    assert answer.to_dict()["notes"] == [note]
+    assert answer.correction.usage["replies"] == 2
+
+
+def test_the_second_turn_may_not_reach_it(lamp, photo):
+    cut = says('{"answer": "Pe', finish="length")
+    with (
+        serving(says("Italy"), cut) as endpoint,
+        pytest.raises(ModelFailed, match="raise mllm_max_reply_tokens"),
+    ):
+        ask(lamp, model_at(endpoint.url), image=photo)
+
+
+def test_a_setting_limits_the_chunks_that_are_sent(lamp, photo, capsys):
+    lamp.add(Unit("Chair", texts=("The chair comes from Chile.",)))
+    mllm = ScriptedMLLM(["Italy", said("Peru", ["E1", "E2"])])
+    answer = ask(lamp, mllm, image=photo, k=2, sent_chunks=1)
+    sent = [
+        line["evidence"] for line in data(mllm.requests[1].messages[2].text) if "evidence" in line
+    ]
+    assert (sent[0], len(answer.chunks)) == ("E1", 2)
+    assert "E2" not in sent
+    assert answer.correction.dropped_citations == ("E2",)
+    note = "1 of 2 chunks were sent to the model: raise mllm_chunks to send more"
+    assert answer.correction.notes == (note,)
+    print_answer(answer)
+    assert f"  note: {note}" in capsys.readouterr().out
 
 
 def test_a_budget_that_is_spent_says_so(lamp):

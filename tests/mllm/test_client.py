@@ -27,9 +27,10 @@ from ku_rag.mllm import (
     ScriptedMLLM,
     load_mllm,
 )
+from ku_rag.mllm.base import TruncatedReply
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.cache import ReplyCache, default_folder
-from ku_rag.mllm.structured_output import extract_object
+from ku_rag.mllm.structured_output import TEXT, choice, extract_object, list_of, object_schema
 from ku_rag.settings import Settings
 from tests.endpoint import Said, fails, model_at, says, serving
 
@@ -89,6 +90,7 @@ def test_a_question_and_its_reply():
             "model": "m-1",
             "messages": [{"role": "user", "content": "What is this?"}],
             "temperature": 0.0,
+            "max_tokens": 4096,
         }
     ]
     assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
@@ -273,7 +275,65 @@ def test_a_reply_that_does_not_fit_is_asked_for_once_more():
     assert answered == {"role": "assistant", "content": '{"colour": "green", "count": 2}'}
     assert "$.colour: 'green' is not one of ['red', 'blue']" in repaired["content"]
     assert json.dumps(SCHEMA) in repaired["content"]
-    assert "response_format" not in endpoint.bodies[2]
+    formats = [body.get("response_format", {}).get("type") for body in endpoint.bodies]
+    assert formats == ["json_schema", None, "json_schema"]
+
+
+def test_after_three_replies_in_a_row_that_do_not_fit_objects_are_requested_in_words():
+    fits, prose = says(json.dumps(FITS)), says("It is red.")
+    with serving(prose, fits, prose, fits, fits, *[prose, fits] * 3, fits) as endpoint:
+        mllm = client(endpoint)
+        for _ in range(7):
+            assert mllm.chat(ask(schema=SCHEMA)).parsed == FITS
+    formats = [body.get("response_format", {}).get("type") for body in endpoint.bodies]
+    with_schema, in_words = "json_schema", None
+    assert formats == [
+        *[with_schema, in_words] * 2,
+        *[with_schema] * 2,
+        in_words,
+        *[with_schema, in_words] * 2,
+        in_words,
+    ]
+    assert mllm.object_format == "words"
+
+
+@pytest.mark.parametrize("bound", ["maxLength", "maxItems"])
+def test_an_endpoint_that_takes_no_limits_of_lengths_gets_the_schema_without_them(bound):
+    schema = object_schema("names", names=list_of(TEXT))
+    refusal = fails(400, f"Invalid schema: '{bound}' is not permitted.", param="response_format")
+    with serving(refusal, *[says('{"names": ["Lamp"]}')] * 2) as endpoint:
+        mllm = client(endpoint)
+        for _ in range(2):
+            assert mllm.chat(ask(schema=schema)).parsed == {"names": ["Lamp"]}
+    sent = [body["response_format"]["json_schema"]["schema"] for body in endpoint.bodies]
+    assert sent[0]["properties"]["names"]["maxItems"] == 50
+    plain = {"type": "array", "items": {"type": "string"}}
+    assert [one["properties"]["names"] for one in sent[1:]] == [plain, plain]
+    assert mllm.object_format == "json_schema"
+
+
+def test_choices_hold_no_control_tokens_where_the_schema_is_sent_in_words():
+    schema = object_schema("name", name=choice(["</s><|im_end|>", "[INST] Lamp"]))
+    refusal = fails(400, "response_format is not supported")
+    with serving(
+        refusal, refusal, says('{"name": "Moon"}'), says('{"name": "[INST] Lamp"}')
+    ) as endpoint:
+        assert client(endpoint).chat(ask(schema=schema)).parsed == {"name": "[INST] Lamp"}
+    words = "\n".join(endpoint.texts(2) + endpoint.texts(3))
+    assert "\\u003c/s>\\u003c|im_end|>" in words
+    assert "'Moon' is not one of" in words
+    assert [mark for mark in ("</s", "<|im", "[INST]") if mark in words] == []
+
+
+def test_a_truncated_reply_says_how_far_it_came_and_counts_in_the_budget():
+    budget = Budget(max_tokens=18)
+    with serving(says("A la", finish="length")) as endpoint:
+        mllm = client(endpoint, budget=budget)
+        with pytest.raises(TruncatedReply, match="raise mllm_max_reply_tokens") as caught:
+            mllm.chat(ask())
+        assert (caught.value.reply.text, caught.value.reply.completion_tokens) == ("A la", 7)
+        with pytest.raises(BudgetSpent):
+            mllm.chat(ask())
 
 
 def test_a_model_that_gives_no_object_at_all():
@@ -300,7 +360,7 @@ def test_parameters_that_a_model_does_not_take_are_left_out_or_renamed():
         {"temperature": 0.0, "max_tokens": 50},
         {"temperature": 0.0, "max_completion_tokens": 50},
         {"max_completion_tokens": 50},
-        {},
+        {"max_completion_tokens": 4096},
     ]
 
 

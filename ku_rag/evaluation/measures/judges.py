@@ -14,10 +14,10 @@ from ku_rag.evaluation.measures.base import Prediction
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.mllm.base import MLLM, Message, Reply, Request
 from ku_rag.mllm.prompts import fenced, load_prompts
-from ku_rag.mllm.structured_output import BOOLEAN, TEXTS, object_schema
+from ku_rag.mllm.structured_output import BOOLEAN, TEXT, list_of, object_schema
 
-_CLAIMS = object_schema("claims", claims=TEXTS)
-_SUPPORTED = object_schema("supported", supported={"type": "array", "items": BOOLEAN})
+_CLAIMS = object_schema("claims", claims=list_of(TEXT))
+_SUPPORTED = object_schema("supported", supported=list_of(BOOLEAN))
 _VERDICTS = {"Yes": 1.0, "No": 0.0}
 
 

@@ -19,30 +19,24 @@ from ku_rag.graph.search_types import AgentTrace
 from ku_rag.graph.summary import shortened
 from ku_rag.mllm.base import MLLM
 from ku_rag.mllm.prompts import Prompt, fenced
-from ku_rag.mllm.structured_output import BOOLEAN, TEXT, TEXTS, object_schema
+from ku_rag.mllm.structured_output import BOOLEAN, LINE, choice, list_of, object_schema
 from ku_rag.text.tokens import content_words, is_named, name_key
 from ku_rag.types import Evidence
 
 _LONGEST_SAID = 300
 
 
-def _list_of(**fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"type": "array", "items": object_schema(**fields)}
-
-
-_RELATION = {"source": TEXT, "relation": TEXT, "target": TEXT}
+_LINES = list_of(LINE)
+_RELATION = {"source": LINE, "relation": LINE, "target": LINE}
 _PATTERN = object_schema(
-    "entity_types", entity_types=TEXTS, relations=_list_of(**_RELATION), keywords=TEXTS
+    "entity_types",
+    entity_types=_LINES,
+    relations=list_of(object_schema(**_RELATION)),
+    keywords=_LINES,
 )
-_FACTS = object_schema(
-    entities=_list_of(name=TEXT, type=TEXT, description=TEXT),
-    relations=_list_of(**_RELATION, description=TEXT),
-)
-_DESCRIPTIONS = object_schema("descriptions", descriptions=TEXTS)
-_CHOICE = object_schema("picture", reason=TEXT, picture={"type": "integer"})
-_ENOUGH = object_schema("enough", reason=TEXT, enough=BOOLEAN)
-_QUESTIONS = object_schema("questions", questions=_list_of(picture=TEXT, question=TEXT))
-_ENTITIES = object_schema("entities", entities=TEXTS)
+_DESCRIPTIONS = object_schema("descriptions", descriptions=_LINES)
+_ENOUGH = object_schema("enough", reason=LINE, enough=BOOLEAN)
+_ENTITIES = object_schema("entities", entities=_LINES)
 
 
 @dataclass
@@ -95,7 +89,8 @@ class EvidenceAgents(AgentTrace):
         words = dict.fromkeys(word for _, word, _ in pattern.relations)
         shape = [{"entity_types": [*pattern.types]}, {"relations": [*words]}]
         filled = [self._fill("extraction", [*shape, {"text": text}]) for text in texts]
-        outcomes = self._ask("extraction", filled, texts, schema=_FACTS)
+        schema = _facts_schema(pattern) if pattern.types else None
+        outcomes = self._ask("extraction", filled, texts, schema=schema)
         for outcome, piece, text in zip(outcomes, passages, texts, strict=False):
             yield _checked_facts(outcome.fields, pattern, text, piece.chunk)
 
@@ -109,7 +104,8 @@ class EvidenceAgents(AgentTrace):
         """Return the picture that fits a description best; None for none of them."""
         titles = [{"picture": n, "title": picture.name} for n, picture in enumerate(pictures, 1)]
         filled = self._fill("choice", [{"description": description}, *titles])
-        (outcome,) = self._ask("choice", [filled], [description], [pictures], schema=_CHOICE)
+        schema = object_schema("picture", reason=LINE, picture=choice(range(len(pictures) + 1)))
+        (outcome,) = self._ask("choice", [filled], [description], [pictures], schema=schema)
         number = outcome.fields.get("picture", 0)
         # Numbers of pictures mean nothing if one of them could not be shown.
         is_valid = 1 <= number <= len(pictures) and not outcome.left_out
@@ -124,7 +120,10 @@ class EvidenceAgents(AgentTrace):
     def picture_questions(self, graph: EvidenceGraph) -> list[tuple[EvidenceNode, str]]:
         """Return picture nodes of a graph, and what to ask each of them."""
         filled = self._fill("picture_questions", [*graph.lines()])
-        (outcome,) = self._ask("picture questions", [filled], [""], schema=_QUESTIONS)
+        names = choice(node.name for node in graph.of("image"))
+        asked = list_of(object_schema(picture=names, question=LINE))
+        schema = object_schema("questions", questions=asked)
+        (outcome,) = self._ask("picture questions", [filled], [""], schema=schema)
         named: dict[str, list[EvidenceNode]] = {}
         for node in graph.of("image"):
             named.setdefault(name_key(node.name), []).append(node)
@@ -192,6 +191,14 @@ class EvidenceAgents(AgentTrace):
             subject = shortened(subject or self.question, _LONGEST_SAID)
             self.record(agent, subject, note)
         return outcomes
+
+
+def _facts_schema(pattern: PatternGraph) -> Mapping[str, Any]:
+    """Return the schema of facts whose types and relations are those of a pattern."""
+    words = [word for _, word, _ in pattern.relations] or [""]
+    entity = object_schema(name=LINE, type=choice(pattern.types), description=LINE)
+    relation = object_schema(**_RELATION | {"relation": choice(words)}, description=LINE)
+    return object_schema(entities=list_of(entity), relations=list_of(relation))
 
 
 def _with_owner(piece: Evidence) -> str:
