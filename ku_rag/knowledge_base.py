@@ -324,7 +324,8 @@ class KnowledgeBase:
                 for step in run.rounds():
                     yield pipeline.QueryEvent("round", step.to_dict())
             base, planned = session.retrieval(chosen), run.planned(k) if run else None
-            yield from pipeline.ask(base, query, session.mllm(), planned)
+            models = session.mllm(), planned, session.vision_mllm()
+            yield from pipeline.ask(base, query, *models)
 
     def plan(
         self,

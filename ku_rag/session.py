@@ -105,6 +105,7 @@ class Session:
         self._segmenter = self._own_segmenter = None if isinstance(segmenter, str) else segmenter
         self._reranker = None if isinstance(reranker, str) else reranker
         self._mllm = None if isinstance(mllm, str) else mllm
+        self._vision: MLLM | None = None
         self._loading = RLock()
         self._calibrated: tuple[VectorIndex, object, Calibration | None] | None = None
         spec = None
@@ -228,6 +229,13 @@ class Session:
             if self._mllm is None and self.settings.mllm:
                 self._mllm = load_mllm(self.settings)
             return self._mllm
+
+    def vision_mllm(self) -> MLLM | None:
+        """Return the model that sees pictures for the one that answers, if there is one."""
+        with self._loading:
+            if self._vision is None:
+                self._vision = load_mllm(self.settings, "vision_mllm")
+            return self._vision
 
     @property
     def prompts(self) -> Path | None:

@@ -112,6 +112,9 @@ class Settings:
         mllm: the multimodal model that answers and is corrected, as its endpoint calls it; "" has
             the extractive reader answer.
         mllm_url: its endpoint; "" takes OPENAI_BASE_URL, or OpenAI's own.
+        vision_mllm: the model that describes the picture of a question, if the model that answers
+            sees none; no picture is sent to the latter then. "" for none.
+        vision_mllm_url: its endpoint; "" takes that of the model that answers.
         mllm_image_side: longest side in pixels of pictures that are sent, 64 to 8,192. This one
             and the next three hold for encoders behind an endpoint, too.
         mllm_timeout_s: seconds for a call, from the connection to the last byte, 0.1 to 86,400.
@@ -162,6 +165,8 @@ class Settings:
     index_unreachable: str = _one_of("local", "fail")
     mllm: str = ""
     mllm_url: str = _address("OPENAI_API_KEY")
+    vision_mllm: str = ""
+    vision_mllm_url: str = _address("OPENAI_API_KEY")
     mllm_image_side: int = _number(1024, 64, 8_192)
     mllm_timeout_s: float = _number(60.0, 0.1, 86_400)
     mllm_retries: int = _number(3, 0, 20)

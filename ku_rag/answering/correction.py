@@ -16,10 +16,12 @@ from PIL.Image import Image
 
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import (
+    MLLM,
     Message,
     MeteredMLLM,
     Part,
     Picture,
+    PicturesNotSeen,
     Reply,
     Request,
     TruncatedReply,
@@ -67,7 +69,8 @@ class Material:
         leading: labels of the paths that the question's own words lead along.
         pages: the pages of the passage.
         pages_only: whether evidence is shown in pages alone, as published.
-        caption: the model's caption of the picture, if it was used for the search.
+        caption: a model's caption of the picture, if it was used for the search, or describes the
+            picture to a model that does not see it.
         queries: what a plan made of the question (CogPlanner, eq. 6), shown with the evidence;
             empty without a plan.
     """
@@ -106,7 +109,8 @@ class Chain:
     """A model and the prompts of this package, by name, for one question.
 
     The model's replies to other roles, for the same question, count in the usage. The notes say
-    what the model was not shown or did not complete; they become those of the correction.
+    what the model was not shown or did not complete; they become those of the correction. A model
+    for vision sees the picture in place of the model that answers.
 
     Every method raises ModelFailed or BudgetSpent if the model does not reply: an answer without
     one of the turns would be the result of another method.
@@ -114,11 +118,23 @@ class Chain:
 
     mllm: MeteredMLLM
     prompts: Mapping[str, Prompt]
+    vision: MLLM | None = None
     notes: list[str] = field(default_factory=list)
 
-    def describe(self, picture: Image) -> Reply:
-        """Return a caption of a picture, for a search in texts alone."""
-        return self._chat(Message("user", (Picture(picture), self.prompts["caption"].fill())))
+    @property
+    def sees_pictures(self) -> bool:
+        """Whether the model that answers is shown pictures."""
+        return self.vision is None and self.mllm.sees_pictures
+
+    def describe(self, picture: Image) -> Reply | None:
+        """Return a caption of a picture; None if no model sees it."""
+        message = Message("user", (Picture(picture), self.prompts["caption"].fill()))
+        eyes = MeteredMLLM(self.vision or self.mllm.mllm, self.mllm.replies)
+        try:
+            return eyes.chat(Request((message,), temperature=_TEMPERATURE, needed_pictures=1))
+        except PicturesNotSeen as error:
+            self.notes.append(str(error))
+            return None
 
     def draft(self, material: Material) -> Reply | None:
         """Return the model's answer to the question alone, the first turn (eq. 12).
@@ -139,8 +155,19 @@ class Chain:
         (eq. 13); without evidence, the draft is the answer. Without a draft, the model is asked
         once: the ablation without the chain.
         """
+        is_shown = self.sees_pictures
+        if not is_shown:
+            if material.picture or material.pages:
+                self.notes.append("the model was shown no pictures: the evidence was sent as text")
+            material = replace(material, crop=None, pages=(), pages_only=False)
+        answered = self._answer(material, draft)
+        if is_shown and not self.sees_pictures:
+            return self.answer(material, draft)
+        return answered
+
+    def _answer(self, material: Material, draft: Reply | None) -> Answered:
         if draft is None:
-            message = self._show(material, "single", *_show_picture(material))
+            message = self._show(material, "single", *self._show_picture(material))
             reply = self._chat(message, properties=_ANSWERED)
             return self._build_answer(*_parse_verdict(reply, material), material, {"single": reply})
         paths = material.bearing_paths
@@ -160,7 +187,13 @@ class Chain:
 
     def _build_request(self, material: Material) -> Message:
         words = self.prompts["draft"].fill(question=material.question)
-        return Message("user", (*_show_picture(material), words))
+        return Message("user", (*self._show_picture(material), words))
+
+    def _show_picture(self, material: Material) -> tuple[Part, ...]:
+        if material.picture is None or self.sees_pictures:
+            return (Picture(material.picture),) if material.picture else ()
+        caption = [{"shown": material.caption.text}] if material.caption else []
+        return (self.prompts["described"].fill(data=fenced(caption)),)
 
     def _show(self, material: Material, name: str, *before: Part) -> Message:
         """Return the turn that shows the evidence, with the prompt of a name."""
@@ -205,10 +238,6 @@ class Chain:
 
 
 # ---- requests ----------------------------------------------------------------------------------
-
-
-def _show_picture(material: Material) -> tuple[Part, ...]:
-    return (Picture(material.picture),) if material.picture else ()
 
 
 def _evidence(material: Material, prompt: Prompt, *before: Part) -> Message:

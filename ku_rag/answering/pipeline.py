@@ -6,7 +6,7 @@ Every step is timed, and the answer holds what each step found.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -178,6 +178,7 @@ def ask(
     question: QueryInput,
     mllm: MLLM | None = None,
     planned: Planned | None = None,
+    vision: MLLM | None = None,
 ) -> Iterator[QueryEvent]:
     """Answer a question about a picture, step by step; the last event has the answer.
 
@@ -188,6 +189,7 @@ def ask(
         question: with the picture.
         mllm: answers, and is corrected by what was found; None has the reader answer.
         planned: evidence to answer from, where a plan collected it.
+        vision: sees pictures in place of the model that answers, which is shown none.
 
     Raises:
         BadInput: the picture cannot be read, a prompt is none, or the reranker cannot score.
@@ -198,14 +200,18 @@ def ask(
     started = time.perf_counter() - sum(times.values()) / 1000
     with _measure(times, "picture"):
         picture, scale = query_picture(question.image)
-    chain = _chain(question, mllm, planned)
+    chain = _chain(question, mllm, planned, vision)
     context, caption = _find(base, times, question, picture, chain, planned)
     region = context.matched.region
     region = region and replace(region, box=scaled(region.box, scale))
     yield from _report_context(context, region)
     pages: list[Image] = []
     sent = _limit_chunks(question, context, chain) if chain else context
-    if question.passage or question.report or (chain and question.with_units):
+    if (
+        question.passage
+        or question.report
+        or (chain and chain.sees_pictures and question.with_units)
+    ):
         with _measure(times, "passage"):
             pages = _compose(sent, for_model=chain is not None)
     with _measure(times, "read"):
@@ -213,10 +219,7 @@ def ask(
             material = _material(question, picture, scale, sent, pages, caption)
             if planned:
                 material = replace(material, queries=planned.queries)
-            draft = chain.draft(material) if question.kcc else None
-            if draft:
-                yield QueryEvent("draft", {"draft": draft.text})
-            answered = chain.answer(material, draft)
+            answered = yield from _ask_model(chain, material, kcc=question.kcc)
         else:
             has_subject = picture is not None or bool(question.unit)
             reading = _read(base, question, context, with_picture=has_subject)
@@ -231,6 +234,19 @@ def ask(
         scaled_answer = replace(answer, region=context.matched.region)
         _write_report(scaled_answer, question.report, picture, context, pages)
     yield QueryEvent("answer", answer.to_dict(), answer)
+
+
+def _ask_model(
+    chain: Chain, material: Material, *, kcc: bool
+) -> Generator[QueryEvent, None, Answered]:
+    """Return the answer of the model, and yield its draft."""
+    if chain.vision and material.picture and not material.caption:
+        seen = material.crop or material.picture
+        material = replace(material, caption=chain.describe(seen))
+    draft = chain.draft(material) if kcc else None
+    if draft:
+        yield QueryEvent("draft", {"draft": draft.text})
+    return chain.answer(material, draft)
 
 
 def _find(
@@ -342,10 +358,12 @@ def _read_last_query(
     return context, replace(read, why=why)
 
 
-def _chain(question: QueryInput, mllm: MLLM | None, planned: Planned | None) -> Chain | None:
+def _chain(
+    question: QueryInput, mllm: MLLM | None, planned: Planned | None, vision: MLLM | None
+) -> Chain | None:
     if mllm is not None:
         metered = MeteredMLLM(mllm, list(planned.replies) if planned else [])
-        return Chain(metered, load_prompts("ku_rag.answering", question.prompts))
+        return Chain(metered, load_prompts("ku_rag.answering", question.prompts), vision)
     if question.method == "model-only":
         raise NotFound('method "model-only" asks a model, and there is none: name one with --mllm')
     return None

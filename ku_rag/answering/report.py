@@ -159,7 +159,7 @@ def _correction(answer: Answer) -> str:
     if correction is None:
         return ""
     caption = _text(correction.caption or "")
-    caption = caption and f'<p class="quiet">Searched by the caption: {caption}</p>'
+    caption = caption and f'<p class="quiet">Caption of the picture: {caption}</p>'
     caption += "".join(f'<p class="quiet">Note: {_text(note)}</p>' for note in correction.notes)
     if correction.draft is None:
         return caption

@@ -40,6 +40,8 @@ GRAPH_SETTINGS = (
     "embedded", "vanilla", "vanilla+", "perceptive", "unaided-offline", "unaided-online",
 )  # fmt: skip
 """Settings of the graph search that need no annotated routes."""
+_URLS = (("--mllm", "mllm"), ("--judge", "mllm_judge"), ("--vision-mllm", "vision_mllm"))
+"""Options that name a model, and their settings."""
 _KB = "ku_rag.kb"
 _MODELS = "ku_rag.models"
 
@@ -114,6 +116,14 @@ def mllm_option(purpose: str) -> Callable[[Command], Command]:
         return command
 
     return add
+
+
+def vision_options(command: Command) -> Command:
+    """The options of a model that sees for one that does not."""
+    url = {"metavar": "URL", "help": "Its endpoint.  [default: --mllm-url]"}
+    command = _kept(_MODELS, "--vision-mllm-url", "vision_mllm_url", **url)(command)
+    model = {"metavar": "MODEL", "help": "The model that describes the picture to --mllm."}
+    return _kept(_MODELS, "--vision-mllm", "vision_mllm", **model)(command)
 
 
 def judge_option(command: Command) -> Command:
@@ -319,7 +329,7 @@ def open_base(path: Path | None = None, /, **options: Any) -> Iterator[Knowledge
     existed = (folder / "ku.sqlite").exists()
     models = click.get_current_context().meta.get(_MODELS, {})
     with KnowledgeBase.open(folder, **options, **models) as base:
-        for option, model in (("--mllm", "mllm"), ("--judge", "mllm_judge")):
+        for option, model in _URLS:
             if models.get(f"{model}_url") and not getattr(base.settings, model):
                 raise click.UsageError(f"{option}-url needs a model: add {option} MODEL")
         if not existed:

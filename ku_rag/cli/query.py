@@ -22,6 +22,7 @@ from ku_rag.cli.options import (
     output_option,
     plan_from,
     plan_options,
+    vision_options,
 )
 from ku_rag.cli.output import (
     one_line,
@@ -48,6 +49,7 @@ _METHOD = click.Choice(["evidence", "model-only"])
 @output_option("--report", "FILE.html", "Write a page that shows how the question was answered.")
 @mllm_option("answers; '' for none")
 @click.option("--unit", metavar="ID", help="The unit that QUESTION is about, where it is unsure.")
+@vision_options
 @click.option("--no-kcc", is_flag=True, help="Ask it once, with the evidence; no correction.")
 @click.option("--no-units", is_flag=True, help="Search texts alone, by its caption of the picture.")
 @click.option("--strict", type=click.Choice(["kurag"]), help="Use the published method alone.")

@@ -121,11 +121,7 @@ def _load_questions(questions: str | Path | Dataset) -> Dataset:
 
 def _load_judge(kb: KnowledgeBase) -> MLLM | None:
     """Return the model that judges answers, by default the one that answers, if there is one."""
-    settings = kb.settings
-    if not settings.mllm_judge:
-        return kb.mllm
-    url = settings.mllm_judge_url or settings.mllm_url
-    return load_mllm(replace(settings, mllm=settings.mllm_judge, mllm_url=url))
+    return load_mllm(kb.settings, "mllm_judge") or kb.mllm
 
 
 def _choose_measures(

@@ -14,7 +14,7 @@ from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.search_types import AgentTrace, Query, TraceEntry, left_out, most_similar
 from ku_rag.graph.summary import Captions, Knowledge
-from ku_rag.mllm.base import MLLM
+from ku_rag.mllm.base import MLLM, sees_pictures
 from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.prompts import Prompt, fenced, load_prompts
 from ku_rag.mllm.structured_output import BOOLEAN, LINE, TEXT, choice, list_of, object_schema
@@ -71,7 +71,7 @@ class ModelAgents(AgentTrace):
         """Return the query with a description of its pictures, ŝ = P(Q), or "" without a reply."""
         data = [{"known": query.hints}] if query.hints else []
         text = self._prompts["perceive"].fill(question=query.question, data=fenced(data))
-        (outcome,) = self._ask(AgentQuestion(text, query.pictures))
+        (outcome,) = self._ask(AgentQuestion(text, query.pictures, needs_pictures=True))
         self.record("perception", query.question, outcome.note(outcome.text))
         return replace(query, perception=outcome.text)
 
@@ -141,7 +141,7 @@ class ModelAgents(AgentTrace):
         """Return whether each path is sufficient (eq. 8); the topic alone is a path, too."""
         questions = []
         for path in paths:
-            online = self.knowledge.captions == "online"
+            online = self.knowledge.captions == "online" and sees_pictures(self._mllm)
             pictures = self.knowledge.pictures(path.end) if online else ()
             text = self._prompts["validate"].fill(
                 question=query.question,
@@ -149,14 +149,15 @@ class ModelAgents(AgentTrace):
                 pictures=_SHOWN if pictures else "",
                 caption=_CAPTION if pictures else "",
             )
-            questions.append(AgentQuestion(text, pictures, _CAPTIONED if pictures else _ENOUGH))
+            schema = _CAPTIONED if pictures else _ENOUGH
+            questions.append(AgentQuestion(text, pictures, schema))
         verdicts = []
         outcomes = self._ask(*questions)
         for path, outcome in zip(paths, outcomes, strict=True):
             enough = outcome.fields.get("enough", False)
             caption = outcome.fields.get("caption", "").strip()
             verdicts.append(enough)
-            if caption:
+            if caption and sees_pictures(self._mllm):
                 self.knowledge.add(path.end, caption)
             answer = _with_reason("enough" if enough else "not enough", outcome)
             self.record("validation", path.text, outcome.note(answer))

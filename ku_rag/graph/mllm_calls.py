@@ -30,7 +30,7 @@ class AgentQuestion:
         text: The text, which follows the pictures.
         pictures: Images, or files that are read when the question is asked.
         schema: JSON schema of the reply; None for a text.
-        needs_pictures: Whether the question is skipped if no picture can be read.
+        needs_pictures: Whether the question is skipped if no picture can be read or seen.
     """
 
     text: str
@@ -113,7 +113,9 @@ def _ask(mllm: MLLM, question: AgentQuestion) -> Outcome:
         return Outcome(None, unseen, tuple(left_out))
     message = Message("user", (*pictures, question.text))
     try:
-        reply = mllm.chat(Request((message,), schema=question.schema, temperature=0.0))
+        needed = int(question.needs_pictures)
+        request = Request((message,), question.schema, temperature=0.0, needed_pictures=needed)
+        reply = mllm.chat(request)
     except (ModelFailed, BudgetSpent) as error:
         return Outcome(None, error, tuple(left_out))
     return Outcome(reply, left_out=tuple(left_out))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ku_rag.mllm.base import MLLM, Message, Picture, Reply, Request
 from ku_rag.mllm.scripted import RecordedMLLM, ScriptedMLLM
 from ku_rag.settings import Settings
@@ -18,16 +20,19 @@ __all__ = [
 ]
 
 
-def load_mllm(settings: Settings) -> MLLM | None:
-    """Return the client of the model in the settings; None if they name no model.
+def load_mllm(settings: Settings, role: str = "mllm") -> MLLM | None:
+    """Return the client of the model in a setting; None if it names no model.
 
-    The limits (concurrency, budget) apply to each client, so create one and share it.
+    The endpoint is that of the setting ROLE_url, or else of mllm_url. The limits (concurrency,
+    budget) apply to each client, so create one and share it.
 
     Raises:
         ModelFailed: the address is not valid, or there is neither an address nor a key.
     """
-    if not settings.mllm:
+    model, url = getattr(settings, role), getattr(settings, f"{role}_url") or settings.mllm_url
+    if not model:
         return None
+    settings = replace(settings, mllm=model, mllm_url=url)
     from ku_rag.mllm.cache import ReplyCache
     from ku_rag.mllm.client import EndpointMLLM
 

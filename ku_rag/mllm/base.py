@@ -68,6 +68,8 @@ class Request:
             properties are requested, and those that it does not require may be missing.
         temperature: 0 to 2; None uses the endpoint's default.
         max_tokens: limit of the reply's length, at least 1; None uses that of the settings.
+        needed_pictures: number of pictures without which a reply means nothing; of others, the
+            model is told that it does not see them.
 
     Raises:
         BadInput: there is no message, or the last one is not the user's.
@@ -77,6 +79,7 @@ class Request:
     schema: Mapping[str, Any] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    needed_pictures: int = 0
 
     def __post_init__(self) -> None:
         """Check the messages."""
@@ -138,6 +141,10 @@ def usage(replies: Sequence[Reply]) -> dict[str, int]:
     }
 
 
+class PicturesNotSeen(ModelFailed):
+    """The model sees fewer pictures than the request needs."""
+
+
 class TruncatedReply(ModelFailed):
     """The model reached the limit of tokens; `reply` holds what it said until then."""
 
@@ -156,9 +163,15 @@ class MLLM(Protocol):
         Raises:
             ModelFailed: there is no reply, or it does not fit the request's schema.
             TruncatedReply: the reply reached the limit of tokens.
+            PicturesNotSeen: the model sees fewer pictures than the request needs.
             BudgetSpent: the limit of calls or tokens is reached.
         """
         ...
+
+
+def sees_pictures(mllm: MLLM) -> bool:
+    """Return whether a model sees pictures: what its property `sees_pictures` says, or else yes."""
+    return bool(getattr(mllm, "sees_pictures", True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +180,11 @@ class MeteredMLLM:
 
     mllm: MLLM
     replies: list[Reply] = field(default_factory=list)
+
+    @property
+    def sees_pictures(self) -> bool:
+        """See `sees_pictures`."""
+        return sees_pictures(self.mllm)
 
     def chat(self, request: Request) -> Reply:
         """Return the model's reply; raises what the model raises."""

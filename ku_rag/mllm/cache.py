@@ -1,14 +1,15 @@
-"""The reply cache: one file for each reply, named after the hash of its request.
+"""Caches of the user: replies, and which models see pictures.
 
-The key covers the endpoint's address, the model, every parameter, the schema, all texts and the
-bytes of all pictures. Only the reply is stored. A cache that cannot be read or written raises no
-error: the request is sent again.
+The reply cache has one file for each reply, named after the hash of its request: the endpoint's
+address, the model, every parameter, the schema, all texts and the bytes of all pictures. Only the
+reply is stored. A cache that cannot be read or written raises no error: the request is sent again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +21,8 @@ from ku_rag.mllm.base import Reply
 from ku_rag.settings import cache_folder
 from ku_rag.store.layout import write_durably
 
+_WEEK_S = 7 * 86_400
+
 
 def default_folder() -> Path:
     """Return $KU_CACHE/replies, by default ~/.cache/ku-rag/replies."""
@@ -30,6 +33,28 @@ def digest(request: Mapping[str, Any]) -> str:
     """Return the key of a request: the SHA-256 of its JSON with sorted names."""
     text = json.dumps(request, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def recall_sight(url: str, model: str) -> bool | None:
+    """Return whether a model sees pictures; None if nothing was learned within a week."""
+    file = _sight_file(url, model)
+    try:
+        is_recent = time.time() - file.stat().st_mtime < _WEEK_S
+        return bool(json.loads(file.read_bytes())["pictures"]) if is_recent else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def store_sight(url: str, model: str, *, sees_pictures: bool) -> None:
+    """Store whether a model sees pictures, for every knowledge base of the user."""
+    file = _sight_file(url, model)
+    with suppress(OSError, ReadOnly):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_durably([(file, json.dumps({"pictures": sees_pictures}).encode())])
+
+
+def _sight_file(url: str, model: str) -> Path:
+    return cache_folder() / "models" / f"{digest({'url': url, 'model': model})}.json"
 
 
 class ReplyCache:

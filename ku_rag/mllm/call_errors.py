@@ -34,6 +34,14 @@ _PICTURES = re.compile(
     r"\b(at most|only|one|single|multiple|many|more than|maximum|up to|limit)\b.*\bimages?\b", re.I
 )
 
+_NO_PICTURES = re.compile(
+    r"at most 0 image|image input is not supported|not a multi-?modal|data required for image|"
+    r"(?:not|n't|cannot) (?:support|accept|process|handle)\w* (?:image|vision|multi-?modal)|"
+    r"image_url.{0,40}(?:only|expected|not supported)|content must be a string",
+    re.I,
+)
+"""What llama.cpp, vLLM, Ollama, OpenAI, DeepSeek and Groq say of pictures for models of text."""
+
 
 class CallError(ModelFailed):
     """One call failed.
@@ -163,14 +171,16 @@ def rejected_feature(error: CallError, sent: Mapping[str, Any], pictures: int) -
 
     Returns:
         A parameter of the request, "bounds" of the lengths in its schema, "json_schema" or
-        "json_object" as its response format, or "pictures" for more than one picture; "" if a
-        request without it would fail as well.
+        "json_object" as its response format, "pictures" for more than one picture, or "vision"
+        for any; "" if a request without it would fail as well.
     """
     text = error.param or error.reason
     if error.status in _REJECTING:
         for name in _OPTIONAL_PARAMETERS & sent.keys():
             if re.search(rf"\b{name}\b", text):
                 return name
+    if pictures and error.status in _REJECTING | _FAILING and _NO_PICTURES.search(error.reason):
+        return "vision"
     if error.status in _REJECTING | _FAILING and _PICTURES.search(text):
         return "pictures" if pictures > 1 else ""
     schema = json.dumps(sent.get("response_format", {}))

@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 from ku_rag.addresses import OPENAI
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm import call_errors, encoding
-from ku_rag.mllm.base import LONGEST_TEXT, Message, Reply, Request
+from ku_rag.mllm.base import LONGEST_TEXT, Message, PicturesNotSeen, Reply, Request
 from ku_rag.mllm.budget import Budget
-from ku_rag.mllm.cache import ReplyCache, digest
+from ku_rag.mllm.cache import ReplyCache, digest, recall_sight, store_sight
 from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.prompts import without_control_tokens
 from ku_rag.mllm.structured_output import extract_object
@@ -147,6 +147,7 @@ class EndpointMLLM:
         budget: counts calls and tokens; None for the limits in the settings.
         cache: of replies; None for none.
         wait: called with the seconds to wait before a retry.
+        sees_pictures: whether the model sees pictures; None for what was learned of it before.
 
     Raises:
         ModelFailed: the address or the key is not valid, or neither is given.
@@ -159,13 +160,15 @@ class EndpointMLLM:
         budget: Budget | None = None,
         cache: ReplyCache | None = None,
         wait: Callable[[float], None] = time.sleep,
+        sees_pictures: bool | None = None,
     ) -> None:
         self.model, self._settings = settings.mllm, settings
         self._endpoint = Endpoint(settings, self.model, "mllm_url", wait)
         self.url = self._endpoint.url
         self._budget = budget or Budget(settings.mllm_max_calls, settings.mllm_max_tokens)
         self._cache = cache
-        self._rejected: frozenset[str] = frozenset()
+        sees = recall_sight(self.url, self.model) if sees_pictures is None else sees_pictures
+        self._rejected = frozenset({"vision"} if sees is False else ())
         self._misfits = 0
 
     def chat(self, request: Request) -> Reply:
@@ -195,6 +198,11 @@ class EndpointMLLM:
         entries = listed.get("data") if isinstance(listed, dict) else None
         names = [entry.get("id") for entry in entries or () if isinstance(entry, dict)]
         return [name for name in names if isinstance(name, str)]
+
+    @property
+    def sees_pictures(self) -> bool:
+        """Whether the model sees pictures, as far as it is known."""
+        return "vision" not in self._rejected
 
     @property
     def object_format(self) -> str:
@@ -243,6 +251,7 @@ class EndpointMLLM:
         def call() -> Reply:
             nonlocal rejected
             while True:
+                self._check_pictures(request, pictures, rejected)
                 body = self._encode(request, rejected.union(without))
                 self._budget.take_call()
                 try:
@@ -255,6 +264,9 @@ class EndpointMLLM:
                     if not feature or feature in rejected:
                         raise
                     rejected |= {feature}
+                    if feature == "vision":
+                        self._rejected |= {feature}
+                        store_sight(self.url, self.model, sees_pictures=False)
                 except ModelFailed as error:
                     error.args = (f"{error} (model {self.model!r} at {self.url})",)
                     raise
@@ -264,6 +276,15 @@ class EndpointMLLM:
         reply = self._endpoint.repeated(call)
         self._rejected |= rejected
         return reply
+
+    def _check_pictures(self, request: Request, count: int, rejected: Collection[str]) -> None:
+        """Raise an error if a request needs pictures that the model would not see."""
+        seen = 0 if "vision" in rejected else 1 if "pictures" in rejected else count
+        if seen < min(count, request.needed_pictures):
+            raise PicturesNotSeen(
+                f"the model {self.model!r} at {self.url} sees no pictures, or not several: use one "
+                "with vision, or name one as vision_mllm; `ku models ping` tries it again"
+            )
 
 
 @cache

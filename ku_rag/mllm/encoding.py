@@ -36,6 +36,7 @@ _IN_WORDS = (
     "It must fit this JSON schema:\n"
 )
 _NOT_SHOWN = "(The endpoint takes one picture: the others of this message are not shown.)"
+_NOT_SEEN = "(You see no pictures: those of this message are not shown.)"
 _CHARACTERS_PER_TOKEN, _TOKENS_PER_PICTURE = 3, 1000
 """Estimates, on the high side, for endpoints that do not report token counts."""
 
@@ -52,8 +53,8 @@ def encode_request(
         rejected: what the endpoint does not support; see `call_errors.rejected_feature`.
     """
     messages = request.messages
-    if "pictures" in rejected:
-        messages = _with_one_picture(messages)
+    if not {"pictures", "vision"}.isdisjoint(rejected):
+        messages = _with_fewer_pictures(messages, keep_one="vision" not in rejected)
     body: dict[str, Any] = {"model": model}
     for name in ("temperature", "max_tokens"):
         value = getattr(request, name)
@@ -88,18 +89,18 @@ def _without_bounds(schema: Any) -> Any:  # noqa: ANN401 - JSON
     return schema
 
 
-def _with_one_picture(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return a conversation with one picture: the first of its last message that shows one.
+def _with_fewer_pictures(messages: Sequence[Message], *, keep_one: bool) -> tuple[Message, ...]:
+    """Return a conversation with no picture or with the first of the last message that shows one.
 
     Pages of text go first, since a request says in words what they hold.
     """
     pictures = [[p for p in message.pictures if not p.sharp] for message in messages]
-    (kept, *_) = next((group for group in reversed(pictures) if group), [None])
+    (kept, *_) = next((group for group in reversed(pictures) if group and keep_one), [None])
     result = []
     for message in messages:
         parts = tuple(p for p in message.parts if p is kept or not isinstance(p, Picture))
         if len(parts) < len(message.parts):
-            parts = (*parts, _NOT_SHOWN)
+            parts = (*parts, _NOT_SHOWN if keep_one else _NOT_SEEN)
         result.append(Message(message.role, parts))
     return tuple(result)
 

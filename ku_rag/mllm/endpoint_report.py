@@ -10,6 +10,7 @@ from PIL import Image
 
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import Message, Picture, Request
+from ku_rag.mllm.cache import store_sight
 from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.client import EndpointMLLM
 from ku_rag.mllm.structured_output import TEXT, object_schema
@@ -29,7 +30,7 @@ class EndpointReport(Serializable):
         model: the model; "" if only the endpoint was tried.
         models: names of the endpoint's models; none if it does not list them.
         replies: whether the model replied to a request.
-        pictures: whether it named the colour of a picture.
+        pictures: whether it named the colour of a picture; remembered for a week.
         object_format: "json_schema", "json_object" or "words", as it returned an object; "" if it
             returned none.
         problems: one sentence for each request that failed.
@@ -50,7 +51,7 @@ def ping(settings: Settings) -> EndpointReport:
     Raises:
         ModelFailed: the endpoint does not answer.
     """
-    mllm = EndpointMLLM(replace(settings, mllm_retries=0))
+    mllm = EndpointMLLM(replace(settings, mllm_retries=0), sees_pictures=True)
     problems: list[str] = []
 
     def attempt(call: Callable[[], _T]) -> _T | None:
@@ -69,13 +70,17 @@ def ping(settings: Settings) -> EndpointReport:
     if settings.mllm:
         red = Picture(Image.new("RGB", (_SIDE, _SIDE), "red"))
         question = "Which colour is this picture? Reply with one word."
-        seen = attempt(lambda: mllm.chat(request(red, question)))
+        looking = replace(request(red, question), needed_pictures=1)
+        seen = attempt(lambda: mllm.chat(looking))
+        sees_pictures = bool(seen and "red" in seen.text.casefold())
+        if seen or not mllm.sees_pictures:
+            store_sight(mllm.url, mllm.model, sees_pictures=sees_pictures)
         schema = object_schema("colour", colour=TEXT)
         reply = attempt(lambda: mllm.chat(request("Name a colour.", schema=schema)))
         report = replace(
             report,
             replies=bool(seen or reply),
-            pictures=bool(seen and "red" in seen.text.casefold()),
+            pictures=sees_pictures,
             object_format=mllm.object_format if reply else "",
         )
     return replace(report, problems=tuple(problems))

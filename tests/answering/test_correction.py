@@ -611,6 +611,7 @@ def test_prompts_do_not_change_under_their_version():
     assert digests == {
         "caption 1": "e5ad78fdf483",
         "correction 3": "f0787d26eead",
+        "described 1": "b1dea3014649",
         "draft 1": "f86021dbd223",
         "pages 1": "54a3112240af",
         "single 2": "7267db803305",

@@ -212,7 +212,7 @@ def test_an_answer_in_one_turn_shows_no_draft():
     html = corrected(None, "Argentina", changed=False, caption="A <green> pear.")
     words = " ".join(check(html).words)
     assert "Before evidence" not in words
-    assert "Searched by the caption: A <green> pear." in words
+    assert "Caption of the picture: A <green> pear." in words
 
 
 def test_everything_is_escaped():
