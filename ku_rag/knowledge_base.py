@@ -298,6 +298,7 @@ class KnowledgeBase:
             k_units=k_units,
             k_chunks=k_chunks,
             sent_chunks=session.settings.mllm_chunks,
+            identify=session.settings.identify,
             passage=_output(options.get("passage"), "the passage", picture),
             report=_output(options.get("report"), "the report", picture),
             kcc=options.get("kcc", True),

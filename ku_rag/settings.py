@@ -112,6 +112,8 @@ class Settings:
         mllm: the multimodal model that answers and is corrected, as its endpoint calls it; "" has
             the extractive reader answer.
         mllm_url: its endpoint; "" takes OPENAI_BASE_URL, or OpenAI's own.
+        identify: if the match of a picture is unsure, the model that answers sees the candidates
+            and names one or none, before it is shown any text.
         vision_mllm: the model that describes the picture of a question, if the model that answers
             sees none; no picture is sent to the latter then. "" for none.
         vision_mllm_url: its endpoint; "" takes that of the model that answers.
@@ -165,6 +167,7 @@ class Settings:
     index_unreachable: str = _one_of("local", "fail")
     mllm: str = ""
     mllm_url: str = _address("OPENAI_API_KEY")
+    identify: bool = True
     vision_mllm: str = ""
     vision_mllm_url: str = _address("OPENAI_API_KEY")
     mllm_image_side: int = _number(1024, 64, 8_192)

@@ -27,6 +27,7 @@ from ku_rag.mllm.base import (
     TruncatedReply,
     usage,
 )
+from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.prompts import Prompt, fenced
 from ku_rag.mllm.structured_output import BOOLEAN, LINE, TEXT, choice, list_of, object_schema
 from ku_rag.text.stems import stems
@@ -128,13 +129,47 @@ class Chain:
 
     def describe(self, picture: Image) -> Reply | None:
         """Return a caption of a picture; None if no model sees it."""
-        message = Message("user", (Picture(picture), self.prompts["caption"].fill()))
-        eyes = MeteredMLLM(self.vision or self.mllm.mllm, self.mllm.replies)
         try:
-            return eyes.chat(Request((message,), temperature=_TEMPERATURE, needed_pictures=1))
+            return self._look(Picture(picture), self.prompts["caption"].fill())
         except PicturesNotSeen as error:
             self.notes.append(str(error))
             return None
+
+    def identify(self, picture: Image, candidates: Sequence[Image]) -> int | None:
+        """Return the number of the candidate that a picture shows, from 1 on.
+
+        Returns:
+            0 if the model names none, or its reply cannot be used; None if it does not see them.
+        """
+        numbered = (part for n, c in enumerate(candidates, 1) for part in (f"{n}:", Picture(c)))
+        parts = (Picture(picture), *numbered, self.prompts["identify"].fill())
+        number = choice(range(len(candidates) + 1))
+        try:
+            reply = self._look(
+                *parts, schema=object_schema("candidate", reason=LINE, candidate=number)
+            )
+        except CallError:
+            raise
+        except ModelFailed as error:
+            self.notes.append(f"candidates were not identified: {error}")
+            return None if isinstance(error, PicturesNotSeen) else 0
+        chosen: int = (reply.parsed or {})["candidate"]
+        label, count = self.prompts["identify"].label, len(candidates)
+        self.notes.append(f"{label}: of {count} candidates the model names {chosen or 'none'}")
+        return chosen
+
+    def decline(self, why: str) -> Answered:
+        """Return that there is no answer, because the model identified none of the units."""
+        correction = Correction(notes=tuple(self.notes), usage=usage(self.mllm.replies))
+        models = {"prompts": self.prompts["identify"].label}
+        return Answered(Reading("", why=why, unanswered="unsure"), models, correction)
+
+    def _look(self, *parts: Part, schema: Mapping[str, Any] | None = None) -> Reply:
+        """Ask the model that sees, which needs all pictures."""
+        eyes = MeteredMLLM(self.vision or self.mllm.mllm, self.mllm.replies)
+        message = Message("user", parts)
+        needed = len(message.pictures)
+        return eyes.chat(Request((message,), schema, _TEMPERATURE, needed_pictures=needed))
 
     def draft(self, material: Material) -> Reply | None:
         """Return the model's answer to the question alone, the first turn (eq. 12).

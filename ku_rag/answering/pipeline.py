@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 
 _LONGEST_QUESTION = 100_000
+_MOST_CANDIDATES = 5
+"""Units whose pictures a model sees to identify one."""
 
 
 @contextmanager
@@ -90,6 +92,7 @@ class QueryInput:
     k_units: int = 10
     k_chunks: int = 10
     sent_chunks: int = 10
+    identify: bool = True
     passage: Path | None = None
     report: Path | None = None
     kcc: bool = True
@@ -215,10 +218,10 @@ def ask(
         with _measure(times, "passage"):
             pages = _compose(sent, for_model=chain is not None)
     with _measure(times, "read"):
-        if chain:
-            material = _material(question, picture, scale, sent, pages, caption)
-            if planned:
-                material = replace(material, queries=planned.queries)
+        if chain and context.matched.none_identified:
+            answered = chain.decline(f"The model names none: {_decline(context.matched.units)}.")
+        elif chain:
+            material = _material(question, picture, sent, pages, caption, planned)
             answered = yield from _ask_model(chain, material, kcc=question.kcc)
         else:
             has_subject = picture is not None or bool(question.unit)
@@ -262,11 +265,48 @@ def _find(
     if not question.with_units:
         with _measure(times, "caption"):
             caption = chain.describe(picture) if chain and picture else None
+    matched = _identify(base, times, question, picture, chain, planned)
     if planned:
+        planned = replace(planned, matched=matched or planned.matched)
         context = _from_plan(base, times, question, planned, chain)
     else:
-        context = _gather(base, times, picture, question, caption, chain)
+        context = _gather(base, times, picture, question, caption, chain, matched)
     return _with_graph(base, times, question, context, chain), caption
+
+
+def _identify(
+    base: Retrieval,
+    times: dict[str, float],
+    question: QueryInput,
+    picture: Image | None,
+    chain: Chain | None,
+    planned: Planned | None,
+) -> Matched | None:
+    """Return the matched units, the one first that a model identifies if the match is unsure.
+
+    Returns:
+        None if no model is to identify a unit: then nothing was matched.
+    """
+    is_asked = question.identify and question.with_units
+    if not (chain and picture and is_asked) or question.strict or question.method == "model-only":
+        return None
+    with _measure(times, "match"), snapshot(base.database.connection):
+        matched = (
+            planned.matched if planned else match(base, picture, question.text, question.k_units)
+        )
+        seen = [unit for unit in matched.units if unit.image_row is not None][:_MOST_CANDIDATES]
+        if matched.about or not seen:
+            return matched
+        pictures = evidence_retrieval.pictures(base, replace(matched, units=seen))
+    with _measure(times, "identify"):
+        shown = _crop(question, picture, matched.region) or picture
+        number = chain.identify(shown, [pictures[unit.id] for unit in seen])
+    if not number:
+        return replace(matched, none_identified=number == 0)
+    best = seen[number - 1]
+    others = (unit for unit in matched.units if unit.id != best.id)
+    best = replace(best, sure=True, why=f"{best.why}; a model identified it among {len(seen)}")
+    return replace(matched, units=[best, *others])
 
 
 def _report_context(context: _Context, region: Region | None) -> Iterator[QueryEvent]:
@@ -413,12 +453,13 @@ def _gather(
     question: QueryInput,
     caption: Reply | None,
     chain: Chain | None,
+    matched: Matched | None,
 ) -> _Context:
     """Retrieve what bears on the question; a reranker is asked between two reads of the store."""
     reranker = None if question.strict or question.method == "model-only" else base.reranker()
     pool = max(base.pool, question.k_chunks) if reranker else 0
     with snapshot(base.database.connection):
-        context = _retrieve(base, times, picture, question, caption, pool)
+        context = _retrieve(base, times, picture, question, caption, pool, matched)
         context = _with_pictures(base, question, context, chain)
         if reranker is None:
             return _with_paths(base, times, question, context)
@@ -444,6 +485,7 @@ def _retrieve(
     question: QueryInput,
     caption: Reply | None,
     pool: int,
+    identified: Matched | None,
 ) -> _Context:
     """Match units, and find the evidence that bears on the question, at least a pool of it."""
     if question.method == "model-only":
@@ -454,8 +496,8 @@ def _retrieve(
                 base, picture, question.text, question.k_units, question.k_chunks
             )
         return _Context(matched, evidence)
-    text, matched = question.text, Matched()
-    if question.with_units:
+    text, matched = question.text, identified or Matched()
+    if question.with_units and not identified:
         with _measure(times, "match"):
             matched = match(base, picture, text, question.k_units)
             if question.unit:
@@ -506,7 +548,7 @@ def _with_graph(
 
     Its nodes and edges are added to the paths, and it ranks the evidence, unless a picture does.
     """
-    if question.method != "evidence":
+    if question.method != "evidence" or context.matched.none_identified:
         return context
     from ku_rag.answering import graph_evidence
 
@@ -552,16 +594,13 @@ def _compose(context: _Context, *, for_model: bool) -> list[Image]:
 def _material(
     question: QueryInput,
     picture: Image | None,
-    scale: float,
     context: _Context,
     pages: Sequence[Image],
     caption: Reply | None,
+    planned: Planned | None,
 ) -> Material:
-    region, crop = context.matched.region, None
-    is_part = region and picture and region.box != (0, 0, *picture.size)
-    if region and is_part and question.image and not question.strict:
-        box = scaled(region.box, scale)
-        crop = decode(question.image, lambda whole, _: whole.crop(box))
+    region = context.matched.region
+    crop = None if question.strict or picture is None else _crop(question, picture, region)
     return Material(
         question.text,
         picture,
@@ -574,7 +613,19 @@ def _material(
         pages=pages if question.with_units else (),
         pages_only=bool(question.strict),
         caption=caption,
+        queries=planned.queries if planned else (),
     )
+
+
+def _crop(question: QueryInput, picture: Image, region: Region | None) -> Image | None:
+    """Return the region of the original picture; None if it is the whole."""
+    if region is None or question.image is None or region.box == (0, 0, *picture.size):
+        return None
+
+    def crop(whole: Image, _: object) -> Image:
+        return whole.crop(scaled(region.box, max(1.0, max(whole.size) / MATCHED_SIDE)))
+
+    return decode(question.image, crop)
 
 
 def _read(

@@ -119,7 +119,10 @@ def mllm_option(purpose: str) -> Callable[[Command], Command]:
 
 
 def vision_options(command: Command) -> Command:
-    """The options of a model that sees for one that does not."""
+    """The options of identification, and of a model that sees for one that does not."""
+    identify = "If the match is unsure, let the model choose among candidates.  [default: identify]"
+    flag: dict[str, Any] = {"default": None, "help": identify}
+    command = _kept(_MODELS, "--identify/--no-identify", **flag)(command)
     url = {"metavar": "URL", "help": "Its endpoint.  [default: --mllm-url]"}
     command = _kept(_MODELS, "--vision-mllm-url", "vision_mllm_url", **url)(command)
     model = {"metavar": "MODEL", "help": "The model that describes the picture to --mllm."}

@@ -50,12 +50,14 @@ class Matched:
         region: the part of the picture that the question is about; None without a picture.
         names: the names in the question.
         chosen: whether the first unit was chosen by the caller.
+        none_identified: whether a model saw the candidates for the picture and named none of them.
     """
 
     units: Sequence[Match] = ()
     region: Region | None = None
     names: NamesFound = field(default_factory=NamesFound)
     chosen: bool = False
+    none_identified: bool = False
 
     @property
     def about(self) -> frozenset[str]:

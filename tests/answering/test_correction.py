@@ -613,6 +613,7 @@ def test_prompts_do_not_change_under_their_version():
         "correction 3": "f0787d26eead",
         "described 1": "b1dea3014649",
         "draft 1": "f86021dbd223",
+        "identify 1": "35d2cdf0a578",
         "pages 1": "54a3112240af",
         "single 2": "7267db803305",
     }

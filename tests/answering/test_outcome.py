@@ -163,7 +163,7 @@ def test_the_closest_sentence_is_no_answer(lamps):
     ],
 )
 def test_a_model_answers_or_refuses(lamps, opened, replies, options, outcome):
-    kb = opened(mllm=ScriptedMLLM(replies), confidence_threshold=1.0)
+    kb = opened(mllm=ScriptedMLLM(replies), confidence_threshold=1.0, identify=False)
     found = kb.query(shown(lamps), ORIGIN, **options)
     assert found.outcome == outcome
     assert bool(found.answer) == (outcome == "answered")

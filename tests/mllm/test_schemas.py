@@ -28,6 +28,7 @@ ROLES = {
     "entities relations",
     "descriptions",
     "reason picture",
+    "reason candidate",
     "questions",
     "entities",
     "reason queries clear",
@@ -93,6 +94,9 @@ def test_every_schema_is_bounded(tmp_path):
         kb.plan(lamp, question)
         kb.graph.search(question, setting="unaided-online")
         kb.extract()
+    unsure = {"confidence_threshold": 1.0, "read_only": True}
+    with KnowledgeBase.open(tmp_path / "kb", mllm=mllm, **unsure) as kb:
+        kb.query(lamp, "What is this?")
     asked = EvaluationQuestion("1", "What is it?", answers=("A lamp.",))
     JUDGED["claim_recall"](mllm, asked, Prediction("It is a lamp."))
     schemas = [request.schema for request in mllm.requests if request.schema]
