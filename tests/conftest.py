@@ -38,7 +38,7 @@ TOGETHER = (
     "tests/corruption/test_damage.py", "tests/crash", "tests/demo/test_tour.py",
     "tests/indexes/test_index_kinds.py", "tests/scale/test_kills.py", "tests/serve/test_process.py",
     "tests/serve/test_durability.py", "tests/test_documented_commands.py",
-    "tests/test_imports.py", "tests/transfer/test_salvage.py",
+    "tests/mllm/test_language_model.py", "tests/test_imports.py", "tests/transfer/test_salvage.py",
 )  # fmt: skip
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 << 30
 """Where temporary folders are made, if it has this much room: nothing waits for a disk there."""
@@ -128,6 +128,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.long)
         if item.get_closest_marker("slow") and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="slow: runs with --long"))
+        if item.get_closest_marker("llm") and "llm" not in config.getoption("markexpr"):
+            item.add_marker(pytest.mark.skip(reason="asks a language model: runs with -m llm"))
         if item.get_closest_marker("torch") and not HAS_TORCH:
             item.add_marker(pytest.mark.skip(reason=WITHOUT_TORCH))
 

@@ -69,7 +69,8 @@ def fitting(schema, name=""):
     return {"string": "Brass lamp", "boolean": False, "number": 1.0}[kind]
 
 
-def test_every_schema_is_bounded(tmp_path):
+def requested_schemas(tmp_path):
+    """The schemas of all roles, as they are requested of a model."""
     lamp = picture(tmp_path / "lamp.png", 1)
     mllm = ScriptedMLLM(lambda request: fitting(request.schema) if request.schema else "Brass lamp")
     with KnowledgeBase.open(tmp_path / "kb", create=True, mllm=mllm, reranker="mllm") as kb:
@@ -99,7 +100,11 @@ def test_every_schema_is_bounded(tmp_path):
         kb.query(lamp, "What is this?")
     asked = EvaluationQuestion("1", "What is it?", answers=("A lamp.",))
     JUDGED["claim_recall"](mllm, asked, Prediction("It is a lamp."))
-    schemas = [request.schema for request in mllm.requests if request.schema]
+    return [request.schema for request in mllm.requests if request.schema]
+
+
+def test_every_schema_is_bounded(tmp_path):
+    schemas = requested_schemas(tmp_path)
     assert {" ".join(schema["properties"]) for schema in schemas} == ROLES
     assert {place for schema in schemas for place in unbounded(schema)} == set()
 
