@@ -325,7 +325,7 @@ class KnowledgeBase:
                 for step in run.rounds():
                     yield pipeline.QueryEvent("round", step.to_dict())
             base, planned = session.retrieval(chosen), run.planned(k) if run else None
-            models = session.mllm(), planned, session.vision_mllm()
+            models = session.mllm(), planned, session.mllm("vision_mllm")
             yield from pipeline.ask(base, query, *models)
 
     def plan(

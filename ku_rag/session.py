@@ -104,8 +104,7 @@ class Session:
         settings = replace(settings, segmenter=segmenting, reranker=ranking)
         self._segmenter = self._own_segmenter = None if isinstance(segmenter, str) else segmenter
         self._reranker = None if isinstance(reranker, str) else reranker
-        self._mllm = None if isinstance(mllm, str) else mllm
-        self._vision: MLLM | None = None
+        self._mllms: dict[str, MLLM | None] = {} if isinstance(mllm, str) else {"mllm": mllm}
         self._loading = RLock()
         self._calibrated: tuple[VectorIndex, object, Calibration | None] | None = None
         spec = None
@@ -223,19 +222,12 @@ class Session:
                 )
             return self._reranker
 
-    def mllm(self) -> MLLM | None:
-        """Return the multimodal model that answers, if there is one; made at the first call."""
+    def mllm(self, role: str = "mllm") -> MLLM | None:
+        """Return the multimodal model of a setting, if it names one; made at the first call."""
         with self._loading:
-            if self._mllm is None and self.settings.mllm:
-                self._mllm = load_mllm(self.settings)
-            return self._mllm
-
-    def vision_mllm(self) -> MLLM | None:
-        """Return the model that sees pictures for the one that answers, if there is one."""
-        with self._loading:
-            if self._vision is None:
-                self._vision = load_mllm(self.settings, "vision_mllm")
-            return self._vision
+            if self._mllms.get(role) is None:
+                self._mllms[role] = load_mllm(self.settings, role)
+            return self._mllms[role]
 
     @property
     def prompts(self) -> Path | None:

@@ -112,10 +112,8 @@ class Settings:
         mllm: the multimodal model that answers and is corrected, as its endpoint calls it; "" has
             the extractive reader answer.
         mllm_url: its endpoint; "" takes OPENAI_BASE_URL, or OpenAI's own.
-        identify: if the match of a picture is unsure, the model that answers sees the candidates
-            and names one or none, before it is shown any text.
-        vision_mllm: the model that describes the picture of a question, if the model that answers
-            sees none; no picture is sent to the latter then. "" for none.
+        identify: have the model choose among the candidates if the match of a picture is unsure.
+        vision_mllm: the model that sees pictures in place of the model that answers; "" for none.
         vision_mllm_url: its endpoint; "" takes that of the model that answers.
         mllm_image_side: longest side in pixels of pictures that are sent, 64 to 8,192. This one
             and the next three hold for encoders behind an endpoint, too.
@@ -125,8 +123,7 @@ class Settings:
         mllm_max_calls: most calls of one opened base, 0 for any number.
         mllm_max_tokens: most tokens of one opened base, both ways, 0 for any number.
         mllm_max_reply_tokens: longest reply in tokens, 0 to 1,000,000; 0: as the endpoint has it.
-        mllm_chunks: most chunks of the evidence that are sent to the model that answers, 1 to
-            1,000.
+        mllm_chunks: most chunks that are sent to the model that answers, 1 to 1,000.
         mllm_prompt_price: price of a million tokens of requests, in any currency; 0 if unknown.
         mllm_reply_price: price of a million tokens of replies.
         mllm_judge: the model that judges answers in evaluations; "" takes the model that answers.

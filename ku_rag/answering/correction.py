@@ -15,19 +15,8 @@ from typing import Any
 from PIL.Image import Image
 
 from ku_rag.errors import ModelFailed
-from ku_rag.mllm.base import (
-    MLLM,
-    Message,
-    MeteredMLLM,
-    Part,
-    Picture,
-    PicturesNotSeen,
-    Reply,
-    Request,
-    TruncatedReply,
-    usage,
-)
-from ku_rag.mllm.call_errors import CallError
+from ku_rag.mllm.base import MLLM, Message, MeteredMLLM, Part, Picture, Reply, Request, usage
+from ku_rag.mllm.call_errors import CallError, PicturesNotSeen, TruncatedReply
 from ku_rag.mllm.prompts import Prompt, fenced
 from ku_rag.mllm.structured_output import BOOLEAN, LINE, TEXT, choice, list_of, object_schema
 from ku_rag.text.stems import stems
@@ -70,8 +59,7 @@ class Material:
         leading: labels of the paths that the question's own words lead along.
         pages: the pages of the passage.
         pages_only: whether evidence is shown in pages alone, as published.
-        caption: a model's caption of the picture, if it was used for the search, or describes the
-            picture to a model that does not see it.
+        caption: a model's caption of the picture, if it was searched with, or is shown instead.
         queries: what a plan made of the question (CogPlanner, eq. 6), shown with the evidence;
             empty without a plan.
     """
@@ -109,9 +97,8 @@ class Answered:
 class Chain:
     """A model and the prompts of this package, by name, for one question.
 
-    The model's replies to other roles, for the same question, count in the usage. The notes say
-    what the model was not shown or did not complete; they become those of the correction. A model
-    for vision sees the picture in place of the model that answers.
+    The model's replies to other roles, for the same question, count in the usage. A model for
+    vision sees the picture in place of the one that answers. Notes become those of the correction.
 
     Every method raises ModelFailed or BudgetSpent if the model does not reply: an answer without
     one of the turns would be the result of another method.
@@ -136,21 +123,16 @@ class Chain:
             return None
 
     def identify(self, picture: Image, candidates: Sequence[Image]) -> int | None:
-        """Return the number of the candidate that a picture shows, from 1 on.
-
-        Returns:
-            0 if the model names none, or its reply cannot be used; None if it does not see them.
-        """
+        """Return the number of the candidate in a picture; 0 for none, None if it sees none."""
         numbered = (part for n, c in enumerate(candidates, 1) for part in (f"{n}:", Picture(c)))
         parts = (Picture(picture), *numbered, self.prompts["identify"].fill())
         number = choice(range(len(candidates) + 1))
+        schema = object_schema("candidate", reason=LINE, candidate=number)
         try:
-            reply = self._look(
-                *parts, schema=object_schema("candidate", reason=LINE, candidate=number)
-            )
-        except CallError:
-            raise
+            reply = self._look(*parts, schema=schema)
         except ModelFailed as error:
+            if isinstance(error, CallError):
+                raise
             self.notes.append(f"candidates were not identified: {error}")
             return None if isinstance(error, PicturesNotSeen) else 0
         chosen: int = (reply.parsed or {})["candidate"]
@@ -168,8 +150,7 @@ class Chain:
         """Ask the model that sees, which needs all pictures."""
         eyes = MeteredMLLM(self.vision or self.mllm.mllm, self.mllm.replies)
         message = Message("user", parts)
-        needed = len(message.pictures)
-        return eyes.chat(Request((message,), schema, _TEMPERATURE, needed_pictures=needed))
+        return eyes.chat(Request((message,), schema, _TEMPERATURE, None, len(message.pictures)))
 
     def draft(self, material: Material) -> Reply | None:
         """Return the model's answer to the question alone, the first turn (eq. 12).
@@ -202,7 +183,7 @@ class Chain:
 
     def _answer(self, material: Material, draft: Reply | None) -> Answered:
         if draft is None:
-            message = self._show(material, "single", *self._show_picture(material))
+            message = _evidence(material, self.prompts["single"], *self._show_picture(material))
             reply = self._chat(message, properties=_ANSWERED)
             return self._build_answer(*_parse_verdict(reply, material), material, {"single": reply})
         paths = material.bearing_paths
@@ -214,7 +195,7 @@ class Chain:
         second = self._chat(
             self._build_request(material),
             Message("assistant", (draft.text,)),
-            self._show(material, name),
+            _evidence(material, self.prompts[name]),
             properties=_PAGES if material.pages_only else _WEIGHED if paths else _CORRECTED,
         )
         verdict = _parse_verdict(second, material, draft.text)
@@ -229,12 +210,6 @@ class Chain:
             return (Picture(material.picture),) if material.picture else ()
         caption = [{"shown": material.caption.text}] if material.caption else []
         return (self.prompts["described"].fill(data=fenced(caption)),)
-
-    def _show(self, material: Material, name: str, *before: Part) -> Message:
-        """Return the turn that shows the evidence, with the prompt of a name."""
-        if (pages := len(material.pages)) > _MOST_PAGES:
-            self.notes.append(f"{_MOST_PAGES} of {pages} pages were sent to the model")
-        return _evidence(material, self.prompts[name], *before)
 
     def _chat(
         self, *messages: Message, properties: Mapping[str, Mapping[str, Any]] | None = None

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 _LONGEST_QUESTION = 100_000
 _MOST_CANDIDATES = 5
-"""Units whose pictures a model sees to identify one."""
 
 
 @contextmanager
@@ -209,12 +208,12 @@ def ask(
     region = region and replace(region, box=scaled(region.box, scale))
     yield from _report_context(context, region)
     pages: list[Image] = []
-    sent = _limit_chunks(question, context, chain) if chain else context
-    if (
-        question.passage
-        or question.report
-        or (chain and chain.sees_pictures and question.with_units)
-    ):
+    sent, most = context, question.sent_chunks
+    if chain and (count := len(context.evidence)) > most:
+        chain.notes.append(f"{most} of {count} chunks were sent: raise mllm_chunks to send more")
+        sent = replace(context, evidence=context.evidence[:most])
+    is_shown = chain and chain.sees_pictures and question.with_units
+    if question.passage or question.report or is_shown:
         with _measure(times, "passage"):
             pages = _compose(sent, for_model=chain is not None)
     with _measure(times, "read"):
@@ -222,7 +221,7 @@ def ask(
             answered = chain.decline(f"The model names none: {_decline(context.matched.units)}.")
         elif chain:
             material = _material(question, picture, sent, pages, caption, planned)
-            answered = yield from _ask_model(chain, material, kcc=question.kcc)
+            answered = yield from _correct(chain, material, question.kcc)
         else:
             has_subject = picture is not None or bool(question.unit)
             reading = _read(base, question, context, with_picture=has_subject)
@@ -239,9 +238,7 @@ def ask(
     yield QueryEvent("answer", answer.to_dict(), answer)
 
 
-def _ask_model(
-    chain: Chain, material: Material, *, kcc: bool
-) -> Generator[QueryEvent, None, Answered]:
+def _correct(chain: Chain, material: Material, kcc: bool) -> Generator[QueryEvent, None, Answered]:
     """Return the answer of the model, and yield its draft."""
     if chain.vision and material.picture and not material.caption:
         seen = material.crop or material.picture
@@ -282,18 +279,13 @@ def _identify(
     chain: Chain | None,
     planned: Planned | None,
 ) -> Matched | None:
-    """Return the matched units, the one first that a model identifies if the match is unsure.
-
-    Returns:
-        None if no model is to identify a unit: then nothing was matched.
-    """
-    is_asked = question.identify and question.with_units
-    if not (chain and picture and is_asked) or question.strict or question.method == "model-only":
+    """Match units, and have a model identify one if the match is unsure; None if none is asked."""
+    is_left_out = question.strict or question.method == "model-only" or not question.with_units
+    if is_left_out or not (chain and picture and question.identify):
         return None
     with _measure(times, "match"), snapshot(base.database.connection):
-        matched = (
-            planned.matched if planned else match(base, picture, question.text, question.k_units)
-        )
+        matched = planned.matched if planned else None
+        matched = matched or match(base, picture, question.text, question.k_units)
         seen = [unit for unit in matched.units if unit.image_row is not None][:_MOST_CANDIDATES]
         if matched.about or not seen:
             return matched
@@ -569,16 +561,6 @@ def _with_graph(
     cited = (*context.paths.cited, *(path.label for path in stated if mllm))
     paths = replace(context.paths, evidence=[*context.paths.evidence, *stated], cited=cited)
     return replace(context, paths=paths, search=search)
-
-
-def _limit_chunks(question: QueryInput, context: _Context, chain: Chain) -> _Context:
-    """Return the context with the chunks that are sent to the model."""
-    count, most = len(context.evidence), question.sent_chunks
-    if count > most:
-        chain.notes.append(
-            f"{most} of {count} chunks were sent to the model: raise mllm_chunks to send more"
-        )
-    return replace(context, evidence=context.evidence[:most])
 
 
 def _compose(context: _Context, *, for_model: bool) -> list[Image]:

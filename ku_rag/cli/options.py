@@ -40,8 +40,6 @@ GRAPH_SETTINGS = (
     "embedded", "vanilla", "vanilla+", "perceptive", "unaided-offline", "unaided-online",
 )  # fmt: skip
 """Settings of the graph search that need no annotated routes."""
-_URLS = (("--mllm", "mllm"), ("--judge", "mllm_judge"), ("--vision-mllm", "vision_mllm"))
-"""Options that name a model, and their settings."""
 _KB = "ku_rag.kb"
 _MODELS = "ku_rag.models"
 
@@ -99,12 +97,7 @@ def mllm_option(purpose: str) -> Callable[[Command], Command]:
     tokens = {"type": click.IntRange(0, 1_000_000), "metavar": "N"}
     options: list[tuple[str, str, dict[str, Any], str]] = [
         ("--no-cache", "mllm_cache", flag, "Ask it again instead of reusing its replies."),
-        (
-            "--max-reply-tokens",
-            "mllm_max_reply_tokens",
-            tokens,
-            "Longest reply in tokens.  [default: 4096]",
-        ),
+        ("--max-reply-tokens", "mllm_max_reply_tokens", tokens, "Longest reply in tokens."),
         ("--mllm-timeout", "mllm_timeout_s", seconds, "Longest time of a call.  [default: 60]"),
         ("--mllm-url", "mllm_url", {"metavar": "URL"}, "Its endpoint.  [default: OPENAI_BASE_URL]"),
         ("--mllm", "mllm", {"metavar": "MODEL"}, f"The multimodal model that {purpose}."),
@@ -120,11 +113,8 @@ def mllm_option(purpose: str) -> Callable[[Command], Command]:
 
 def vision_options(command: Command) -> Command:
     """The options of identification, and of a model that sees for one that does not."""
-    identify = "If the match is unsure, let the model choose among candidates.  [default: identify]"
-    flag: dict[str, Any] = {"default": None, "help": identify}
-    command = _kept(_MODELS, "--identify/--no-identify", **flag)(command)
-    url = {"metavar": "URL", "help": "Its endpoint.  [default: --mllm-url]"}
-    command = _kept(_MODELS, "--vision-mllm-url", "vision_mllm_url", **url)(command)
+    help = "Let it choose among candidates if the match is unsure.  [default: identify]"
+    command = _kept(_MODELS, "--identify/--no-identify", default=None, help=help)(command)
     model = {"metavar": "MODEL", "help": "The model that describes the picture to --mllm."}
     return _kept(_MODELS, "--vision-mllm", "vision_mllm", **model)(command)
 
@@ -332,7 +322,7 @@ def open_base(path: Path | None = None, /, **options: Any) -> Iterator[Knowledge
     existed = (folder / "ku.sqlite").exists()
     models = click.get_current_context().meta.get(_MODELS, {})
     with KnowledgeBase.open(folder, **options, **models) as base:
-        for option, model in _URLS:
+        for option, model in (("--mllm", "mllm"), ("--judge", "mllm_judge")):
             if models.get(f"{model}_url") and not getattr(base.settings, model):
                 raise click.UsageError(f"{option}-url needs a model: add {option} MODEL")
         if not existed:

@@ -14,7 +14,7 @@ from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
 from ku_rag.graph.model import Entity, Graph, Path, Step
 from ku_rag.graph.search_types import AgentTrace, Query, TraceEntry, left_out, most_similar
 from ku_rag.graph.summary import Captions, Knowledge
-from ku_rag.mllm.base import MLLM, sees_pictures
+from ku_rag.mllm.base import MLLM, MeteredMLLM
 from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.prompts import Prompt, fenced, load_prompts
 from ku_rag.mllm.structured_output import BOOLEAN, LINE, TEXT, choice, list_of, object_schema
@@ -63,7 +63,7 @@ class ModelAgents(AgentTrace):
     ) -> None:
         super().__init__()
         self.knowledge = Knowledge(graph, captions, captioner)
-        self._mllm, self._graph = mllm, graph
+        self._mllm, self._graph = MeteredMLLM(mllm), graph
         self._prompts = prompts or load_prompts("ku_rag.graph")
         self._is_reached = False
 
@@ -141,7 +141,7 @@ class ModelAgents(AgentTrace):
         """Return whether each path is sufficient (eq. 8); the topic alone is a path, too."""
         questions = []
         for path in paths:
-            online = self.knowledge.captions == "online" and sees_pictures(self._mllm)
+            online = self.knowledge.captions == "online" and self._mllm.sees_pictures
             pictures = self.knowledge.pictures(path.end) if online else ()
             text = self._prompts["validate"].fill(
                 question=query.question,
@@ -157,7 +157,7 @@ class ModelAgents(AgentTrace):
             enough = outcome.fields.get("enough", False)
             caption = outcome.fields.get("caption", "").strip()
             verdicts.append(enough)
-            if caption and sees_pictures(self._mllm):
+            if caption and self._mllm.sees_pictures:
                 self.knowledge.add(path.end, caption)
             answer = _with_reason("enough" if enough else "not enough", outcome)
             self.record("validation", path.text, outcome.note(answer))

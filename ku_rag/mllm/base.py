@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from ku_rag.errors import BadInput, ModelFailed
+from ku_rag.errors import BadInput
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -68,8 +68,7 @@ class Request:
             properties are requested, and those that it does not require may be missing.
         temperature: 0 to 2; None uses the endpoint's default.
         max_tokens: limit of the reply's length, at least 1; None uses that of the settings.
-        needed_pictures: number of pictures without which a reply means nothing; of others, the
-            model is told that it does not see them.
+        needed_pictures: number of pictures without which the request fails.
 
     Raises:
         BadInput: there is no message, or the last one is not the user's.
@@ -141,18 +140,6 @@ def usage(replies: Sequence[Reply]) -> dict[str, int]:
     }
 
 
-class PicturesNotSeen(ModelFailed):
-    """The model sees fewer pictures than the request needs."""
-
-
-class TruncatedReply(ModelFailed):
-    """The model reached the limit of tokens; `reply` holds what it said until then."""
-
-    def __init__(self, message: str, reply: Reply) -> None:
-        super().__init__(message)
-        self.reply = reply
-
-
 @runtime_checkable
 class MLLM(Protocol):
     """A multimodal language model. Several threads may call `chat` at the same time."""
@@ -162,16 +149,9 @@ class MLLM(Protocol):
 
         Raises:
             ModelFailed: there is no reply, or it does not fit the request's schema.
-            TruncatedReply: the reply reached the limit of tokens.
-            PicturesNotSeen: the model sees fewer pictures than the request needs.
             BudgetSpent: the limit of calls or tokens is reached.
         """
         ...
-
-
-def sees_pictures(mllm: MLLM) -> bool:
-    """Return whether a model sees pictures: what its property `sees_pictures` says, or else yes."""
-    return bool(getattr(mllm, "sees_pictures", True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +163,8 @@ class MeteredMLLM:
 
     @property
     def sees_pictures(self) -> bool:
-        """See `sees_pictures`."""
-        return sees_pictures(self.mllm)
+        """Whether the model sees pictures: what its property of this name says, or else yes."""
+        return bool(getattr(self.mllm, "sees_pictures", True))
 
     def chat(self, request: Request) -> Reply:
         """Return the model's reply; raises what the model raises."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,8 +19,6 @@ from ku_rag.errors import ReadOnly
 from ku_rag.mllm.base import Reply
 from ku_rag.settings import cache_folder
 from ku_rag.store.layout import write_durably
-
-_WEEK_S = 7 * 86_400
 
 
 def default_folder() -> Path:
@@ -36,25 +33,14 @@ def digest(request: Mapping[str, Any]) -> str:
 
 
 def recall_sight(url: str, model: str) -> bool | None:
-    """Return whether a model sees pictures; None if nothing was learned within a week."""
-    file = _sight_file(url, model)
-    try:
-        is_recent = time.time() - file.stat().st_mtime < _WEEK_S
-        return bool(json.loads(file.read_bytes())["pictures"]) if is_recent else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    """Return whether a model sees pictures; None if that was not learned yet."""
+    reply = ReplyCache().get(digest({"sight": [url, model]}))
+    return None if reply is None else reply.text == "yes"
 
 
 def store_sight(url: str, model: str, *, sees_pictures: bool) -> None:
-    """Store whether a model sees pictures, for every knowledge base of the user."""
-    file = _sight_file(url, model)
-    with suppress(OSError, ReadOnly):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_durably([(file, json.dumps({"pictures": sees_pictures}).encode())])
-
-
-def _sight_file(url: str, model: str) -> Path:
-    return cache_folder() / "models" / f"{digest({'url': url, 'model': model})}.json"
+    """Store whether a model sees pictures, as a reply, for every knowledge base of the user."""
+    ReplyCache().put(digest({"sight": [url, model]}), Reply("yes" if sees_pictures else "no"))
 
 
 class ReplyCache:

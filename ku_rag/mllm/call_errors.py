@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ku_rag.errors import ModelFailed
-from ku_rag.mllm.base import remove_control_characters
-from ku_rag.mllm.encoding import BOUNDS
+from ku_rag.mllm.base import Reply, remove_control_characters
 
 MAX_PAUSE_S = 60.0
 """Calls are not retried if the endpoint asks for a longer pause."""
@@ -41,6 +40,26 @@ _NO_PICTURES = re.compile(
     re.I,
 )
 """What llama.cpp, vLLM, Ollama, OpenAI, DeepSeek and Groq say of pictures for models of text."""
+
+
+_BOUNDS = ("maxLength", "maxItems", "minItems")
+
+
+def without_bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object of a schema without limits of lengths."""
+    return {name: value for name, value in schema.items() if name not in _BOUNDS}
+
+
+class PicturesNotSeen(ModelFailed):
+    """The model sees fewer pictures than the request needs."""
+
+
+class TruncatedReply(ModelFailed):
+    """The model reached the limit of tokens; `reply` holds what it said until then."""
+
+    def __init__(self, message: str, reply: Reply) -> None:
+        super().__init__(message)
+        self.reply = reply
 
 
 class CallError(ModelFailed):
@@ -184,7 +203,7 @@ def rejected_feature(error: CallError, sent: Mapping[str, Any], pictures: int) -
     if error.status in _REJECTING | _FAILING and _PICTURES.search(text):
         return "pictures" if pictures > 1 else ""
     schema = json.dumps(sent.get("response_format", {}))
-    if any(bound in error.reason and f'"{bound}"' in schema for bound in BOUNDS):
+    if any(bound in error.reason and f'"{bound}"' in schema for bound in _BOUNDS):
         return "bounds"
     if _FORMATS.search(text) or (error.status in _REJECTING | _FAILING and not error.param):
         return str(sent.get("response_format", {}).get("type", ""))

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from ku_rag.addresses import OPENAI
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm import call_errors, encoding
-from ku_rag.mllm.base import LONGEST_TEXT, Message, PicturesNotSeen, Reply, Request
+from ku_rag.mllm.base import LONGEST_TEXT, Message, Reply, Request
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.cache import ReplyCache, digest, recall_sight, store_sight
 from ku_rag.mllm.call_errors import CallError
@@ -31,8 +31,7 @@ from ku_rag.settings import Settings
 
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.5, 8.0
 _MAX_BYTES = 16 << 20
-_MOST_MISFITS = 3
-"""Replies in a row that do not fit their schema, after which objects are requested in words."""
+_MOST_MISFITS = 3  # Replies in a row after which objects are requested in words.
 _MIN_SECRET = 12
 """Shorter keys ("x", "EMPTY", "ollama") are placeholders, which a reply may contain."""
 _T = TypeVar("_T")
@@ -251,7 +250,6 @@ class EndpointMLLM:
         def call() -> Reply:
             nonlocal rejected
             while True:
-                self._check_pictures(request, pictures, rejected)
                 body = self._encode(request, rejected.union(without))
                 self._budget.take_call()
                 try:
@@ -276,15 +274,6 @@ class EndpointMLLM:
         reply = self._endpoint.repeated(call)
         self._rejected |= rejected
         return reply
-
-    def _check_pictures(self, request: Request, count: int, rejected: Collection[str]) -> None:
-        """Raise an error if a request needs pictures that the model would not see."""
-        seen = 0 if "vision" in rejected else 1 if "pictures" in rejected else count
-        if seen < min(count, request.needed_pictures):
-            raise PicturesNotSeen(
-                f"the model {self.model!r} at {self.url} sees no pictures, or not several: use one "
-                "with vision, or name one as vision_mllm; `ku models ping` tries it again"
-            )
 
 
 @cache

@@ -12,14 +12,8 @@ from typing import Any
 from PIL import Image
 
 from ku_rag.errors import ModelFailed
-from ku_rag.mllm.base import (
-    Message,
-    Picture,
-    Reply,
-    Request,
-    TruncatedReply,
-    remove_control_characters,
-)
+from ku_rag.mllm.base import Message, Picture, Reply, Request, remove_control_characters
+from ku_rag.mllm.call_errors import PicturesNotSeen, TruncatedReply, without_bounds
 from ku_rag.mllm.prompts import without_control_tokens
 
 _JPEG_QUALITY = 90
@@ -30,7 +24,6 @@ _THOUGHTS = re.compile(
 """Reasoning up to its last end, or one that does not end."""
 OBJECT_FORMATS = ("json_schema", "json_object")
 """Response formats for an object, the most exact first; without them it is requested in words."""
-BOUNDS = ("maxLength", "maxItems", "minItems")
 _IN_WORDS = (
     "Reply with one JSON object and nothing else: no code fence, no words before or after it. "
     "It must fit this JSON schema:\n"
@@ -55,6 +48,9 @@ def encode_request(
     messages = request.messages
     if not {"pictures", "vision"}.isdisjoint(rejected):
         messages = _with_fewer_pictures(messages, keep_one="vision" not in rejected)
+        if sum(len(message.pictures) for message in messages) < request.needed_pictures:
+            message = f"the model {model!r} sees no pictures, or not several: name one that does"
+            raise PicturesNotSeen(f"{message} as vision_mllm; `ku models ping` tries it again")
     body: dict[str, Any] = {"model": model}
     for name in ("temperature", "max_tokens"):
         value = getattr(request, name)
@@ -67,8 +63,9 @@ def encode_request(
         schema = dict(request.schema)
         schema["required"] = [*schema.get("properties", schema.get("required", ()))]
         if "json_schema" not in rejected:
-            sent = _without_bounds(schema) if "bounds" in rejected else schema
-            wanted = {"name": "reply", "strict": True, "schema": sent}
+            wanted = {"name": "reply", "strict": True, "schema": schema}
+            if "bounds" in rejected:
+                wanted = json.loads(json.dumps(wanted), object_hook=without_bounds)
             body["response_format"] = {"type": "json_schema", "json_schema": wanted}
         else:
             *before, last = messages
@@ -79,14 +76,6 @@ def encode_request(
                 body["response_format"] = {"type": "json_object"}
     body["messages"] = [_encode_message(message, image_side) for message in messages]
     return body
-
-
-def _without_bounds(schema: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a schema without limits of lengths, which some endpoints do not support."""
-    if isinstance(schema, dict):
-        kept = (item for item in schema.items() if item[0] not in BOUNDS)
-        return {name: _without_bounds(value) for name, value in kept}
-    return schema
 
 
 def _with_fewer_pictures(messages: Sequence[Message], *, keep_one: bool) -> tuple[Message, ...]:
@@ -170,16 +159,7 @@ def decode_reply(body: object, request: Request, model: str) -> Reply:
 
 
 def check_complete(body: Any, reply: Reply) -> None:  # noqa: ANN401 - JSON
-    """Check that a reply is complete.
-
-    Args:
-        body: the response that `decode_reply` returned it from.
-        reply: the reply.
-
-    Raises:
-        ModelFailed: it is empty or withheld.
-        TruncatedReply: it is cut at the limit of tokens.
-    """
+    """Raise an error if the reply in a response is cut, withheld or empty."""
     choice, text = body["choices"][0], reply.text
     message, reason = choice.get("message"), choice.get("finish_reason")
     message = message if isinstance(message, dict) else {}

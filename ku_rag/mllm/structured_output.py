@@ -13,13 +13,11 @@ from ku_rag.plugins import extra
 from ku_rag.text.tokens import name_key
 
 TEXT: Mapping[str, Any] = {"type": "string", "maxLength": 2_000}
-"""The schema of a text. A grammar of llama.cpp repeats a character at most 2,000 times."""
 LINE: Mapping[str, Any] = {"type": "string", "maxLength": 500}
-"""The schema of a name or a sentence."""
 BOOLEAN: Mapping[str, Any] = {"type": "boolean"}
-MOST_ITEMS = 50
-"""Greatest number of items of a list in a reply."""
+"""Schemas of properties. A grammar of llama.cpp repeats a character at most 2,000 times."""
 
+_MOST_ITEMS = 50
 _MOST_STARTS = 50
 _MAX_MESSAGE = 200
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
@@ -27,7 +25,7 @@ _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 def list_of(items: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema of a list."""
-    return {"type": "array", "items": items, "maxItems": MOST_ITEMS}
+    return {"type": "array", "items": items, "maxItems": _MOST_ITEMS}
 
 
 def choice(options: Iterable[str | int]) -> Mapping[str, Any]:
@@ -65,16 +63,17 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
         MissingExtra: jsonschema is not installed.
     """
     jsonschema = extra("mllm", "jsonschema")
-    validator = jsonschema.Draft202012Validator(_without_choices(schema))
+    validator = jsonschema.Draft202012Validator(schema)
     problem = ""
     required = schema.get("required", ())
     sources = dict.fromkeys((text, _TRAILING_COMMA.sub("", text)))
     for value in (item for source in sources for item in reversed([*_objects(source)])):
         data = _convert(value, schema)
-        errors = list(validator.iter_errors(data))
+        errors = [error for error in validator.iter_errors(data) if not _is_in_list(error)]
         loose = {error.path[0] for error in errors if error.path and error.path[0] not in required}
         data = {name: item for name, item in data.items() if name not in loose}
-        error = jsonschema.exceptions.best_match(validator.iter_errors(data))
+        left = [error for error in errors if not (error.path and error.path[0] in loose)]
+        error = jsonschema.exceptions.best_match(left)
         if error is None:
             return data, ""
         message = " ".join(error.message.split())[:_MAX_MESSAGE]
@@ -82,17 +81,9 @@ def extract_object(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any]
     return None, problem or "the reply holds no JSON object"
 
 
-def _without_choices(schema: Mapping[str, Any], *, in_list: bool = False) -> dict[str, Any]:
-    """Return a schema without the choices in items of lists."""
-    checked = {key: value for key, value in schema.items() if not (in_list and key == "enum")}
-    if "items" in schema:
-        checked["items"] = _without_choices(schema["items"], in_list=True)
-    properties = schema.get("properties", {})
-    if properties:
-        checked["properties"] = {
-            name: _without_choices(field, in_list=in_list) for name, field in properties.items()
-        }
-    return checked
+def _is_in_list(error: Any) -> bool:  # noqa: ANN401 - of an optional package
+    """Whether an error is an unknown choice in an item of a list."""
+    return error.validator == "enum" and any(isinstance(part, int) for part in error.path)
 
 
 def _convert(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
@@ -103,10 +94,10 @@ def _convert(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JS
         return {name: _convert(value[name], fields[name]) for name in fields if name in value}
     if kind == "array":
         items = value if isinstance(value, list) else [] if value in (None, "") else [value]
-        most = schema.get("maxItems", MOST_ITEMS)
+        most = schema.get("maxItems", _MOST_ITEMS)
         return [_convert(item, schema.get("items", {})) for item in items[:most]]
     if kind == "string" and isinstance(value, list):
-        value = ", ".join(str(_convert(item, schema)) for item in value[:MOST_ITEMS])
+        value = ", ".join(str(_convert(item, schema)) for item in value[:_MOST_ITEMS])
     if kind == "string" and not isinstance(value, str | dict):
         value = "" if value is None else json.dumps(value)
     if isinstance(value, str):

@@ -574,7 +574,7 @@ def test_a_setting_limits_the_chunks_that_are_sent(lamp, photo, capsys):
     assert (sent[0], len(answer.chunks)) == ("E1", 2)
     assert "E2" not in sent
     assert answer.correction.dropped_citations == ("E2",)
-    note = "1 of 2 chunks were sent to the model: raise mllm_chunks to send more"
+    note = "1 of 2 chunks were sent: raise mllm_chunks to send more"
     assert answer.correction.notes == (note,)
     print_answer(answer)
     assert f"  note: {note}" in capsys.readouterr().out

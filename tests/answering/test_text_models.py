@@ -10,8 +10,8 @@ from PIL import Image
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm import Message, Picture, Request
-from ku_rag.mllm.base import PicturesNotSeen
 from ku_rag.mllm.cache import recall_sight
+from ku_rag.mllm.call_errors import PicturesNotSeen
 from tests.conftest import picture
 from tests.endpoint import fails, model_at, says, serving
 
@@ -86,7 +86,7 @@ def test_a_refusal_of_pictures_is_recognised_and_remembered(refusal):
 
 
 def test_a_request_that_needs_its_pictures_fails_on_a_model_that_sees_none():
-    looked = (Picture(Image.new("RGB", (8, 8))),) * 2
+    looked = [Picture(Image.new("RGB", (8, width))) for width in (8, 9)]
     request = Request((Message("user", (*looked, "Which?")),), needed_pictures=2)
     for refusal in (REFUSALS[0], fails(400, "at most 1 image(s) may be provided")):
         with serving(refusal) as endpoint:
@@ -174,16 +174,13 @@ def test_a_model_for_vision_describes_the_region(lamp, tmp_path, photo):
     assert answer.models["prompts"].startswith("caption 1, draft 1")
 
 
-def test_the_command_names_it(lamp, ku, photo):
+def test_the_command_names_it(lamp, ku, photo, monkeypatch):
     with serving(by=reads) as endpoint, serving(by=sees) as vision:
+        monkeypatch.setenv("KU_VISION_MLLM_URL", vision.url)
         asked = ("query", photo, QUESTION, "--mllm", "m-1", "--mllm-url", endpoint.url)
-        run = ku(
-            *map(str, asked), "--vision-mllm", "v-1", "--vision-mllm-url", vision.url, "--json"
-        )
+        run = ku(*map(str, asked), "--vision-mllm", "v-1", "--json")
         assert run.json["caption"] == "A green desk lamp."
         assert run.json["notes"] == [NOTE]
-    refused = ku("query", str(photo), QUESTION, "--vision-mllm-url", "http://127.0.0.1:9/v1")
-    assert "--vision-mllm-url needs a model: add --vision-mllm MODEL" in refused.err
 
 
 def test_a_model_for_vision_that_fails_is_not_replaced_in_silence(lamp, photo):

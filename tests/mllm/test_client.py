@@ -27,9 +27,9 @@ from ku_rag.mllm import (
     ScriptedMLLM,
     load_mllm,
 )
-from ku_rag.mllm.base import TruncatedReply
 from ku_rag.mllm.budget import Budget
 from ku_rag.mllm.cache import ReplyCache, default_folder
+from ku_rag.mllm.call_errors import TruncatedReply
 from ku_rag.mllm.structured_output import TEXT, choice, extract_object, list_of, object_schema
 from ku_rag.settings import Settings
 from tests.endpoint import Said, fails, model_at, says, serving

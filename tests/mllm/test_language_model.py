@@ -14,8 +14,8 @@ import pytest
 
 from ku_rag import KnowledgeBase, Relation, Unit
 from ku_rag.mllm import Message, Request
-from ku_rag.mllm.base import TruncatedReply
 from ku_rag.mllm.cache import recall_sight
+from ku_rag.mllm.call_errors import TruncatedReply
 from ku_rag.mllm.structured_output import LINE, choice, object_schema
 from ku_rag.planning.plan import ACTIONS
 from tests.conftest import picture

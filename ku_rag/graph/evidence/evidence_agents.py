@@ -121,8 +121,8 @@ class EvidenceAgents(AgentTrace):
         """Return picture nodes of a graph, and what to ask each of them."""
         filled = self._fill("picture_questions", [*graph.lines()])
         names = choice(node.name for node in graph.of("image"))
-        asked = list_of(object_schema(picture=names, question=LINE))
-        schema = object_schema("questions", questions=asked)
+        row = object_schema(picture=names, question=LINE)
+        schema = object_schema("questions", questions=list_of(row))
         (outcome,) = self._ask("picture questions", [filled], [""], schema=schema)
         named: dict[str, list[EvidenceNode]] = {}
         for node in graph.of("image"):
