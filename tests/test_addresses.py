@@ -264,7 +264,7 @@ def test_an_error_names_the_configuration_of_the_user(tmp_path):
 
 def test_every_address_among_the_settings_names_its_secret():
     names = [name for name in Settings.__slots__ if name.endswith(("_url", "_uri"))]
-    assert len(names) == 4
+    assert len(names) == 5
     assert all(Settings().address(name).variables for name in names)
 
 

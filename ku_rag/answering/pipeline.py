@@ -223,8 +223,7 @@ def ask(
             material = _material(question, picture, sent, pages, caption, planned)
             answered = yield from _correct(chain, material, question.kcc)
         else:
-            has_subject = picture is not None or bool(question.unit)
-            reading = _read(base, question, context, with_picture=has_subject)
+            reading = _read(base, question, context, with_picture=bool(picture or question.unit))
             if planned and not reading.answer:
                 context, reading = _read_last_query(base, question, context, reading, planned)
             answered = Answered(reading, {"reader": prose.NAME})
@@ -280,8 +279,8 @@ def _identify(
     planned: Planned | None,
 ) -> Matched | None:
     """Match units, and have a model identify one if the match is unsure; None if none is asked."""
-    is_left_out = question.strict or question.method == "model-only" or not question.with_units
-    if is_left_out or not (chain and picture and question.identify):
+    is_possible = question.with_units and question.method != "model-only" and not question.strict
+    if question.unit or not (chain and picture and question.identify and is_possible):
         return None
     with _measure(times, "match"), snapshot(base.database.connection):
         matched = planned.matched if planned else None
