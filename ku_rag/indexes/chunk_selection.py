@@ -1,7 +1,7 @@
 """Selection: the chunks of the units that pass a filter.
 
-Which chunks each unit owns is kept in two arrays. Row numbers of chunks are never used twice, and a
-chunk keeps its unit. So new rows are inserted, and rows of deleted chunks select nothing. What a
+Which unit owns each chunk is kept in two arrays. Row numbers of chunks are never used twice, and a
+chunk keeps its unit. So new rows are appended, and rows of deleted chunks select nothing. What a
 filter selects is kept until the next commit.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import replace
 import apsw
 import numpy as np
 
+from ku_rag.indexes.segment import contains
 from ku_rag.store.connection import Connection, Rows, last_row
 from ku_rag.store.database import Database
 from ku_rag.store.filters import UnitFilter
@@ -55,7 +56,7 @@ class Selection:
                 return self._filters[units]
             rows = units.rows(connection)
             self._follow(connection)
-            chunks = None if rows is None else self._owned_chunks(rows)
+            chunks = None if rows is None else self._chunks[contains(rows, self._units)]
             resolved = replace(units, unit_rows=rows, chunk_rows=chunks)
             if units.predicate is None:  # a function may return something else next time
                 self._filters[units] = resolved
@@ -72,18 +73,10 @@ class Selection:
             return
         texts = connection.execute(
             "SELECT group_concat(unit), group_concat(chunk) FROM (SELECT unit, chunk FROM "
-            "unit_chunks WHERE chunk > ? AND owned ORDER BY unit, chunk)",
+            "unit_chunks WHERE chunk > ? AND owned ORDER BY chunk)",
             (self._last,),
         ).fetchone()
         units, chunks = (np.fromstring(text or "", np.int64, sep=",") for text in texts)
-        places = np.searchsorted(self._units, units, "right")
-        self._units = np.insert(self._units, places, units)
-        self._chunks = np.insert(self._chunks, places, chunks)
+        self._units = np.concatenate([self._units, units])
+        self._chunks = np.concatenate([self._chunks, chunks])
         self._last = last
-
-    def _owned_chunks(self, units: Rows) -> Rows:
-        """Return the rows of the chunks that units own, ascending."""
-        begin = np.searchsorted(self._units, units, "left")
-        counts = np.searchsorted(self._units, units, "right") - begin
-        offsets = np.cumsum(counts) - counts
-        return np.sort(self._chunks[np.arange(counts.sum()) + np.repeat(begin - offsets, counts)])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ku_rag.indexes.segment import contains
 from ku_rag.store import vocabulary
-from ku_rag.store.connection import Connection, as_json
+from ku_rag.store.connection import Connection, array_of, as_json, distinct, fetch_rows
 from ku_rag.text.stems import index_terms, query_terms, stem
 from ku_rag.text.tokens import content_words, is_cjk, words
 
@@ -109,22 +109,29 @@ def term_scores(
         more = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?"
         common = {term for term in wanted if connection.execute(more, (term, most)).fetchone()}
         wanted = [term for term in wanted if term not in common] or wanted
-    scored = "SELECT rowid, -bm25(words) FROM words WHERE words MATCH ?"
-    listed: tuple[object, ...] = ()
-    if among is not None and len(among) <= _FEW:
-        scored += " AND +rowid IN (SELECT value FROM json_each(?))"
-        listed = (as_json(among.tolist()),)
-    hits = [
-        np.array(connection.execute(scored, (term, *listed)).fetchall()).reshape(-1, 2)
-        for term in wanted
-    ]
-    if among is not None and not listed:
-        hits = [hit[contains(among, hit[:, 0])] for hit in hits]
-    rows = np.unique(np.concatenate([np.empty(0), *(hit[:, 0] for hit in hits)])).astype(np.int64)
+    hits = [_scored(connection, term, among) for term in wanted]
+    rows = distinct(np.concatenate([np.empty(0), *(hit[:, 0] for hit in hits)]).astype(np.int64))
     scores = np.zeros((len(hits), len(rows)))
     for place, hit in enumerate(hits):
         scores[place, np.searchsorted(rows, hit[:, 0])] = hit[:, 1]
     return TermScores(rows, scores)
+
+
+def _scored(
+    connection: Connection, term: str, among: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
+    """Return rows and BM25 scores of the chunks with a term: float64[chunks, 2]."""
+    select = "FROM words WHERE words MATCH ?"
+    scored = f"SELECT rowid, -bm25(words) {select}"
+    if among is None:
+        return np.array(connection.execute(scored, (term,)).fetchall()).reshape(-1, 2)
+    if len(among) > _FEW:
+        rows = fetch_rows(connection, f"SELECT rowid {select}", term)
+        among = rows[contains(among, rows)]
+    if not len(among):
+        return np.empty((0, 2))
+    scored += " AND +rowid IN (SELECT value FROM carray(?))"
+    return np.array(connection.execute(scored, (term, array_of(among))).fetchall()).reshape(-1, 2)
 
 
 def in_vocabulary(connection: Connection, keys: Collection[str]) -> set[str]:

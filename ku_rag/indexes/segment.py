@@ -12,18 +12,26 @@ from ku_rag.encoders.base import Vectors
 from ku_rag.indexes.index_kinds import TOP, ByteQuantizer, IndexPlan, Mask, search_candidates
 
 Rows = NDArray[np.int64]
+_FEWER = 16
+"""Values that are fewer than rows by this factor are searched one by one."""
 
 
 def contains(rows: Rows, values: NDArray[Any]) -> Mask:
     """Return which values are among rows: bool[len(values)].
 
     Args:
-        rows: int64[n], ascending.
-        values: Numbers.
+        rows: int64[n], ascending, from 0.
+        values: int64[m], from -1.
     """
-    if not len(rows):
+    if not len(rows) or not len(values):
         return np.zeros(len(values), np.bool_)
-    mask: Mask = rows[np.minimum(np.searchsorted(rows, values), len(rows) - 1)] == values
+    mask: Mask
+    if len(values) * _FEWER < len(rows):
+        mask = rows[np.minimum(np.searchsorted(rows, values), len(rows) - 1)] == values
+    else:
+        marked = np.zeros(max(rows[-1], values.max()) + 2, np.bool_)  # the last is that of -1
+        marked[rows] = True
+        mask = marked[values]
     return mask
 
 
@@ -87,8 +95,8 @@ class Segment:
         """
         mask = self._alive
         if among is not None:
-            mask = np.zeros(len(self.rows), np.bool_)
-            mask[np.searchsorted(self.rows, among[self.holds(among)])] = True
+            mask = contains(among, self.rows)
+            mask = mask if self._alive is None else mask & self._alive
         cosines, positions = search_candidates(
             self.index,
             self.plan,

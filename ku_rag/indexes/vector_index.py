@@ -20,7 +20,7 @@ import numpy as np
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import ReadOnly, Refused
 from ku_rag.indexes.index_kinds import KindName
-from ku_rag.indexes.segment import Rows, Segment
+from ku_rag.indexes.segment import Rows, Segment, contains
 from ku_rag.indexes.segment_builder import FLAT_MAX, RECALL, build_segment
 from ku_rag.indexes.segment_files import Header, IndexFiles
 from ku_rag.store import vectors as stored
@@ -98,7 +98,7 @@ class VectorIndex:
             self._catch_up()
             rows, newest = self._tail
             if among is not None and len(rows):
-                inside = np.isin(rows, among)
+                inside = contains(among, rows)
                 rows, newest = rows[inside], newest[inside]
             exact = [nearest(queries, newest, rows, k)] if len(rows) else []
             proposed: list[Rows] = []

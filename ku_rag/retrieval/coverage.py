@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ku_rag.indexes.keywords import TermScores
 from ku_rag.store import table_rows
-from ku_rag.store.connection import Connection, array_of
+from ku_rag.store.connection import Connection, array_of, distinct
 
 _MOST_LINKS = 5_000
 _OWN = 0.3
@@ -41,14 +41,22 @@ def joint_scores(
     if not len(terms.rows):
         return {}
     own = terms.scores.sum(0)
-    linking, linked, share = _links(connection, terms.rows[np.argsort(-own, kind="stable")[:pool]])
-    rows = np.union1d(terms.rows, linked)
+    linking, linked, share = _links(connection, terms.rows[_best(own, pool)])
+    rows = distinct(np.concatenate([terms.rows, linked]))
     by_term = np.zeros((len(terms.scores), len(rows)))
     by_term[:, np.searchsorted(rows, terms.rows)] = terms.scores
     ends = np.searchsorted(rows, linking), np.searchsorted(rows, linked)
     scores = _joint(by_term, *ends, share)
-    best = np.argsort(-scores, kind="stable")[:most]
+    best = _best(scores, most)
     return dict(zip(rows[best].tolist(), (scores[best] / scores[best[0]]).tolist(), strict=True))
+
+
+def _best(scores: Floats, most: int) -> Places:
+    """Return the places of the best scores, best first, the first of equal ones first."""
+    places = np.arange(len(scores))
+    if 0 < most < len(scores):
+        places = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
+    return places[np.argsort(-scores[places], kind="stable")[:most]]
 
 
 def _joint(by_term: Floats, linking: Places, linked: Places, share: Floats) -> Floats:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 
 import numpy as np
 
@@ -98,7 +97,7 @@ def search(
     if among is not None:
         rows = np.fromiter(scores, np.int64)
         scores = {row: scores[row] for row in rows[contains(among, rows)].tolist()}
-    best = nsmallest(k, ((-score, row) for row, score in scores.items()))
+    best = sorted((-score, row) for row, score in scores.items())[:k]
     return [(row, round(-score, 4)) for score, row in best]
 
 
