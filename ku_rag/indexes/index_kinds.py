@@ -197,12 +197,12 @@ def search_candidates(
     params = faiss.SearchParametersIVF() if plan.probes else faiss.SearchParameters()
     small = False
     if plan.probes:
-        params.nprobe = min(plan.probes, index.nlist)
+        params.nprobe, share = min(plan.probes, index.nlist), 1.0
         if selected and mask is not None:
             # As many selected rows are scanned as there are rows in the lists of other searches.
             share = max(1, int(mask.sum())) / len(mask)
             params.nprobe = min(index.nlist, math.ceil(_SELECTED * plan.probes / share))
-        scanned = index.ntotal * index.code_size * params.nprobe / index.nlist
+        scanned = share * index.ntotal * index.code_size * params.nprobe / index.nlist
         index.parallel_mode = _BY_LISTS if scanned > _PARALLEL_BYTES else _BY_QUERIES
         small = len(queries) == 1 and scanned <= _PARALLEL_BYTES
     if mask is not None:

@@ -25,7 +25,7 @@ _LARGE = 10_000
 """Number of chunks above which a base leaves out common terms."""
 _COMMON = 0.1
 """A term is common if a larger share of the chunks have it."""
-_FEW = 2_000
+_FEW = 10_000
 """Chunks up to which the database compares their rows, before it ranks any."""
 _EXACT = 3
 """Letters of the longest stem that matches only itself; a longer one is a prefix."""
