@@ -311,7 +311,11 @@ def _aliases(declared: _Declared, updates: Sequence[Declaration]) -> dict[str, N
 
 def as_read(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return metadata as it is read again: lists for tuples, and so on."""
-    stored: dict[str, Any] = json.loads(_encode(dict(metadata)))
+    fields = dict(metadata)
+    try:
+        stored: dict[str, Any] = orjson.loads(orjson.dumps(fields))
+    except TypeError:  # an integer of more than 64 bits
+        stored = json.loads(_encode(fields))
     return stored
 
 

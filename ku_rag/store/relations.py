@@ -54,7 +54,7 @@ class Stated(NamedTuple):
 
 def add_many(connection: Connection, stated: Sequence[Stated]) -> int:
     """Insert the relations of sources; return their number."""
-    heads = _unit_entities(connection, {of.unit for of in stated if of.relations})
+    heads = _unit_entities(connection, {of.unit for of in stated})
     new = [
         (of, relation, (relation.target, relation.target_kind or ANY_KIND, None))
         for of in stated

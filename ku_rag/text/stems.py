@@ -39,6 +39,8 @@ class _Stems(dict[str, str]):
         self._irregular = _IRREGULAR if language == "english" else {}
 
     def __missing__(self, word: str) -> str:
+        if word.isascii() and word.isdecimal():
+            return word
         if len(self) >= _REMEMBERED:
             self.clear()
         stemmed: str = self._stemmer.stemWord(self._irregular.get(word, word))
