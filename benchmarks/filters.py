@@ -1,12 +1,15 @@
 """Filtered searches beside LanceDB (with scalar indexes) and Chroma.
 
-    python -m benchmarks.filters [--units 100000] [--only ku-rag] [--write]
+    python -m benchmarks.filters [--units 100000] [--write]
+    python -m benchmarks.filters --alone --units 1000000 [--folder DIR] [--write]
 
 Units of one chunk with a vector, a text and nine fields. A filter selects 1 %, 10 % or 50 % of them
 by an equal value, or 10 % by a range. Each query has another vector or another pair of words, and a
 filter that was not used before; then the same filters are used once more ("repeated"). Vector
 searches are compared with exact search among the units that pass. All systems answer the same
-queries in a process each, one after the other; only ratios between them count.
+queries in a process each, one after the other; only ratios between them count. Given are the median
+wall time, and the median processor time of all threads, which other work on the machine changes
+less. --alone measures ku-rag without the others: they take long to fill with a million units.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ FIELDS = {"p01": 100, "p10a": 10, "p10b": 10, **{f"p50{letter}": 2 for letter in
 QUERIES = {"1 %": 40, "10 %": 20, "50 %": 10, "range": 20}
 SYSTEMS = ("ku-rag", "LanceDB", "Chroma")
 Vectors = NDArray[np.float32]
+Seconds = NDArray[np.float64]
+"""Wall time and processor time of all threads."""
 
 
 class Encoder(ReadyMade):
@@ -90,7 +95,11 @@ class KuRag:
     def __init__(self, folder: Path, data: Data) -> None:
         from ku_rag import KnowledgeBase, Unit
 
+        self.unit = Unit
+        is_filled = (folder / "kb").exists()
         self.kb = KnowledgeBase.open(folder / "kb", create=True, encoder=Encoder(DIM))
+        if is_filled:
+            return
         columns = {name: values.tolist() for name, values in data.fields.items()}
         units = (
             Unit(
@@ -104,7 +113,6 @@ class KuRag:
         )
         self.kb.add_many(units, vectors={"texts": data.vectors})
         self.kb.tune(recall=0.99)
-        self.unit = Unit
 
     def search(self, vector: Vectors | None, words: str, condition: Any) -> list[int]:  # noqa: ANN401
         """Return the rows found."""
@@ -204,38 +212,40 @@ class Chroma:
                       metadatas=[{"p01": 200}])  # fmt: skip
 
 
-def measure(name: str, units: int) -> dict[str, Any]:
-    """Build a system and measure its searches in milliseconds."""
+def measure(name: str, units: int, folder: Path) -> dict[str, Any]:
+    """Build a system in a folder and measure its searches in milliseconds."""
     data = Data(units)
-    with tempfile.TemporaryDirectory() as folder:
-        started = time.perf_counter()
-        made: Any = {"ku-rag": KuRag, "LanceDB": LanceDb, "Chroma": Chroma}[name]
-        system = made(Path(folder), data)
-        figures: dict[str, Any] = {"build_seconds": round(time.perf_counter() - started, 1)}
-        modes = ["vector"] if name == "Chroma" else ["vector", "text"]
-        for mode in modes:
-            plain = [_timed(system, data, mode, n, None)[0] for n in range(40)]
-            figures[f"{mode}, no filter"] = _middle(plain[10:])
-            for share in QUERIES:
-                conditions = list(data.filters(share))
-                recalls = []
-                for turn in ("new", "repeated"):
-                    times = []
-                    for n, condition in enumerate(conditions):
-                        seconds, rows = _timed(system, data, mode, n, condition)
-                        times.append(seconds)
-                        if mode == "vector" and turn == "new":
-                            exact = data.exact(data.queries[n], condition)
-                            recalls.append(len(exact.intersection(rows)) / len(exact))
-                    figures[f"{mode}, {share}, {turn}"] = _middle(times)
-                if recalls:
-                    figures[f"recall, {share}"] = round(statistics.mean(recalls), 4)
-            after = []
-            for n, condition in enumerate(list(data.filters("1 %"))[:10]):
-                system.write(units + 100 * modes.index(mode) + n, data.queries[n])
-                after.append(_timed(system, data, mode, n, condition)[0])
-            figures[f"{mode}, 1 %, after a write"] = _middle(after)
-        return figures
+    is_new, started = not any(folder.iterdir()), time.perf_counter()
+    classes: Any = {"ku-rag": KuRag, "LanceDB": LanceDb, "Chroma": Chroma}
+    system = classes[name](folder, data)
+    figures: dict[str, Any] = {}
+    if is_new:
+        figures["build_seconds"] = round(time.perf_counter() - started, 1)
+    times: dict[str, list[Seconds]] = {}
+    for mode in ["vector"] if name == "Chroma" else ["vector", "text"]:
+        plain = [_timed(system, data, mode, n, None)[0] for n in range(40)]
+        times[f"{mode}, no filter"] = plain[10:]
+        for share in QUERIES:
+            conditions = list(data.filters(share))
+            recalls = []
+            for turn in ("new", "repeated"):
+                measured = times[f"{mode}, {share}, {turn}"] = []
+                for n, condition in enumerate(conditions):
+                    seconds, rows = _timed(system, data, mode, n, condition)
+                    measured.append(seconds)
+                    if mode == "vector" and turn == "new":
+                        exact = data.exact(data.queries[n], condition)
+                        recalls.append(len(exact.intersection(rows)) / len(exact))
+            if recalls:
+                figures[f"recall, {share}"] = round(statistics.mean(recalls), 4)
+        after = times[f"{mode}, 1 %, after a write"] = []
+        for n, condition in enumerate(list(data.filters("1 %"))[:10]):
+            system.write(units + 100 * (mode == "text") + n, data.queries[n])
+            after.append(_timed(system, data, mode, n, condition)[0])
+    medians = {key: 1000 * np.median(measured, axis=0) for key, measured in times.items()}
+    for n, clock in enumerate(("wall", "processor")):
+        figures[clock] = {key: round(float(median[n]), 2) for key, median in medians.items()}
+    return figures
 
 
 def _timed(
@@ -244,42 +254,57 @@ def _timed(
     mode: str,
     n: int,
     condition: tuple[str, int, int] | None,
-) -> tuple[float, list[int]]:
+) -> tuple[Seconds, list[int]]:
     vector = data.queries[n] if mode == "vector" else None
-    started = time.perf_counter()
+    started = _clock()
     rows = system.search(vector, data.words[n], condition)
-    return time.perf_counter() - started, rows
+    return _clock() - started, rows
 
 
-def _middle(seconds: list[float]) -> float:
-    return round(1000 * statistics.median(seconds), 2)
+def _clock() -> Seconds:
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def _measure_apart(name: str, units: int, folder: Path | None) -> dict[str, Any]:
+    """Measure a system in a process of its own."""
+    with tempfile.TemporaryDirectory() as temporary:
+        command = [sys.executable, "-m", __spec__.name, "--only", name, "--units", str(units)]
+        command += ["--folder", str(folder or temporary)]
+        process = subprocess.run(command, check=True, capture_output=True, text=True)
+    figures: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    return figures
 
 
 def main() -> None:
     """Measure, print, write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", type=int, default=100_000)
-    parser.add_argument("--only", choices=SYSTEMS)
+    parser.add_argument("--alone", action="store_true", help="measure ku-rag only")
+    parser.add_argument("--folder", type=Path, help="with --alone: keeps the base for further runs")
     parser.add_argument("--write", action="store_true", help="write the result file")
-    chosen = parser.parse_args()
-    if chosen.only:
-        print(json.dumps(measure(chosen.only, chosen.units)))
+    parser.add_argument("--only", choices=SYSTEMS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        print(json.dumps(measure(options.only, options.units, options.folder)))
         return
-    found = {}
-    for name in SYSTEMS:
-        command = [sys.executable, "-m", __spec__.name, "--only", name, "--units", chosen.units]
-        done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
-        found[name] = json.loads(done.stdout.splitlines()[-1])
-    ours, lance = found["ku-rag"], found["LanceDB"]
-    print(
-        f"{'milliseconds, median':34}" + "".join(f"{name:>10}" for name in SYSTEMS) + "  / LanceDB"
-    )
-    for key, value in ours.items():
-        row = "".join(f"{found[name].get(key, '-'):>10}" for name in SYSTEMS)
-        print(f"{key:34}{row}{value / lance[key]:>10.2f}")
-    if chosen.write:
-        figures = {"units": chosen.units, "dimensions": DIM, "systems": found}
-        print(write_result("filters", figures, packages=("lancedb", "chromadb")))
+    systems = SYSTEMS[:1] if options.alone else SYSTEMS
+    folder = options.folder if options.alone else None
+    figures = {name: _measure_apart(name, options.units, folder) for name in systems}
+    for clock in ("wall", "processor"):
+        heads = "".join(f"{name:>10}" for name in systems)
+        print(f"{f'{clock} time, ms, median':34}{heads}{'' if options.alone else '  / LanceDB'}")
+        for key, value in figures["ku-rag"][clock].items():
+            cells = "".join(f"{figures[name][clock].get(key, '-'):>10}" for name in systems)
+            lance = None if options.alone else figures["LanceDB"][clock][key]
+            print(f"{key:34}{cells}{f'{value / lance:>10.2f}' if lance else ''}")
+    for share in QUERIES:
+        print(f"recall, {share}:", *(figures[name][f"recall, {share}"] for name in systems))
+    if options.write:
+        result = {"units": options.units, "dimensions": DIM, "systems": figures}
+        name, packages = "filters", ("lancedb", "chromadb")
+        if options.alone:
+            name, packages = "filters_alone", ()
+        print(write_result(name, result, packages=packages))
 
 
 if __name__ == "__main__":

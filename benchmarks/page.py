@@ -29,6 +29,7 @@ def fill(page: str, results: Path = RESULTS) -> str:
     peers, grown = _read(results / "peers.json"), _read(results / "scale.json")
     some, bulk = _read(results / "peers_some.json"), _read(results / "bulk.json")
     served = _read(results / "serve.json")
+    filtered, million = _read(results / "filters.json"), _read(results / "filters_alone.json")
     parts: dict[str, tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]] = {
         "machine": (peers, _machine),
         "kept": (peers, _kept),
@@ -36,6 +37,8 @@ def fill(page: str, results: Path = RESULTS) -> str:
         "ratios": (peers, partial(_by_set, report.ratios)),
         "peer-targets": (peers, _targets),
         "bulk": (bulk, _bulk),
+        "filters": (filtered, _filters),
+        "filters-alone": (million, _filters),
         "some-peers": (some, partial(_by_set, report.ratios)),
         "some-peer-targets": (some, _targets),
         "scale": (grown, partial(_by_set, scale.table)),
@@ -59,6 +62,22 @@ def _bulk(result: Mapping[str, Any]) -> str:
         for pair, ratio in found["processor"]["ratios"].items():
             rows.append([name, pair.replace("/", "÷"), f"{ratio:.2f}", f"{wall[pair]:.2f}"])
     return markdown(rows, 2)
+
+
+def _filters(result: Mapping[str, Any]) -> str:
+    ours, *others = result["systems"].values()
+    _, *names = result["systems"]
+    rows = [["search", "ku-rag, ms", "processor time, ms"]]
+    rows[0] += [f"÷ {name}{of}" for name in names for of in ("", ", processor time")]
+    for search, wall in ours["wall"].items():
+        times = {"wall": wall, "processor": ours["processor"][search]}
+        ratios = [
+            f"{time / other[clock][search]:.2f}" if search in other[clock] else ""
+            for other in others
+            for clock, time in times.items()
+        ]
+        rows.append([search, *(f"{time:.1f}" for time in times.values()), *ratios])
+    return markdown(rows)
 
 
 def _server(result: Mapping[str, Any]) -> str:
