@@ -183,6 +183,18 @@ def test_a_search_and_a_question_see_only_the_units_that_pass(kb, tmp_path):
     assert kb.query(shown, "What does it cost?", where="price<10").units[0].id == "Ash"
 
 
+def test_a_filter_that_very_many_chunks_pass_leaves_out_the_others(kb):
+    # More than the 10,000 that are compared one by one; 600 others rank higher than these.
+    texts = ("An amber lamp.", *("A plain lamp.",) * 1_000) * 11
+    kb.add(Unit("A", id="a", texts=texts, metadata={"side": "left"}))
+    kb.add(Unit("B", id="b", texts=("Amber, amber.",) * 600, metadata={"side": "right"}))
+
+    hits = kb.search(text="amber", k=11, where="side=left").chunks
+    # The weight of a best match by words, and .1 for the nearest vectors.
+    assert [(hit.owners, hit.score) for hit in hits] == [(("a",), 1.1)] * 11
+    assert [hit.owners for hit in kb.search(text="amber", k=11).chunks] == [("b",)] * 11
+
+
 def test_a_function_of_the_metadata_selects_units(kb, units):
     assert [unit.id for unit in kb.list(where=lambda known: known.get("Calories") == 60)] == ["a"]
     assert kb.list(kind="thing", where=lambda known: "Calories" in known) == []
