@@ -166,10 +166,10 @@ def test_disk_bytes_counts_what_files_take(tmp_path):
 def test_the_page_is_filled_from_results(tmp_path):
     text = page.PAGE.read_text(encoding="utf-8")
     empty = page.fill(text, tmp_path)
-    assert empty.count("Not measured yet.") == 12
+    assert empty.count("Not measured yet.") == 14
     shutil.copy(record.RESULTS / "peers.json", tmp_path)
     filled = page.fill(empty, tmp_path)
-    assert filled.count("Not measured yet.") == 7
+    assert filled.count("Not measured yet.") == 9
     assert "| FAISS flat half precision | flat half precision | none: memory" in filled
     assert page.fill(filled, tmp_path) == filled
 
@@ -182,7 +182,7 @@ def test_the_page_is_filled_from_what_was_just_measured(cache, tmp_path, monkeyp
     monkeypatch.setattr(record, "RESULTS", tmp_path)
     record.write_result("peers", {"sets": found, "targets": []})
     filled = page.fill(text, tmp_path)
-    assert filled.count("Not measured yet.") == 7
+    assert filled.count("Not measured yet.") == 9
     assert "| FAISS flat half precision | flat half precision | none: memory" in filled
     assert page.fill(filled, tmp_path) == filled
 
