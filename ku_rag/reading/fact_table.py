@@ -163,7 +163,7 @@ class FactTable:
         return facts
 
     def of_greatest(
-        self, labels: Sequence[Label], sign: int, units: Rows, *, as_age: bool
+        self, labels: Sequence[Label], sign: int, units: Rows, *, as_age: bool, least: int = 2
     ) -> FactTest | None:
         """Return the test that, of the facts of some units, those with the greatest amount meet.
 
@@ -172,9 +172,10 @@ class FactTable:
             sign: -1 for the least.
             units: By row.
             as_age: Whether years are ages.
+            least: So many units must have an amount.
 
         Returns:
-            None if fewer than two units have an amount, or their amounts have several measures.
+            None if fewer units have an amount, or their amounts have several measures.
         """
         if not len(units):
             return None
@@ -188,7 +189,7 @@ class FactTable:
         stated = {*(measures or "").split(",")}
         # A price without its currency is in that of the others.
         distinct = stated - {""} if stated - {""} <= MONEY else stated
-        if owners < 2 or len(distinct) > 1:
+        if owners < least or len(distinct) > 1:
             return None
         return FactTest(_rows(labels), f"? * {amount} = ?", (sign, best))
 

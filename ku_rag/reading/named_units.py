@@ -9,12 +9,13 @@ mentioned entity answers is read as a question about units that are not named (`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import cached_property, reduce
 from itertools import chain
 from math import isclose
+
+import numpy as np
 
 from ku_rag.graph.model import NO_ROW, Entity, Graph, Path, Step
 from ku_rag.graph.unit_facts import FactReader
@@ -25,7 +26,6 @@ from ku_rag.reading.links import ALIKE, MOST_STEPS, EntityMention, Link, LinkRea
 from ku_rag.reading.unit_sets import UNNAMED, Constraint, UnitSetReader
 from ku_rag.retrieval.names import NamedSpan, find_names, find_partial_names
 from ku_rag.text.question import (
-    FILLERS,
     MOST_CHARACTERS,
     QUESTION_WORDS,
     THINGS,
@@ -38,7 +38,7 @@ from ku_rag.text.question import (
 )
 from ku_rag.text.stems import every_stem, stem, stems
 from ku_rag.text.tokens import is_named, name_key, words
-from ku_rag.text.values import Amount, amounts, find_values, list_items, quantity
+from ku_rag.text.values import Amount, amounts, list_items
 
 _WHICH_IS_IT = re.compile(
     r"\bwhich (?:of (?:ours|yours|these|those|them)|(\w+)) is (?:that|this|it)\b[?. ]*$",
@@ -124,10 +124,7 @@ def _trace(
         text, LinkReader(graph, FactReader(graph.connection, graph.among), question, mentions)
     )
     traced = tracer.of_mentions() if mentions else None
-    if not traced and not is_shown:
-        table = FactTable(graph.connection)
-        return UnitSetReader(table, text, tracer.joined(table), graph.among).read()
-    return traced
+    return traced or (None if is_shown else tracer.sets.read())
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,14 @@ class _Tracer:
         """The links of each mention."""
         return [self.reader.of_mention(mention) for mention in self.mentions]
 
-    def joined(self, table: FactTable) -> list[tuple[range, list[Constraint]]]:
+    @cached_property
+    def sets(self) -> UnitSetReader:
+        """The same question, as one about units that are not named."""
+        graph = self.reader.graph
+        table = FactTable(graph.connection)
+        return UnitSetReader(table, self.text, self._joined(table), graph.among)
+
+    def _joined(self, table: FactTable) -> list[tuple[range, list[Constraint]]]:
         """Return the units that relations join to each mentioned entity, by relation."""
         rows = table.rows_of({link.end.unit for link in chain(*self.links) if link.end.unit})
         groups = []
@@ -389,21 +393,42 @@ class _Tracer:
             - numbers
         ):
             return None
-        every = [list(chain(*map(self.reader.steps, o.entities))) for o in self.mentions]
-        of_groups = (
-            [_measure(compared, group, steps) for steps in every] for group in compared.groups
-        )
-        measured = next(([*filter(None, some)] for some in of_groups if all(some)), [])
-        if not measured:
+        every = [
+            [
+                Path(step.head, (step,))
+                for step in chain(*map(self.reader.steps, mention.entities))
+                if own_stems(step.relation) & compared.labels
+            ]
+            for mention in self.mentions
+        ]
+        if len(every) == 1:
+            return _compare_with(amounts(self.text), every[0], compared)
+        ids = [entity.unit or "" for mention in self.mentions for entity in mention.entities]
+        rows = np.array([*self.sets.table.rows_of(ids).values()], np.int64)
+        traced = self.sets.greatest(compared, frozenset(), rows, least=len(ids))
+        if traced is None and all(every) and not compared.oldest:  # "more weaknesses"
+            most = max(len(paths) * compared.sign for paths in every)
+            best = [paths for paths in every if len(paths) * compared.sign == most]
+            traced = Traced(tuple(paths[0].start.name for paths in best), tuple(chain(*best)))
+        if traced is None:
             return None
         if question.kind == "value" or "or" in question.words:
-            return _greatest(compared, measured)
-        values = [*(amount for amount, _ in measured), *amounts(self.text)[:1]]
-        if len(values) != 2 or len({o.unit for o in values if o.unit}) > 1 or not compared.of_two:
-            return None
-        is_so = values[0].number * compared.sign > values[1].number * compared.sign
-        paths = tuple(path for _, some in measured for path in some)[:MOST]
-        return Traced(("yes" if is_so else "no",), paths)
+            return traced if len(traced.answers) == 1 else None
+        is_so = traced.answers == (self.mentions[0].entities[0].name,)
+        is_of_two = len(ids) == 2 and compared.of_two
+        return Traced(("yes" if is_so else "no",), traced.paths) if is_of_two else None
+
+
+def _compare_with(
+    limits: Sequence[Amount], paths: Sequence[Path], compared: Comparison
+) -> Traced | None:
+    """Whether the only amount that paths lead to is beyond a limit: "heavier than 3 kg"."""
+    stated = [(amount, path) for path in paths for amount in amounts(path.end.name)]
+    units = {amount.unit for amount in (*limits, *(amount for amount, _ in stated)) if amount.unit}
+    if len(limits) != 1 or len(stated) != 1 or len(units) > 1:
+        return None
+    is_so = (stated[0][0].number - limits[0].number) * compared.sign > 0
+    return Traced(("yes" if is_so else "no",), (stated[0][1],))
 
 
 def _common(links: Sequence[Sequence[Link]]) -> list[Path]:
@@ -432,39 +457,3 @@ def _list_ends(question: Question, paths: Sequence[Path], at: int) -> Traced | N
     if names and question.counted and not is_number:
         return Traced((str(len(names)),), tuple(paths[:MOST]))
     return Traced((*names.values(),), tuple(paths)) if 0 < len(names) <= MOST else None
-
-
-# ---- comparisons --------------------------------------------------------------------------------
-
-_Measured = tuple[Amount, tuple[Path, ...]]
-
-
-def _measure(
-    compared: Comparison, group: frozenset[str], steps: Iterable[Step]
-) -> _Measured | None:
-    """The amount that facts state under a label of a group, or how many of them there are."""
-    owns = ((step, own_stems(step.relation)) for step in steps)
-    met = [step for step, own in owns if own & group and own <= group | FILLERS]
-    paths = tuple(Path(step.head, (step,)) for step in met)
-    # "Who has been here longer?" asks for the earlier date.
-    is_age = compared.oldest or "long" in compared.words
-    for path, value in ((path, path.end.name) for path in paths):
-        stated = quantity(value)
-        if is_age and stated.measure == "date" and stated.amount:
-            return Amount(-stated.amount, "date"), (path,)
-        if is_age and (dates := find_values(value, "date")):
-            year = int(re.findall(r"\d+", value[slice(*dates[0])])[-1])
-            return Amount(-date(year, 1, 1).toordinal(), "date"), (path,)
-        if stated.measure != "date" and (numbers := amounts(value)):
-            return numbers[0], (path,)
-    return (Amount(len(met), "number of them"), paths) if met and not compared.oldest else None
-
-
-def _greatest(compared: Comparison, measured: Sequence[_Measured]) -> Traced | None:
-    """The one unit with the greatest amount."""
-    units = {amount.unit for amount, _ in measured if amount.unit}
-    numbers = [amount.number * compared.sign for amount, _ in measured]
-    if len(measured) < 2 or len(units) > 1 or numbers.count(max(numbers)) > 1:
-        return None
-    _, paths = measured[numbers.index(max(numbers))]
-    return Traced((paths[0].start.name,), paths)

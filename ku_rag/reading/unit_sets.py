@@ -230,7 +230,7 @@ class UnitSetReader:
         if units is not None and not len(units):
             return None
         if self._comparison and not self._comparison.of_two:
-            return self._extreme(self._comparison, left, units)
+            return self.greatest(self._comparison, left, units)
         question, counts = self._question, bool(self._question.counted)
         which = frozenset({stem(question.which)})
         asks_value = (
@@ -281,10 +281,17 @@ class UnitSetReader:
         values = tuple(dict.fromkeys(step.tail.name for step in best))
         return Traced(values, tuple(Path(used.unit, (used.step, step)) for step in best))
 
-    def _extreme(
-        self, compared: Comparison, left: frozenset[str], units: Rows | None
+    def greatest(
+        self, compared: Comparison, left: frozenset[str], units: Rows | None, least: int = 2
     ) -> Traced | None:
-        """The units with the greatest amount."""
+        """Return the units with the greatest amount.
+
+        Args:
+            compared: What is compared.
+            left: Stems that the labels have to account for.
+            units: By row; None for all.
+            least: So many units must have an amount.
+        """
         for group, extra in product(compared.groups, (frozenset[str](), FILLERS)):
             owns = [own for own in self._labels if own & group and own <= group | left | extra]
             labels = [label for own in owns for label in self._labels[own]]
@@ -296,7 +303,7 @@ class UnitSetReader:
             if among is None:
                 among = self._members(self.table.units(FactTest.has_amount(labels)))
             as_age = compared.oldest and group != stems("age")
-            test = self.table.of_greatest(labels, compared.sign, among, as_age=as_age)
+            test = self.table.of_greatest(labels, compared.sign, among, as_age=as_age, least=least)
             if test:
                 best = np.intersect1d(self.table.units(test), among)
                 return self._list(best, [Constraint(group, 0, group, test)])

@@ -490,7 +490,8 @@ def comparison(question: Question) -> Comparison | None:
         ways.sort(key=lambda way: -len((way.extra & content) - {base_stem}))
         spoken = {base_stem, *map(stem, used), *(extra for way in ways for extra in way.extra)}
         of_two = "than" in folded or word.endswith("er") or word in ("more", "less", "fewer")
-        oldest = stem("old") in spoken
+        # "Who has been here longer?" asks for the earlier date.
+        oldest = stem("old") in spoken or (base == "long" and "been" in folded)
         groups = [frozenset({base_stem, *named})]
         groups += [frozenset(way.labels) for way in ways]
         if oldest:
