@@ -44,15 +44,6 @@ from ku_rag.text.values import DIMENSIONS, MONEY
 _LONGEST_VALUE = 6
 """Words of the longest value that is looked up."""
 _MOST_ALTERNATIVES = 64
-_LISTING = {
-    ("are", "there"),
-    ("do", "you"),
-    ("do", "we"),
-    ("have", "you"),
-    ("have", "we"),
-    ("can", "i"),
-}
-"""Questions for yes or no that a list answers: "Do you have red lamps?"."""
 _CODE = re.compile(r"\d{6}|\d[./-]\d")
 """A number that is a value by itself: "4010180071", "1899.3"."""
 _PRICES = stems("price cost fee rent rate value budget salary")
@@ -83,12 +74,13 @@ class Constraint:
     def units(self, table: FactTable) -> Rows:
         """Return the rows of the units."""
         joined = np.array(sorted(self.joined), np.int64)
-        return joined if self.test is None else np.union1d(table.units(self.test), joined)
+        return joined if self.test is None else table.units(self.test)
 
     def facts(self, table: FactTable, units: Rows) -> list[UnitFact]:
         """Return what says that some of the units meet it."""
-        joined = [fact for row in units.tolist() for fact in self.joined.get(row, ())]
-        return joined if self.test is None else [*joined, *table.facts(self.test, units)]
+        if self.test is None:
+            return [fact for row in units.tolist() for fact in self.joined.get(row, ())]
+        return table.facts(self.test, units)
 
 
 @dataclass(frozen=True)
@@ -359,7 +351,7 @@ class UnitSetReader:
         for places, joined in self.named:
             stated = [constraint for _, values in self._values(places) for constraint in values]
             if joined or stated:
-                yield _fitting(_merge(joined, stated))
+                yield _fitting([*joined, *stated])
                 free = [n for n in free if n not in places]
         for span_words, alternatives in self._values(free):
             yield alternatives
@@ -474,16 +466,6 @@ class UnitSetReader:
         same = {word for word in content if root(word) in set(map(root, own))}
         meant = content & meant_by_label(own)
         return UNNAMED, meant | same if agents else meant - same
-
-
-def _merge(joined: Sequence[Constraint], stated: Sequence[Constraint]) -> list[Constraint]:
-    """Relations and values under labels alike, "translated by" and "translator", as one."""
-    by_label = {frozenset(map(root, relation.label)): relation for relation in joined}
-    merged = []
-    for value in stated:
-        relation = by_label.pop(frozenset(map(root, value.label)), None)
-        merged.append(replace(value, joined=relation.joined) if relation else value)
-    return [*by_label.values(), *merged]
 
 
 def _fitting(constraints: list[Constraint]) -> list[Constraint]:
