@@ -27,7 +27,7 @@ from ku_rag.text.question import (
 )
 from ku_rag.text.sentences import sentences
 from ku_rag.text.statements import is_labelled_line
-from ku_rag.text.stems import root, stem
+from ku_rag.text.stems import every_stem, stem
 from ku_rag.text.tokens import is_named, stop_words, tokenize, words
 from ku_rag.text.values import Value, find_kind, find_values
 from ku_rag.types import ClosestSentence, Evidence, Match, Reading
@@ -37,8 +37,8 @@ _MOST_CHARACTERS = 20_000
 """Of one piece of evidence, no more is read."""
 _CLEAR = 0.05
 """A stated value has so much more of the question near to it, as a share, than any other."""
-_COVERED, _COVERED_NAMED = 0.4, 0.6
-"""Share of the question's words that evidence has whose value is stated; where it names a unit."""
+_COVERED = 0.4
+"""Share of the question's words that evidence has whose value is stated."""
 _HALF = 12
 """Words so many characters away from a value count half."""
 _PREDICATE = re.compile(
@@ -253,14 +253,12 @@ def _from_prose(question: Question, candidates: Sequence[_Sentence]) -> _Stated 
         return None
     rarity = _Rarity(question, candidates)
     best: dict[str, tuple[float, _Sentence]] = {}
-    most = 0.0
     for sentence in candidates:
         for clause in _clauses(question, sentence):
             values = [v for v in _fresh(question, clause) if _may_state(question, clause, v)]
             # Of amounts, the nearest counts: "120 m long and 8 m wide".
             for value in values if len(values) == 1 or question.type not in _ALONE else ():
                 near = rarity.near(clause, value)
-                most = max(near, most)
                 bound = _BOUND.search(clause.text[: value.start])
                 text = clause.text[bound.start() if bound else value.start : value.end]
                 if sentence.own and near > best.get(text, (0.0,))[0]:
@@ -271,10 +269,8 @@ def _from_prose(question: Question, candidates: Sequence[_Sentence]) -> _Stated 
     near, where = best[ranked[0]]
     clear = near - (best[ranked[1]][0] if ranked[1:] else 0.0)
     context = where.about.union(*(s.stems for s in candidates if s.piece == where.piece))
-    least = _COVERED_NAMED if question.names else _COVERED
-    # Where a text of another unit says more, the question may go on from the unit that it names.
     share = rarity.share(question.implied(context))
-    if clear < _CLEAR or near < most - _CLEAR or share < least:
+    if clear < _CLEAR or share < _COVERED:
         return None
     return ranked[0], (where,), round(min(0.9, 0.5 + clear), 3)
 
@@ -283,38 +279,29 @@ def _unit_that(
     question: Question, candidates: Sequence[_Sentence], evidence: Sequence[Evidence]
 ) -> _Stated | None:
     """The only unit of which a sentence says all that "Which clock was built in Graz?" asks."""
-    is_agent = not {"did", "does", "do", "by"}.isdisjoint(question.words)
-    is_passive = not {"is", "are", "was", "were"}.isdisjoint(question.words)
-    noun, first = question.which, "".join(question.words[:1])
-    if first not in ("which", "what") or question.negated or question.compares or question.counted:
+    is_open = question.negated or question.compares or question.which.endswith("s")
+    is_short = len(question.content) < _FEWEST
+    if is_open or is_short or question.words[:1] not in (("which",), ("what",)):
         return None
-    has_noun = noun or is_agent or question.words[1:2] in (("is",), ("was",))
-    if noun.endswith("s") or not has_noun or len(question.content) < _FEWEST:
-        return None
+    noun = stem(question.which)
     by_owner: dict[str, _Sentence] = {}
     for sentence in candidates:
-        main = replace(sentence, text=_RELATIVE.split(sentence.text)[0])
-        context = main.about.union(*(o.stems for o in candidates if o.piece == sentence.piece))
-        is_kind = not noun or stem(noun) in THINGS | context
-        is_subject = main.words[:1] and (
-            _SUBJECT.match(main.text) or not main.about.isdisjoint(map(stem, main.words[:2]))
-        )
-        # "Which clock did Reiter build?" asks for what "was built by Reiter".
-        is_role = ("by" in main.words) == is_agent or (is_passive and not is_agent)
-        has_all = main.stems | {stem(noun)} >= set(question.content)
         piece = evidence[sentence.piece]
+        context = sentence.about.union(*(o.stems for o in candidates if o.piece == sentence.piece))
+        is_kind = not noun or noun in THINGS | context
+        has_all = every_stem(_RELATIVE.split(sentence.text)[0]) | {noun} >= set(question.content)
         is_owned = len(piece.owner_names) == 1 and not piece.table
-        if is_owned and is_kind and is_subject and is_role and has_all and not main.is_vague:
+        if is_owned and is_kind and has_all and not sentence.is_vague:
             by_owner.setdefault(piece.owner_names[0], sentence)
     if len(by_owner) != 1:
         return None
     ((name, where),) = by_owner.items()
-    return (name, (where,), 0.6) if not set(map(stem, words(name))) <= question.every else None
+    return name, (where,), 0.6
 
 
 def _clauses(question: Question, sentence: _Sentence) -> Iterator[_Sentence]:
     """The clauses of a sentence that are about the unit, as sentences."""
-    if sentence.is_line or sentence.is_vague:
+    if sentence.is_vague:
         return
     before, begins_other = "", False
     # "Carved from bone and horn" is one phrase.
@@ -338,8 +325,6 @@ def _may_state(question: Question, clause: _Sentence, value: Value) -> bool:
     rest = clause.text[: value.start] + clause.text[value.end :]
     covered = clause.stems | question.implied(frozenset(map(stem, words(rest))))
     needed = question.weights.keys() & (question.content if question.names else {question.verb})
-    if question.type == "person":  # "by the writer" answers "Who wrote it?"
-        covered |= {word for word in needed if root(word) in map(root, covered)}
     return covered.issuperset(needed) and not clause.stems.isdisjoint(question.answer_stems)
 
 
