@@ -199,9 +199,10 @@ class Question:
 
     @property
     def verb(self) -> str:
-        """The stem of the word after "who", of the last one after "when" and "where"; or ""."""
+        """The stem of the verb after "who", of the last word after "when" and "where"; or ""."""
         at = {"who": 1, "when": -1, "where": -1}.get("".join(self.words[:1]))
-        return stem(self.words[at]) if at and self.words[1:] else ""
+        verb = self.words[at] if at and self.words[1:] else ""
+        return "" if verb in AUXILIARIES else stem(verb)
 
     @property
     def which(self) -> str:

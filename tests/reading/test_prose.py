@@ -489,3 +489,13 @@ def test_questions_of_one_word(kb, ask):
         assert kb.query(None, question).answer == ""
     assert ask("Who?").answer == "Aurora lamp"
     assert kb.query(None, "Lamp?").answer == "The Aurora lamp was designed by Ben Hall in 1964."
+
+
+def test_an_earlier_name_of_a_unit_is_no_answer(tmp_path):
+    text = "The mayor of Hopeville is Ann Lee. It was founded in 1802."
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add(Unit("Hopeville", id="t", texts=(text,)))
+        assert kb.query(None, "Who is the mayor of Hopeville?").answer == "Ann Lee"
+        kb.update("t", name="Newtown")
+        assert kb.query(None, "Who is the mayor of Newtown?").answer == ""
+        assert kb.query(None, "When was Newtown founded?").answer == "1802"
