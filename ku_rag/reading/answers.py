@@ -7,7 +7,7 @@ from calendar import month_name
 from dataclasses import dataclass
 
 from ku_rag.graph.model import Entity, Path, Step
-from ku_rag.text.question import PLACE_NOUNS, Question
+from ku_rag.text.question import Question
 from ku_rag.text.stems import every_stem, label_stems
 from ku_rag.text.tokens import words
 from ku_rag.text.values import find_values, quantity, unit_of_label
@@ -42,15 +42,6 @@ class Traced:
 
 def fits_type(question: Question, step: Step, end: Entity) -> bool:
     """Return whether an end can be of the type that is asked for."""
-    places = PLACE_NOUNS.intersection(words(f"{step.relation} {end.kind}"))
-    if (
-        question.type == "place"
-        and places
-        and PLACE_NOUNS & {*question.words}
-        and places.isdisjoint(question.words)
-    ):
-        # "Which country is it in?" does not ask for a city.
-        return False
     if not step.has_value and question.type not in ("", "name", "person", "place", "number"):
         # "When does it evolve?" does not ask what it evolves into.
         return any(map(str.isdigit, end.name))

@@ -200,8 +200,6 @@ class _Tracer:
         """What the relations of one entity lead to, and what the question says of that."""
         # Of readings, those count that leave least unsaid, then the shorter ones.
         ranked: dict[tuple[int, int, int], list[tuple[int, Path]]] = {}
-        which = stem(self.question.which)
-        named = any(which in own_stems(link.step.relation) for link in links)
         for link in (link for link in links if link.is_asked):
             step, start = link.step, link.start
             notes = f"{link.end.name} {step.information} {step.condition}"
@@ -210,8 +208,7 @@ class _Tracer:
             is_new = not (
                 end & content and end <= (content if step.has_value else self.question.every)
             )
-            is_meant = not named or which in own_stems(step.relation)
-            is_answer = link.suits and is_new and is_meant and link.left <= stems(notes)
+            is_answer = link.suits and is_new and link.left <= stems(notes)
             if is_answer:
                 score = len(link.unsaid), 0, link.rank
                 ranked.setdefault(score, []).append((1, Path(start, (step,))))
@@ -371,7 +368,7 @@ class _Tracer:
             elif link.is_asked and link.step.has_value and left and not left & value:
                 # A list in a text need not be complete.
                 single = link.is_only(links) and len(list_items(name)) == 1
-                if single and (len(left) == 1 or left == named):
+                if single:
                     return Traced(("no",), path)
                 # What metadata of other units have, and those of this unit do not
                 others = [stems(other.end.name) for other in links if other.is_asked]

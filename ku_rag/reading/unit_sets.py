@@ -125,12 +125,8 @@ class UnitSetReader:
             }
         stemmed = [stem(word) for word in self._question.words]
         first = {kind: min(map(stemmed.index, own)) for kind, own in named.items()}
-        # "Fruit trees" are no other trees, and "which birds live on heath" asks for birds.
-        return {
-            kind: own
-            for kind, own in named.items()
-            if first[kind] == min(first.values()) and not any(own < o for o in named.values())
-        }
+        # "Which birds live on heath" asks for birds.
+        return {kind: own for kind, own in named.items() if first[kind] == min(first.values())}
 
     @cached_property
     def _thing(self) -> str:
@@ -289,7 +285,7 @@ class UnitSetReader:
             labels = [label for own in owns for label in self._labels[own]]
             ways = (way for way in self._question.ways if not group.isdisjoint(way.labels))
             spoken = (self._question.spoken(way) for way in ways)
-            if not labels or left.difference(compared.labels, *owns, *spoken):
+            if not labels or left.difference(*owns, *spoken):
                 continue
             among = units
             if among is None:
