@@ -285,7 +285,7 @@ class UnitSetReader:
             labels = [label for own in owns for label in self._labels[own]]
             ways = (way for way in self._question.ways if not group.isdisjoint(way.labels))
             spoken = (self._question.spoken(way) for way in ways)
-            if not labels or left.difference(*owns, *spoken):
+            if not labels or left.difference(group, *owns, *spoken):
                 continue
             among = units
             if among is None:

@@ -135,3 +135,24 @@ def test_a_condition_is_told_only_where_one_is_asked_for(tmp_path):
         )
         assert base.query(None, "Who made the Red Amphora?").answer == "Exekias"
         assert base.query(None, "When was the Red Amphora made?").answer == "when young"
+
+
+def test_the_largest_airport_is_not_the_largest_country(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        for name, area, ends in (
+            ("Peru", 1285, ("Brazil", "Chile")),
+            ("Brazil", 8511, ()),
+            ("Chile", 757, ()),
+        ):
+            relations = tuple(Relation("borders", end) for end in ends)
+            base.add(
+                Unit(
+                    name,
+                    id=name,
+                    kind="country",
+                    metadata={"area": f"{area} km²"},
+                    relations=relations,
+                )
+            )
+        assert base.query(None, "What is the largest neighbour of Peru?").answer == "Brazil"
+        assert base.query(None, "What is the largest airport in Peru?").answer == ""
