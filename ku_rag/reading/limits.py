@@ -59,7 +59,9 @@ def read_limits(question: str) -> list[Limit]:
         low, high = amounts(f"{between['low']} "), amounts(question[between.start("high") :])[:1]
         if len(low) == 1 and high:
             unit = high[0].unit
-            return [Limit(Amount(low[0].number, unit), 1, True), Limit(high[0], -1, True)]
+            # "Between 8 and 9 m": the unit stands once.
+            first = low[0] if low[0].unit else _with_unit(between["low"], question, between)
+            return [Limit(Amount(first.number, unit), 1, True), Limit(high[0], -1, True)]
     limits = []
     for match in _AMOUNT.finditer(question):
         before = question[: match.start()].lower().rstrip()

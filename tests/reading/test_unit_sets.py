@@ -156,3 +156,10 @@ def test_the_largest_airport_is_not_the_largest_country(tmp_path):
             )
         assert base.query(None, "What is the largest neighbour of Peru?").answer == "Brazil"
         assert base.query(None, "What is the largest airport in Peru?").answer == ""
+
+
+def test_the_unit_of_a_range_may_stand_once(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        for name, length in (("Ash", 85), ("Elm", 60)):
+            base.add(Unit(name, id=name, kind="board", metadata={"length": f"{length} cm"}))
+        assert base.query(None, "Which boards have a length between 80 and 90 cm?").answer == "Ash"
