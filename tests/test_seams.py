@@ -44,8 +44,6 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     longclip = checkpoints.save_official(folder / "tiny.pt")
     return {
-        "embedded": "",
-        "efficientnet": ":lite2",
         "longclip": f":{longclip}",
         "open_clip": f":{checkpoints.save_folder(folder / 'tiny')}",
         "sentence": f":{get_model_path()}",
@@ -67,6 +65,8 @@ def make_encoder(request):
         spec += request.getfixturevalue("served")
     elif spec == "onnx":
         spec += f":{save_export(request.getfixturevalue('tmp_path') / 'export')}"
+    elif spec == "embedded+efficientnet":
+        spec += ":lite2"
     elif spec != "embedded":
         models = request.getfixturevalue("models")
         spec = "+".join(f"{name}{models[name]}" for name in spec.split("+"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from PIL.Image import Image
 
 from ku_rag import arguments
 from ku_rag.encoders import with_pictures
@@ -53,6 +54,10 @@ class ForeignEncoder:
         if self._embed is None or not texts:
             return np.zeros((len(texts), self.dim), np.float32)
         return unit_length(self._embed(list(texts)), self.dim)
+
+    def encode_images(self, images: Sequence[Image]) -> Vectors:
+        """Refused with BadInput: the class encodes texts."""
+        raise BadInput(f"{self.fingerprint} was given {len(images)} pictures, and encodes texts")
 
 
 def unit_length(vectors: Sequence[Numbers], dim: int) -> Vectors:

@@ -109,6 +109,7 @@ def test_query_answers_with_everything_that_led_to_it(ku, fruit_base):
         "believed": "NoneType",
         "dropped_citations": [],
         "caption": "NoneType",
+        "notes": [],
         "usage": {},
     }
     assert set(answer["models"]) == {"encoder", "segmenter", "reader"}
