@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from PIL.Image import Resampling
 import ku_rag
 from benchmarks.record import DATA
 from ku_rag.encoders.embedded.descriptor import describe_images
+from ku_rag.recognisers import CachedRecogniser
 from ku_rag.retrieval.image_matching import match_image
 from ku_rag.store import unit_records
 from tools.demo_data.flags import COUNTRIES, draw, twins
@@ -71,6 +74,24 @@ def groceries(tuning: bool) -> Things:
         if at % 2 != tuning
     ]
     return Things(stored, {n: n for n in stored}, photos[::4][:60])
+
+
+def packs(tuning: bool) -> Things:
+    """Packaged groceries in shop photos, with one clean picture of each product in the base."""
+    stored = {str(n): [picture] for picture, n, _ in zip(*load("units"), strict=True)}
+    with (DATA / "grocery" / "classes.csv").open(encoding="utf-8") as file:
+        packed = {
+            row["Class Name (str)"]
+            for row in csv.DictReader(file)
+            if "/Packages/" in row["Iconic Image Path (str)"]
+        }
+    names = sorted(path.name for path in (DATA / "grocery" / "units").iterdir())
+    photos = [
+        (picture, frozenset([str(n)]))
+        for picture, n, at in zip(*load("query_photos"), strict=True)
+        if at % 2 != tuning and names[n] in packed
+    ]
+    return Things(stored, {n: n for n in stored}, photos)
 
 
 def icons(tuning: bool) -> Things:
@@ -150,7 +171,24 @@ def units_of(stored: Mapping[str, Pictures], folder: Path) -> list[ku_rag.Unit]:
     return units
 
 
-def match_halves(things: Things, encoder: str = "embedded") -> NDArray[np.float64]:
+@contextmanager
+def base_of(
+    stored: Mapping[str, Pictures], encoder: str, recogniser: CachedRecogniser | None
+) -> Iterator[ku_rag.KnowledgeBase]:
+    """A base with a unit for each thing, whose words are read if there is a recogniser."""
+    with tempfile.TemporaryDirectory() as folder:
+        units = units_of(stored, Path(folder))
+        options = {"encoder": encoder, "recogniser": "rapidocr" if recogniser else "none"}
+        with ku_rag.KnowledgeBase.open(Path(folder, "kb"), create=True, **options) as kb:
+            if recogniser:
+                kb._session._recogniser = recogniser
+            kb.add_many(units)
+            yield kb
+
+
+def match_halves(
+    things: Things, encoder: str = "embedded", recogniser: CachedRecogniser | None = None
+) -> NDArray[np.float64]:
     """Match each picture with each half as the base.
 
     Returns:
@@ -161,17 +199,15 @@ def match_halves(things: Things, encoder: str = "embedded") -> NDArray[np.float6
     np.random.default_rng(7).shuffle(families)
     rows = []
     for half in np.array_split(families, 2):
-        with tempfile.TemporaryDirectory() as folder:
-            base = {n: p for n, p in things.stored.items() if things.family[n] in half}
-            units = units_of(base, Path(folder))
-            with ku_rag.KnowledgeBase.open(Path(folder, "kb"), create=True, encoder=encoder) as kb:
-                kb.add_many(units)
-                retrieval = kb._session.retrieval()
-                connection = retrieval.database.connection
-                for image, truth in things.asked:
-                    found, _ = match_image(connection, image, "", retrieval.image_search)
-                    unit, best = next(iter(found.items()))
-                    right = unit_records.fields_of(connection, unit)[0] in truth
-                    known, numbers = bool(truth & base.keys()), (best.similarity, best.edges)
-                    rows.append((known, right, *numbers, best.confidence))
+        base = {n: p for n, p in things.stored.items() if things.family[n] in half}
+        with base_of(base, encoder, recogniser) as kb:
+            retrieval = kb._session.retrieval()
+            connection, search = retrieval.database.connection, retrieval.image_search
+            for image, truth in things.asked:
+                words = recogniser.read(image) if recogniser else ()
+                found, _ = match_image(connection, image, "", search, words=words)
+                unit, best = next(iter(found.items()))
+                right = unit_records.fields_of(connection, unit)[0] in truth
+                known, numbers = bool(truth & base.keys()), (best.similarity, best.edges)
+                rows.append((known, right, *numbers, best.confidence))
     return np.array(rows, np.float64)

@@ -878,14 +878,18 @@ class KnowledgeBase:
         with self._session.write():
             return tune_text_weight(self._session.retrieval(), read_objects(file))
 
-    def reindex(self, encoder: str | Encoder, *, progress: Progress | None = None) -> Reindexed:
+    def reindex(
+        self, encoder: str | Encoder = "", *, progress: Progress | None = None
+    ) -> Reindexed:
         """Change the encoder: encode everything again, then switch in one transaction.
 
-        Queries use the old vectors until then; the old weights are not needed. A call that was
-        interrupted continues where it stopped. Other processes follow, unless they named one.
+        Then the recogniser reads the words in pictures that it has not read. Queries use the old
+        vectors until the switch; the old weights are not needed. A call that was interrupted
+        continues where it stopped. Other processes follow, unless they named one.
 
         Args:
-            encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol.
+            encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol; "" for the
+                present one.
             progress: called with the number of chunks and images encoded so far.
 
         Raises:
@@ -898,6 +902,7 @@ class KnowledgeBase:
         arguments.implementation(encoder, "encoder", "encode_texts", optional=False)
         arguments.callback(progress, "progress")
         with session.use() as database:
+            encoder = encoder or session.settings.encoder or session.encoding.encoder
             if isinstance(encoder, str):
                 spec = "+".join(sides(encoder))
                 encoder = load_encoder(spec, settings=session.settings)
@@ -911,6 +916,7 @@ class KnowledgeBase:
                     session.settings.max_tokens or encoder.max_tokens, encoder.max_tokens
                 ),
                 writing=database.writing,
+                recogniser=session.recogniser(),
             )
             done = work.run(progress)
             for index in session.encoding.indexes:

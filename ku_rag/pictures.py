@@ -271,6 +271,12 @@ def clipped(box: Sequence[float] | NDArray[np.float32], size: tuple[int, int]) -
     return x0, y0, x1, y1
 
 
+def scaled(box: Box, scale: float) -> Box:
+    """Return a box with its edges multiplied by `scale`, in whole pixels."""
+    x0, y0, x1, y1 = (round(edge * scale) for edge in box)
+    return x0, y0, x1, y1
+
+
 def _release_memory() -> None:
     """Return freed memory to the system: glibc keeps that of blocks below 32 MiB, per thread."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):

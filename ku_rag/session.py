@@ -18,6 +18,7 @@ from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.mllm import load_mllm
 from ku_rag.mllm.base import MLLM
 from ku_rag.plugins import absolute, load
+from ku_rag.recognisers import DEFAULT, CachedRecogniser
 from ku_rag.regions import load_segmenter
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers import load_reranker
@@ -80,6 +81,7 @@ class Session:
 
     encoding: Encoding
     _pipeline: Pipeline | None = None
+    _recogniser: CachedRecogniser | None = None
 
     def __init__(
         self,
@@ -116,6 +118,9 @@ class Session:
             if encoder is None or isinstance(encoder, str):
                 encoder, spec = manifest.choose_encoder(stored, settings, as_made=as_made)
                 settings = replace(settings, encoder=spec)
+            if stored is None:
+                settings = replace(settings, recogniser=settings.recogniser or DEFAULT)
+                named["recogniser"] = settings.recogniser
             self.settings, self._encoder = settings, encoder
             if database is None or (stored is None and not read_only):
                 database = manifest.make(
@@ -189,8 +194,9 @@ class Session:
         with explained(database.path), database.writing():
             encoding = self._present_encoding()
             if self._pipeline is None:
+                encoder, rows = encoding.encoder, encoding.rows
                 self._pipeline = Pipeline(
-                    database, self.layout, encoding.encoder, encoding.rows, self.settings
+                    database, self.layout, encoder, rows, self.settings, self.recogniser
                 )
             yield self._pipeline
 
@@ -228,6 +234,14 @@ class Session:
             if self._mllms.get(role) is None:
                 self._mllms[role] = load_mllm(self.settings, role)
             return self._mllms[role]
+
+    def recogniser(self) -> CachedRecogniser | None:
+        """Return what reads words in pictures, if anything does; made at the first call."""
+        with self._loading:
+            spec = absolute(self.settings.recogniser)
+            if self._recogniser is None and spec not in ("", "none"):
+                self._recogniser = CachedRecogniser(spec)
+            return self._recogniser
 
     @property
     def prompts(self) -> Path | None:
@@ -322,6 +336,7 @@ class Session:
             tuned=Calibration(**tuned) if (tuned := database.meta("confidence")) else None,
             by_own_pictures=self._calibration,
             least=self.settings.confidence_threshold,
+            recogniser=self.recogniser,
         )
         weight, text_encoder = database.meta("text_weight"), side(encoding.encoder, "chunk")
         if not weight or weight["encoder"] != text_encoder.fingerprint:

@@ -74,6 +74,8 @@ class Settings:
         segmenter: the segmenter: "windows", "whole", "yolo:…", "maskrcnn:…", or an
             installed one; "" takes windows with the embedded encoder, and the whole picture with a
             model, for which 400 windows would be too many.
+        recogniser: what reads the words printed in pictures: "rapidocr", an installed one, or
+            "none"; "" is none, and for a new base "rapidocr" if the extra "ocr" is installed.
         reranker: the reranker of the evidence: "embedded", "cross-encoder:…", "mllm", or an
             installed one; "" keeps the order of the search.
         reranker_pool: how many of the best chunks it scores, 1 to 1,000.
@@ -139,6 +141,7 @@ class Settings:
     encoder_url: str = _address("OPENAI_API_KEY")
     default_encoder: str = ""
     segmenter: str = ""
+    recogniser: str = ""
     reranker: str = ""
     reranker_pool: int = _number(50, 1, 1_000)
     k_units: int = _number(10, 1, 1_000)

@@ -301,6 +301,15 @@ class Region(Serializable):
 
 
 @dataclass(frozen=True, slots=True)
+class Word(Serializable):
+    """A word or line that was read in a picture, with its box and a confidence of 0 to 1."""
+
+    text: str
+    box: Box
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class Match(Serializable):
     """A unit that the picture or the question points to.
 
@@ -313,7 +322,8 @@ class Match(Serializable):
         image: path of the picture in the store that matched best, if one did.
         why: what matched: the picture with its cosine, or the name as found.
         signals: what speaks for the picture: the cosine of the "region", the edges, from 0,
-            that "registration" confirms, the cosine of a "network" for whole pictures.
+            that "registration" confirms, the cosine of a "network" for whole pictures, and the
+            rarity, from 0, of the "words" that were read.
         named: the name or alias that the question holds, folded; "" if it holds none.
         row: row of the unit in the store.
         image_row: row of the picture that matched.
@@ -507,7 +517,8 @@ class Answer:
     """The answer to a question, with everything that led to it.
 
     `correction` is None where no multimodal model had a part in it. `evidence_graph` is the
-    `EvidenceSearch` of the method "evidence", `plan` the `Plan` of a planned query.
+    `EvidenceSearch` of the method "evidence", `plan` the `Plan` of a planned query. `words` were
+    read in the picture; citations call them "W1", "W2" …
     """
 
     question: str
@@ -523,6 +534,7 @@ class Answer:
     correction: Correction | None = None
     evidence_graph: Serializable | None = None
     plan: Serializable | None = None
+    words: tuple[Word, ...] = ()
 
     @property
     def answer(self) -> str:
@@ -550,9 +562,10 @@ class Answer:
         return self.correction is not None and self.correction.changed
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape that `ku query --json` prints; "evidence_graph", "plan" only if made."""
+        """The shape that `ku query --json` prints; the last three keys only if made."""
         correction = self.correction or Correction()
         parts = {"evidence_graph": self.evidence_graph, "plan": self.plan}
+        words = [{"evidence": f"W{n}", **word.to_dict()} for n, word in enumerate(self.words, 1)]
         return {
             "question": self.question,
             "image": self.image,
@@ -576,7 +589,9 @@ class Answer:
             "usage": dict(correction.usage),
             "models": dict(self.models),
             "timings_ms": dict(self.timings_ms),
-        } | {name: part.to_dict() for name, part in parts.items() if part}
+            **{name: part.to_dict() for name, part in parts.items() if part},
+            **({"words": words} if words else {}),
+        }
 
 
 @dataclass(slots=True)

@@ -48,7 +48,12 @@ needs_pictures = pytest.mark.skipif(
     reason='needs the extra "pictures", which `make test-all` installs',
 )
 
-os.environ["KU_DEFAULT_ENCODER"] = "embedded"
+needs_ocr = pytest.mark.skipif(
+    not (find_spec("onnxruntime") and find_spec("rapidocr")),
+    reason='needs the extra "ocr": pip install "ku-rag[ocr]"',
+)
+
+os.environ["KU_DEFAULT_ENCODER"], os.environ["KU_RECOGNISER"] = "embedded", "none"
 """What is installed decides otherwise."""
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"

@@ -31,7 +31,7 @@ LAYERS = [
     {"store", "weights"},
     {"mllm"},
     {"encoders"},
-    {"regions"},
+    {"regions", "recognisers"},
     {"indexes", "manifest"},
     {"retrieval"},
     {"graph"},

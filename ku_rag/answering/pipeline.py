@@ -21,8 +21,8 @@ from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.base import MLLM, MeteredMLLM, Reply
 from ku_rag.mllm.prompts import load_prompts
-from ku_rag.pictures import MATCHED_SIDE, decode, fit_picture
-from ku_rag.reading import cells, prose
+from ku_rag.pictures import MATCHED_SIDE, decode, fit_picture, scaled
+from ku_rag.reading import cells, printed, prose
 from ku_rag.rerankers.base import RerankerQuery, rank
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.matching import choose_unit, match
@@ -31,7 +31,6 @@ from ku_rag.text.question import analyse
 from ku_rag.text.stems import stems
 from ku_rag.types import (
     Answer,
-    Box,
     ClosestSentence,
     Evidence,
     Match,
@@ -229,11 +228,11 @@ def ask(
             answered = Answered(reading, {"reader": prose.NAME})
     answer = _assemble(base, question, context, answered, pages)
     times["total"] = round((time.perf_counter() - started) * 1000, 2)
-    plan = planned.plan if planned else None
-    answer = replace(answer, region=region, timings_ms=times, plan=plan)
-    if question.report:
-        scaled_answer = replace(answer, region=context.matched.region)
-        _write_report(scaled_answer, question.report, picture, context, pages)
+    answer = replace(answer, timings_ms=times, plan=planned.plan if planned else None)
+    if question.report:  # in pixels of the picture that was matched
+        _write_report(answer, question.report, picture, context, pages)
+    words = tuple(replace(word, box=scaled(word.box, scale)) for word in answer.words)
+    answer = replace(answer, region=region, words=words)
     yield QueryEvent("answer", answer.to_dict(), answer)
 
 
@@ -337,6 +336,7 @@ def _assemble(
         timings_ms={},
         correction=answered.correction,
         evidence_graph=context.search,
+        words=tuple(context.matched.words),
     )
 
 
@@ -429,12 +429,6 @@ def query_picture(image: Path | bytes | Image | None) -> tuple[Image | None, flo
         return None, 1.0
     picture, size = fit_picture(image)
     return picture, max(1.0, max(size) / MATCHED_SIDE)
-
-
-def scaled(box: Box, scale: float) -> Box:
-    """Return a box with its edges multiplied by `scale`, in whole pixels."""
-    x0, y0, x1, y1 = (round(edge * scale) for edge in box)
-    return x0, y0, x1, y1
 
 
 def _gather(
@@ -618,6 +612,8 @@ def _read(
         return Reading("", why=none)
     if context.is_empty_plan:
         return Reading("", why="The plan found nothing.")
+    if with_picture and (recognised := printed.read(question.text, context.matched.words)):
+        return recognised
     if with_picture and question.with_units and not about:
         return Reading("", why=_decline(units), unanswered="unsure" if units else "not_found")
     if context.paths.answers:

@@ -21,7 +21,7 @@ from ku_rag.answering.plan_timeline import draw_timeline
 from ku_rag.graph.evidence.construction import EvidenceSearch
 from ku_rag.graph.evidence.layered_drawing import draw_layers
 from ku_rag.pictures import load_picture, to_rgb
-from ku_rag.types import NO_ANSWER, Answer, Evidence, Match, PathEvidence, Reading, Region
+from ku_rag.types import NO_ANSWER, Answer, Box, Evidence, Match, PathEvidence, Reading
 
 _PICTURE_SIDE, _UNIT_SIDE = 1000, 320
 
@@ -99,7 +99,7 @@ def _contents(sections: Sequence[Section]) -> str:
 
 def _section(section: Section, anchor: str) -> str:
     answer = section.answer
-    figure = _figure(section.picture, answer.region)
+    figure = _figure(section.picture, answer, anchor)
     times = {step: f"{ms:,.1f} ms" for step, ms in answer.timings_ms.items()}
     top = f'<div class="top{"" if figure else " bare"}">{figure}<div>{_verdict(answer, anchor)}'
     parts = [
@@ -119,13 +119,17 @@ def _section(section: Section, anchor: str) -> str:
 # ---- the question and its answer ---------------------------------------------------------------
 
 
-def _figure(picture: Image.Image | None, region: Region | None) -> str:
+def _figure(picture: Image.Image | None, answer: Answer, anchor: str) -> str:
     if picture is None:
         return ""
-    frame = caption = ""
+    region, caption = answer.region, ""
+    frame = "".join(
+        _frame(word.box, picture.size, f'word" id="{anchor}-W{n}" title="{_text(word.text)}')
+        for n, word in enumerate(answer.words, 1)
+    )
     if region is not None:
         if region.box != (0, 0, picture.width, picture.height):
-            frame = _frame(region, picture.size)
+            frame += _frame(region.box, picture.size, "region")
         why = f": {_text(region.why)}" if region.why else ""
         source = "the whole picture" if region.source == "whole" else f"by {region.source}"
         caption = f"<figcaption>Region, {_text(source)}{why}</figcaption>"
@@ -133,12 +137,12 @@ def _figure(picture: Image.Image | None, region: Region | None) -> str:
     return f'<figure><div class="picture">{image}{frame}</div>{caption}</figure>'
 
 
-def _frame(region: Region, size: tuple[int, int]) -> str:
-    x0, y0, x1, y1 = region.box
+def _frame(box: Box, size: tuple[int, int], name: str) -> str:
+    x0, y0, x1, y1 = box
     edges = {"left": x0 / size[0], "top": y0 / size[1]}
     edges |= {"width": (x1 - x0) / size[0], "height": (y1 - y0) / size[1]}
     style = ";".join(f"{name}:{min(max(part, 0), 1):.2%}" for name, part in edges.items())
-    return f'<div class="region" style="{style}"></div>'
+    return f'<div class="{name}" style="{style}"></div>'
 
 
 def _verdict(answer: Answer, anchor: str) -> str:

@@ -26,9 +26,10 @@ from ku_rag.types import Serializable
 _PACKAGES = ("numpy", "faiss-cpu", "apsw", "pillow", "nltk", "click", "rich")
 _EXTRAS = {
     "pictures": "onnxruntime",
+    "ocr": "rapidocr opencv-python-headless",
     "longclip": "open_clip_torch",
     "sentence": "sentence-transformers",
-    "yolo": "ultralytics",
+    "yolo": "ultralytics opencv-python",
     "maskrcnn": "torchvision",
     "mllm": "httpx",
     "models": "huggingface_hub",
@@ -65,10 +66,11 @@ def examine(kb: Path) -> Iterator[Finding]:
             yield Finding(package, False, f"is not installed: pip install {package}")
     yield _sqlite()
     yield _fonts()
-    for extra, package in _EXTRAS.items():
+    for extra, packages in _EXTRAS.items():
         seen = f'not installed, and not needed unless you want it: pip install "ku-rag[{extra}]"'
         with suppress(importlib.metadata.PackageNotFoundError):
-            seen = f"{package} {importlib.metadata.version(package)}"
+            versions = (f"{name} {importlib.metadata.version(name)}" for name in packages.split())
+            seen = ", ".join(versions)
         yield Finding(f"extra {extra}", True, seen)
     yield _configuration(kb)
     yield _base(kb)

@@ -141,10 +141,10 @@ def sync_index(rebuild: bool) -> None:
 
 
 @click.command()
-@click.option("--encoder", required=True, help="The new encoder.")
+@click.option("--encoder", default="", help="The new encoder.  [default: the present one]")
 @common
 def reindex(encoder: str) -> None:
-    """Change the encoder of the knowledge base.
+    """Change the encoder of the knowledge base, and read words in pictures that were not read.
 
     Everything is encoded again; queries use the old vectors until one transaction switches. After
     an interrupt the same command continues where it stopped.
@@ -154,7 +154,7 @@ def reindex(encoder: str) -> None:
     print_result(
         done,
         f"{done.chunks:,} chunks and {done.images:,} images encoded with {done.encoder}; "
-        f"{done.seconds:.1f} s",
+        f"{done.seconds:.1f} s; words read in {done.pictures_read:,} pictures",
     )
 
 

@@ -20,6 +20,7 @@ from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.ingest.preparation import PreparedPicture, PreparedRecord
 from ku_rag.pictures import load_picture
+from ku_rag.recognisers import CachedRecogniser
 from ku_rag.store.vectors import Kind
 from ku_rag.types import Quarantined
 
@@ -54,9 +55,16 @@ class BatchEncoder:
     Args:
         encoder: Makes the vectors.
         max_tokens: The most tokens of a chunk; 0 for the encoder's limit.
+        recogniser: Makes what reads the words in pictures, if anything does.
     """
 
-    def __init__(self, encoder: Encoder, max_tokens: int) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        max_tokens: int,
+        recogniser: Callable[[], CachedRecogniser | None] = lambda: None,
+    ) -> None:
+        self._recogniser = recogniser
         self.encoder = encoder
         self.max_tokens = min(max_tokens or encoder.max_tokens, encoder.max_tokens)
         self._encoding = Lock()
@@ -111,7 +119,7 @@ class BatchEncoder:
     def assign(self, batch: Sequence[PreparedRecord], plan: EncodingPlan) -> list[Quarantined]:
         """Give the vectors to chunks and pictures; remove and report pictures that are broken."""
         dim = side(self.encoder, "chunk").dim
-        left_out = []
+        printed, left_out = {picture.digest: picture.printed for picture in plan.pictures}, []
         for record in batch:
             if plan.broken:
                 removed = record.remove_pictures(plan.broken)
@@ -125,6 +133,7 @@ class BatchEncoder:
             for picture in record.pictures():
                 if picture.vector is None:
                     picture.vector = plan.picture_vectors[picture.digest]
+                picture.printed = printed.get(picture.digest, picture.printed)
         return left_out
 
     def _cut(self, text: str) -> list[str]:
@@ -133,7 +142,9 @@ class BatchEncoder:
         return chunk(text, count_tokens=self.encoder.count_tokens, max_tokens=self.max_tokens)
 
     def _decode(self, picture: PreparedPicture) -> Image:
-        """Return a picture in the size that the encoder uses, if it has one."""
+        """Return a picture in the size that the encoder uses, if it has one; read its words."""
+        if not picture.printed and (recogniser := self._recogniser()):
+            picture.printed = recogniser.read_file(picture.data)
         fit: Callable[[Image], Image] | None
         fit = getattr(side(self.encoder, "image"), "fit", None)
         image = load_picture(picture.data, LONGEST)

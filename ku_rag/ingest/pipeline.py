@@ -32,6 +32,7 @@ from ku_rag.ingest.preparation import (
 )
 from ku_rag.ingest.seen_sources import SeenSources
 from ku_rag.ingest.unit_writer import UnitWriter
+from ku_rag.recognisers import CachedRecogniser
 from ku_rag.settings import Settings
 from ku_rag.store import vectors, vocabulary
 from ku_rag.store.connection import as_json
@@ -77,6 +78,7 @@ class Pipeline:
         encoder: Makes the vectors.
         encoder_rows: Its rows in the store, for chunks and for images.
         settings: Chunk length, memory, copying or linking of pictures.
+        recogniser: Makes what reads the words in pictures, if anything does.
     """
 
     def __init__(
@@ -86,13 +88,14 @@ class Pipeline:
         encoder: Encoder,
         encoder_rows: Mapping[Kind, int],
         settings: Settings,
+        recogniser: Callable[[], CachedRecogniser | None],
     ) -> None:
         self.writer = UnitWriter(database, layout, encoder_rows, settings)
         self._database = database
         self.encoder = encoder
         self._encoder_rows = encoder_rows
         self._settings = settings
-        self._batch_encoder = BatchEncoder(encoder, settings.max_tokens)
+        self._batch_encoder = BatchEncoder(encoder, settings.max_tokens, recogniser)
 
     @property
     def max_tokens(self) -> int:

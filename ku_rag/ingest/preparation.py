@@ -23,7 +23,7 @@ from ku_rag.pictures import check_all_differ, probe
 from ku_rag.store import relations
 from ku_rag.store.connection import as_json
 from ku_rag.store.content_rows import content_hash
-from ku_rag.types import Quarantined, Record, Relation, Table, Unit
+from ku_rag.types import Quarantined, Record, Relation, Table, Unit, Word
 
 
 @dataclass(slots=True)
@@ -38,6 +38,7 @@ class PreparedPicture:
         width: Pixels of the upright picture.
         height: Likewise.
         vector: float32[dim], once encoded.
+        printed: Fingerprint of a recogniser and the words that it has read, once it has.
     """
 
     path: Path
@@ -47,6 +48,7 @@ class PreparedPicture:
     width: int
     height: int
     vector: NDArray[np.float32] | None = None
+    printed: tuple[str, Sequence[Word]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from ku_rag.indexes import inverted
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
 from ku_rag.pictures import load_picture
+from ku_rag.recognisers import CachedRecogniser
 from ku_rag.store import content_rows, facts, vectors
 from ku_rag.store.connection import Connection, as_json, snapshot
 from ku_rag.store.database import Database
@@ -42,12 +43,13 @@ Cut = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Reindexed(Serializable):
-    """The new encoder of a base, and what one run encoded in how many seconds."""
+    """The encoder, what one run encoded and in how many pictures it read words, and seconds."""
 
     encoder: str
     chunks: int
     images: int
     seconds: float
+    pictures_read: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Reindexing:
         spec: Name of the new encoder; None for an object.
         max_tokens: Longest chunk in tokens of the new encoder.
         writing: Returns the writer lock as a context manager.
+        recogniser: Reads the words in pictures, if anything does.
     """
 
     database: Database
@@ -71,6 +74,7 @@ class Reindexing:
     spec: str | None
     max_tokens: int
     writing: Callable[[], AbstractContextManager[object]]
+    recogniser: CachedRecogniser | None
 
     def run(self, progress: Progress | None = None) -> Reindexed:
         """Encode what has no new vectors, then switch.
@@ -98,8 +102,22 @@ class Reindexing:
                     self._switch(connection, rows)
                     manifest.set_encoder(self.database, self.spec, self.new, self.max_tokens)
                     break
+        read = self._read_words(self.recogniser) if self.recogniser else 0
         seconds = round(time.monotonic() - started, 3)
-        return Reindexed(self.new.fingerprint, chunks, images, seconds)
+        return Reindexed(self.new.fingerprint, chunks, images, seconds, read)
+
+    def _read_words(self, recogniser: CachedRecogniser) -> int:
+        """Read the words in pictures that the recogniser has not read; return how many."""
+        pictures = self.database.connection.execute(
+            "SELECT row, file FROM images WHERE row NOT IN "
+            "(SELECT image FROM image_words WHERE recogniser = ?)",
+            (recogniser.fingerprint,),
+        ).fetchall()
+        for image, file in pictures:
+            printed = recogniser.read_file(self.layout.image(file))
+            with self.writing(), self.database.change() as connection:
+                content_rows.put_words(connection, image, *printed)
+        return len(pictures)
 
     def _changes(self, kind: Kind) -> bool:
         """Whether vectors of a kind are made by another encoder than before."""

@@ -208,6 +208,8 @@ class UnitWriter:
         ).fetchone()
         vector = np.asarray(picture.vector, np.float32)
         vectors.put(connection, "image", self._encoder_rows["image"], [row], [vector[None]])
+        if picture.printed:
+            content_rows.put_words(connection, row, *picture.printed)
         return int(row)
 
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 from itertools import chain, count, zip_longest
 from pathlib import Path
 
-from ku_rag.answering.pipeline import Planned, QueryInput, query_picture, scaled
+from ku_rag.answering.pipeline import Planned, QueryInput, query_picture
 from ku_rag.errors import BadInput, BudgetSpent, KuError
 from ku_rag.mllm.base import MLLM, MeteredMLLM, usage
+from ku_rag.pictures import scaled
 from ku_rag.planning.mllm_planner import MLLMPlanner
 from ku_rag.planning.plan import ACTIONS, Plan, PlanSettings, Round
 from ku_rag.planning.planner import Choice, Planner, PlanState, Reformulation

@@ -12,7 +12,7 @@ from ku_rag.retrieval.search import ChunkSearch
 from ku_rag.store.database import Database
 from ku_rag.store.filters import UnitFilter
 from ku_rag.store.layout import Layout
-from ku_rag.types import Match, Region
+from ku_rag.types import Match, Region, Word
 
 if TYPE_CHECKING:
     from ku_rag.rerankers.base import Reranker
@@ -51,6 +51,7 @@ class Matched:
         names: the names in the question.
         chosen: whether the first unit was chosen by the caller.
         none_identified: whether a model saw the candidates for the picture and named none of them.
+        words: printed in the picture.
     """
 
     units: Sequence[Match] = ()
@@ -58,6 +59,7 @@ class Matched:
     names: NamesFound = field(default_factory=NamesFound)
     chosen: bool = False
     none_identified: bool = False
+    words: Sequence[Word] = ()
 
     @property
     def about(self) -> frozenset[str]:

@@ -3,7 +3,7 @@
 There are three ways. Windows are guesses: they are scored, and the best matches are registered and
 scored again. Regions of a model show one thing each: they are compared as they are. Where texts and
 pictures are comparable, the question first chooses the one region that it is about (KU-RAG, section
-3.3.1).
+3.3.1). Words printed in the picture add to the scores of units that have them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from ku_rag.encoders.embedded.window_matching import (
 from ku_rag.encoders.pair import side
 from ku_rag.indexes.segment import Rows
 from ku_rag.indexes.vector_index import VectorIndex
+from ku_rag.recognisers import CachedRecogniser
 from ku_rag.regions.base import Segmenter
 from ku_rag.regions.crops import Background, crop
 from ku_rag.regions.selection import choose
 from ku_rag.retrieval.own_calibration import fit_unknown, unknown_leads
+from ku_rag.retrieval.word_matching import add_words
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.types import Region
+from ku_rag.types import Region, Word
 
 _STEEPNESS = 20.0
 """Scores of regions times this are comparable with scores of windows in `matching`: a difference
@@ -44,6 +46,8 @@ of 0.125 in cosine is large."""
 _SIMILARITY, _EDGES, INTERCEPT = 6.5, 2.5, -6.4
 """Log odds that a match of windows is right: the first two times its similarity and its edges, plus
 the third. Fitted to flags, groceries and icons; see docs/decisions/0043."""
+_RARITY = 0.83
+"""Log odds of the rarity of the words that were read; see docs/decisions/0067."""
 THRESHOLD = 0.4
 """Confidence from which on a match is sure, where nothing else is set."""
 _WHOLE = 0.65
@@ -88,6 +92,7 @@ class ImageSearch:
         tuned: what `ku tune --confidence` found, if it was run.
         by_own_pictures: returns what `calibrate` finds, for regions of a model.
         least: confidence from which on a match is sure; 0 takes the tuned or the default one.
+        recogniser: makes what reads the words in a picture, if anything does, at the first picture.
     """
 
     encoder: Encoder
@@ -99,6 +104,7 @@ class ImageSearch:
     tuned: Calibration | None
     by_own_pictures: Callable[[], Calibration | None]
     least: float
+    recogniser: Callable[[], CachedRecogniser | None]
 
     @property
     def models(self) -> str:
@@ -112,6 +118,7 @@ def match_image(
     question: str,
     search: ImageSearch,
     *,
+    words: Sequence[Word] = (),
     among: Rows | None = None,
 ) -> tuple[dict[int, RegionMatch], Region | None]:
     """Find the units whose pictures match an RGB picture.
@@ -121,6 +128,7 @@ def match_image(
         image: RGB, upright.
         question: chooses the region where texts and pictures are comparable.
         search: what the picture is matched with.
+        words: printed in the picture; in a region that the question chose, those count.
         among: rows of the units that count; None for all.
 
     Returns:
@@ -158,33 +166,39 @@ def match_image(
         regions = [chosen] if chosen else [Region((0, 0, *image.size), "whole"), *regions]
         vectors = encoder.encode_images([crop(image, region, background) for region in regions])
         matches = match_regions(regions, vectors, nearest, owners)
-    return _rated(matches, search, owners, windows=windows, objects=objects), chosen
+    x0, y0, x1, y1 = chosen.box if chosen else (0, 0, *image.size)
+    inside = [word for word in words if x0 <= word.box[0] < x1 and y0 <= word.box[1] < y1]
+    units = _by_unit(matches, owners, objects)
+    units = add_words(connection, units, inside) if inside else units
+    return _rated(units, search, windows=windows), chosen
 
 
 def evidence(match: RegionMatch) -> float:
     """Return the log odds that a match is right, up to a constant, the intercept."""
-    contradicted = _CONTRADICTED if match.is_contradicted else 0.0
-    return _SIMILARITY * match.similarity + _EDGES * match.edges - contradicted
+    odds = _SIMILARITY * match.similarity + _EDGES * match.edges + _RARITY * match.rarity
+    return odds - _CONTRADICTED if match.is_contradicted else odds
+
+
+def _by_unit(
+    matches: Sequence[RegionMatch], owners: Owners, objects: Mapping[int, float]
+) -> dict[int, RegionMatch]:
+    """Return the first match of each unit, with what `match_objects` says of it."""
+    whole = _shown_as_a_whole(objects, owners)
+    units: dict[int, RegionMatch] = {}
+    units_of = owners([match.image_row for match in matches])
+    for match in matches:
+        is_contradicted = bool(whole) and not whole & units_of[match.image_row]
+        network = objects.get(match.image_row)
+        match = replace(match, network=network, is_contradicted=is_contradicted)
+        for unit in units_of[match.image_row]:
+            units.setdefault(unit, match)
+    return units
 
 
 def _rated(
-    matches: Sequence[RegionMatch],
-    search: ImageSearch,
-    owners: Owners,
-    *,
-    windows: bool,
-    objects: Mapping[int, float],
+    units: dict[int, RegionMatch], search: ImageSearch, *, windows: bool
 ) -> dict[int, RegionMatch]:
-    """The best match of each unit, with its confidence.
-
-    Args:
-        matches: best first.
-        search: what the picture is matched with.
-        owners: the units of stored pictures.
-        windows: whether the matches are of windows.
-        objects: what `match_objects` returns.
-    """
-    whole = _shown_as_a_whole(objects, owners)
+    """Return the matches of units with their confidence."""
     model: Calibration | None
     if search.tuned and search.tuned.models == search.models:
         model = search.tuned
@@ -192,20 +206,13 @@ def _rated(
         model = Calibration("", INTERCEPT, THRESHOLD)
     else:
         model = search.by_own_pictures()
-    units: dict[int, RegionMatch] = {}
-    units_of = owners([match.image_row for match in matches])
-    for match in matches:
-        is_contradicted = bool(whole) and not whole & units_of[match.image_row]
-        network = objects.get(match.image_row)
-        match = replace(match, network=network, is_contradicted=is_contradicted)
+    for unit, match in units.items():
         if model:
             believed = match.similarity - match.cosine if model.of_lead else evidence(match)
             odds = model.slope * believed + model.intercept
             confidence = 1 / (1 + math.exp(min(-odds, 500.0)))
             sure = confidence >= (search.least or model.threshold)
-            match = replace(match, confidence=confidence, sure=sure)
-        for unit in units_of[match.image_row]:
-            units.setdefault(unit, match)
+            units[unit] = replace(match, confidence=confidence, sure=sure)
     return units
 
 

@@ -43,9 +43,11 @@ def match(base: Retrieval, image: Image | None, question: str, k: int) -> Matche
     among = base.units.rows(connection)
     asking, clue = parted(question)
     seen: dict[int, RegionMatch] = {}
-    chosen = None
+    search, chosen = base.image_search, None
+    recogniser = search.recogniser() if image else None
+    printed = recogniser.read(image) if image and recogniser else []
     if image:
-        seen, chosen = match_image(connection, image, question, base.image_search, among=among)
+        seen, chosen = match_image(connection, image, question, search, words=printed, among=among)
     ranked = list(seen)
     rivals = [u for u in ranked[:_RIVALS] if seen[ranked[0]].score - seen[u].score < _RIVAL_SCORE]
     fitting = _fitting(connection, rivals, clue)
@@ -79,7 +81,7 @@ def match(base: Retrieval, image: Image | None, question: str, k: int) -> Matche
     ]
     best = next((seen[m.row] for m in matches if m.image_row is not None), None)
     region = chosen or _region(image, best, chosen_by_clue=bool(fitting))
-    return Matched(matches, region, names)
+    return Matched(matches, region, names, words=printed)
 
 
 def choose_unit(base: Retrieval, matched: Matched, unit_name: str) -> Matched:
@@ -141,8 +143,9 @@ def unit_match(
 
 
 def _signals(seen: RegionMatch) -> dict[str, float]:
-    """Return what speaks for a match: the cosine of its region, confirmed edges, the network."""
+    """Return what speaks for a match: cosine of its region, confirmed edges, network, words."""
     signals = {"region": seen.cosine, "registration": seen.edges, "network": seen.network}
+    signals["words"] = seen.rarity
     return {name: round(value, 4) for name, value in signals.items() if value}
 
 
@@ -162,6 +165,8 @@ def _why(seen: RegionMatch | None, name: str | None, fits: float) -> str:
             parts.append("the picture as a whole looks more like that of another unit")
         if fits > 0:
             parts.append("its text fits what the question says of the thing")
+    if seen and seen.words:
+        parts.append(f"read in the picture: {', '.join(seen.words)}")
     if name:
         parts.append(f"the question names it ({name!r})")
     return "; ".join(parts)

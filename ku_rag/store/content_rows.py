@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from itertools import count
 
 from ku_rag.store import facts, relations, vectors
-from ku_rag.store.connection import Connection, array_of, last_row
-from ku_rag.types import Deleted
+from ku_rag.store.connection import Connection, array_of, as_json, last_row
+from ku_rag.types import Deleted, Word
 
 
 def text_hash(text: str) -> int:
@@ -144,6 +144,12 @@ def images_of(connection: Connection, source: int) -> list[int]:
         "SELECT image FROM unit_images WHERE source = ? ORDER BY position", (source,)
     )
     return [image for (image,) in rows]
+
+
+def put_words(connection: Connection, image: int, model: str, words: Sequence[Word]) -> None:
+    """Store what a recogniser, by its fingerprint, has read in an image, unless that is deleted."""
+    insert = "REPLACE INTO image_words SELECT row, ?, ? FROM images WHERE row = ?"
+    connection.execute(insert, (model, as_json(words), image))
 
 
 def _drop_unseen_images(connection: Connection, images: Collection[int]) -> list[str]:

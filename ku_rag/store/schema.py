@@ -210,6 +210,13 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX facts_amount ON facts(label, measure, amount, unit) WHERE measure IS NOT NULL;
     CREATE INDEX facts_chunk ON facts(chunk) WHERE chunk IS NOT NULL;
     """,
+    """
+    CREATE TABLE image_words (
+        image INTEGER PRIMARY KEY REFERENCES images(row) ON DELETE CASCADE,
+        recogniser TEXT NOT NULL,             -- fingerprint
+        words TEXT NOT NULL                   -- JSON: {text, box, confidence} each
+    );
+    """,
 )
 
 SCHEMA = FIRST + len(STEPS) - 1

@@ -121,6 +121,8 @@ def _word_list(name: str) -> frozenset[str]:
 
 SOFT, FILLERS, _ADJECTIVES = map(_word_list, ("soft", "fillers", "adjectives"))
 """Stems of words that need not be accounted for, and of those that labels add."""
+PRINT, CARRIERS = map(_word_list, ("print", "carriers"))
+"""Stems of words that ask for what is printed in a picture, and of what it may be printed on."""
 QUESTION_WORDS = _WH | AUXILIARIES
 """Words that begin a question."""
 GENERIC = _word_list("generic")

@@ -6,6 +6,7 @@ already stored unchanged is skipped, so that an interrupted import continues.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -38,6 +39,7 @@ from ku_rag.transfer.parquet_reader import TUNING, Export, RowBatch
 from ku_rag.transfer.tables import (
     CHUNKS,
     EXTRACTED,
+    IMAGE_WORDS,
     IMAGES,
     RELATIONS,
     SHOWINGS,
@@ -45,7 +47,7 @@ from ku_rag.transfer.tables import (
     TABLE_ROWS,
     UNITS,
 )
-from ku_rag.types import Quarantined, Relation, Unit
+from ku_rag.types import Quarantined, Relation, Unit, Word
 
 _ORIGINS = ("ingest", "add", "join", "update")
 _COMPUTED = "import-"
@@ -169,6 +171,7 @@ class ExportRecords:
             for number, digest in enumerate(batch.columns["hash"]):
                 vector = None if number in batch.without_vector else batch.vectors[number]
                 self._files[digest] = batch.columns["file"][number], vector
+        self._printed = {row["image"]: row for row in export.rows(IMAGE_WORDS)}
         self._add_to_sources()
 
     def __iter__(self) -> Iterator[PreparedRecord | Quarantined]:
@@ -340,7 +343,9 @@ class ExportRecords:
             picture = read_picture(locate_picture(self._export.folder.resolve(), file))
             if picture.digest != digest:
                 raise BadInput(f"{picture.path} is another picture: its content has changed")
-        except KuError as error:
+            if row := self._printed.get(digest):
+                picture.printed = row["recogniser"], [Word(**w) for w in json.loads(row["words"])]
+        except (KuError, ValueError, TypeError) as error:
             self._export.leave_out(f"images: {digest}", str(error))
             self._broken.add(digest)
             return None

@@ -28,7 +28,7 @@ from ku_rag.types import Quarantined
 _WORK = "salvage.sqlite"
 _TABLES = (
     "encoders", "units", "sources", "chunks", "images", "unit_images", "vectors", "entities",
-    "relations", "table_rows", "labels", "facts",
+    "relations", "table_rows", "labels", "facts", "image_words",
 )  # fmt: skip
 _REPORTED = ("units", "sources", "chunks", "images", "vectors", "relations")
 _INCOMPLETE = "incomplete:incomplete"

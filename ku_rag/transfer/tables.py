@@ -83,7 +83,9 @@ EXTRACTED = TableFile(
     "unit source position:count label value origin first:count last:count",
     "unit source position label value origin first last",
 )
-TABLES = (UNITS, SOURCES, CHUNKS, IMAGES, SHOWINGS, RELATIONS, ENTITIES, TABLE_ROWS, EXTRACTED)
+IMAGE_WORDS = TableFile("image_words", "image recogniser words", "image recogniser words", "image")
+TABLES: tuple[TableFile, ...] = (UNITS, SOURCES, CHUNKS, IMAGES, SHOWINGS, RELATIONS, ENTITIES)
+TABLES += (TABLE_ROWS, EXTRACTED, IMAGE_WORDS)
 
 
 def parquet() -> tuple[Any, Any]:

@@ -30,6 +30,7 @@ TABLES = [
     "chunks",
     "entities",
     "extracted_facts",
+    "image_words",
     "images",
     "relations",
     "showings",

@@ -52,6 +52,8 @@ class RegionMatch:
         network: cosine of what a network sees in the whole picture and in the stored one; None
             where it is not known.
         is_contradicted: whether the picture as a whole shows another unit.
+        rarity: sum of the rarities, 0 to 1, of the words read in the picture that the unit has.
+        words: these words, as they are printed, the rarest first.
         confidence: the probability that it is right, 0 to 1; None where that is not known.
         sure: whether the confidence reaches the threshold; True where it is not known.
     """
@@ -65,6 +67,8 @@ class RegionMatch:
     edges: float = 0.0
     network: float | None = None
     is_contradicted: bool = False
+    rarity: float = 0.0
+    words: tuple[str, ...] = ()
     confidence: float | None = None
     sure: bool = True
 

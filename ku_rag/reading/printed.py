@@ -1,0 +1,24 @@
+"""Questions for what is printed in a picture: "What does the label say?"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ku_rag.text.question import CARRIERS, PRINT
+from ku_rag.text.stems import stem
+from ku_rag.text.tokens import stop_words, words
+from ku_rag.types import Reading, Word
+
+
+def read(question: str, printed: Sequence[Word]) -> Reading | None:
+    """Return what is printed in a picture, if the question asks for it and for nothing else."""
+    spoken = {*words(question)}
+    asked = {stem(word) for word in spoken - (stop_words() - {"say"})}
+    # "What does it say?", but not "Say what this is."
+    asking = asked & (PRINT if "does" in spoken else PRINT - {"say"})
+    begins = spoken & {"what", "which", "read"}
+    if not (printed and begins and asking and asked <= PRINT | CARRIERS):
+        return None
+    labels = tuple(f"W{n}" for n, _ in enumerate(printed, 1))
+    text = "; ".join(word.text for word in printed)
+    return Reading(text, labels, score=1.0, why="Recognised in the picture.")

@@ -1,0 +1,54 @@
+"""Recognisers read the words printed in pictures."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+from PIL.Image import Image
+
+from ku_rag.pictures import fit_picture, scaled
+from ku_rag.plugins import load
+from ku_rag.types import Word
+
+DEFAULT = "rapidocr" if find_spec("rapidocr") else "none"
+"""The recogniser of a new base."""
+_OWN = {"rapidocr": "ku_rag.recognisers.rapid:RapidRecogniser"}
+_REMEMBERED = 256
+
+
+class Recogniser(Protocol):
+    """Reads the words printed in a picture; installed packages offer theirs as plug-ins."""
+
+    fingerprint: str
+    """Identifies the models and their parameters."""
+
+    def read(self, image: Image) -> list[Word]:
+        """Return the words or lines in an RGB picture, in reading order."""
+
+
+class CachedRecogniser:
+    """Reads each picture once, by its content; `spec` is explained in `ku_rag.plugins.load`."""
+
+    def __init__(self, spec: str) -> None:
+        self._recogniser: Recogniser = load("recogniser", _OWN, spec)
+        self.fingerprint = self._recogniser.fingerprint
+        self._words: dict[bytes, list[Word]] = {}
+
+    def read(self, image: Image) -> list[Word]:
+        """See `Recogniser`."""
+        digest = hashlib.sha256(f"{image.size}".encode() + image.tobytes()).digest()
+        if digest not in self._words:
+            if len(self._words) >= _REMEMBERED:
+                self._words = {}
+            self._words[digest] = self._recogniser.read(image)
+        return self._words[digest]
+
+    def read_file(self, source: Path | bytes) -> tuple[str, list[Word]]:
+        """Return the fingerprint, and the words in a file or its content; boxes fit its size."""
+        picture, size = fit_picture(source)
+        scale, words = max(size) / max(picture.size), self.read(picture)
+        return self.fingerprint, [replace(word, box=scaled(word.box, scale)) for word in words]
