@@ -75,7 +75,9 @@ def run(folder: Path, *, write_line: Callable[[str], None]) -> Path:
     """
     data = build(folder / "data")
     write_line(f"{len(_names())} countries in {data} ({ORIGIN})")
-    with KnowledgeBase.open(folder / "kb", create=True, encoder="embedded") as kb:
+    with KnowledgeBase.open(
+        folder / "kb", create=True, encoder="embedded", recogniser="none"
+    ) as kb:
         report = kb.ingest(data / "countries.jsonl")
         counts = f"{report.units_added} units added, {report.units_unchanged} unchanged"
         write_line(f"knowledge base in {kb.path}: {counts}, {report.seconds:.1f} s")
@@ -98,7 +100,9 @@ def write_questions(folder: Path) -> Path:
         KuError: the knowledge base in `folder` cannot be written to.
     """
     data = build(folder / "data")
-    with KnowledgeBase.open(folder / "kb", create=True, encoder="embedded") as kb:
+    with KnowledgeBase.open(
+        folder / "kb", create=True, encoder="embedded", recogniser="none"
+    ) as kb:
         kb.ingest(data / "countries.jsonl")
     questions = [
         {
