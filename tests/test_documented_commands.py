@@ -40,7 +40,7 @@ NOT_RUN = [
     ("*", r"export KU_MILVUS_TOKEN|ray get-auth-token", "needs a server: tests/scale"),
     ("*", r"make |python -m benchmarks", "takes minutes"),
     ("models.md", r"ku init --encoder", "needs a server or exported networks: tests/encoders"),
-    ("models.md", r"ku reindex", "needs the extra pictures: tests/encoders"),
+    ("models.md", r"(KU_\S+ )?ku reindex", "needs extras: tests/encoders, tests/recognisers"),
     ("reproduction.md", r"ku ", "needs published datasets: tests/evaluation"),
     ("scale.md", r"ku snapshot|mkdir -p increments", "needs object storage: tests/transfer"),
     ("serving.md", r"find backups", "removes old files"),
