@@ -38,9 +38,9 @@ demo: .venv/base
 test: .venv/test
 	$(PYTEST) -m "not torch"
 
-# The models: what needs torch, and what asks a small language model.
+# The models: what needs torch, what reads words in pictures, and what asks a small language model.
 test-torch: .venv/test-all
-	$(PYTEST) -m "torch or llm"
+	$(PYTEST) -m "torch or ocr or llm"
 
 # A tenth of the rounds of each long form: crashes, damage, faults, concurrency, killed servers and
 # runs. Those of Milvus and Ray, which start servers of their own, run with `make test-rest` only.
@@ -51,7 +51,7 @@ test-long: .venv/test-all
 
 # What `make test` leaves out: models, slow tests, and all rounds of the long forms.
 test-rest: .venv/test-all
-	$(PYTEST) --long -m "torch or llm or slow or long"
+	$(PYTEST) --long -m "torch or ocr or llm or slow or long"
 
 .venv-integrations/installed: setup.cfg pyproject.toml
 	test -x $(FRAMEWORKS)/python || $(PYTHON) -m venv .venv-integrations

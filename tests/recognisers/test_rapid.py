@@ -15,7 +15,7 @@ from ku_rag import KnowledgeBase, Unit
 from ku_rag.recognisers import CachedRecogniser
 from tests.conftest import needs_ocr
 
-pytestmark = needs_ocr
+pytestmark = [pytest.mark.ocr, needs_ocr]
 
 
 def label(*lines, size=(640, 400)):
