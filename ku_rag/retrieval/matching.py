@@ -14,6 +14,7 @@ from dataclasses import replace
 from PIL.Image import Image
 
 from ku_rag.encoders.embedded.window_matching import RegionMatch
+from ku_rag.errors import KuError, NotFound
 from ku_rag.indexes import keywords
 from ku_rag.indexes.segment import Rows
 from ku_rag.retrieval.base import Matched, Retrieval
@@ -95,10 +96,18 @@ def choose_unit(base: Retrieval, matched: Matched, unit_name: str) -> Matched:
         unit_name: id of the unit, or a name that no other unit has.
 
     Raises:
-        NotFound: there is no such unit.
+        NotFound: there is no such unit, or it does not pass the filter.
         BadInput: several units have the name.
     """
-    row = find_row(base.database.connection, unit_name)
+    among = base.units.rows(base.database.connection)
+    try:
+        row = find_row(base.database.connection, unit_name)
+    except KuError:
+        if among is None:  # else the message would name units that do not pass
+            raise
+        row = -1
+    if among is not None and row not in among:
+        raise NotFound(f"no unit {unit_name!r} passes the filter: choose one that does, by its id")
     unit = next((match for match in matched.units if match.row == row), None)
     unit = unit or unit_match(base, row, None, why="")
     why = "; ".join(filter(None, (unit.why, "the question was asked about it")))

@@ -115,6 +115,9 @@ def test_a_unit_cannot_be_chosen_where_nothing_is_matched(lamps):
     for options in ({"strict": "kurag"}, {"method": "model-only"}, {"units": False}):
         with pytest.raises(BadInput, match="leave out"):
             lamps.query(shown(lamps), ORIGIN, unit="3", **options)
+    for unit in ("3", "Lamp 3", "Lamp"):
+        with pytest.raises(NotFound, match=f"^no unit '{unit}' passes the filter"):
+            lamps.query(None, ORIGIN, unit=unit, kind="river")
     with pytest.raises(BadInput, match="plan cannot be combined"):
         lamps.query(None, ORIGIN, unit="3", plan="sequential")
 
