@@ -186,14 +186,14 @@ def ask(
     No transaction is open while a model is asked, so the store may be read several times.
 
     Args:
-        base: what is asked.
+        base: the knowledge base.
         question: with the picture.
-        mllm: answers, and is corrected by what was found; None has the reader answer.
-        planned: evidence to answer from, where a plan collected it.
-        vision: sees pictures in place of the model that answers, which is shown none.
+        mllm: answers, and corrects its answer with the evidence; None for the extractive reader.
+        planned: evidence that a plan collected; None to search.
+        vision: sees pictures in place of the model that answers, which is sent none.
 
     Raises:
-        BadInput: the picture cannot be read, a prompt is none, or the reranker cannot score.
+        BadInput: the picture or a prompt cannot be read, or the reranker cannot score.
         NotFound: the folder of prompts does not exist, or there is no model to ask.
         ModelFailed, BudgetSpent: the model did not answer; nothing else answers in its place.
     """
@@ -202,7 +202,8 @@ def ask(
     with _measure(times, "picture"):
         picture, scale = query_picture(question.image)
     chain = _chain(question, mllm, planned, vision)
-    context, caption = _find(base, times, question, picture, chain, planned)
+    query = _Query(base, question, picture, chain, planned, times)
+    context, caption = query.find()
     region = context.matched.region
     region = region and replace(region, box=scaled(region.box, scale))
     yield from _report_context(context, region)
@@ -211,182 +212,29 @@ def ask(
     if chain and (count := len(context.evidence)) > most:
         chain.notes.append(f"{most} of {count} chunks were sent: raise mllm_chunks to send more")
         sent = replace(context, evidence=context.evidence[:most])
-    is_shown = chain and chain.sees_pictures and question.with_units
-    if question.passage or question.report or is_shown:
+    needs_pages = chain and chain.sees_pictures and question.with_units
+    if question.passage or question.report or needs_pages:
         with _measure(times, "passage"):
             pages = _compose(sent, for_model=chain is not None)
     with _measure(times, "read"):
         if chain and context.matched.none_identified:
             answered = chain.decline(f"The model names none: {_decline(context.matched.units)}.")
         elif chain:
-            material = _material(question, picture, sent, pages, caption, planned)
-            answered = yield from _correct(chain, material, question.kcc)
+            answered = yield from _correct(
+                chain, query.material(sent, pages, caption), question.kcc
+            )
         else:
-            reading = _read(base, question, context, with_picture=bool(picture or question.unit))
+            reading = query.read(context)
             if planned and not reading.answer:
-                context, reading = _read_last_query(base, question, context, reading, planned)
+                context, reading = query.read_last_query(context, reading, planned.queries)
             answered = Answered(reading, {"reader": prose.NAME})
-    answer = _assemble(base, question, context, answered, pages)
+    answer = query.assemble(context, answered, pages)
     times["total"] = round((time.perf_counter() - started) * 1000, 2)
-    answer = replace(answer, timings_ms=times, plan=planned.plan if planned else None)
     if question.report:  # in pixels of the picture that was matched
         _write_report(answer, question.report, picture, context, pages)
     words = tuple(replace(word, box=scaled(word.box, scale)) for word in answer.words)
     answer = replace(answer, region=region, words=words)
     yield QueryEvent("answer", answer.to_dict(), answer)
-
-
-def _correct(chain: Chain, material: Material, kcc: bool) -> Generator[QueryEvent, None, Answered]:
-    """Return the answer of the model, and yield its draft."""
-    if chain.vision and material.picture and not material.caption:
-        seen = material.crop or material.picture
-        material = replace(material, caption=chain.describe(seen))
-    draft = chain.draft(material) if kcc else None
-    if draft:
-        yield QueryEvent("draft", {"draft": draft.text})
-    return chain.answer(material, draft)
-
-
-def _find(
-    base: Retrieval,
-    times: dict[str, float],
-    question: QueryInput,
-    picture: Image | None,
-    chain: Chain | None,
-    planned: Planned | None,
-) -> tuple[_Context, Reply | None]:
-    """Return what the question is answered from, and the caption that was searched with, if any."""
-    caption = None
-    if not question.with_units:
-        with _measure(times, "caption"):
-            caption = chain.describe(picture) if chain and picture else None
-    matched = _identify(base, times, question, picture, chain, planned)
-    if planned:
-        planned = replace(planned, matched=matched or planned.matched)
-        context = _from_plan(base, times, question, planned, chain)
-    else:
-        context = _gather(base, times, picture, question, caption, chain, matched)
-    return _with_graph(base, times, question, context, chain), caption
-
-
-def _identify(
-    base: Retrieval,
-    times: dict[str, float],
-    question: QueryInput,
-    picture: Image | None,
-    chain: Chain | None,
-    planned: Planned | None,
-) -> Matched | None:
-    """Match units, and have a model identify one if the match is unsure; None if none is asked."""
-    is_possible = question.with_units and question.method != "model-only" and not question.strict
-    if question.unit or not (chain and picture and question.identify and is_possible):
-        return None
-    with _measure(times, "match"), snapshot(base.database.connection):
-        matched = planned.matched if planned else None
-        matched = matched or match(base, picture, question.text, question.k_units)
-        seen = [unit for unit in matched.units if unit.image_row is not None][:_MOST_CANDIDATES]
-        if matched.about or not seen:
-            return matched
-        pictures = evidence_retrieval.pictures(base, replace(matched, units=seen))
-    with _measure(times, "identify"):
-        shown = _crop(question, picture, matched.region) or picture
-        number = chain.identify(shown, [pictures[unit.id] for unit in seen])
-    if not number:
-        return replace(matched, none_identified=number == 0)
-    best = seen[number - 1]
-    others = (unit for unit in matched.units if unit.id != best.id)
-    best = replace(best, sure=True, why=f"{best.why}; a model identified it among {len(seen)}")
-    return replace(matched, units=[best, *others])
-
-
-def _report_context(context: _Context, region: Region | None) -> Iterator[QueryEvent]:
-    if region:
-        yield QueryEvent("region", {"region": region.to_dict()})
-    yield QueryEvent("units", {"units": [unit.to_dict() for unit in context.matched.units]})
-    chunks = [{"evidence": piece.label, **piece.to_dict()} for piece in context.evidence]
-    paths = [{"evidence": path.label, **path.to_dict()} for path in context.paths.evidence]
-    yield QueryEvent("evidence", {"chunks": chunks, "paths": paths})
-
-
-def _assemble(
-    base: Retrieval,
-    question: QueryInput,
-    context: _Context,
-    answered: Answered,
-    pages: Sequence[Image],
-) -> Answer:
-    """Return the answer with the evidence; the passage is written."""
-    reading = answered.reading
-    cited = {*reading.citations, reading.closest.evidence if reading.closest else ""}
-    return Answer(
-        question=question.text,
-        image=str(question.image) if isinstance(question.image, Path) else None,
-        region=context.matched.region,
-        units=tuple(context.matched.units),
-        chunks=(*context.evidence, *(piece for piece in context.own if piece.label in cited)),
-        paths=tuple(context.paths.evidence),
-        passage=_write_passage(pages, question.passage) if question.passage else (),
-        reading=reading,
-        models={
-            "encoder": base.image_search.encoder.fingerprint,
-            "segmenter": base.image_search.segmenter().fingerprint,
-            **context.models,
-            **answered.models,
-        },
-        timings_ms={},
-        correction=answered.correction,
-        evidence_graph=context.search,
-        words=tuple(context.matched.words),
-    )
-
-
-def _from_plan(
-    base: Retrieval,
-    times: dict[str, float],
-    question: QueryInput,
-    planned: Planned,
-    chain: Chain | None,
-) -> _Context:
-    """Take the evidence that a plan collected, and add what the graph says of the question."""
-    if not (planned.evidence or planned.paths or planned.matched.units):
-        return _Context(planned.matched, (), is_empty_plan=True)
-    with snapshot(base.database.connection):
-        evidence = [replace(piece, label=f"E{n}") for n, piece in enumerate(planned.evidence, 1)]
-        context = _with_pictures(base, question, _Context(planned.matched, evidence), chain)
-        context = _with_paths(base, times, question, context)
-    texts = {path.text for path in context.paths.evidence}
-    more = [path for path in planned.paths if path.text not in texts]
-    first = len(context.evidence) + len(context.paths.evidence) + len(context.own) + 1
-    more = [replace(path, label=f"E{n}") for n, path in enumerate(more, first)]
-    paths = replace(context.paths, evidence=[*context.paths.evidence, *more])
-    return replace(context, paths=paths)
-
-
-def _read_last_query(
-    base: Retrieval, question: QueryInput, context: _Context, reading: Reading, planned: Planned
-) -> tuple[_Context, Reading]:
-    """Read an answer to the last query, if it asks for the same as the question.
-
-    Returns:
-        The evidence and the reading; the given ones if it has no answer.
-    """
-    weights = analyse(question.text).weights
-    heaviest = {word for word, weight in weights.items() if weight == max(weights.values())}
-    queries = planned.queries
-    if len(queries) != 1 or queries[0] == question.text or not heaviest <= stems(queries[0]):
-        return context, reading
-    last = replace(question, text=queries[0])
-    with snapshot(base.database.connection):
-        matched = match(base, None, last.text, question.k_units)
-        tried = replace(context, matched=matched, is_empty_plan=False)
-        tried = _with_paths(base, {}, last, tried)
-        read = _read(base, last, tried, with_picture=False)
-    if not read.answer:
-        return context, reading
-    why = f"{read.why} The plan reformulated the question: {last.text}"
-    # The answer is still of the picture's units.
-    context = replace(tried, matched=context.matched)
-    return context, replace(read, why=why)
 
 
 def _chain(
@@ -398,6 +246,26 @@ def _chain(
     if question.method == "model-only":
         raise NotFound('method "model-only" asks a model, and there is none: name one with --mllm')
     return None
+
+
+def _correct(chain: Chain, material: Material, kcc: bool) -> Generator[QueryEvent, None, Answered]:
+    """Return the answer of the model, and yield its draft."""
+    if chain.vision and material.picture and not material.caption:
+        caption = chain.describe(material.crop or material.picture)
+        material = replace(material, caption=caption)
+    draft = chain.draft(material) if kcc else None
+    if draft:
+        yield QueryEvent("draft", {"draft": draft.text})
+    return chain.answer(material, draft)
+
+
+def _report_context(context: _Context, region: Region | None) -> Iterator[QueryEvent]:
+    if region:
+        yield QueryEvent("region", {"region": region.to_dict()})
+    yield QueryEvent("units", {"units": [unit.to_dict() for unit in context.matched.units]})
+    chunks = [{"evidence": piece.label, **piece.to_dict()} for piece in context.evidence]
+    paths = [{"evidence": path.label, **path.to_dict()} for path in context.paths.evidence]
+    yield QueryEvent("evidence", {"chunks": chunks, "paths": paths})
 
 
 def find(
@@ -431,129 +299,298 @@ def query_picture(image: Path | bytes | Image | None) -> tuple[Image | None, flo
     return picture, max(1.0, max(size) / MATCHED_SIDE)
 
 
-def _gather(
-    base: Retrieval,
-    times: dict[str, float],
-    picture: Image | None,
-    question: QueryInput,
-    caption: Reply | None,
-    chain: Chain | None,
-    matched: Matched | None,
-) -> _Context:
-    """Retrieve what bears on the question; a reranker is asked between two reads of the store."""
-    reranker = None if question.strict or question.method == "model-only" else base.reranker()
-    pool = max(base.pool, question.k_chunks) if reranker else 0
-    with snapshot(base.database.connection):
-        context = _retrieve(base, times, picture, question, caption, pool, matched)
-        context = _with_pictures(base, question, context, chain)
-        if reranker is None:
-            return _with_paths(base, times, question, context)
-    every, k = [*context.evidence, *context.rest], question.k_chunks
-    mllm, units = chain.mllm if chain else None, tuple(context.matched.units)
-    with _measure(times, "rerank"):
-        query = RerankerQuery(question.text, picture, units, mllm)
-        every = [*rank(reranker, query, every[:pool]), *every[pool:]]
-    context = replace(
-        context,
-        evidence=every[:k],
-        rest=every[k:],
-        models={"reranker": reranker.fingerprint},
-    )
-    with snapshot(base.database.connection):
-        return _with_paths(base, times, question, context)
+@dataclass(frozen=True)
+class _Query:
+    """The steps of one query.
 
-
-def _retrieve(
-    base: Retrieval,
-    times: dict[str, float],
-    picture: Image | None,
-    question: QueryInput,
-    caption: Reply | None,
-    pool: int,
-    identified: Matched | None,
-) -> _Context:
-    """Match units, and find the evidence that bears on the question, at least a pool of it."""
-    if question.method == "model-only":
-        return _Context(Matched(), ())
-    if question.strict and picture:
-        with _measure(times, "search"):
-            matched, evidence = evidence_retrieval.published(
-                base, picture, question.text, question.k_units, question.k_chunks
-            )
-        return _Context(matched, evidence)
-    text, matched = question.text, identified or Matched()
-    if question.with_units and not identified:
-        with _measure(times, "match"):
-            matched = match(base, picture, text, question.k_units)
-            if question.unit:
-                matched = choose_unit(base, matched, question.unit)
-    elif caption:
-        text = f"{text}\n{caption.text}"
-    with _measure(times, "search"):
-        evidence, rest = evidence_retrieval.evidence(base, text, matched, question.k_chunks, pool)
-    return _Context(matched, evidence, rest=rest)
-
-
-def _with_pictures(
-    base: Retrieval, question: QueryInput, context: _Context, chain: Chain | None
-) -> _Context:
-    """Add the pictures of the matched units where pages will show them."""
-    if not (chain or question.passage or question.report):
-        return context
-    return replace(context, pictures=evidence_retrieval.pictures(base, context.matched))
-
-
-def _with_paths(
-    base: Retrieval, times: dict[str, float], question: QueryInput, context: _Context
-) -> _Context:
-    """Add the graph's paths that bear on the question, and further chunks of the units."""
-    if not question.with_units or question.strict:
-        return context
-    matched, evidence, paths = context.matched, context.evidence, context.paths
-    with _measure(times, "paths"):
-        if question.with_paths:
-            first = len(evidence) + 1
-            paths = evidence_retrieval.paths(base, question.text, matched, first_label=first)
-        first = len(evidence) + len(paths.evidence) + 1
-        rows = [piece for piece in context.rest if piece.table]
-        own = evidence_retrieval.own_evidence(
-            base, matched, evidence, rows, paths.lines, first_label=first
-        )
-    return replace(context, paths=paths, own=own)
-
-
-def _with_graph(
-    base: Retrieval,
-    times: dict[str, float],
-    question: QueryInput,
-    context: _Context,
-    chain: Chain | None,
-) -> _Context:
-    """Build an evidence graph if the method says so.
-
-    Its nodes and edges are added to the paths, and it ranks the evidence, unless a picture does.
+    Args:
+        base: the knowledge base.
+        question: with the picture.
+        picture: the RGB picture that is matched.
+        chain: the model that answers; None for the extractive reader.
+        planned: evidence that a plan collected; None to search.
+        times: milliseconds of each step, which the steps add.
     """
-    if question.method != "evidence" or context.matched.none_identified:
-        return context
-    from ku_rag.answering import graph_evidence
 
-    mllm = chain.mllm if chain else None
-    with _measure(times, "evidence graph"):
-        search = graph_evidence.build_graph(
-            base, question.text, context.matched, mllm, question.prompts, question.construction
+    base: Retrieval
+    question: QueryInput
+    picture: Image | None
+    chain: Chain | None
+    planned: Planned | None
+    times: dict[str, float]
+
+    # ---- retrieval -----------------------------------------------------------------------------
+
+    def find(self) -> tuple[_Context, Reply | None]:
+        """Return what the question is answered from, and the caption that was searched with."""
+        caption = None
+        if self.chain and self.picture and not self.question.with_units:
+            with _measure(self.times, "caption"):
+                caption = self.chain.describe(self.picture)
+        matched = self.identify()
+        if self.planned:
+            context = self.from_plan(self.planned, matched or self.planned.matched)
+        else:
+            context = self.gather(caption, matched)
+        return self.with_graph(context), caption
+
+    def match(self) -> Matched:
+        """Match units with the picture and the question."""
+        return match(self.base, self.picture, self.question.text, self.question.k_units)
+
+    def identify(self) -> Matched | None:
+        """Match units; if the match is unsure, a model identifies one. None if no model may."""
+        question = self.question
+        is_possible = question.with_units and question.method != "model-only"
+        is_possible = is_possible and not (question.strict or question.unit)
+        if not (self.chain and self.picture and question.identify and is_possible):
+            return None
+        with _measure(self.times, "match"), snapshot(self.base.database.connection):
+            matched = self.planned.matched if self.planned else self.match()
+            candidates = [unit for unit in matched.units if unit.image_row is not None]
+            candidates = candidates[:_MOST_CANDIDATES]
+            if matched.about or not candidates:
+                return matched
+            pictures = evidence_retrieval.pictures(self.base, replace(matched, units=candidates))
+        with _measure(self.times, "identify"):
+            view = self.crop(matched.region) or self.picture
+            number = self.chain.identify(view, [pictures[unit.id] for unit in candidates])
+        if not number:
+            return replace(matched, none_identified=number == 0)
+        best = candidates[number - 1]
+        others = (unit for unit in matched.units if unit.id != best.id)
+        why = f"{best.why}; a model identified it among {len(candidates)}"
+        return replace(matched, units=[replace(best, sure=True, why=why), *others])
+
+    def from_plan(self, planned: Planned, matched: Matched) -> _Context:
+        """Take the evidence that a plan collected, and add the graph's paths."""
+        if not (planned.evidence or planned.paths or matched.units):
+            return _Context(matched, (), is_empty_plan=True)
+        with snapshot(self.base.database.connection):
+            every = [replace(piece, label=f"E{n}") for n, piece in enumerate(planned.evidence, 1)]
+            context = self.with_paths(self.with_pictures(_Context(matched, every)))
+        texts = {path.text for path in context.paths.evidence}
+        more = [path for path in planned.paths if path.text not in texts]
+        first = len(context.evidence) + len(context.paths.evidence) + len(context.own) + 1
+        more = [replace(path, label=f"E{n}") for n, path in enumerate(more, first)]
+        paths = replace(context.paths, evidence=[*context.paths.evidence, *more])
+        return replace(context, paths=paths)
+
+    def gather(self, caption: Reply | None, matched: Matched | None) -> _Context:
+        """Retrieve the evidence; a reranker is asked between two reads of the store."""
+        base, question, reranker = self.base, self.question, None
+        if not question.strict and question.method != "model-only":
+            reranker = base.reranker()
+        k, pool = question.k_chunks, max(base.pool, question.k_chunks) if reranker else 0
+        with snapshot(base.database.connection):
+            context = self.with_pictures(self.retrieve(caption, pool, matched))
+            if reranker is None:
+                return self.with_paths(context)
+        every = [*context.evidence, *context.rest]
+        mllm, units = self.chain.mllm if self.chain else None, tuple(context.matched.units)
+        with _measure(self.times, "rerank"):
+            query = RerankerQuery(question.text, self.picture, units, mllm)
+            every = [*rank(reranker, query, every[:pool]), *every[pool:]]
+        models = {"reranker": reranker.fingerprint}
+        context = replace(context, evidence=every[:k], rest=every[k:], models=models)
+        with snapshot(base.database.connection):
+            return self.with_paths(context)
+
+    def retrieve(self, caption: Reply | None, pool: int, identified: Matched | None) -> _Context:
+        """Match units unless they were identified, and search for evidence, at least a pool."""
+        base, question = self.base, self.question
+        text, k_units, k = question.text, question.k_units, question.k_chunks
+        if question.method == "model-only":
+            return _Context(Matched(), ())
+        if question.strict and self.picture:
+            with _measure(self.times, "search"):
+                return _Context(*evidence_retrieval.published(base, self.picture, text, k_units, k))
+        matched = identified or Matched()
+        if question.with_units and not identified:
+            with _measure(self.times, "match"):
+                matched = self.match()
+                if question.unit:
+                    matched = choose_unit(base, matched, question.unit)
+        elif caption:
+            text = f"{text}\n{caption.text}"
+        with _measure(self.times, "search"):
+            evidence, rest = evidence_retrieval.evidence(base, text, matched, k, pool)
+        return _Context(matched, evidence, rest=rest)
+
+    def with_pictures(self, context: _Context) -> _Context:
+        """Add the pictures of the matched units where pages will show them."""
+        if not (self.chain or self.question.passage or self.question.report):
+            return context
+        return replace(context, pictures=evidence_retrieval.pictures(self.base, context.matched))
+
+    def with_paths(self, context: _Context) -> _Context:
+        """Add the graph's paths that bear on the question, and further chunks of the units."""
+        question = self.question
+        if not question.with_units or question.strict:
+            return context
+        matched, evidence, paths = context.matched, context.evidence, context.paths
+        with _measure(self.times, "paths"):
+            first = len(evidence) + 1
+            if question.with_paths:
+                paths = evidence_retrieval.paths(
+                    self.base, question.text, matched, first_label=first
+                )
+            first += len(paths.evidence)
+            rows = [piece for piece in context.rest if piece.table]
+            own = evidence_retrieval.own_evidence(
+                self.base, matched, evidence, rows, paths.lines, first_label=first
+            )
+        return replace(context, paths=paths, own=own)
+
+    def with_graph(self, context: _Context) -> _Context:
+        """Build an evidence graph if the method says so.
+
+        Its nodes and edges are added to the paths, and it ranks the evidence, unless a picture
+        does.
+        """
+        question, matched = self.question, context.matched
+        if question.method != "evidence" or matched.none_identified:
+            return context
+        from ku_rag.answering import graph_evidence
+
+        mllm = self.chain.mllm if self.chain else None
+        with _measure(self.times, "evidence graph"):
+            search = graph_evidence.build_graph(
+                self.base, question.text, matched, mllm, question.prompts, question.construction
+            )
+        k, first = len(context.evidence), len(context.evidence) + len(context.paths.evidence) + 1
+        if matched.region is None:
+            every = graph_evidence.ranked(search, (*context.evidence, *context.rest))
+            best = [replace(piece, label=f"E{n}") for n, piece in enumerate(every[:k], 1)]
+            chunks = {piece.chunk for piece in best}
+            own = [p for p in (*context.evidence, *context.own) if p.chunk not in chunks]
+            own = [replace(piece, label=f"E{n}") for n, piece in enumerate(own, first)]
+            context = replace(context, evidence=best, own=own, rest=every[k:])
+        stated = graph_evidence.statements(search.graph, first_label=first + len(context.own))
+        cited = (*context.paths.cited, *(path.label for path in stated if mllm))
+        paths = replace(context.paths, evidence=[*context.paths.evidence, *stated], cited=cited)
+        return replace(context, paths=paths, search=search)
+
+    # ---- answering -----------------------------------------------------------------------------
+
+    def material(
+        self, context: _Context, pages: Sequence[Image], caption: Reply | None
+    ) -> Material:
+        """Return what is sent to the model."""
+        question, region = self.question, context.matched.region
+        return Material(
+            question.text,
+            self.picture,
+            region=region.box if region else None,
+            crop=None if question.strict else self.crop(region),
+            units=context.matched.units,
+            evidence=context.evidence,
+            paths=context.paths.evidence,
+            leading=context.paths.cited,
+            pages=pages if question.with_units else (),
+            pages_only=bool(question.strict),
+            caption=caption,
+            queries=self.planned.queries if self.planned else (),
         )
-    k, first = len(context.evidence), len(context.evidence) + len(context.paths.evidence) + 1
-    if context.matched.region is None:
-        every = graph_evidence.ranked(search, (*context.evidence, *context.rest))
-        best = [replace(piece, label=f"E{n}") for n, piece in enumerate(every[:k], 1)]
-        chunks = {piece.chunk for piece in best}
-        own = [piece for piece in (*context.evidence, *context.own) if piece.chunk not in chunks]
-        own = [replace(piece, label=f"E{n}") for n, piece in enumerate(own, first)]
-        context = replace(context, evidence=best, own=own, rest=every[k:])
-    stated = graph_evidence.statements(search.graph, first_label=first + len(context.own))
-    cited = (*context.paths.cited, *(path.label for path in stated if mllm))
-    paths = replace(context.paths, evidence=[*context.paths.evidence, *stated], cited=cited)
-    return replace(context, paths=paths, search=search)
+
+    def crop(self, region: Region | None) -> Image | None:
+        """Return the region of the original picture; None if it is the whole."""
+        image = self.question.image
+        is_whole = region and self.picture and region.box == (0, 0, *self.picture.size)
+        if region is None or image is None or is_whole:
+            return None
+
+        def crop(whole: Image, _: object) -> Image:
+            return whole.crop(scaled(region.box, max(1.0, max(whole.size) / MATCHED_SIDE)))
+
+        return decode(image, crop)
+
+    def read(self, context: _Context) -> Reading:
+        """Return the extractive reader's answer about the units that the question can be about."""
+        base, question, units = self.base, self.question, context.matched.units
+        about, with_picture = context.matched.about, bool(self.picture or question.unit)
+        if not units and (none := base.units.why_none(base.database.connection)):
+            return Reading("", why=none)
+        if context.is_empty_plan:
+            return Reading("", why="The plan found nothing.")
+        if with_picture and (recognised := printed.read(question.text, context.matched.words)):
+            return recognised
+        if with_picture and question.with_units and not about:
+            return Reading("", why=_decline(units), unanswered="unsure" if units else "not_found")
+        if context.paths.answers:
+            return _from_paths(context)
+        every = (*context.evidence, *context.own)
+        wanted = about if with_picture else frozenset()
+        rows = [p for p in every if p.table and p.score and wanted <= {*p.unit_ids}]
+        rows.sort(key=lambda row: -row.score)  # a reranker may have ordered them otherwise
+        texts = [p for p in (*context.evidence, *context.rest) if wanted <= {*p.unit_ids}]
+        if stated := cells.read(question.text, rows, texts):
+            return stated
+        pieces = [e for e in every if not e.table and (not units or about & {*e.unit_ids})]
+        reading = prose.read(question.text, pieces, units)
+        if not reading.answer and context.search and not with_picture:
+            from ku_rag.answering.graph_evidence import read_wanted
+
+            reading = read_wanted(question.text, context.search, every) or reading
+        if not reading.answer and every and not pieces:
+            closest = ClosestSentence(rows[0].label, rows[0].text) if rows else None
+            reading = replace(reading, why="No cell or sentence states it.", closest=closest)
+        if not reading.answer:
+            for words, name in context.matched.names.similar.items():
+                why = f"{reading.why} No unit is called {words!r}: did you mean {name!r}?"
+                reading = replace(reading, why=why)
+        return reading
+
+    def read_last_query(
+        self, context: _Context, reading: Reading, queries: Sequence[str]
+    ) -> tuple[_Context, Reading]:
+        """Read an answer to the last query of a plan, if it asks for the same as the question.
+
+        Returns:
+            The evidence and the reading; the given ones if it has no answer.
+        """
+        weights = analyse(self.question.text).weights
+        heaviest = {word for word, weight in weights.items() if weight == max(weights.values())}
+        is_other = len(queries) == 1 and queries[0] != self.question.text
+        if not is_other or not heaviest <= stems(queries[0]):
+            return context, reading
+        last = replace(
+            self, question=replace(self.question, text=queries[0]), picture=None, times={}
+        )
+        with snapshot(self.base.database.connection):
+            tried = replace(context, matched=last.match(), is_empty_plan=False)
+            tried = last.with_paths(tried)
+            read = last.read(tried)
+        if not read.answer:
+            return context, reading
+        why = f"{read.why} The plan reformulated the question: {last.question.text}"
+        # The answer is still of the picture's units.
+        return replace(tried, matched=context.matched), replace(read, why=why)
+
+    def assemble(self, context: _Context, answered: Answered, pages: Sequence[Image]) -> Answer:
+        """Return the answer with the evidence; the passage is written."""
+        base, question, reading = self.base, self.question, answered.reading
+        cited = {*reading.citations, reading.closest.evidence if reading.closest else ""}
+        models = {
+            "encoder": base.image_search.encoder.fingerprint,
+            "segmenter": base.image_search.segmenter().fingerprint,
+        }
+        return Answer(
+            question=question.text,
+            image=str(question.image) if isinstance(question.image, Path) else None,
+            region=context.matched.region,
+            units=tuple(context.matched.units),
+            chunks=(*context.evidence, *(piece for piece in context.own if piece.label in cited)),
+            paths=tuple(context.paths.evidence),
+            passage=_write_passage(pages, question.passage) if question.passage else (),
+            reading=reading,
+            models={**models, **context.models, **answered.models},
+            timings_ms=self.times,
+            correction=answered.correction,
+            evidence_graph=context.search,
+            plan=self.planned.plan if self.planned else None,
+            words=tuple(context.matched.words),
+        )
 
 
 def _compose(context: _Context, *, for_model: bool) -> list[Image]:
@@ -564,81 +601,6 @@ def _compose(context: _Context, *, for_model: bool) -> list[Image]:
         cards(context.matched.units, context.evidence, context.pictures),
         page_height=correction.PAGE_HEIGHT if for_model else PAGE_HEIGHT,
     )
-
-
-def _material(
-    question: QueryInput,
-    picture: Image | None,
-    context: _Context,
-    pages: Sequence[Image],
-    caption: Reply | None,
-    planned: Planned | None,
-) -> Material:
-    region = context.matched.region
-    crop = None if question.strict or picture is None else _crop(question, picture, region)
-    return Material(
-        question.text,
-        picture,
-        region=region.box if region else None,
-        crop=crop,
-        units=context.matched.units,
-        evidence=context.evidence,
-        paths=context.paths.evidence,
-        leading=context.paths.cited,
-        pages=pages if question.with_units else (),
-        pages_only=bool(question.strict),
-        caption=caption,
-        queries=planned.queries if planned else (),
-    )
-
-
-def _crop(question: QueryInput, picture: Image, region: Region | None) -> Image | None:
-    """Return the region of the original picture; None if it is the whole."""
-    if region is None or question.image is None or region.box == (0, 0, *picture.size):
-        return None
-
-    def crop(whole: Image, _: object) -> Image:
-        return whole.crop(scaled(region.box, max(1.0, max(whole.size) / MATCHED_SIDE)))
-
-    return decode(question.image, crop)
-
-
-def _read(
-    base: Retrieval, question: QueryInput, context: _Context, *, with_picture: bool
-) -> Reading:
-    """Have the extractive reader read the evidence of the units that the question can be about."""
-    units, about = context.matched.units, context.matched.about
-    if not units and (none := base.units.why_none(base.database.connection)):
-        return Reading("", why=none)
-    if context.is_empty_plan:
-        return Reading("", why="The plan found nothing.")
-    if with_picture and (recognised := printed.read(question.text, context.matched.words)):
-        return recognised
-    if with_picture and question.with_units and not about:
-        return Reading("", why=_decline(units), unanswered="unsure" if units else "not_found")
-    if context.paths.answers:
-        return _from_paths(context)
-    every = (*context.evidence, *context.own)
-    wanted = about if with_picture else frozenset()
-    rows = [piece for piece in every if piece.table and piece.score and wanted <= {*piece.unit_ids}]
-    rows.sort(key=lambda row: -row.score)  # a reranker may have ordered them otherwise
-    texts = [piece for piece in (*context.evidence, *context.rest) if wanted <= {*piece.unit_ids}]
-    if stated := cells.read(question.text, rows, texts):
-        return stated
-    pieces = [e for e in every if not e.table and (not units or about & {*e.unit_ids})]
-    reading = prose.read(question.text, pieces, units)
-    if not reading.answer and context.search and not with_picture:
-        from ku_rag.answering.graph_evidence import read_wanted
-
-        reading = read_wanted(question.text, context.search, every) or reading
-    if not reading.answer and every and not pieces:
-        closest = ClosestSentence(rows[0].label, rows[0].text) if rows else None
-        reading = replace(reading, why="No cell or sentence states it.", closest=closest)
-    if not reading.answer:
-        for words, name in context.matched.names.similar.items():
-            why = f"{reading.why} {words!r} is no name that is known: did you mean {name!r}?"
-            reading = replace(reading, why=why)
-    return reading
 
 
 def _decline(units: Sequence[Match]) -> str:
