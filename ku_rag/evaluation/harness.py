@@ -86,7 +86,7 @@ def evaluate(
     """
     check_method(method, kb.mllm)
     dataset, options = _select(questions, every, limit), options or MethodOptions()
-    judge = _load_judge(kb)
+    judge = load_mllm(kb.settings, "mllm_judge") or kb.mllm
     judging = MeteredMLLM(judge) if judge else None
     chosen = _choose_measures(dataset, method, arguments.texts(measures, "measures"), judging)
     settings = _settings(
@@ -117,11 +117,6 @@ def _load_questions(questions: str | Path | Dataset) -> Dataset:
         return questions
     file = arguments.path(questions, "the file of questions")
     return replace(load("jsonl", file), name=file.name)
-
-
-def _load_judge(kb: KnowledgeBase) -> MLLM | None:
-    """Return the model that judges answers, by default the one that answers, if there is one."""
-    return load_mllm(kb.settings, "mllm_judge") or kb.mllm
 
 
 def _choose_measures(

@@ -94,7 +94,9 @@ class ModelAgents(AgentTrace):
         named = [outcome.fields["topic"]] if outcome.fields else []
         chosen, unknown = matched(named, [((e.name, e.unit or ""), e) for e in topics])
         remarks = [cut, _remark_unknown(unknown)]
-        if not chosen and (chosen := _named_in(query.text, topics)):
+        named_topics = [topic for topic in topics if is_named(topic.name, query.text)]
+        if not chosen and named_topics:
+            chosen = [max(named_topics, key=lambda topic: len(name_key(topic.name)))]
             remarks.append(f"{chosen[0].name} is named in the query, so it was selected")
         answer = _with_reason(chosen[0].name if chosen else "none", outcome)
         remark = "; ".join(filter(None, remarks))
@@ -207,12 +209,6 @@ def query_lines(query: Query) -> list[dict[str, str]]:
     """Return the hints z and the perception s or ŝ, as far as there are any."""
     fields = {"known": query.hints, "shown": query.perception}
     return [{key: text} for key, text in fields.items() if text]
-
-
-def _named_in(text: str, among: Sequence[Entity]) -> list[Entity]:
-    """Return the entities whose names occur in a text, longest name first."""
-    named = [entity for entity in among if is_named(entity.name, text)]
-    return sorted(named, key=lambda entity: -len(name_key(entity.name)))
 
 
 def matched(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ku_rag.graph.mllm_calls import WORKERS, AgentQuestion, Outcome, ask_all
@@ -110,7 +110,11 @@ def extract(
             row: outcome for row, outcome in zip(rows, outcomes, strict=True) if outcome.failure
         }
         failed, last = failed.difference(rows).union(unread), max(last, rows[-1])
-        proposed = list(chain(*map(_read_reply, batch, outcomes)))
+        proposed = [
+            _check(passage, fact)
+            for passage, outcome in zip(batch, outcomes, strict=True)
+            for fact in outcome.fields.get("facts", ())
+        ]
         done.dropped.update(fact for fact in proposed if isinstance(fact, str))
         supported = [fact for fact in proposed if not isinstance(fact, str)]
         done.facts += _store(database, model, supported, [last, *sorted(failed)])
@@ -205,18 +209,11 @@ def _passages(database: Database, last: int, failed: frozenset[int]) -> Iterator
             yield _Passage(row, texts[0], units)
 
 
-def _read_reply(passage: _Passage, outcome: Outcome) -> list[ExtractedFact | str]:
-    """Return the facts of a reply that the passage supports, and why the others are dropped."""
-    units = {name_key(name): row for name, row in passage.units.items()}
-    return [_check(passage, units, fact) for fact in outcome.fields.get("facts", ())]
-
-
-def _check(
-    passage: _Passage, units: Mapping[str, int], proposed: Mapping[str, Any]
-) -> ExtractedFact | str:
+def _check(passage: _Passage, proposed: Mapping[str, Any]) -> ExtractedFact | str:
     """Return a proposed fact as it is stored, or why it is not."""
     label = " ".join(proposed["label"].split()).strip(" :")
     value = " ".join(proposed["value"].split())
+    units = {name_key(name): row for name, row in passage.units.items()}
     unit = units.get(name_key(proposed["unit"]))
     if unit is None:
         return "it names no unit of the text"

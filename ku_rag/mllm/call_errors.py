@@ -32,7 +32,6 @@ _FORMATS = re.compile(r"response_format|json.?schema|structured output|grammar",
 _PICTURES = re.compile(
     r"\b(at most|only|one|single|multiple|many|more than|maximum|up to|limit)\b.*\bimages?\b", re.I
 )
-
 _NO_PICTURES = re.compile(
     r"at most 0 image|image input is not supported|not a multi-?modal|data required for image|"
     r"(?:not|n't|cannot) (?:support|accept|process|handle)\w* (?:image|vision|multi-?modal)|"
@@ -40,8 +39,6 @@ _NO_PICTURES = re.compile(
     re.I,
 )
 """What llama.cpp, vLLM, Ollama, OpenAI, DeepSeek and Groq say of pictures for models of text."""
-
-
 _BOUNDS = ("maxLength", "maxItems", "minItems")
 
 

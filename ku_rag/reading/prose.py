@@ -160,9 +160,10 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
     names = (subject.name, subject.named) if subject else ()
     analysis = analyse(main if subject else question, names)
     candidates = list(_sentences(evidence, units, subject))
-    stated = None
+    stated: _Stated | None = None
     if subject and analysis.kind == "identity":
-        stated = _identity(subject, candidates)
+        stating = [s for s in candidates if s.own and subject.name in s.text][:1]
+        stated = subject.name, tuple(stating), 0.7
     elif subject and analysis.kind == "description":
         stated = _description(evidence, subject, candidates)
     elif analysis.content or analysis.ways:
@@ -208,12 +209,6 @@ def _sentences(
 
 
 # ---- names and descriptions ---------------------------------------------------------------------
-
-
-def _identity(subject: Match, candidates: Sequence[_Sentence]) -> _Stated:
-    """The unit's name, with the sentence that says it if there is one."""
-    where = [s for s in candidates if s.own and subject.name in s.text][:1]
-    return subject.name, tuple(where), 0.7
 
 
 def _description(

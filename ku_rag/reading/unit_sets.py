@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -194,8 +195,10 @@ class UnitSetReader:
         is_open = compared and (self._noun or question.has_question_word)
         if not (groups or self._kinds or is_open):
             return None
+        if prod(map(len, groups)) > _MOST_ALTERNATIVES:
+            return None
         answers: dict[tuple[int, int], list[Traced]] = {}
-        for chosen in self._choices(groups):
+        for chosen in product(*groups):
             units = self._common(chosen)
             left = self._content.difference(*(constraint.covered for constraint in chosen))
             answer = self._answer(left, units, chosen, is_there=is_there)
@@ -298,13 +301,6 @@ class UnitSetReader:
         return None
 
     # ---- constraints ----------------------------------------------------------------------------
-
-    def _choices(self, groups: Sequence[Sequence[Constraint]]) -> Iterator[tuple[Constraint, ...]]:
-        size = 1
-        for group in groups:
-            size *= len(group)
-        if size <= _MOST_ALTERNATIVES:
-            yield from product(*groups)
 
     def _common(self, chosen: Sequence[Constraint]) -> Rows | None:
         """The units that meet all constraints and are called as the question says; None for all."""

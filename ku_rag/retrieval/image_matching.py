@@ -183,7 +183,10 @@ def _by_unit(
     matches: Sequence[RegionMatch], owners: Owners, objects: Mapping[int, float]
 ) -> dict[int, RegionMatch]:
     """Return the first match of each unit, with what `match_objects` says of it."""
-    whole = _shown_as_a_whole(objects, owners)
+    whole: frozenset[int] = frozenset()  # units that the picture as a whole shows
+    if objects and max(objects.values()) >= _WHOLE:
+        nearest = max(objects, key=objects.__getitem__)
+        whole = owners([nearest])[nearest]
     units: dict[int, RegionMatch] = {}
     units_of = owners([match.image_row for match in matches])
     for match in matches:
@@ -208,8 +211,8 @@ def _rated(
         model = search.by_own_pictures()
     for unit, match in units.items():
         if model:
-            believed = match.similarity - match.cosine if model.of_lead else evidence(match)
-            odds = model.slope * believed + model.intercept
+            signal = match.similarity - match.cosine if model.of_lead else evidence(match)
+            odds = model.slope * signal + model.intercept
             confidence = 1 / (1 + math.exp(min(-odds, 500.0)))
             sure = confidence >= (search.least or model.threshold)
             units[unit] = replace(match, confidence=confidence, sure=sure)
@@ -255,14 +258,6 @@ def match_objects(image: Image, encoder: Encoder, search: Search) -> dict[int, f
     share = math.sqrt(1 - region_share(encoder) ** 2)
     pairs = zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
     return {row: cosine / share for row, cosine in pairs if row >= 0}
-
-
-def _shown_as_a_whole(objects: Mapping[int, float], owners: Owners) -> frozenset[int]:
-    """Return the units of the stored picture that the whole picture resembles, if it does."""
-    row = max(objects, key=objects.__getitem__, default=None)
-    if row is None or objects[row] < _WHOLE:
-        return frozenset()
-    return owners([row])[row]
 
 
 def match_regions(

@@ -81,10 +81,7 @@ class QueryBody(PictureBody):
         None, ge=1, le=100, description="As for a search; by default, the settings of the base."
     )
     question: str = Field(description="A sentence.", examples=["Which country is it from?"])
-    unit: str | None = Field(
-        None,
-        description="The unit that it is about, by id or unique name.",
-    )
+    unit: str | None = Field(None, description="Id or unique name of the unit that it is about.")
     strict: Literal["", "kurag"] = Field("", description="Use only the published method.")
     method: Literal["", "evidence", "model-only"] = ""
     plan: Literal["", "parallel", "sequential"] = Field("", description="Search in rounds.")

@@ -104,13 +104,9 @@ class UnitTools:
         self._folders = [folder.resolve() for folder in folders]
 
     def ask(
-        self,
-        question: str,
-        picture: Picture = "",
-        k: Count | None = None,
-        unit: str | None = None,
+        self, question: str, picture: Picture = "", k: Count | None = None, unit: str | None = None
     ) -> Annotated[CallToolResult, QuestionAnswer]:
-        """Answer a question from the knowledge base, about a picture or a unit (id) if given."""
+        """Answer a question from the knowledge base, about a picture or the unit of an id."""
         image = self._picture(picture) if picture else None
         answer = self._kb.query(image, question, k=k, unit=unit)
         parts = ("outcome", "answer", "citations", "units", "chunks", "paths")
