@@ -148,9 +148,9 @@ class Chain:
 
     def _look(self, *parts: Part, schema: Mapping[str, Any] | None = None) -> Reply:
         """Ask the model that sees, which needs all pictures."""
-        eyes = MeteredMLLM(self.vision or self.mllm.mllm, self.mllm.replies)
+        vision = MeteredMLLM(self.vision or self.mllm.mllm, self.mllm.replies)
         message = Message("user", parts)
-        return eyes.chat(Request((message,), schema, _TEMPERATURE, None, len(message.pictures)))
+        return vision.chat(Request((message,), schema, _TEMPERATURE, None, len(message.pictures)))
 
     def draft(self, material: Material) -> Reply | None:
         """Return the model's answer to the question alone, the first turn (eq. 12).
@@ -171,15 +171,13 @@ class Chain:
         (eq. 13); without evidence, the draft is the answer. Without a draft, the model is asked
         once: the ablation without the chain.
         """
-        is_shown = self.sees_pictures
-        if not is_shown:
-            if material.picture or material.pages:
-                self.notes.append("the model was shown no pictures: the evidence was sent as text")
-            material = replace(material, crop=None, pages=(), pages_only=False)
-        answered = self._answer(material, draft)
-        if is_shown and not self.sees_pictures:
-            return self.answer(material, draft)
-        return answered
+        if self.sees_pictures:
+            answered = self._answer(material, draft)
+            if self.sees_pictures:  # the endpoint may have refused them
+                return answered
+        if material.picture or material.pages:
+            self.notes.append("the model was sent no pictures: the evidence was sent as text")
+        return self._answer(replace(material, crop=None, pages=(), pages_only=False), draft)
 
     def _answer(self, material: Material, draft: Reply | None) -> Answered:
         if draft is None:

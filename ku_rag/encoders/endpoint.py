@@ -47,16 +47,13 @@ class EndpointEncoder:
     max_tokens = 400
 
     def __init__(self, server: str, argument: str, *, settings: Settings, batch_size: int) -> None:
-        self._server, self._batch_size = server, batch_size
+        self._server, self._settings, self._batch_size = server, settings, batch_size
         self.cross_modal = server != "openai"
         name, _, dimensions = argument.rpartition("@")
-        if name and dimensions.isdecimal():
-            self._model, self._dimensions = name, int(dimensions)
-        else:
-            self._model, self._dimensions = argument, 0
-        self._settings = settings
+        is_shortened = name and dimensions.isdecimal()
+        self._model = name if is_shortened else argument
+        self.dim = self._dimensions = int(dimensions) if is_shortened else 0
         self._endpoint = Endpoint(settings, self._model, "encoder_url", time.sleep)
-        self.dim = self._dimensions
         (probe,) = self._request([_PROBE], "text")
         self.dim = len(probe)
         self.fingerprint = f"{server}:{argument}:{self.dim}~{sketch(probe)}"
@@ -102,10 +99,10 @@ class EndpointEncoder:
         if self._dimensions:
             body["dimensions"] = self._dimensions
         if self._server == "vllm":
-            content: dict[str, Any] = {"type": "text", "text": batch[0]}
+            part: dict[str, Any] = {"type": "text", "text": batch[0]}
             if modality == "image":
-                content = {"type": "image_url", "image_url": {"url": batch[0]}}
-            body["messages"] = [{"role": "user", "content": [content]}]
+                part = {"type": "image_url", "image_url": {"url": batch[0]}}
+            body["messages"] = [{"role": "user", "content": [part]}]
         else:
             body["input"] = batch
             if modality == "image":

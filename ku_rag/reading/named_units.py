@@ -367,8 +367,7 @@ class _Tracer:
                 return Traced(("yes",), path)
             elif link.is_asked and link.step.has_value and left and not left & value:
                 # A list in a text need not be complete.
-                single = link.is_only(links) and len(list_items(name)) == 1
-                if single:
+                if link.is_only(links) and len(list_items(name)) == 1:
                     return Traced(("no",), path)
                 # What metadata of other units have, and those of this unit do not
                 others = [stems(other.end.name) for other in links if other.is_asked]
@@ -379,16 +378,9 @@ class _Tracer:
 
     def _compare(self, compared: Comparison) -> Traced | None:
         """Which of the mentioned entities has most, or whether one has more than another."""
-        question, numbers = self.question, amount_stems(self.text)
-        if (
-            set(question.content)
-            - compared.words
-            - compared.labels
-            - IGNORED
-            - question.unsaid
-            - THINGS
-            - numbers
-        ):
+        question = self.question
+        accounted = compared.words | compared.labels | IGNORED | question.unsaid | THINGS
+        if not accounted | amount_stems(self.text) >= set(question.content):
             return None
         every = [
             [

@@ -75,13 +75,8 @@ def _of_field(label: str, value: object) -> Iterator[Statement]:
         for item in value:
             yield from _of_field(label, item)
     else:
-        yield Statement(label, _as_text(value))
-
-
-def _as_text(value: object) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return None if value is None else str(value)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        yield Statement(label, None if value is None else text)
 
 
 def of_text(text: str, name: str) -> Iterator[Statement]:

@@ -26,7 +26,7 @@ REFUSALS = [
     fails(400, "messages.0.content must be a string", param="messages"),
     fails(500, "this model is missing data required for image input"),
 ]
-NOTE = "the model was shown no pictures: the evidence was sent as text"
+NOTE = "the model was sent no pictures: the evidence was sent as text"
 
 
 @pytest.fixture(autouse=True)

@@ -209,7 +209,10 @@ def _items(
         parsing: Parses the files.
     """
     for path in contents.record_files:
-        yield from _read_or_report(path, parsing)
+        try:
+            yield from _read_file(path, parsing)
+        except BadInput as error:
+            yield Quarantined(path.as_posix(), str(error))
     files = [path for path in contents.unit_files if path not in named]
     if identity:
         yield from _unit(identity, files, parsing)
@@ -252,14 +255,6 @@ def _documents(paths: Sequence[Path], parsing: Parsing, *, whole: bool = False) 
             yield Quarantined(path.as_posix(), str(items))
         else:
             yield from items
-
-
-def _read_or_report(path: Path, parsing: Parsing) -> Iterator[Item]:
-    """Read one file of many; report it when it cannot be read."""
-    try:
-        yield from _read_file(path, parsing)
-    except BadInput as error:
-        yield Quarantined(path.as_posix(), str(error))
 
 
 def _printable(path: str) -> str:

@@ -67,10 +67,6 @@ def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
             yield member
 
 
-def _name(name: str) -> str:
-    return PurePosixPath(name).as_posix()
-
-
 def _split(name: str) -> tuple[str, str]:
     """Return the key of a member, which ends at the first dot of its name, and its suffix."""
     path = PurePosixPath(name)
@@ -82,7 +78,7 @@ def _read_unit(
 ) -> Iterator[Item]:
     data, texts, images = {}, [], []
     for member in members:
-        name, suffix = _name(member.name), _split(member.name)[1]
+        name, suffix = PurePosixPath(member.name).as_posix(), _split(member.name)[1]
         picture = suffix in PICTURE_SUFFIXES
         most = MAX_FILE_BYTES if picture else MAX_LINE
         file = archive.extractfile(member) if member.isfile() else None
