@@ -35,8 +35,8 @@ def load(seam: str, own: Mapping[str, str], spec: str, **options: object) -> Any
     """Make the implementation that `spec` names: "name", or "name:argument".
 
     Args:
-        seam: "encoder", "segmenter" or "reranker"; installed packages offer theirs under the
-            entry points `ku_rag.<seam>s`.
+        seam: "encoder", "segmenter", "recogniser", "reranker" or "index"; installed packages offer
+            theirs under the entry points `ku_rag.<seam>s`.
         own: the project's own, name → "module:class".
         spec: the name, with what the class is called with after a colon.
         **options: given to those that take an argument of that name, such as `device`.

@@ -208,10 +208,7 @@ def ask(
     region = region and replace(region, box=scaled(region.box, scale))
     yield from _report_context(context, region)
     pages: list[Image] = []
-    sent, most = context, question.sent_chunks
-    if chain and (count := len(context.evidence)) > most:
-        chain.notes.append(f"{most} of {count} chunks were sent: raise mllm_chunks to send more")
-        sent = replace(context, evidence=context.evidence[:most])
+    sent = query.limit_chunks(context)
     needs_pages = chain and chain.sees_pictures and question.with_units
     if question.passage or question.report or needs_pages:
         with _measure(times, "passage"):
@@ -472,6 +469,15 @@ class _Query:
         return replace(context, paths=paths, search=search)
 
     # ---- answering -----------------------------------------------------------------------------
+
+    def limit_chunks(self, context: _Context) -> _Context:
+        """Return the evidence with no more chunks than may be sent to the model."""
+        count, most = len(context.evidence), self.question.sent_chunks
+        if self.chain and count > most:
+            note = f"{most} of {count} chunks were sent: raise mllm_chunks to send more"
+            self.chain.notes.append(note)
+            context = replace(context, evidence=context.evidence[:most])
+        return context
 
     def material(
         self, context: _Context, pages: Sequence[Image], caption: Reply | None

@@ -27,6 +27,7 @@ _PACKAGES = ("numpy", "faiss-cpu", "apsw", "pillow", "nltk", "click", "rich")
 _EXTRAS = {
     "pictures": "onnxruntime",
     "ocr": "rapidocr opencv-python-headless",
+    "onnx": "tokenizers",
     "longclip": "open_clip_torch",
     "sentence": "sentence-transformers",
     "yolo": "ultralytics opencv-python",
@@ -105,8 +106,9 @@ def _configuration(kb: Path) -> Finding:
     except KuError as error:
         return Finding("configuration", False, str(error))
     seen = str(file) if file.exists() else f"none in {file}"
-    used = {"encoder_url": settings.encoder_url, "index_uri": settings.index_engine == "milvus"}
-    for name in ("mllm_url", *filter(used.get, used)):
+    models = ("encoder_url", "vision_mllm_url", "mllm_judge_url")
+    used = ["mllm_url", *(name for name in models if getattr(settings, name))]
+    for name in (*used, *["index_uri"] * (settings.index_engine == "milvus")):
         address = settings.address(name)
         variable = next(filter(os.environ.get, address.variables), address.variables[0])
         verb = "is" if variable in os.environ else "is not set, and would be"
