@@ -281,6 +281,7 @@ def test_doctor_says_where_keys_are_sent(ku, tmp_path, monkeypatch, foreign):
     configure(mllm_url="http://127.0.0.1:1/v1", index_engine="milvus", index_uri="http://a:b@c")
     assert seen() == (
         f"ok  configuration: {file}; OPENAI_API_KEY is sent to http://127.0.0.1:1/v1; "
+        f"OPENAI_API_KEY is not sent to {foreign.url}, which only ku.toml names; "
         "KU_MILVUS_TOKEN is not set, and would be sent to c"
     )
     configure(mllm_url="", mllm_judge_url="")

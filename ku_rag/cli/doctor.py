@@ -105,7 +105,7 @@ def _configuration(kb: Path) -> Finding:
         settings = Settings.load(kb / "ku.toml")
     except KuError as error:
         return Finding("configuration", False, str(error))
-    seen = str(file) if file.exists() else f"none in {file}"
+    lines = [str(file) if file.exists() else f"none in {file}"]
     models = ("encoder_url", "vision_mllm_url", "mllm_judge_url")
     used = ["mllm_url", *(name for name in models if getattr(settings, name))]
     for name in (*used, *["index_uri"] * (settings.index_engine == "milvus")):
@@ -113,8 +113,8 @@ def _configuration(kb: Path) -> Finding:
         variable = next(filter(os.environ.get, address.variables), address.variables[0])
         verb = "is" if variable in os.environ else "is not set, and would be"
         verb, why = ("is not", ", which only ku.toml names") if address.is_foreign else (verb, "")
-        seen += f"; {variable} {verb} sent to {address.shown or OPENAI}{why}"
-    return Finding("configuration", True, seen)
+        lines.append(f"{variable} {verb} sent to {address.shown or OPENAI}{why}")
+    return Finding("configuration", True, "; ".join(dict.fromkeys(lines)))
 
 
 def _base(kb: Path) -> Finding:
