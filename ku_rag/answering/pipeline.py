@@ -321,9 +321,10 @@ class _Query:
     def find(self) -> tuple[_Context, Reply | None]:
         """Return what the question is answered from, and the caption that was searched with."""
         caption = None
-        if self.chain and self.picture and not self.question.with_units:
+        if not self.question.with_units:
             with _measure(self.times, "caption"):
-                caption = self.chain.describe(self.picture)
+                if self.chain and self.picture:
+                    caption = self.chain.describe(self.picture)
         matched = self.identify()
         if self.planned:
             context = self.from_plan(self.planned, matched or self.planned.matched)
