@@ -236,7 +236,7 @@ class Session:
             return self._mllms[role]
 
     def recogniser(self) -> CachedRecogniser | None:
-        """Return what reads words in pictures, if anything does; made at the first call."""
+        """Return the recogniser of words in pictures, if there is one; made at the first call."""
         with self._loading:
             spec = absolute(self.settings.recogniser)
             if self._recogniser is None and spec not in ("", "none"):

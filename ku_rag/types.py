@@ -321,7 +321,7 @@ class Match(Serializable):
             where it is not known, as for regions of a model before `ku tune --confidence`.
         image: path of the picture in the store that matched best, if one did.
         why: what matched: the picture with its cosine, or the name as found.
-        signals: what speaks for the picture: the cosine of the "region", the edges, from 0,
+        signals: evidence of the picture: the cosine of the "region", the edges, from 0,
             that "registration" confirms, the cosine of a "network" for whole pictures, and the
             rarity, from 0, of the "words" that were read.
         named: the name or alias that the question holds, folded; "" if it holds none.
@@ -498,7 +498,7 @@ class Correction:
             "all" where they agree; None where there was no path.
         dropped_citations: evidence that it cited and was not shown.
         caption: how it described the picture, where texts alone were searched.
-        notes: what it was not shown, or did not complete, a clause each.
+        notes: what was left out of requests or truncated, one clause each.
         usage: see `ku_rag.mllm.base.usage`.
     """
 

@@ -123,7 +123,7 @@ class Chain:
             return None
 
     def identify(self, picture: Image, candidates: Sequence[Image]) -> int | None:
-        """Return the number of the candidate in a picture; 0 for none, None if it sees none."""
+        """Return the number of the candidate in a picture; 0 for none, None if no model sees it."""
         numbered = (part for n, c in enumerate(candidates, 1) for part in (f"{n}:", Picture(c)))
         parts = (Picture(picture), *numbered, self.prompts["identify"].fill())
         number = choice(range(len(candidates) + 1))
@@ -141,13 +141,13 @@ class Chain:
         return chosen
 
     def decline(self, why: str) -> Answered:
-        """Return that there is no answer, because the model identified none of the units."""
+        """Return no answer, because the model identified none of the units."""
         correction = Correction(notes=tuple(self.notes), usage=usage(self.mllm.replies))
         models = {"prompts": self.prompts["identify"].label}
         return Answered(Reading("", why=why, unanswered="unsure"), models, correction)
 
     def _look(self, *parts: Part, schema: Mapping[str, Any] | None = None) -> Reply:
-        """Ask the model that sees, which needs all pictures."""
+        """Ask the model that sees pictures; all of them are required."""
         vision = MeteredMLLM(self.vision or self.mllm.mllm, self.mllm.replies)
         message = Message("user", parts)
         return vision.chat(Request((message,), schema, _TEMPERATURE, None, len(message.pictures)))
@@ -155,7 +155,7 @@ class Chain:
     def draft(self, material: Material) -> Reply | None:
         """Return the model's answer to the question alone, the first turn (eq. 12).
 
-        One that reaches the limit of tokens is used as far as it goes; None if it says nothing.
+        A draft that is truncated at the limit of tokens is used; None if it is empty.
         """
         try:
             return self._chat(self._build_request(material))

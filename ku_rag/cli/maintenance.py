@@ -83,7 +83,7 @@ def tune(recall: float, kind: str | None, confidence: str | None, texts: str | N
     are searched. Each line of the file is {"question": text, "units": [ids]}, as for `ku eval`.
     """
     if confidence and texts:
-        raise click.UsageError("give --confidence or --texts, one after the other")
+        raise click.UsageError("give either --confidence or --texts")
     if texts:
         with open_base() as base:
             ranks = base.tune_texts(texts)
@@ -144,7 +144,7 @@ def sync_index(rebuild: bool) -> None:
 @click.option("--encoder", default="", help="The new encoder.  [default: the present one]")
 @common
 def reindex(encoder: str) -> None:
-    """Change the encoder of the knowledge base, and read words in pictures that were not read.
+    """Change the encoder of the knowledge base, and read words in pictures not yet read.
 
     Everything is encoded again; queries use the old vectors until one transaction switches. After
     an interrupt the same command continues where it stopped.

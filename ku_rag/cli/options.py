@@ -113,7 +113,7 @@ def mllm_option(purpose: str) -> Callable[[Command], Command]:
 
 def vision_options(command: Command) -> Command:
     """The options of identification, and of a model that sees for one that does not."""
-    help = "Let it choose among candidates if the match is unsure.  [default: identify]"
+    help = "Let the model choose a candidate if the match is unsure.  [default: identify]"
     command = _kept(_MODELS, "--identify/--no-identify", default=None, help=help)(command)
     model = {"metavar": "MODEL", "help": "The model that describes the picture to --mllm."}
     return _kept(_MODELS, "--vision-mllm", "vision_mllm", **model)(command)

@@ -48,7 +48,7 @@ _METHOD = click.Choice(["evidence", "model-only"])
 @output_option("--passage", "FILE.png", "Write the stitched passage; further pages get a number.")
 @output_option("--report", "FILE.html", "Write a page that shows how the question was answered.")
 @mllm_option("answers; '' for none")
-@click.option("--unit", metavar="ID", help="The unit that QUESTION is about, where it is unsure.")
+@click.option("--unit", metavar="ID", help="Id or unique name of the unit that QUESTION is about.")
 @vision_options
 @click.option("--no-kcc", is_flag=True, help="Ask it once, with the evidence; no correction.")
 @click.option("--no-units", is_flag=True, help="Search texts alone, by its caption of the picture.")

@@ -36,7 +36,7 @@ def load_network(
         input: name of the input.
         output: name of the output; "" for the first.
         pooling: "first" or "mean" of an output with a vector for each token.
-        threads: of one run on the CPU; 0 for one on each core.
+        threads: number of threads of one run; 0 for one per core.
     """
     runtime = extra("pictures", "onnxruntime")
     options = runtime.SessionOptions()

@@ -28,7 +28,7 @@ _COMMON = 0.1
 _FEW = 10_000
 """Chunks up to which the database compares their rows, before it ranks any."""
 _PARTS = 1e12
-"""Scores are read as whole numbers of so many parts of 1."""
+"""Scores are multiplied by this and read as integers."""
 _EXACT = 3
 """Letters of the longest stem that matches only itself; a longer one is a prefix."""
 

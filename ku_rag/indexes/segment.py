@@ -20,8 +20,8 @@ def contains(rows: Rows, values: NDArray[Any]) -> Mask:
     """Return which values are among rows: bool[len(values)].
 
     Args:
-        rows: int64[n], ascending, from 0.
-        values: int64[m], from -1.
+        rows: int64[n], at least 0, ascending.
+        values: int64[m], at least -1.
     """
     if not len(rows) or not len(values):
         return np.zeros(len(values), np.bool_)

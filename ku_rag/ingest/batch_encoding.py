@@ -55,7 +55,7 @@ class BatchEncoder:
     Args:
         encoder: Makes the vectors.
         max_tokens: The most tokens of a chunk; 0 for the encoder's limit.
-        recogniser: Makes what reads the words in pictures, if anything does.
+        recogniser: Returns the recogniser of words in pictures, or None.
     """
 
     def __init__(

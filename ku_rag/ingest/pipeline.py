@@ -78,7 +78,7 @@ class Pipeline:
         encoder: Makes the vectors.
         encoder_rows: Its rows in the store, for chunks and for images.
         settings: Chunk length, memory, copying or linking of pictures.
-        recogniser: Makes what reads the words in pictures, if anything does.
+        recogniser: Returns the recogniser of words in pictures, or None.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ class Reindexing:
         spec: Name of the new encoder; None for an object.
         max_tokens: Longest chunk in tokens of the new encoder.
         writing: Returns the writer lock as a context manager.
-        recogniser: Reads the words in pictures, if anything does.
+        recogniser: Reads the words in pictures; None for no recogniser.
     """
 
     database: Database

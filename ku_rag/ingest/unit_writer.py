@@ -277,8 +277,8 @@ def _replace_relations(connection: Connection, places: Sequence[_SourceRows]) ->
         for place in places
         if place.unit is not None
     }
-    known = [place.row for place in places if place.is_known and place.row in stated]
-    if known:
-        relations.drop_of_sources(connection, known)
+    replaced = [place.row for place in places if place.is_known and place.row in stated]
+    if replaced:
+        relations.drop_of_sources(connection, replaced)
     new = [of for of in stated.values() if of.relations]
     return relations.add_many(connection, new) if new else 0

@@ -163,7 +163,7 @@ class MeteredMLLM:
 
     @property
     def sees_pictures(self) -> bool:
-        """Whether the model sees pictures: what its property of this name says, or else yes."""
+        """Whether the model sees pictures, by its property of this name; True without one."""
         return bool(getattr(self.mllm, "sees_pictures", True))
 
     def chat(self, request: Request) -> Reply:

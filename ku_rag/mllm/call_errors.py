@@ -52,7 +52,7 @@ class PicturesNotSeen(ModelFailed):
 
 
 class TruncatedReply(ModelFailed):
-    """The model reached the limit of tokens; `reply` holds what it said until then."""
+    """The model reached the limit of tokens; `reply` is the truncated reply."""
 
     def __init__(self, message: str, reply: Reply) -> None:
         super().__init__(message)

@@ -126,7 +126,7 @@ def fitted(image: Image.Image, side: int) -> Image.Image:
 
 
 def decode_reply(body: object, request: Request, model: str) -> Reply:
-    """Return the reply in a response, of which `check_complete` says whether it is complete.
+    """Return the reply in a response; `check_complete` raises an error if it is truncated.
 
     Args:
         body: the JSON value of a successful response.

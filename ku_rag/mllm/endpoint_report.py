@@ -30,7 +30,7 @@ class EndpointReport(Serializable):
         model: the model; "" if only the endpoint was tried.
         models: names of the endpoint's models; none if it does not list them.
         replies: whether the model replied to a request.
-        pictures: whether it named the colour of a picture; remembered.
+        pictures: whether it named the colour of a picture; stored for later calls.
         object_format: "json_schema", "json_object" or "words", as it returned an object; "" if it
             returned none.
         problems: one sentence for each request that failed.
@@ -70,15 +70,15 @@ def ping(settings: Settings) -> EndpointReport:
     if settings.mllm:
         red = Picture(Image.new("RGB", (_SIDE, _SIDE), "red"))
         question = "Which colour is this picture? Reply with one word."
-        seen = attempt(lambda: mllm.chat(replace(request(red, question), needed_pictures=1)))
-        sees_pictures = bool(seen and "red" in seen.text.casefold())
-        if seen or not mllm.sees_pictures:
+        colour = attempt(lambda: mllm.chat(replace(request(red, question), needed_pictures=1)))
+        sees_pictures = bool(colour and "red" in colour.text.casefold())
+        if colour or not mllm.sees_pictures:
             store_sight(mllm.url, mllm.model, sees_pictures=sees_pictures)
         schema = object_schema("colour", colour=TEXT)
         reply = attempt(lambda: mllm.chat(request("Name a colour.", schema=schema)))
         report = replace(
             report,
-            replies=bool(seen or reply),
+            replies=bool(colour or reply),
             pictures=sees_pictures,
             object_format=mllm.object_format if reply else "",
         )

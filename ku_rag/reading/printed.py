@@ -12,12 +12,12 @@ from ku_rag.types import Reading, Word
 
 def read(question: str, printed: Sequence[Word]) -> Reading | None:
     """Return what is printed in a picture, if the question asks for it and for nothing else."""
-    spoken = {*words(question)}
-    asked = {stem(word) for word in spoken - (stop_words() - {"say"})}
+    question_words = {*words(question)}
+    content = {stem(word) for word in question_words - (stop_words() - {"say"})}
     # "What does it say?", but not "Say what this is."
-    asking = asked & (PRINT if "does" in spoken else PRINT - {"say"})
-    begins = spoken & {"what", "which", "read"}
-    if not (printed and begins and asking and asked <= PRINT | CARRIERS):
+    verbs = PRINT if "does" in question_words else PRINT - {"say"}
+    is_question = question_words & {"what", "which", "read"}
+    if not (printed and is_question and content & verbs and content <= PRINT | CARRIERS):
         return None
     labels = tuple(f"W{n}" for n, _ in enumerate(printed, 1))
     text = "; ".join(word.text for word in printed)

@@ -51,9 +51,9 @@ _RARITY = 0.83
 THRESHOLD = 0.4
 """Confidence from which on a match is sure, where nothing else is set."""
 _WHOLE = 0.65
-"""Cosine of a network from which on a picture as a whole shows what a stored one does. Windows that
-match another unit are then believed less, by this many log odds."""
+"""Least cosine of a network at which a whole picture shows the unit of a stored one."""
 _CONTRADICTED = 3.5
+"""Log odds that windows which match another unit lose then."""
 _NEAREST_OBJECTS = 100
 """Stored pictures that are compared with what a network sees in a picture."""
 _blas_lock = threading.Lock()
@@ -92,7 +92,7 @@ class ImageSearch:
         tuned: what `ku tune --confidence` found, if it was run.
         by_own_pictures: returns what `calibrate` finds, for regions of a model.
         least: confidence from which on a match is sure; 0 takes the tuned or the default one.
-        recogniser: makes what reads the words in a picture, if anything does, at the first picture.
+        recogniser: returns the recogniser of words in pictures, or None.
     """
 
     encoder: Encoder

@@ -152,7 +152,7 @@ def unit_match(
 
 
 def _signals(seen: RegionMatch) -> dict[str, float]:
-    """Return what speaks for a match: cosine of its region, confirmed edges, network, words."""
+    """Return the evidence for a match: cosine of its region, confirmed edges, network, words."""
     signals = {"region": seen.cosine, "registration": seen.edges, "network": seen.network}
     signals["words"] = seen.rarity
     return {name: round(value, 4) for name, value in signals.items() if value}

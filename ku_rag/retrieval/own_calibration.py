@@ -1,9 +1,9 @@
 """Calibrate the confidence of picture matches on a base's own pictures, without labels.
 
 A stored picture whose own unit is left out is a picture of a thing that the base does not have. Its
-nearest picture leads by chance over those of other units. By how much says how large the lead of a
-match must be to be believed, for any encoder and any base. Cosines themselves do not: photographs
-of people are farther from stored pictures than these are from each other.
+nearest picture leads by chance over those of other units. The distribution of these leads says how
+large the lead of a sure match must be, for any encoder and base. That of cosines does not:
+photographs of people are farther from stored pictures than these are from each other.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ku_rag.indexes.vector_index import VectorIndex
 from ku_rag.store.connection import Connection
 
 _PICTURES, _FEWEST = 200, 20
-"""Most pictures that are compared, and fewest that say anything."""
+"""Most pictures that are compared, and fewest that are enough."""
 _DECLINED = 0.9
 """Share of unknown things that are declined."""
 _USUAL = 0.05
-"""Confidence of a match whose lead is that of half of the unknown things."""
+"""Confidence at the median lead of unknown things."""
 _LEAST_SPREAD = 0.01
 
 
@@ -61,8 +61,8 @@ def unknown_leads(
 def fit_unknown(leads: NDArray[np.float64], threshold: float) -> tuple[float, float] | None:
     """Return the slope and the intercept of log odds of a lead that decline most unknown things.
 
-    A lead that one in ten unknown things has gets the confidence `threshold`, one that half of them
-    have gets .05.
+    The lead that a tenth of the unknown things exceed gets the confidence `threshold`, the median
+    lead .05.
 
     Args:
         leads: float64[n] of unknown things.

@@ -25,7 +25,7 @@ _DEPTH = 20
 
 @dataclass(frozen=True, slots=True)
 class TextTuning(Serializable):
-    """What questions say of the weight of an encoder's cosines of texts.
+    """The weights of an encoder's cosines of texts, measured by questions.
 
     Args:
         questions: how many were asked.
@@ -47,12 +47,12 @@ class TextTuning(Serializable):
 def tune_text_weight(
     base: Retrieval, records: Iterable[tuple[str, Mapping[str, Any] | BadInput]]
 ) -> TextTuning:
-    """Search for the units of questions with several weights, and keep the best; may write.
+    """Search for the units of questions with several weights, and store the best one.
 
     Args:
         base: the base.
         records: "file:line" and {"question": text, "units": [ids]}, as for `ku eval`, or the error
-            of a line. Records without units are passed over.
+            of a line. Records without units are skipped.
 
     Raises:
         NotFound: the base has no unit of an id.

@@ -274,7 +274,7 @@ def fetch_rows(connection: Connection, query: str, *values: object) -> Rows:
 
 
 def distinct(rows: NDArray[np.int64]) -> Rows:
-    """Return numbers from 0 ascending, each once; `numpy.unique` hashes them, which is slow."""
+    """Return the distinct numbers, at least 0, ascending; `numpy.unique` is slower."""
     ascending = np.sort(rows)
     return ascending[np.diff(ascending, prepend=-1) > 0]
 
