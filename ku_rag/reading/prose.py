@@ -16,15 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from ku_rag.retrieval.names import parted
-from ku_rag.text.question import (
-    HEDGES,
-    PLACE_NOUNS,
-    THINGS,
-    TURNING,
-    Question,
-    analyse,
-    is_negated,
-)
+from ku_rag.text.question import HEDGES, PLACE_NOUNS, THINGS, TURNING, Question, analyse, is_negated
 from ku_rag.text.sentences import sentences
 from ku_rag.text.statements import is_labelled_line
 from ku_rag.text.stems import every_stem, stem
