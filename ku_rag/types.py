@@ -302,11 +302,31 @@ class Region(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class Word(Serializable):
-    """A word or line that was read in a picture, with its box and a confidence of 0 to 1."""
+    """A word or line that was read in a picture, with its box and a confidence of 0 to 1.
+
+    Raises:
+        BadInput: one of them is of another kind.
+    """
 
     text: str
     box: Box
     confidence: float
+
+    def __post_init__(self) -> None:
+        """Check what was given."""
+        arguments.text(self.text, "a recognised word")
+        try:
+            x0, y0, x1, y1 = map(int, self.box)
+            confidence = float(self.confidence)
+        except (TypeError, ValueError, OverflowError):
+            confidence = -1.0
+        if not 0 <= confidence <= 1:
+            raise BadInput(
+                f"a recognised word has the box {self.box!r:.80} and the confidence "
+                f"{self.confidence!r:.40}: expected four numbers, and one from 0 to 1"
+            )
+        object.__setattr__(self, "box", (x0, y0, x1, y1))
+        object.__setattr__(self, "confidence", confidence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,7 @@ def ask(
             pages = _compose(sent, for_model=chain is not None)
     with _measure(times, "read"):
         if chain and context.matched.none_identified:
-            answered = chain.decline(f"The model names none: {_decline(context.matched.units)}.")
+            answered = chain.decline(f"No unit was identified: {_decline(context.matched.units)}.")
         elif chain:
             answered = yield from _correct(
                 chain, query.material(sent, pages, caption), question.kcc
@@ -354,7 +354,7 @@ class _Query:
             view = self.crop(matched.region) or self.picture
             number = self.chain.identify(view, [pictures[unit.id] for unit in candidates])
         if not number:
-            return replace(matched, none_identified=number == 0)
+            return replace(matched, none_identified=True)
         best = candidates[number - 1]
         others = (unit for unit in matched.units if unit.id != best.id)
         why = f"{best.why}; a model identified it among {len(candidates)}"

@@ -112,19 +112,19 @@ class EndpointEncoder:
         )
         try:
             data = sorted(answer["data"], key=lambda entry: entry["index"])
-            vectors = np.array([entry["embedding"] for entry in data], np.float32)
+            vectors = np.array([entry["embedding"] for entry in data], np.float64)
             vectors = vectors[:, : self._dimensions or None]  # some servers ignore the parameter
         except (TypeError, KeyError, IndexError, ValueError, OverflowError):
-            vectors = np.zeros((0, 0), np.float32)
+            vectors = np.zeros((0, 0))
         expected = (len(batch), self.dim or vectors.shape[1])
-        if vectors.shape != expected or not vectors.size or not np.isfinite(vectors).all():
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if vectors.shape != expected or not lengths.all() or not np.isfinite(lengths).all():
             raise ModelFailed(
                 f"{self._endpoint.url} replied to {len(batch)} inputs for {self._model!r} with "
-                f"numbers of the shape {vectors.shape}, expected {expected}, all finite: check the "
-                "address and whether the model makes embeddings"
+                f"numbers of the shape {vectors.shape}, expected {expected}, all finite, "
+                "and no vector of zeros: check the address and whether the model makes embeddings"
             )
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
+        return np.asarray(vectors / lengths, np.float32)
 
 
 openai = partial(EndpointEncoder, "openai")

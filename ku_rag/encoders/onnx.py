@@ -138,7 +138,8 @@ class OnnxEncoder:
         """Return the function of a network, and the settings that are not the network's."""
         rest = {"input": input, **settings}
         file = self._file(rest.pop("file"))
-        self._files += sorted(file.parent.glob(f"{glob.escape(file.name)}*"))  # weights beside it
+        beside = file.parent.glob(f"{glob.escape(file.name)}*")  # weights may lie there
+        self._files += sorted(path for path in beside if path.is_file())
         own = {name: rest.pop(name) for name in ("input", "output", "pooling") if name in rest}
         return load_network(str(file), **own), rest
 

@@ -114,7 +114,7 @@ def _below(folder: Path, name: str) -> str:
     """Return a path below a folder. Links are not followed, as in folders of linked pictures."""
     path = os.path.normpath(name)
     if "://" in name or os.path.isabs(path) or path.split(os.sep, 1)[0] == "..":
-        raise BadInput(f"{name[:80]!r} is not a path of a picture below {folder}")
+        raise BadInput(f"{name[:80]!r} is not a relative path of a picture below {folder}")
     return f"{folder}/{path}"
 
 

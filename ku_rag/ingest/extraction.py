@@ -219,9 +219,13 @@ def _check(passage: _Passage, proposed: Mapping[str, Any]) -> ExtractedFact | st
         return "it names no unit of the text"
     if not (0 < len(label) <= _LONGEST_LABEL and len(value) <= _LONGEST_VALUE):
         return "label or value is empty or too long"
+    if name_key(value) in units.keys() & {name_key(proposed["unit"])} or value == label:
+        return "the value is the unit or the label"
     sentence = locate(proposed["sentence"], passage.text)
     if sentence is None:
         return "the sentence is not in the text"
+    if " ".join(proposed["sentence"].split()).strip(" .:") == label.strip(" ."):
+        return "the label is the sentence"
     if locate(value, passage.text, *sentence) is None:
         return "the value is not in the sentence"
     return ExtractedFact(unit, Statement(label, value, "", *sentence), passage.row)

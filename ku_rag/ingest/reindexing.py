@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from ku_rag import manifest
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
-from ku_rag.errors import BadInput
+from ku_rag.errors import BadInput, NotFound
 from ku_rag.indexes import inverted
 from ku_rag.ingest.chunking import chunk
 from ku_rag.ingest.image_decoding import LONGEST, decode_ahead
@@ -113,11 +113,14 @@ class Reindexing:
             "(SELECT image FROM image_words WHERE recogniser = ?)",
             (recogniser.fingerprint,),
         ).fetchall()
+        count = 0
         for image, file in pictures:
-            printed = recogniser.read_file(self.layout.image(file))
-            with self.writing(), self.database.change() as connection:
-                content_rows.put_words(connection, image, *printed)
-        return len(pictures)
+            with suppress(BadInput, NotFound):  # missing or damaged, which `ku verify` reports
+                if printed := recogniser.read_file(self.layout.image(file)):
+                    with self.writing(), self.database.change() as connection:
+                        content_rows.put_words(connection, image, *printed)
+                        count += 1
+        return count
 
     def _changes(self, kind: Kind) -> bool:
         """Whether vectors of a kind are made by another encoder than before."""

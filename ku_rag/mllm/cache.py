@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,26 @@ def digest(request: Mapping[str, Any]) -> str:
 
 def recall_sight(url: str, model: str) -> bool | None:
     """Return whether a model sees pictures; None if that was not learned yet."""
-    reply = ReplyCache().get(digest({"sight": [url, model]}))
+    replies = (ReplyCache().get(_sight(url, model, day)) for day in ("", _today()))
+    reply = next(filter(None, replies), None)
     return None if reply is None else reply.text == "yes"
 
 
-def store_sight(url: str, model: str, *, sees_pictures: bool) -> None:
-    """Store whether a model sees pictures, as a reply, for every knowledge base of the user."""
-    ReplyCache().put(digest({"sight": [url, model]}), Reply("yes" if sees_pictures else "no"))
+def store_sight(url: str, model: str, *, sees_pictures: bool, for_today: bool = False) -> None:
+    """Store whether a model sees pictures, as a reply, for every knowledge base of the user.
+
+    What an error message says holds for today: it may have another cause.
+    """
+    key = _sight(url, model, _today() if for_today else "")
+    ReplyCache().put(key, Reply("yes" if sees_pictures else "no"))
+
+
+def _sight(url: str, model: str, day: str) -> str:
+    return digest({"sight": [url, model, day]})
+
+
+def _today() -> str:
+    return date.today().isoformat()
 
 
 class ReplyCache:

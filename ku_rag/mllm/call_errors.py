@@ -34,8 +34,8 @@ _PICTURES = re.compile(
 )
 _NO_PICTURES = re.compile(
     r"at most 0 image|image input is not supported|not a multi-?modal|data required for image|"
-    r"(?:not|n't|cannot) (?:support|accept|process|handle)\w* (?:image|vision|multi-?modal)|"
-    r"image_url.{0,40}(?:only|expected|not supported)|content must be a string",
+    r"(?:not|n't) support (?:image|vision|multi-?modal)|unknown variant .image_url|"
+    r"image_url is only supported|image_url.{0,20}not supported|content must be a string",
     re.I,
 )
 """What llama.cpp, vLLM, Ollama, OpenAI, DeepSeek and Groq say of pictures for models of text."""

@@ -264,7 +264,7 @@ class EndpointMLLM:
                     rejected |= {feature}
                     if feature == "vision":
                         self._rejected |= {feature}
-                        store_sight(self.url, self.model, sees_pictures=False)
+                        store_sight(self.url, self.model, sees_pictures=False, for_today=True)
                 except ModelFailed as error:
                     error.args = (f"{error} (model {self.model!r} at {self.url})",)
                     raise

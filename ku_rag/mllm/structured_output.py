@@ -100,6 +100,8 @@ def _convert(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JS
         value = ", ".join(str(_convert(item, schema)) for item in value[:_MOST_ITEMS])
     if kind == "string" and not isinstance(value, str | dict):
         value = "" if value is None else json.dumps(value)
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)
     if isinstance(value, str):
         value = remove_control_characters(value[: schema.get("maxLength", LONGEST_TEXT)])
         if kind == "string":
@@ -107,7 +109,7 @@ def _convert(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JS
             return value if value in schema.get("enum", ()) else next(options, value)
         if kind in ("boolean", "integer", "number"):
             try:
-                return json.loads(value.strip().lower())
+                return _convert(json.loads(value.strip().lower()), schema)
             except (ValueError, RecursionError):
                 return value
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Protocol
 
 from PIL.Image import Image
 
+from ku_rag.errors import reason
 from ku_rag.pictures import fit_picture, scaled
 from ku_rag.plugins import load
 from ku_rag.types import Word
@@ -18,6 +20,7 @@ DEFAULT = "rapidocr" if find_spec("rapidocr") else "none"
 """The recogniser of a new base."""
 _OWN = {"rapidocr": "ku_rag.recognisers.rapid:RapidRecogniser"}
 _REMEMBERED = 256
+_log = logging.getLogger("ku_rag")
 
 
 class Recogniser(Protocol):
@@ -31,24 +34,44 @@ class Recogniser(Protocol):
 
 
 class CachedRecogniser:
-    """Reads each picture once, by its content; `spec` is explained in `ku_rag.plugins.load`."""
+    """Reads each picture once, by its content; `spec` is explained in `ku_rag.plugins.load`.
+
+    A picture on which the recogniser fails has no words, and a warning is logged.
+    """
 
     def __init__(self, spec: str) -> None:
+        self._spec = spec
         self._recogniser: Recogniser = load("recogniser", _OWN, spec)
         self.fingerprint = self._recogniser.fingerprint
-        self._words: dict[bytes, list[Word]] = {}
+        self._words: dict[bytes, list[Word] | None] = {}
 
     def read(self, image: Image) -> list[Word]:
         """See `Recogniser`."""
+        return self._read(image) or []
+
+    def read_file(self, source: Path | bytes) -> tuple[str, list[Word]] | None:
+        """Return the fingerprint, and the words in a file or its content; boxes fit its size.
+
+        Returns:
+            None if the recogniser fails.
+        """
+        picture, size = fit_picture(source)
+        scale, words = max(size) / max(picture.size), self._read(picture)
+        if words is None:
+            return None
+        return self.fingerprint, [replace(word, box=scaled(word.box, scale)) for word in words]
+
+    def _read(self, image: Image) -> list[Word] | None:
         digest = hashlib.sha256(f"{image.size}".encode() + image.tobytes()).digest()
         if digest not in self._words:
             if len(self._words) >= _REMEMBERED:
                 self._words = {}
-            self._words[digest] = self._recogniser.read(image)
+            try:
+                self._words[digest] = [replace(word) for word in self._recogniser.read(image)]
+            except Exception as error:  # of a network, or of a plug-in
+                self._words[digest] = None
+                _log.warning(
+                    "the recogniser %s failed on a picture of %d x %d pixels (%s: %s)",
+                    *(self._spec, *image.size, type(error).__name__, reason(error)),
+                )
         return self._words[digest]
-
-    def read_file(self, source: Path | bytes) -> tuple[str, list[Word]]:
-        """Return the fingerprint, and the words in a file or its content; boxes fit its size."""
-        picture, size = fit_picture(source)
-        scale, words = max(size) / max(picture.size), self.read(picture)
-        return self.fingerprint, [replace(word, box=scaled(word.box, scale)) for word in words]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from importlib.metadata import version
 
 import numpy as np
-from PIL.Image import Image
+from PIL import Image
 
 from ku_rag.pictures import clipped
 from ku_rag.plugins import extra
 from ku_rag.types import Word
+
+_MOST_LONG = 4
+"""Greatest ratio of the sides of a picture that is read; others are padded."""
 
 
 class RapidRecogniser:
@@ -20,9 +23,13 @@ class RapidRecogniser:
         self._read = extra("ocr", "rapidocr").RapidOCR(params=options)
         self.fingerprint = f"rapidocr:{version('rapidocr')}"
 
-    def read(self, image: Image) -> list[Word]:
+    def read(self, image: Image.Image) -> list[Word]:
         """See `Recogniser`."""
-        output = self._read(np.asarray(image)[:, :, ::-1])  # it expects BGR
+        # It scales the shorter side to 736 pixels: a line of 1 x 1600 would become a million wide.
+        least = max(image.size) // _MOST_LONG
+        padded = Image.new("RGB", (max(image.width, least), max(image.height, least)), "white")
+        padded.paste(image)
+        output = self._read(np.asarray(padded)[:, :, ::-1])  # it expects BGR
         if output.boxes is None:
             return []
         return [

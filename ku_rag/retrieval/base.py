@@ -50,7 +50,7 @@ class Matched:
         region: the part of the picture that the question is about; None without a picture.
         names: the names in the question.
         chosen: whether the first unit was chosen by the caller.
-        none_identified: whether a model saw the candidates for the picture and named none of them.
+        none_identified: whether a model was asked which of the candidates it is, and named none.
         words: printed in the picture.
     """
 

@@ -29,7 +29,7 @@ class TextTuning(Serializable):
 
     Args:
         questions: how many were asked.
-        weight: the weight with the best ranks; of equal ones the smallest.
+        weight: the weight with the best ranks; of equal ones the present or the smallest.
         weight_before: that of the base, or of the encoder.
         reciprocal_rank: mean reciprocal rank of the first chunk of a right unit, 0 to 1.
         reciprocal_rank_before: the same with the weight before.
@@ -64,7 +64,9 @@ def tune_text_weight(
     for where, record in records:
         if isinstance(record, BadInput):
             raise BadInput(f"{where}: {record}")
-        question = arguments.text(record.get("question", ""), f"{where}: question")
+        question = arguments.text(record.get("question"), f"{where}: question")
+        if not question.strip():
+            raise BadInput(f"{where}: the question is empty")
         units = arguments.texts(record.get("units", ()), f"{where}: units")
         if units:
             with snapshot(connection):
@@ -81,7 +83,12 @@ def tune_text_weight(
             '"units": [ids]}'
         )
     means = [round(sum(column) / len(ranks), 4) for column in zip(*ranks, strict=True)]
-    best = means.index(max(means))
+    if not any(means):
+        raise BadInput(
+            f"of {len(ranks)} questions none finds a text of its units among the first {_DEPTH}: "
+            "nothing was changed; check that the ids of the units are right"
+        )
+    best = max(range(len(means)), key=lambda n: (means[n], weights[n] == before, -n))
     encoder = side(base.chunk_search.encoder, "chunk").fingerprint
     base.database.set_meta("text_weight", {"encoder": encoder, "weight": weights[best]})
     return TextTuning(

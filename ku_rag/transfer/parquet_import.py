@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ku_rag import arguments
 from ku_rag.encoders.base import is_same
 from ku_rag.encoders.pair import side
-from ku_rag.errors import BadInput, KuError
+from ku_rag.errors import BadInput, KuError, reason
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.pipeline import Pipeline
 from ku_rag.ingest.preparation import (
@@ -35,7 +35,7 @@ from ku_rag.store.database import Database
 from ku_rag.store.facts import ExtractedFact
 from ku_rag.store.vectors import KINDS, Kind
 from ku_rag.text.statements import Statement, locate
-from ku_rag.transfer.parquet_reader import TUNING, Export, RowBatch
+from ku_rag.transfer.parquet_reader import TUNING, TUNING_RANGES, Export, RowBatch
 from ku_rag.transfer.tables import (
     CHUNKS,
     EXTRACTED,
@@ -127,11 +127,19 @@ def add_extracted(database: Database, export: Export) -> list[Quarantined]:
 
 
 def add_tuning(database: Database, export: Export) -> None:
-    """Store what `ku tune` measured on labels, unless the base has measured it itself."""
+    """Store what `ku tune` measured on labels, unless the base has measured it itself.
+
+    Values that it does not measure are left out: an export may be anybody's.
+    """
     with database.change():
         for key, expected in TUNING.items():
             tuning = export.manifest.get(key) or {}
-            if expected.keys() <= tuning.keys() and not database.meta(key):
+            is_sound = expected.keys() <= tuning.keys() and all(
+                low <= tuning[name] <= high
+                for name, (low, high) in TUNING_RANGES.items()
+                if name in expected
+            )
+            if is_sound and not database.meta(key):
                 database.set_meta(key, {name: tuning[name] for name in expected})
 
 
@@ -343,12 +351,15 @@ class ExportRecords:
             picture = read_picture(locate_picture(self._export.folder.resolve(), file))
             if picture.digest != digest:
                 raise BadInput(f"{picture.path} is another picture: its content has changed")
-            if row := self._printed.get(digest):
-                picture.printed = row["recogniser"], [Word(**w) for w in json.loads(row["words"])]
         except (KuError, ValueError, TypeError) as error:
             self._export.leave_out(f"images: {digest}", str(error))
             self._broken.add(digest)
             return None
+        if row := self._printed.get(digest):
+            try:
+                picture.printed = row["recogniser"], [Word(**w) for w in json.loads(row["words"])]
+            except (BadInput, ValueError, TypeError, RecursionError) as error:
+                self._export.leave_out(f"image_words: {digest}", reason(error))
         if vector is not None:
             picture.vector = vector.astype(np.float32)
         return picture

@@ -36,6 +36,12 @@ TUNING: Mapping[str, Mapping[str, Any]] = {
     "text_weight": {"encoder": str, "weight": float},
 }
 """What `ku tune` has measured on labels: the keys of the table meta, and the fields."""
+TUNING_RANGES = {
+    "intercept": (-100, 100),
+    "threshold": (0, 1),
+    "slope": (1e-3, 1e3),
+    "weight": (0, 1),
+}
 _NEEDED = ("format", "sha256")
 _MANIFEST: Mapping[str, Any] = {
     "format": int,

@@ -268,7 +268,7 @@ INFOSEEK = {
         ({"answer_eval": ["1965", None]}, "the record is not in this format"),
         ({"answer_eval": [{"range": ["a", 2]}]}, "could not convert string to float: 'a'"),
         ({"answer_eval": [{"range": [1.0]}]}, "the record is not in this format"),
-        ({"image_id": "../../oven_05"}, "is not a path of a picture"),
+        ({"image_id": "../../oven_05"}, "is not a relative path of a picture"),
         ({"image_id": [5]}, "the record is not in this format"),
         ({"data_id": "first"}, "the id 'first' is that of an earlier record"),
     ],

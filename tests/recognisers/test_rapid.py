@@ -70,3 +70,11 @@ def test_both_builds_of_opencv_work_in_one_environment():
     assert [word.text for word in CachedRecogniser("rapidocr").read(image)] == ["MORGONSOL"]
     grey = cv2.cvtColor(np.asarray(image), cv2.COLOR_RGB2GRAY)
     assert grey.shape == (400, 640)
+
+
+def test_a_narrow_picture_is_read_without_a_huge_one(tmp_path):
+    recogniser = CachedRecogniser("rapidocr")
+    assert recogniser.read(Image.new("RGB", (2, 1600), "white")) == []
+    assert recogniser.read(Image.new("RGB", (1600, 1), "white")) == []
+    (word,) = recogniser.read(label("MORGONSOL", size=(1600, 160)))
+    assert word.text == "MORGONSOL"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from PIL import Image, ImageDraw
@@ -291,3 +293,47 @@ def test_an_unknown_recogniser_says_which_there_are(tmp_path):
         ),
     ):
         kb.query(tmp_path / "sun.png", "What is this?")
+
+
+class Failing(Colours):
+    """Fails on pictures with red words, and returns rubbish for those with blue ones."""
+
+    fingerprint = "failing"
+
+    def read(self, image):
+        words = Colours.read(self, image)
+        if any(word.text == "Morgonsol" for word in words):
+            raise ZeroDivisionError("a division")
+        return ["Kvällsro"] if any(word.text == "Kvällsro" for word in words) else words
+
+
+def test_a_picture_on_which_the_recogniser_fails_is_kept_without_words(tmp_path, caplog):
+    entry_points = tmp_path / "plug_in-1.dist-info" / "entry_points.txt"
+    entry_points.write_text(f"[ku_rag.recognisers]\nfailing = {__name__}:Failing\n")
+    with make_base(tmp_path, "failing") as kb:
+        assert [unit.id for unit in kb.list()] == ["calm", "sun"]
+        answer = kb.query(tmp_path / "sun.png", "What is the price?")
+        assert (answer.answer, "words" in answer.to_dict()) == ("1sun kr", False)
+        kb.export(tmp_path / "all")
+    assert image_words(tmp_path / "all") == []
+    assert "failing failed on a picture of 320 x 240 pixels (ZeroDivisionError: a d" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["5", "[" * 100_000, '[{"text": "a"}]',
+     '[{"text": null, "box": [0, 0, 1, 1], "confidence": 1}]',
+     '[{"text": "a", "box": [0, 0, 1], "confidence": 1}]',
+     '[{"text": "a", "box": [0, 0, 1, 1], "confidence": 7}]'],
+)  # fmt: skip
+def test_words_of_an_export_that_are_none_are_left_out_alone(tmp_path, words):
+    with make_base(tmp_path) as kb:
+        kb.export(tmp_path / "all")
+    file = tmp_path / "all" / "image_words.parquet"
+    table = pq.read_table(file)
+    column = pa.array([words] * len(table), table.schema.field("words").type)
+    pq.write_table(table.set_column(table.schema.get_field_index("words"), "words", column), file)
+    with KnowledgeBase.open(tmp_path / "copy", create=True, recogniser="colours") as kb:
+        report = kb.import_(tmp_path / "all")
+        assert sum("image_words: " in item.item for item in report.quarantined) == 2
+        assert kb.query(tmp_path / "sun.png", "What is the price?").answer == "1sun kr"

@@ -76,7 +76,9 @@ def test_an_encoder_that_helps_gets_a_weight(tmp_path):
         assert (tuning.questions, tuning.reciprocal_rank) == (25, 1.0)
         by_weight = dict(tuning.tried)
         assert by_weight[0.0] < 0.6
-        assert tuning.weight == min(w for w, rank in by_weight.items() if rank == 1.0) > 0
+        best = [weight for weight, rank in by_weight.items() if rank == 1.0]
+        assert 0.0 not in best
+        assert tuning.weight == (tuning.weight_before if tuning.weight_before in best else best[0])
 
 
 def test_an_encoder_that_misleads_gets_none_and_the_weight_is_kept(tmp_path):
@@ -97,6 +99,7 @@ def test_an_encoder_that_misleads_gets_none_and_the_weight_is_kept(tmp_path):
     [
         ({"question": "A lamp?", "units": ["a lamp"]}, NotFound, "no unit 'a lamp'"),
         ({"question": "A lamp?"}, BadInput, "0 records have units: expected at least 20"),
+        ({"question": " ", "units": []}, BadInput, "questions.jsonl:1: the question is empty"),
         ({"question": 3, "units": []}, BadInput, "questions.jsonl:1: question"),
     ],
 )
@@ -112,9 +115,16 @@ def test_questions_that_say_nothing_change_nothing(tmp_path, record, error, mess
 def test_the_command_prints_ranks_before_and_after(tmp_path, ku):
     with KnowledgeBase.open("kb", create=True) as kb:
         kb.add_many(Unit(f"{n}", id=f"{n}", texts=(f"It is item {n}.",)) for n in range(20))
+        kb.add(Unit("Silent", id="silent"))
     file = write_records(
         tmp_path / "q.jsonl", [{"question": f"item {n}?", "units": [f"{n}"]} for n in range(20)]
     )
     run = ku("tune", "--texts", str(file))
-    assert run.out.startswith("weight 0: mean reciprocal rank 1.000 of 20 questions (1.000 before")
+    assert run.out.startswith(
+        "weight 0.1: mean reciprocal rank 1.000 of 20 questions (1.000 before"
+    )
+    labels = [{"question": "Which item?", "units": ["silent"]}] * 20
+    write_records(file, labels)
+    run = ku("tune", "--texts", str(file))
+    assert "of 20 questions none finds a text of its units" in run.err
     assert ku("tune", "--texts", str(file), "--confidence", str(file)).code == 2

@@ -264,10 +264,11 @@ def test_what_was_tuned_is_imported_into_a_base_that_was_not(tmp_path):
         assert kb.tune_texts(questions).reciprocal_rank_before == 1.0
         kb.export(tmp_path / "export")
     manifest = json.loads((tmp_path / "export/manifest.json").read_text())
-    assert (manifest["text_weight"]["weight"], manifest["confidence"]) == (0.0, None)
+    assert (manifest["text_weight"]["weight"], manifest["confidence"]) == (0.1, None)
+    encoder = manifest["text_weight"]["encoder"]
     for number, written, expected in (
-        (0, manifest["text_weight"], 0.0),
-        (1, {"encoder": manifest["text_weight"]["encoder"], "weight": 0.7}, 0.7),
+        (0, {"encoder": encoder, "weight": 7.0}, 0.1),
+        (1, {"encoder": encoder, "weight": 0.7}, 0.7),
         (2, {"weight": 0.7}, 0.1),
         (3, tuned, 0.1),
     ):
