@@ -82,6 +82,9 @@ def test_facts_are_stored_with_the_sentence_that_states_them_and_answer(kb):
         ({"label": " : "}, "label or value is empty or too long"),
         ({"value": "x" * 400}, "label or value is empty or too long"),
         ({"value": " "}, "the value is not in the sentence"),
+        ({"value": "Harbour crane"}, "the value is the unit or the label"),
+        ({"label": "13 tons"}, "the value is the unit or the label"),
+        ({"label": "It lifts 13 tons, and it stood idle from 1984"}, "the label is the sentence"),
     ],
 )
 def test_what_the_text_does_not_state_is_dropped_and_counted(tmp_path, changed, reason):
