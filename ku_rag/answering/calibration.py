@@ -39,6 +39,7 @@ class ConfidenceTuning(Serializable):
 
     Args:
         pictures: how many were matched.
+        known: how many of them show a unit of the base.
         right: how many of them matched their unit first.
         slope: what the evidence for a match is multiplied by.
         intercept: log odds added to it.
@@ -50,6 +51,7 @@ class ConfidenceTuning(Serializable):
     """
 
     pictures: int
+    known: int
     right: int
     slope: float
     intercept: float
@@ -78,8 +80,8 @@ def tune_confidence(
             tell right matches from others.
     """
     matched = list(_match_labelled(base, records, folder))
-    columns = np.array(matched, np.float64).reshape(-1, 3).T
-    evidence, (right, before) = columns[0], columns[1:] == 1
+    columns = np.array(matched, np.float64).reshape(-1, 4).T
+    evidence, (known, right, before) = columns[0], columns[1:] == 1
     if len(matched) < _FEWEST or min(right.sum(), (~right).sum()) < _FEWEST_EACH:
         raise BadInput(
             f"{len(matched)} pictures match something, {right.sum()} of them their unit: expected "
@@ -106,6 +108,7 @@ def tune_confidence(
     )
     return ConfidenceTuning(
         pictures=len(matched),
+        known=int(known.sum()),
         right=int(right.sum()),
         slope=slope,
         intercept=intercept,
@@ -119,8 +122,8 @@ def tune_confidence(
 
 def _match_labelled(
     base: Retrieval, records: Iterable[tuple[str, Mapping[str, Any] | BadInput]], folder: Path
-) -> Iterator[tuple[float, bool, bool]]:
-    """Yield the evidence for each best match, whether it is right, and whether it is sure."""
+) -> Iterator[tuple[float, bool, bool, bool]]:
+    """Yield the evidence for each best match; whether the thing is known, the match right, sure."""
     connection = base.database.connection
     for where, record in records:
         if isinstance(record, BadInput):
@@ -137,7 +140,7 @@ def _match_labelled(
             matches = match(base, picture, question, 1).units
             best = next((m for m in matches if m.image_row is not None and not m.named), None)
         if best:
-            yield best.evidence, best.id in units, best.sure
+            yield best.evidence, bool(units), best.id in units, best.sure
 
 
 def fit_odds(

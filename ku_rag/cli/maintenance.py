@@ -99,7 +99,8 @@ def tune(recall: float, kind: str | None, confidence: str | None, texts: str | N
             tuned = base.tune_confidence(confidence)
         print_result(
             tuned,
-            f"{tuned.right} of {tuned.pictures} matches are right. From confidence "
+            f"{tuned.right} matches of {tuned.known} known things are right, beside "
+            f"{tuned.pictures - tuned.known} of unknown ones. From confidence "
             f"{tuned.threshold:.2f} on a match is sure: {tuned.right_kept:.0%} of the right ones "
             f"({tuned.right_kept_before:.0%} before), {1 - tuned.wrong_declined:.0%} of the others "
             f"({1 - tuned.wrong_declined_before:.0%} before)",

@@ -76,7 +76,7 @@ def test_labelled_pictures_set_the_confidence(kb, tmp_path):
     before = kb.query(scene(60), QUESTION).units[0].confidence
     file = labelled(tmp_path, range(8), range(40, 52))
     tuned = kb.tune_confidence(file)
-    assert (tuned.pictures, tuned.right) == (20, 8)
+    assert (tuned.pictures, tuned.known, tuned.right) == (20, 8, 8)
     assert tuned.right_kept >= 0.8
     assert tuned.wrong_declined >= 0.8
     assert 0 <= tuned.right_kept_before <= 1
