@@ -38,7 +38,7 @@ from ku_rag.text.question import (
     comparison,
     meant_by_label,
 )
-from ku_rag.text.stems import root, singulars, stem, stems
+from ku_rag.text.stems import root, roots, singulars, stem, stems
 from ku_rag.text.tokens import Token, stop_words, tokenize, words
 from ku_rag.text.values import DIMENSIONS, MONEY
 
@@ -455,7 +455,7 @@ class UnitSetReader:
         content = frozenset(question.content)
         if answered is not None:
             return answered[0], content - answered[1]
-        same = {word for word in content if root(word) in set(map(root, own))}
+        same = {word for word in content if root(word) in roots(own)}
         meant = content & meant_by_label(own)
         return UNNAMED, meant | same if agents else meant - same
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
 from typing import NamedTuple
 
-from ku_rag.text.stems import root, stem
+from ku_rag.text.stems import root, roots, stem
 from ku_rag.text.tokens import Token, stop_words, tokenize, words
 
 MOST_CHARACTERS = 1000
@@ -251,8 +252,8 @@ class Question:
             None if the label does not answer.
         """
         content = frozenset(self.content)
-        met = {word for word in content if agents and root(word) in set(map(root, label))}
-        if (label and set(map(root, label)) == set(map(root, met))) or (label and label <= content):
+        met = frozenset(word for word in content if agents and root(word) in roots(label))
+        if label and (roots(label) == roots(met) or label <= content):
             ways = _ways_of_label(label)
             is_typed = values and any(way.type == self.type for way in ways)
             nouns = TYPE_NOUNS if is_typed else frozenset()
@@ -487,7 +488,7 @@ def comparison(question: Question) -> Comparison | None:
             continue
         base_stem = stem(base)
         ways = [w for w in _WAYS if base_stem in w.extra or any(base_stem in t for t in w.triggers)]
-        ways = ways if base_stem in ASKING else _ways_of_label(frozenset({base_stem}))
+        ways = ways if base_stem in ASKING else [*_ways_of_label(frozenset({base_stem}))]
         # "The longest to cook": ways with other words of the question first.
         content = frozenset(question.content)
         ways.sort(key=lambda way: -len((way.extra & content) - {base_stem}))
@@ -514,11 +515,13 @@ def _positive(word: str) -> str:
     return next((form for form in forms if stem(form) in _ADJECTIVES), "")
 
 
-def _ways_of_label(label: frozenset[str]) -> list[Wording]:
+@lru_cache(maxsize=1 << 14)
+def _ways_of_label(label: frozenset[str]) -> tuple[Wording, ...]:
     """The ways of asking for what a label, given as stems, names."""
-    return [way for way in _WAYS if label.intersection(way.labels)]
+    return tuple(way for way in _WAYS if label.intersection(way.labels))
 
 
+@lru_cache(maxsize=1 << 14)
 def meant_by_label(label: frozenset[str]) -> frozenset[str]:
     """Return the stems of words with which a question may ask for a label, given as stems."""
     return frozenset().union(*((*way.labels, *way.extra) for way in _ways_of_label(label)))

@@ -127,3 +127,9 @@ def root(word: str) -> str:
     shorter = word[:-2] if word.endswith(("er", "or")) and len(word) > 4 else word
     shorter = shorter.removesuffix("abl")
     return shorter.removesuffix("e")
+
+
+@lru_cache(maxsize=1 << 14)
+def roots(words: frozenset[str]) -> frozenset[str]:
+    """Return the roots of words; a question is compared with every label of a base."""
+    return frozenset(map(root, words))
