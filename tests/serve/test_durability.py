@@ -149,7 +149,7 @@ def test_killed_servers_lose_no_upload(servers, base, temporary, rounds, tmp_pat
 
 
 def test_sigterm_interrupts_an_ingest_that_the_next_server_continues(servers, base):
-    count, batch = 7_000, 2048
+    count, batch = 16_000, 2048
     records = [{"id": f"{number}", "name": f"Lamp {number}", "text": "It is red."}
                for number in range(count)]  # fmt: skip
     lines = "".join(json.dumps(record) + "\n" for record in records)
