@@ -122,8 +122,8 @@ class Chain:
             self.notes.append(str(error))
             return None
 
-    def identify(self, picture: Image, candidates: Sequence[Image]) -> int | None:
-        """Return the number of the candidate in a picture; 0 for none, None if no model sees it."""
+    def identify(self, picture: Image, candidates: Sequence[Image]) -> int:
+        """Return the number of the candidate in a picture; 0 if the model identifies none."""
         numbered = (part for n, c in enumerate(candidates, 1) for part in (f"{n}:", Picture(c)))
         parts = (Picture(picture), *numbered, self.prompts["identify"].fill())
         number = choice(range(len(candidates) + 1))
@@ -134,7 +134,7 @@ class Chain:
             if isinstance(error, CallError):
                 raise
             self.notes.append(f"candidates were not identified: {error}")
-            return None if isinstance(error, PicturesNotSeen) else 0
+            return 0
         chosen: int = (reply.parsed or {})["candidate"]
         label, count = self.prompts["identify"].label, len(candidates)
         self.notes.append(f"{label}: of {count} candidates the model names {chosen or 'none'}")

@@ -63,15 +63,16 @@ class CachedRecogniser:
 
     def _read(self, image: Image) -> list[Word] | None:
         digest = hashlib.sha256(f"{image.size}".encode() + image.tobytes()).digest()
-        if digest not in self._words:
-            if len(self._words) >= _REMEMBERED:
-                self._words = {}
+        remembered = self._words  # another thread may replace it
+        if digest not in remembered:
+            if len(remembered) >= _REMEMBERED:
+                remembered = self._words = {}
             try:
-                self._words[digest] = [replace(word) for word in self._recogniser.read(image)]
+                remembered[digest] = [replace(word) for word in self._recogniser.read(image)]
             except Exception as error:  # of a network, or of a plug-in
-                self._words[digest] = None
+                remembered[digest] = None
                 _log.warning(
                     "the recogniser %s failed on a picture of %d x %d pixels (%s: %s)",
                     *(self._spec, *image.size, type(error).__name__, reason(error)),
                 )
-        return self._words[digest]
+        return remembered[digest]
