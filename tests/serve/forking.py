@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from importlib import import_module
 from pathlib import Path
@@ -81,6 +82,7 @@ def _serve(arguments: list[str], environment: dict[str, str]) -> int:
         return process
     status = 1
     os.environ.update(environment)
+    tempfile.gettempdir()  # Python writes a file there to try the folder, which a kill would leave
     try:
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
