@@ -169,7 +169,9 @@ def read(question: str, evidence: Sequence[Evidence], units: Sequence[Match]) ->
         why = f"{label[0]} states it." if label else "It is the name of the best match."
         return Reading(answer, label, tuple((o.start, o.end) for o in where), score, why)
     about = f" about {subject.name}" if subject else ""
-    closest = _closest(analysis, candidates, evidence, 0.0 if is_known else _CLOSE)
+    # A labelled line of another unit says nothing of this one.
+    close = [sentence for sentence in candidates if sentence.own or not sentence.is_line]
+    closest = _closest(analysis, close, evidence, 0.0 if is_known else _CLOSE)
     why = f"No answer was read{about}" + ("; the closest sentence may hold it." if closest else ".")
     return Reading("", why=why if evidence else "No evidence was found.", closest=closest)
 

@@ -165,6 +165,13 @@ def test_a_sentence_is_close_if_it_has_half_of_a_question_that_names_nothing(kb)
     assert kb.query(None, "Who paid for the Aurora lamp in 1850?").reading.closest is not None
 
 
+def test_a_labelled_line_of_another_unit_is_not_close(kb):
+    kb.add(Unit("Sweden", id="se", texts=("Sweden is large.",)))
+    kb.add(Unit("Finland", id="fi", texts=("It borders Sweden.\nArea: 338,500 km²",)))
+    reading = kb.query(None, "What is the area of Sweden?").reading
+    assert (reading.answer, reading.closest.text) == ("", "Sweden is large.")
+
+
 def test_a_clue_needs_a_picture(kb, ask):
     """Spain is not the country that borders Spain."""
     question = "What is the capital of the country that borders Spain?"
