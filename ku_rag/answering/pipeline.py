@@ -513,6 +513,19 @@ class _Query:
         return decode(image, crop)
 
     def read(self, context: _Context) -> Reading:
+        """Return the extractive reader's answer, or why there is none."""
+        reading = self.read_evidence(context)
+        if self.picture and not reading.answer and printed.asks_for_print(self.question.text):
+            reader = (
+                ""
+                if self.base.image_search.recogniser()
+                else ": the base has no recogniser (extra ocr)"
+            )
+            why = f"No words were recognised in the picture{reader}. {reading.why}"
+            reading = replace(reading, why=why)
+        return reading
+
+    def read_evidence(self, context: _Context) -> Reading:
         """Return the extractive reader's answer about the units that the question can be about."""
         base, question, units = self.base, self.question, context.matched.units
         about, with_picture = context.matched.about, bool(self.picture or question.unit)

@@ -208,6 +208,19 @@ def test_what_the_label_says_is_answered_from_the_words(tmp_path, question):
         assert answer.reading.why == "Recognised in the picture."
 
 
+def test_where_no_words_are_recognised_the_reason_says_so(tmp_path, monkeypatch):
+    photo = carton(tmp_path / "photo.png", seed=9)
+    with make_base(tmp_path) as kb:
+        reading = kb.query(photo, "What does the label say?").reading
+    assert reading.answer == ""
+    assert reading.why.startswith("No words were recognised in the picture. ")
+    monkeypatch.setenv("KU_RECOGNISER", "none")
+    with KnowledgeBase.open(tmp_path / "other", create=True) as kb:
+        kb.add(Unit("Sun", images=(photo,)))
+        why = kb.query(photo, "What does the label say?").reading.why
+    assert why.startswith("No words were recognised in the picture: the base has no recogniser")
+
+
 @pytest.mark.parametrize(
     "question",
     ["What is the price on the label?", "Who wrote it?", "When was it printed?", "What is this?"],
