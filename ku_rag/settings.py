@@ -190,7 +190,7 @@ class Settings:
     def load(cls, path: Path, **arguments: object) -> Settings:
         """Read ku.toml at `path`, then the user's configuration, the environment and arguments.
 
-        Files that are not there are left out. OPENAI_BASE_URL stands for KU_MLLM_URL and
+        Missing files are skipped. OPENAI_BASE_URL stands for KU_MLLM_URL and
         KU_ENCODER_URL.
 
         Raises:

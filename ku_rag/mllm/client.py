@@ -200,7 +200,7 @@ class EndpointMLLM:
 
     @property
     def sees_pictures(self) -> bool:
-        """Whether the model sees pictures, as far as it is known."""
+        """Whether the model sees pictures; True until it refuses them."""
         return "vision" not in self._rejected
 
     @property

@@ -360,7 +360,7 @@ def test_pages_keep_their_letters_when_pictures_are_sent_small(lamp, tmp_path):
     lamp.add(Unit("Long", id="long", texts=(words,)))
     file = tmp_path / "p.png"
     mllm = ScriptedMLLM(["Italy", said("Peru")])
-    answer = ask(lamp, mllm, "What is said of Long?", k=30, sent_chunks=30, passage=file)
+    answer = ask(lamp, mllm, "What do the texts say of Long?", k=30, sent_chunks=30, passage=file)
     pages = mllm.requests[1].messages[2].pictures
     assert len(pages) == 8
     assert all(page.image.height <= 1024 for page in pages)

@@ -54,7 +54,7 @@ def other_llama(tmp_path_factory):
 
 
 def encoder(spec, url, **settings):
-    """The encoder of an address, without the one that stands in for pictures."""
+    """The encoder of texts behind an address, without the one for pictures."""
     options = Settings(encoder_url=url, **settings)
     loaded = ku_rag.load_encoder(spec, settings=options)
     return loaded.text if "openai" in spec else loaded
