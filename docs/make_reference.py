@@ -16,7 +16,7 @@ _HEAD = """\
 
 Written by `make docs` from the commands' own help; a test holds it up to date.
 
-Exit codes: 0 done; 1 failed; 2 malformed usage; 3 done, but some items were left out; 4 base and
+Exit codes: 0 done; 1 failed; 2 usage error; 3 done, but some items were left out; 4 base and
 encoder or schema do not fit; 5 locked.
 """
 

@@ -881,7 +881,7 @@ class KnowledgeBase:
     def reindex(
         self, encoder: str | Encoder = "", *, progress: Progress | None = None
     ) -> Reindexed:
-        """Change the encoder: encode everything again, then switch in one transaction.
+        """Change the encoder: encode what has another one, then switch in one transaction.
 
         Then the recogniser reads the words in pictures that it has not read. Queries use the old
         vectors until the switch; the old weights are not needed. A call that was interrupted

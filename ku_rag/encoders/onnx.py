@@ -27,7 +27,13 @@ _Network = Callable[[NDArray[Any]], Vectors]
 
 
 def load_network(
-    model: str | bytes, *, input: str, output: str = "", pooling: str = "first", threads: int = 0
+    model: str | bytes,
+    *,
+    input: str,
+    output: str = "",
+    pooling: str = "first",
+    threads: int = 0,
+    extra_name: str = "onnx",
 ) -> _Network:
     """Return a function from a batch of one to its vector, float32[dim], of length 1.
 
@@ -37,8 +43,9 @@ def load_network(
         output: name of the output; "" for the first.
         pooling: "first" or "mean" of an output with a vector for each token.
         threads: number of threads of one run; 0 for one per core.
+        extra_name: extra that installs onnxruntime for the caller, named if it is missing.
     """
-    runtime = extra("pictures", "onnxruntime")
+    runtime = extra(extra_name, "onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # errors are raised

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image, ImageOps
 
 import ku_rag
 from ku_rag import BadInput, KnowledgeBase, NotFound, Unit
+from ku_rag.errors import MissingExtra
 from tests import exports
 from tests.conftest import picture
 from tests.exports import DIM, MEAN, PATCH, SIDE, STD, needs_onnx, save_export
@@ -104,6 +106,13 @@ def test_without_a_text_tower_texts_have_another_encoder(tmp_path):
         assert kb.query(photo, "What is the price?").answer == "5 euros"
     with pytest.raises(BadInput, match=r'as in "embedded\+onnx:'):
         ku_rag.load_encoder(f"onnx:{folder}")
+
+
+def test_without_onnxruntime_the_extra_is_named(tmp_path, monkeypatch):
+    folder = save_export(tmp_path / "dino", has_text=False)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingExtra, match=r"ku-rag\[onnx\]"):
+        ku_rag.load_encoder(f"embedded+onnx:{folder}")
 
 
 @pytest.mark.parametrize(

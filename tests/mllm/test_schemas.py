@@ -47,7 +47,7 @@ def unbounded(schema, path="$"):
     if kind == "string" and "enum" not in schema and not schema.get("maxLength", 9_999) <= 2_000:
         yield path
     if kind == "array":
-        if not schema.get("maxItems", 9_999) <= 100:
+        if not schema.get("maxItems", 9_999) <= 50:
             yield path
         yield from unbounded(schema["items"], f"{path}[]")
     if kind == "object":
