@@ -53,6 +53,11 @@ class EndpointEncoder:
         is_shortened = name and dimensions.isdecimal()
         self._model = name if is_shortened else argument
         self.dim = self._dimensions = int(dimensions) if is_shortened else 0
+        if self.cross_modal and not settings.encoder_url:  # the default is OpenAI's
+            raise ModelFailed(
+                f"there is no endpoint for {server}:{argument}: set encoder_url (--encoder-url, "
+                "OPENAI_BASE_URL), such as http://localhost:8000/v1"
+            )
         self._endpoint = Endpoint(settings, self._model, "encoder_url", time.sleep)
         (probe,) = self._request([_PROBE], "text")
         self.dim = len(probe)

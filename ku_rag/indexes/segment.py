@@ -14,6 +14,8 @@ from ku_rag.indexes.index_kinds import TOP, ByteQuantizer, IndexPlan, Mask, sear
 Rows = NDArray[np.int64]
 _FEWER = 16
 """Values that are fewer than rows by this factor are searched one by one."""
+_MOST_MARKED = 1 << 30
+"""The last row up to which rows are marked, a byte each."""
 
 
 def contains(rows: Rows, values: NDArray[Any]) -> Mask:
@@ -26,10 +28,11 @@ def contains(rows: Rows, values: NDArray[Any]) -> Mask:
     if not len(rows) or not len(values):
         return np.zeros(len(values), np.bool_)
     mask: Mask
-    if len(values) * _FEWER < len(rows):
+    last = max(int(rows[-1]), int(values.max()))
+    if len(values) * _FEWER < len(rows) or last > _MOST_MARKED:
         mask = rows[np.minimum(np.searchsorted(rows, values), len(rows) - 1)] == values
     else:
-        marked = np.zeros(max(rows[-1], values.max()) + 2, np.bool_)  # the last is that of -1
+        marked = np.zeros(last + 2, np.bool_)  # the last is that of -1
         marked[rows] = True
         mask = marked[values]
     return mask

@@ -34,7 +34,8 @@ _PICTURES = re.compile(
 )
 _NO_PICTURES = re.compile(
     r"at most 0 image|image input is not supported|not a multi-?modal|data required for image|"
-    r"(?:not|n't) support (?:image|vision|multi-?modal)|unknown variant .image_url|"
+    r"(?:not|n't) support (?:images?(?: inputs?)?(?=[.,;:!)\"']|\s*$)|vision|multi-?modal)|"
+    r"unknown variant .image_url|"
     r"image_url is only supported|image_url.{0,20}not supported|content must be a string",
     re.I,
 )

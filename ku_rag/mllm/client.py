@@ -175,8 +175,7 @@ class EndpointMLLM:
         if request.max_tokens is None:
             limit = self._settings.mllm_max_reply_tokens
             request = replace(request, max_tokens=limit or None)
-        key = digest({"url": self.url, "request": self._encode(request)})
-        if self._cache and (cached := self._cache.get(key)):
+        if self._cache and (cached := self._cache.get(self._key(request))):
             return cached
         reply = self._complete(request)
         if request.schema is None:
@@ -184,7 +183,7 @@ class EndpointMLLM:
         else:
             reply = self._with_object(reply, request, request.schema)
         if self._cache:
-            self._cache.put(key, reply)
+            self._cache.put(self._key(request), reply)
         return reply
 
     def models(self) -> list[str]:
@@ -241,6 +240,11 @@ class EndpointMLLM:
     def _encode(self, request: Request, rejected: Collection[str] = ()) -> dict[str, Any]:
         side = self._settings.mllm_image_side
         return encoding.encode_request(request, self.model, side, rejected)
+
+    def _key(self, request: Request) -> str:
+        """Return the key of a cached reply: to a request without pictures if they were refused."""
+        body = self._encode(request, self._rejected & {"vision"})
+        return digest({"url": self.url, "request": body})
 
     def _complete(self, request: Request, without: Collection[str] = ()) -> Reply:
         """Send a request: retry after transient errors, and without what the endpoint rejects."""

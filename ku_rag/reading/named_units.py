@@ -395,7 +395,9 @@ class _Tracer:
         ids = [entity.unit or "" for mention in self.mentions for entity in mention.entities]
         rows = np.array([*self.sets.table.rows_of(ids).values()], np.int64)
         traced = self.sets.greatest(compared, frozenset(), rows, least=len(ids))
-        if traced is None and all(every) and not compared.oldest:  # "more weaknesses"
+        has_amounts = any(amounts(path.end.name) for path in chain(*every))
+        if traced is None and all(every) and not (compared.oldest or has_amounts):
+            # "more weaknesses"
             most = max(len(paths) * compared.sign for paths in every)
             best = [paths for paths in every if len(paths) * compared.sign == most]
             traced = Traced(tuple(paths[0].start.name for paths in best), tuple(chain(*best)))

@@ -268,6 +268,7 @@ _CHECKS: Mapping[str, Callable[[object, str], str | None]] = {
     "uri": arguments.identity,
     "source": _optional_identity,
     "text": arguments.text,
+    "recogniser": arguments.text,
 }
 """Column → check of its values."""
 

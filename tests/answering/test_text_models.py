@@ -10,7 +10,7 @@ from PIL import Image
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm import Message, Picture, Request
-from ku_rag.mllm.cache import recall_sight
+from ku_rag.mllm.cache import ReplyCache, recall_sight, store_sight
 from ku_rag.mllm.call_errors import PicturesNotSeen
 from tests.conftest import picture
 from tests.endpoint import fails, model_at, says, serving
@@ -83,6 +83,25 @@ def test_a_refusal_of_pictures_is_recognised_and_remembered(refusal):
         assert model_at(endpoint.url, "m-2").sees_pictures
     assert [has_picture(body) for body in endpoint.bodies] == [True, False, False]
     assert "You see no pictures" in endpoint.texts(2)[0]
+
+
+def test_a_reply_without_pictures_is_not_that_to_a_request_with_them(tmp_path):
+    request = Request((Message("user", (Picture(Image.new("RGB", (8, 8))), "What is it?")),))
+    with serving(REFUSALS[0], says("No idea."), says("A lamp.")) as endpoint:
+        cache = ReplyCache(tmp_path / "replies")
+        assert model_at(endpoint.url, cache=cache).chat(request).text == "No idea."
+        store_sight(endpoint.url, "m-1", sees_pictures=True)  # as a later ping does
+        assert model_at(endpoint.url, cache=cache).chat(request).text == "A lamp."
+
+
+@pytest.mark.parametrize("reason", ["images larger than 20 MB", "image/webp"])
+def test_a_refusal_of_one_picture_is_not_one_of_all(reason):
+    request = Request((Message("user", (Picture(Image.new("RGB", (8, 8))), "What is it?")),))
+    with serving(fails(400, f"we do not support {reason}")) as endpoint:
+        mllm = model_at(endpoint.url)
+        with pytest.raises(ModelFailed):
+            mllm.chat(request)
+        assert mllm.sees_pictures
 
 
 def test_a_request_that_needs_its_pictures_fails_on_a_model_that_sees_none():

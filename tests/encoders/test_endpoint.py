@@ -224,6 +224,12 @@ def test_without_address_and_key(monkeypatch):
         ku_rag.load_encoder("openai:m")
 
 
+def test_an_encoder_of_pictures_is_never_that_of_openai():
+    for server in ("vllm", "infinity"):
+        with pytest.raises(ModelFailed, match=f"no endpoint for {server}:m: set encoder_url"):
+            ku_rag.load_encoder(f"{server}:m")
+
+
 # ---- faults ------------------------------------------------------------------------------------
 
 

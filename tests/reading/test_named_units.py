@@ -407,3 +407,22 @@ def test_a_model_is_shown_the_paths(kb):
         answer = reader.query(None, "Which neighbours of Arland use the euro?")
     assert answer.correction.believed == "path"
     assert "Arland —borders→ Borland —currency→ euro" in mllm.requests[1].messages[-1].text
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Is Basil heavier than Oleander?", ""),
+        ("Is Oleander heavier than Basil?", ""),
+        ("Is Basil more expensive than Oleander?", ""),
+        ("Is Yew heavier than Basil?", "yes"),
+    ],
+)
+def test_what_has_no_common_measure_is_not_compared(kb, question, answer):
+    for name, weight, price in (
+        ("Basil", "5 kg", "9 EUR"),
+        ("Oleander", "not yet measured", "4 USD"),
+        ("Yew", "70 kg", "8 EUR"),
+    ):
+        kb.add(Unit(name, metadata={"weight": weight, "price": price}))
+    assert kb.query(None, question).answer == answer

@@ -350,3 +350,17 @@ def test_words_of_an_export_that_are_none_are_left_out_alone(tmp_path, words):
         report = kb.import_(tmp_path / "all")
         assert sum("image_words: " in item.item for item in report.quarantined) == 2
         assert kb.query(tmp_path / "sun.png", "What is the price?").answer == "1sun kr"
+
+
+def test_words_of_an_export_without_a_recogniser_are_left_out(tmp_path):
+    with make_base(tmp_path) as kb:
+        kb.export(tmp_path / "all")
+    file = tmp_path / "all" / "image_words.parquet"
+    table = pq.read_table(file)
+    field = table.schema.get_field_index("recogniser")
+    column = pa.nulls(len(table), pa.string())
+    pq.write_table(table.set_column(field, "recogniser", column), file)
+    with KnowledgeBase.open(tmp_path / "copy", create=True, recogniser="colours") as kb:
+        report = kb.import_(tmp_path / "all")
+        assert sum("image_words: " in item.item for item in report.quarantined) == 2
+        assert kb.query(tmp_path / "sun.png", "What is the price?").answer == "1sun kr"
