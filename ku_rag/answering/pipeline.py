@@ -515,14 +515,12 @@ class _Query:
     def read(self, context: _Context) -> Reading:
         """Return the extractive reader's answer, or why there is none."""
         reading = self.read_evidence(context)
-        if self.picture and not reading.answer and printed.asks_for_print(self.question.text):
-            reader = (
-                ""
-                if self.base.image_search.recogniser()
-                else ": the base has no recogniser (extra ocr)"
-            )
-            why = f"No words were recognised in the picture{reader}. {reading.why}"
-            reading = replace(reading, why=why)
+        is_read = reading.answer or context.matched.words or not self.picture
+        if not is_read and printed.asks_for_print(self.question.text):
+            why = "The base has no recogniser of words (extra ocr)"
+            if self.base.image_search.recogniser():
+                why = "No words were recognised in the picture"
+            reading = replace(reading, why=f"{why}. {reading.why}")
         return reading
 
     def read_evidence(self, context: _Context) -> Reading:

@@ -75,7 +75,7 @@ def sketch(vector: Vectors) -> str:
 
 
 def is_same(fingerprint: str, other: str) -> bool:
-    """Whether two fingerprints stand for equal vectors; a server may round them differently."""
+    """Whether two fingerprints are of the same encoder; a server may round its vectors."""
     (name, _, ours), (other_name, _, theirs) = fingerprint.rpartition("~"), other.rpartition("~")
     is_sketch = name.startswith(ENDPOINTS) and re.fullmatch("([0-9a-f]{2})+", ours + theirs)
     if not is_sketch or name != other_name or len(ours) != len(theirs):

@@ -175,7 +175,8 @@ class EndpointMLLM:
         if request.max_tokens is None:
             limit = self._settings.mllm_max_reply_tokens
             request = replace(request, max_tokens=limit or None)
-        if self._cache and (cached := self._cache.get(self._key(request))):
+        rejected, key = self._rejected, self._key(request)
+        if self._cache and (cached := self._cache.get(key)):
             return cached
         reply = self._complete(request)
         if request.schema is None:
@@ -183,7 +184,7 @@ class EndpointMLLM:
         else:
             reply = self._with_object(reply, request, request.schema)
         if self._cache:
-            self._cache.put(self._key(request), reply)
+            self._cache.put(key if self._rejected == rejected else self._key(request), reply)
         return reply
 
     def models(self) -> list[str]:

@@ -212,13 +212,16 @@ def test_where_no_words_are_recognised_the_reason_says_so(tmp_path, monkeypatch)
     photo = carton(tmp_path / "photo.png", seed=9)
     with make_base(tmp_path) as kb:
         reading = kb.query(photo, "What does the label say?").reading
-    assert reading.answer == ""
+        words = carton(tmp_path / "words.png", "Kvällsro", seed=9)
+        unmatched = kb.query(words, "What does the label say?", kind="none").reading
     assert reading.why.startswith("No words were recognised in the picture. ")
+    assert reading.answer == ""
+    assert (unmatched.answer, "No words" in unmatched.why) == ("", False)
     monkeypatch.setenv("KU_RECOGNISER", "none")
     with KnowledgeBase.open(tmp_path / "other", create=True) as kb:
         kb.add(Unit("Sun", images=(photo,)))
         why = kb.query(photo, "What does the label say?").reading.why
-    assert why.startswith("No words were recognised in the picture: the base has no recogniser")
+    assert why.startswith("The base has no recogniser of words (extra ocr). ")
 
 
 @pytest.mark.parametrize(
