@@ -26,8 +26,8 @@ from benchmarks.retrieval import fill
 from ku_rag import KnowledgeBase
 from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.evaluation.questions import EvaluationQuestion
-from ku_rag.graph.evidence.construction import EvidenceSearch
-from ku_rag.graph.evidence.construction_settings import EvidenceSettings
+from ku_rag.papers.graphrag.construction import EvidenceSearch
+from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 
 VARIANTS = {"plain": None, "graph": EvidenceSettings()}
 HALVES = {"tuning": slice(0, None, 2), "report": slice(1, None, 2), "all": slice(None)}

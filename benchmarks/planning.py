@@ -34,11 +34,11 @@ from ku_rag import KnowledgeBase
 from ku_rag.evaluation.measures.answer_text import normalized, token_f1
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.evaluation.statistics import paired_p_value
-from ku_rag.planning.plan import Plan, PlanSettings, Round
-from ku_rag.planning.planner import Choice, PlanState, Reformulation
-from ku_rag.planning.rounds import PlanRun
-from ku_rag.planning.rule_planner import decide_by_rule
-from ku_rag.planning.searches import Searches
+from ku_rag.papers.cogplanner.plan import Plan, PlanSettings, Round
+from ku_rag.papers.cogplanner.planner import Choice, PlanState, Reformulation
+from ku_rag.papers.cogplanner.rounds import PlanRun
+from ku_rag.papers.cogplanner.rule_planner import decide_by_rule
+from ku_rag.papers.cogplanner.searches import Searches
 from ku_rag.store.filters import UnitFilter
 from ku_rag.types import Match
 

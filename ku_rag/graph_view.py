@@ -21,13 +21,13 @@ from ku_rag.types import Deleted, IngestReport, Progress, Relation, Unit
 if TYPE_CHECKING:
     from ku_rag.graph.drawing import Link
     from ku_rag.graph.entity_view import EntityView, RelationSchema
-    from ku_rag.graph.evidence.construction import EvidenceSearch
-    from ku_rag.graph.evidence.construction_settings import EvidenceSettings
     from ku_rag.graph.neighbourhood import Neighbourhood
-    from ku_rag.graph.search_settings import GraphAnswer
     from ku_rag.graph.search_types import Query, SearchLimits
     from ku_rag.ingest.graph_changes import EntityAdded, RelationAdded
     from ku_rag.ingest.graph_import import GraphReport
+    from ku_rag.papers.graphrag.construction import EvidenceSearch
+    from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
+    from ku_rag.papers.mhmmkg.search_settings import GraphAnswer
     from ku_rag.transfer.graph_export import GraphExport
 
 Statement = tuple[str, str, str]
@@ -186,8 +186,8 @@ class GraphView:
         Raises:
             NotFound: the base has no model.
         """
-        from ku_rag.graph import captioning
         from ku_rag.mllm.prompts import load_prompts
+        from ku_rag.papers.mhmmkg import captioning
 
         chosen, session = arguments.texts(names, "names"), self._session
         mllm = session.mllm()
@@ -198,7 +198,7 @@ class GraphView:
             graph, _ = self._graph()
             entities = [graph.entity(name) for name in chosen] or graph.with_pictures(_MOST)
             model = session.settings.mllm or "model"
-            prompts = load_prompts("ku_rag.graph", session.prompts)
+            prompts = load_prompts("ku_rag.papers.mhmmkg", session.prompts)
             captions = captioning.caption(graph, mllm, entities, model=model, prompts=prompts)
             return writer.run(captions, progress=progress)
 
@@ -352,7 +352,7 @@ class GraphView:
             BadInput: the question is empty, or the picture cannot be read.
             ModelFailed, BudgetSpent: the model did not reply with a pattern.
         """
-        from ku_rag.answering import graph_evidence
+        from ku_rag.papers.graphrag import graph_evidence
 
         session, question = self._session, arguments.text(question, "the question")
         if not question.strip():
@@ -377,9 +377,9 @@ class GraphView:
         gold: Sequence[Sequence[str]],
     ) -> GraphAnswer:
         """Search by a model if there is one and the setting allows it, else by facts."""
-        from ku_rag.graph import search_settings
         from ku_rag.graph.traversal import named_path
         from ku_rag.mllm.prompts import load_prompts
+        from ku_rag.papers.mhmmkg import search_settings
         from ku_rag.reading.path_search import search_without_model
 
         session = self._session
@@ -397,7 +397,7 @@ class GraphView:
                     topic=None if topic is None else graph.entity(topic),
                     gold=[named_path(graph, names) for names in gold],
                     captioner=session.settings.mllm or "",
-                    prompts=load_prompts("ku_rag.graph", session.prompts),
+                    prompts=load_prompts("ku_rag.papers.mhmmkg", session.prompts),
                 )
             if setting not in (None, embedded):
                 raise BadInput(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from ku_rag import arguments, pictures
+from ku_rag import arguments, papers, pictures
 from ku_rag.answering import pipeline
 from ku_rag.answering.pipeline import QueryEvent
 from ku_rag.encoders import load_encoder, sides
@@ -24,7 +24,6 @@ from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.base import MLLM
 from ku_rag.regions.base import Segmenter
 from ku_rag.rerankers.base import Reranker
-from ku_rag.retrieval.published import K
 from ku_rag.session import Session
 from ku_rag.settings import Settings
 from ku_rag.store import compaction, facts, table_rows, unit_records
@@ -51,7 +50,6 @@ from ku_rag.types import (
 # A question is answered sooner without the imports that only other methods need.
 if TYPE_CHECKING:
     from ku_rag.answering.calibration import ConfidenceTuning
-    from ku_rag.graph.evidence.construction_settings import EvidenceSettings
     from ku_rag.graph_view import GraphView
     from ku_rag.indexes.tuning import Tuning
     from ku_rag.ingest.extraction import Extraction
@@ -59,9 +57,10 @@ if TYPE_CHECKING:
     from ku_rag.ingest.reindexing import Reindexed
     from ku_rag.ingest.upgrading import Upgraded
     from ku_rag.ingest.verification import IntegrityReport
-    from ku_rag.planning.plan import Plan, PlanSettings
-    from ku_rag.planning.rounds import PlanRun
-    from ku_rag.planning.searchers import Searchers
+    from ku_rag.papers.cogplanner.plan import Plan, PlanSettings
+    from ku_rag.papers.cogplanner.rounds import PlanRun
+    from ku_rag.papers.cogplanner.searchers import Searchers
+    from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
     from ku_rag.retrieval.text_weight import TextTuning
     from ku_rag.transfer.increment import Applied
     from ku_rag.transfer.parquet_export import Exported
@@ -291,7 +290,9 @@ class KnowledgeBase:
         session, picture = self._session, pictures.check_picture(image)
         k, plan = options.get("k"), options.get("plan")
         strict = arguments.text(options.get("strict", ""), "strict")
-        k_units, k_chunks = self._most(k, published=bool(strict))
+        method = arguments.text(options.get("method", ""), "the method")
+        steps = papers.load_steps(strict, method)
+        k_units, k_chunks = self._most(k, steps.most if steps else None)
         query = pipeline.QueryInput(
             arguments.text(question, "the question"),
             image=picture,
@@ -305,12 +306,11 @@ class KnowledgeBase:
             with_units=options.get("units", True),
             with_paths=options.get("graph", True),
             prompts=session.prompts,
-            strict=strict,
-            method=arguments.text(options.get("method", ""), "the method"),
+            method=method,
             construction=options.get("construction"),
             unit=arguments.text(options.get("unit") or "", "unit"),
         )
-        if plan and (query.strict or query.method or query.unit or not query.with_units):
+        if plan and (strict or method or query.unit or not query.with_units):
             raise BadInput(
                 "plan cannot be combined with strict, method, unit or units=False: leave out one "
                 "of them"
@@ -326,7 +326,7 @@ class KnowledgeBase:
                     yield pipeline.QueryEvent("round", step.to_dict())
             base, planned = session.retrieval(chosen), run.planned(k) if run else None
             models = session.mllm(), planned, session.mllm("vision_mllm")
-            yield from pipeline.ask(base, query, *models)
+            yield from pipeline.ask(base, query, *models, steps)
 
     def plan(
         self,
@@ -341,7 +341,8 @@ class KnowledgeBase:
         """Plan a question: reformulate it and search in rounds, without answering it (CogPlanner).
 
         In each round, the base's model reformulates the query or decomposes it, and takes one
-        action; see `ku_rag.planning.plan.ACTIONS`. Without a model, the embedded planner does so.
+        action; see `ku_rag.papers.cogplanner.plan.ACTIONS`. Without a model, the embedded planner
+        does so.
 
         Args:
             image: see `query`.
@@ -375,18 +376,23 @@ class KnowledgeBase:
         searchers: Searchers,
         units: UnitFilter,
     ) -> PlanRun:
-        from ku_rag.planning.rounds import start
+        from ku_rag.papers.cogplanner.rounds import start
 
         session = self._session
         return start(lambda: session.retrieval(units), query, plan, searchers, session.mllm())
 
-    def _most(self, k: int | None, *, published: bool) -> tuple[int, int]:
-        """Return the maximum numbers of units and of chunks of a query."""
+    def _most(self, k: int | None, published: int | None) -> tuple[int, int]:
+        """Return the maximum numbers of units and of chunks of a query.
+
+        Args:
+            k: the number that the caller chose.
+            published: that of a published method.
+        """
         settings = self._session.settings
         if k is not None:
             k = arguments.count(k, "k", least=1, most=_MOST_FOUND)
         if published:
-            return min(K, settings.k_units), k or min(K, settings.k_chunks)
+            return min(published, settings.k_units), k or min(published, settings.k_chunks)
         return k or settings.k_units, k or settings.k_chunks
 
     def search(

@@ -40,6 +40,16 @@ class Serializable:
         return {name: _json_value(getattr(self, name)) for name in names}
 
 
+class Illustrated(Serializable):
+    """A result that reports show."""
+
+    __slots__ = ()
+
+    def to_html(self) -> str:
+        """The part of a report that shows it."""
+        raise NotImplementedError
+
+
 def _json_value(value: object) -> object:
     if isinstance(value, Serializable):
         return value.to_dict()
@@ -552,8 +562,8 @@ class Answer:
     models: Mapping[str, str]
     timings_ms: Mapping[str, float]
     correction: Correction | None = None
-    evidence_graph: Serializable | None = None
-    plan: Serializable | None = None
+    evidence_graph: Illustrated | None = None
+    plan: Illustrated | None = None
     words: tuple[Word, ...] = ()
 
     @property

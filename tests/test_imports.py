@@ -38,7 +38,7 @@ LAYERS = [
     {"reading"},
     {"rerankers"},
     {"ingest", "answering"},
-    {"planning"},
+    {"papers"},
     {"transfer"},
     {"session"},
     {"graph_view"},
@@ -55,7 +55,15 @@ NOT_FOR_A_QUERY = {"networkx", "jsonschema", "pooch", "fontTools", "torch", "htt
 UPWARDS = {("ku_rag.knowledge_base", "ku_rag.evaluation")}
 """The only imports of a higher layer: by deprecated methods."""
 
-SAME_ROLE = {"__init__.py", "base.py", "pipeline.py", "jsonl.py", "models.py", "frames.py"}
+SAME_ROLE = {
+    "__init__.py",
+    "base.py",
+    "pipeline.py",
+    "jsonl.py",
+    "models.py",
+    "frames.py",
+    "method.py",
+}
 """File names that stand for the same role in sibling folders."""
 
 KNOWN_SQLITE3 = {"tests/corruption/test_pages.py"}

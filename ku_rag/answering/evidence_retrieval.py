@@ -13,7 +13,6 @@ from ku_rag.graph.traversal import best_paths
 from ku_rag.reading.named_units import trace
 from ku_rag.retrieval.base import Matched, Retrieval
 from ku_rag.retrieval.names import parted
-from ku_rag.retrieval.published import match_pictures, rank_chunks
 from ku_rag.retrieval.search import search
 from ku_rag.store import table_rows, unit_records
 from ku_rag.store.connection import as_json
@@ -50,17 +49,8 @@ def evidence(
         units_first=matched.region is not None,
         among=base.units.chunks(base.database.connection),
     )
-    every = _evidence(base, hits, [unit.id for unit in matched.units])
+    every = list_evidence(base, hits, [unit.id for unit in matched.units])
     return every[:k], every[k:]
-
-
-def published(
-    base: Retrieval, picture: Image, question: str, k_units: int, k_chunks: int
-) -> tuple[Matched, list[Evidence]]:
-    """Match units and rank their chunks by the published method; see `retrieval.published`."""
-    matched = match_pictures(base, picture, question, k_units)
-    hits = rank_chunks(base.chunk_search, question, matched.units, k_chunks)
-    return matched, _evidence(base, hits, [unit.id for unit in matched.units])
 
 
 def own_evidence(
@@ -91,7 +81,7 @@ def own_evidence(
         (as_json(units), as_json(listed), _MOST_OWN),
     )
     chunks = list(dict.fromkeys([*chunks, *(row for (row,) in own)]))
-    more = _evidence(base, [(row, 0.0) for row in chunks], [unit.id for unit in matched.units])
+    more = list_evidence(base, [(row, 0.0) for row in chunks], [unit.id for unit in matched.units])
     return [replace(piece, label=f"E{first_label + n}") for n, piece in enumerate((*rows, *more))]
 
 
@@ -104,7 +94,7 @@ def evidence_near(base: Retrieval, vector: Vectors, k: int) -> list[Evidence]:
         for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True)
         if row >= 0
     ]
-    return _evidence(base, hits, ())
+    return list_evidence(base, hits, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +171,7 @@ def pictures(base: Retrieval, matched: Matched) -> dict[str, Image]:
     }
 
 
-def _evidence(
+def list_evidence(
     base: Retrieval, hits: Sequence[tuple[int, float]], matched: Sequence[str]
 ) -> list[Evidence]:
     """Number the chunks that were found, (row, score), and say whose they are."""

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from PIL.Image import Image
 
@@ -20,7 +20,7 @@ from ku_rag.answering.correction import Answered, Chain, Material
 from ku_rag.encoders.base import Vectors
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.base import MLLM, MeteredMLLM, Reply
-from ku_rag.mllm.prompts import load_prompts
+from ku_rag.mllm.prompts import Prompt, load_prompts
 from ku_rag.pictures import MATCHED_SIDE, decode, fit_picture, scaled
 from ku_rag.reading import cells, printed, prose
 from ku_rag.rerankers.base import RerankerQuery, rank
@@ -33,24 +33,20 @@ from ku_rag.types import (
     Answer,
     ClosestSentence,
     Evidence,
+    Illustrated,
     Match,
     PathEvidence,
     Reading,
     Region,
     SearchResult,
-    Serializable,
 )
-
-if TYPE_CHECKING:
-    from ku_rag.graph.evidence.construction import EvidenceSearch
-    from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 
 _LONGEST_QUESTION = 100_000
 _MOST_CANDIDATES = 5
 
 
 @contextmanager
-def _measure(times: dict[str, float], step: str) -> Iterator[None]:
+def measure(times: dict[str, float], step: str) -> Iterator[None]:
     """Note the milliseconds that a step takes."""
     started = time.perf_counter()
     yield
@@ -58,7 +54,7 @@ def _measure(times: dict[str, float], step: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Context:
+class Context:
     """What was read from the store, with the pictures of units, and the evidence graph, if any.
 
     Args:
@@ -72,7 +68,7 @@ class _Context:
     pictures: Mapping[str, Image] = field(default_factory=dict)
     own: Sequence[Evidence] = ()
     rest: Sequence[Evidence] = ()
-    search: EvidenceSearch | None = None
+    evidence_graph: Illustrated | None = None
     models: Mapping[str, str] = field(default_factory=dict)
     is_empty_plan: bool = False
 
@@ -97,9 +93,8 @@ class QueryInput:
     with_units: bool = True
     with_paths: bool = True
     prompts: Path | None = None
-    strict: str = ""
     method: str = ""
-    construction: EvidenceSettings | None = None
+    construction: object = None
     unit: str = ""
 
     def __post_init__(self) -> None:
@@ -114,22 +109,17 @@ class QueryInput:
                 f"the question has {len(self.text)} characters, at most {_LONGEST_QUESTION} are "
                 "read: put long texts into the knowledge base and ask about them"
             )
-        if self.strict not in ("", "kurag"):
-            raise BadInput(f'the method is {self.strict!r}: expected "kurag" or ""')
-        if self.method not in ("", "evidence", "model-only") or (self.method and self.strict):
+        if self.method not in ("", "evidence", "model-only"):
             raise BadInput(
-                f'the method is {self.method!r}: expected "evidence", "model-only", or "" with '
-                "strict"
+                f'the method is {self.method!r}: expected "evidence", "model-only", or ""'
             )
         if self.construction is not None and self.method != "evidence":
             raise BadInput('construction is for method="evidence": give this as well, or neither')
-        if self.unit and (self.strict or self.method == "model-only" or not self.with_units):
+        if self.unit and (self.method == "model-only" or not self.with_units):
             raise BadInput(
-                f"the question is about the unit {self.unit!r}: leave out strict, "
+                f"the question is about the unit {self.unit!r}: leave out "
                 'method="model-only" and units=False, or the unit'
             )
-        if self.strict and (self.image is None or not self.with_units):
-            raise BadInput("the published method matches a picture with units: give a picture")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +140,7 @@ class Planned:
     evidence: Sequence[Evidence]
     paths: Sequence[PathEvidence]
     queries: Sequence[str]
-    plan: Serializable
+    plan: Illustrated
     milliseconds: float = 0.0
     replies: Sequence[Reply] = ()
 
@@ -180,6 +170,7 @@ def ask(
     mllm: MLLM | None = None,
     planned: Planned | None = None,
     vision: MLLM | None = None,
+    steps: type[QuerySteps] | None = None,
 ) -> Iterator[QueryEvent]:
     """Answer a question about a picture, step by step; the last event has the answer.
 
@@ -191,6 +182,7 @@ def ask(
         mllm: answers, and corrects its answer with the evidence; None for the extractive reader.
         planned: evidence that a plan collected; None to search.
         vision: sees pictures in place of the model that answers, which is sent none.
+        steps: the steps of another method, such as a published one.
 
     Raises:
         BadInput: the picture or a prompt cannot be read, or the reranker cannot score.
@@ -199,10 +191,11 @@ def ask(
     """
     times = {"plan": planned.milliseconds} if planned else {}
     started = time.perf_counter() - sum(times.values()) / 1000
-    with _measure(times, "picture"):
+    with measure(times, "picture"):
         picture, scale = query_picture(question.image)
-    chain = _chain(question, mllm, planned, vision)
-    query = _Query(base, question, picture, chain, planned, times)
+    steps = steps or QuerySteps
+    chain = _chain(question, mllm, planned, vision, steps.packages)
+    query = steps(base, question, picture, chain, planned, times)
     context, caption = query.find()
     region = context.matched.region
     region = region and replace(region, box=scaled(region.box, scale))
@@ -211,15 +204,11 @@ def ask(
     sent = query.limit_chunks(context)
     needs_pages = chain and chain.sees_pictures and question.with_units
     if question.passage or question.report or needs_pages:
-        with _measure(times, "passage"):
+        with measure(times, "passage"):
             pages = _compose(sent, for_model=chain is not None)
-    with _measure(times, "read"):
-        if chain and context.matched.none_identified:
-            answered = chain.decline(f"No unit was identified: {_decline(context.matched.units)}.")
-        elif chain:
-            answered = yield from _correct(
-                chain, query.material(sent, pages, caption), question.kcc
-            )
+    with measure(times, "read"):
+        if chain:
+            answered = yield from query.correct(chain, sent, pages, caption)
         else:
             reading = query.read(context)
             if planned and not reading.answer:
@@ -235,28 +224,24 @@ def ask(
 
 
 def _chain(
-    question: QueryInput, mllm: MLLM | None, planned: Planned | None, vision: MLLM | None
+    question: QueryInput,
+    mllm: MLLM | None,
+    planned: Planned | None,
+    vision: MLLM | None,
+    packages: Sequence[str],
 ) -> Chain | None:
     if mllm is not None:
         metered = MeteredMLLM(mllm, list(planned.replies) if planned else [])
-        return Chain(metered, load_prompts("ku_rag.answering", question.prompts), vision)
+        prompts: dict[str, Prompt] = {}
+        for package in packages:
+            prompts |= load_prompts(package, question.prompts)
+        return Chain(metered, prompts, vision)
     if question.method == "model-only":
         raise NotFound('method "model-only" asks a model, and there is none: name one with --mllm')
     return None
 
 
-def _correct(chain: Chain, material: Material, kcc: bool) -> Generator[QueryEvent, None, Answered]:
-    """Return the answer of the model, and yield its draft."""
-    if chain.vision and material.picture and not material.caption:
-        caption = chain.describe(material.crop or material.picture)
-        material = replace(material, caption=caption)
-    draft = chain.draft(material) if kcc else None
-    if draft:
-        yield QueryEvent("draft", {"draft": draft.text})
-    return chain.answer(material, draft)
-
-
-def _report_context(context: _Context, region: Region | None) -> Iterator[QueryEvent]:
+def _report_context(context: Context, region: Region | None) -> Iterator[QueryEvent]:
     if region:
         yield QueryEvent("region", {"region": region.to_dict()})
     yield QueryEvent("units", {"units": [unit.to_dict() for unit in context.matched.units]})
@@ -297,7 +282,7 @@ def query_picture(image: Path | bytes | Image | None) -> tuple[Image | None, flo
 
 
 @dataclass(frozen=True)
-class _Query:
+class QuerySteps:
     """The steps of one query.
 
     Args:
@@ -309,6 +294,11 @@ class _Query:
         times: milliseconds of each step, which the steps add.
     """
 
+    packages: ClassVar[Sequence[str]] = ("ku_rag.answering",)
+    """The packages whose prompts the chain has."""
+    most: ClassVar[int | None] = None
+    """Most units and most chunks, if the method has a number of its own."""
+
     base: Retrieval
     question: QueryInput
     picture: Image | None
@@ -318,11 +308,11 @@ class _Query:
 
     # ---- retrieval -----------------------------------------------------------------------------
 
-    def find(self) -> tuple[_Context, Reply | None]:
+    def find(self) -> tuple[Context, Reply | None]:
         """Return what the question is answered from, and the caption that was searched with."""
         caption = None
         if not self.question.with_units:
-            with _measure(self.times, "caption"):
+            with measure(self.times, "caption"):
                 if self.chain and self.picture:
                     caption = self.chain.describe(self.picture)
         matched = self.identify()
@@ -340,17 +330,17 @@ class _Query:
         """Match units; if the match is unsure, a model identifies one. None if no model may."""
         question = self.question
         is_possible = question.with_units and question.method != "model-only"
-        is_possible = is_possible and not (question.strict or question.unit)
+        is_possible = is_possible and not question.unit
         if not (self.chain and self.picture and question.identify and is_possible):
             return None
-        with _measure(self.times, "match"), snapshot(self.base.database.connection):
+        with measure(self.times, "match"), snapshot(self.base.database.connection):
             matched = self.planned.matched if self.planned else self.match()
             candidates = [unit for unit in matched.units if unit.image_row is not None]
             candidates = candidates[:_MOST_CANDIDATES]
             if matched.about or not candidates:
                 return matched
             pictures = evidence_retrieval.pictures(self.base, replace(matched, units=candidates))
-        with _measure(self.times, "identify"):
+        with measure(self.times, "identify"):
             view = self.crop(matched.region) or self.picture
             number = self.chain.identify(view, [pictures[unit.id] for unit in candidates])
         if not number:
@@ -360,13 +350,13 @@ class _Query:
         why = f"{best.why}; a model identified it among {len(candidates)}"
         return replace(matched, units=[replace(best, sure=True, why=why), *others])
 
-    def from_plan(self, planned: Planned, matched: Matched) -> _Context:
+    def from_plan(self, planned: Planned, matched: Matched) -> Context:
         """Take the evidence that a plan collected, and add the graph's paths."""
         if not (planned.evidence or planned.paths or matched.units):
-            return _Context(matched, (), is_empty_plan=True)
+            return Context(matched, (), is_empty_plan=True)
         with snapshot(self.base.database.connection):
             every = [replace(piece, label=f"E{n}") for n, piece in enumerate(planned.evidence, 1)]
-            context = self.with_paths(self.with_pictures(_Context(matched, every)))
+            context = self.with_paths(self.with_pictures(Context(matched, every)))
         texts = {path.text for path in context.paths.evidence}
         more = [path for path in planned.paths if path.text not in texts]
         first = len(context.evidence) + len(context.paths.evidence) + len(context.own) + 1
@@ -374,10 +364,10 @@ class _Query:
         paths = replace(context.paths, evidence=[*context.paths.evidence, *more])
         return replace(context, paths=paths)
 
-    def gather(self, caption: Reply | None, matched: Matched | None) -> _Context:
+    def gather(self, caption: Reply | None, matched: Matched | None) -> Context:
         """Retrieve the evidence; a reranker is asked between two reads of the store."""
         base, question, reranker = self.base, self.question, None
-        if not question.strict and question.method != "model-only":
+        if question.method != "model-only":
             reranker = base.reranker()
         k, pool = question.k_chunks, max(base.pool, question.k_chunks) if reranker else 0
         with snapshot(base.database.connection):
@@ -386,7 +376,7 @@ class _Query:
                 return self.with_paths(context)
         every = [*context.evidence, *context.rest]
         mllm, units = self.chain.mllm if self.chain else None, tuple(context.matched.units)
-        with _measure(self.times, "rerank"):
+        with measure(self.times, "rerank"):
             query = RerankerQuery(question.text, self.picture, units, mllm)
             every = [*rank(reranker, query, every[:pool]), *every[pool:]]
         models = {"reranker": reranker.fingerprint}
@@ -394,40 +384,37 @@ class _Query:
         with snapshot(base.database.connection):
             return self.with_paths(context)
 
-    def retrieve(self, caption: Reply | None, pool: int, identified: Matched | None) -> _Context:
+    def retrieve(self, caption: Reply | None, pool: int, identified: Matched | None) -> Context:
         """Match units unless they were identified, and search for evidence, at least a pool."""
         base, question = self.base, self.question
-        text, k_units, k = question.text, question.k_units, question.k_chunks
+        text, k = question.text, question.k_chunks
         if question.method == "model-only":
-            return _Context(Matched(), ())
-        if question.strict and self.picture:
-            with _measure(self.times, "search"):
-                return _Context(*evidence_retrieval.published(base, self.picture, text, k_units, k))
+            return Context(Matched(), ())
         matched = identified or Matched()
         if question.with_units and not identified:
-            with _measure(self.times, "match"):
+            with measure(self.times, "match"):
                 matched = self.match()
                 if question.unit:
                     matched = choose_unit(base, matched, question.unit)
         elif caption:
             text = f"{text}\n{caption.text}"
-        with _measure(self.times, "search"):
+        with measure(self.times, "search"):
             evidence, rest = evidence_retrieval.evidence(base, text, matched, k, pool)
-        return _Context(matched, evidence, rest=rest)
+        return Context(matched, evidence, rest=rest)
 
-    def with_pictures(self, context: _Context) -> _Context:
+    def with_pictures(self, context: Context) -> Context:
         """Add the pictures of the matched units where pages will show them."""
         if not (self.chain or self.question.passage or self.question.report):
             return context
         return replace(context, pictures=evidence_retrieval.pictures(self.base, context.matched))
 
-    def with_paths(self, context: _Context) -> _Context:
+    def with_paths(self, context: Context) -> Context:
         """Add the graph's paths that bear on the question, and further chunks of the units."""
         question = self.question
-        if not question.with_units or question.strict:
+        if not question.with_units:
             return context
         matched, evidence, paths = context.matched, context.evidence, context.paths
-        with _measure(self.times, "paths"):
+        with measure(self.times, "paths"):
             first = len(evidence) + 1
             if question.with_paths:
                 paths = evidence_retrieval.paths(
@@ -440,38 +427,13 @@ class _Query:
             )
         return replace(context, paths=paths, own=own)
 
-    def with_graph(self, context: _Context) -> _Context:
-        """Build an evidence graph if the method says so.
-
-        Its nodes and edges are added to the paths, and it ranks the evidence, unless a picture
-        does.
-        """
-        question, matched = self.question, context.matched
-        if question.method != "evidence" or matched.none_identified:
-            return context
-        from ku_rag.answering import graph_evidence
-
-        mllm = self.chain.mllm if self.chain else None
-        with _measure(self.times, "evidence graph"):
-            search = graph_evidence.build_graph(
-                self.base, question.text, matched, mllm, question.prompts, question.construction
-            )
-        k, first = len(context.evidence), len(context.evidence) + len(context.paths.evidence) + 1
-        if matched.region is None:
-            every = graph_evidence.ranked(search, (*context.evidence, *context.rest))
-            best = [replace(piece, label=f"E{n}") for n, piece in enumerate(every[:k], 1)]
-            chunks = {piece.chunk for piece in best}
-            own = [p for p in (*context.evidence, *context.own) if p.chunk not in chunks]
-            own = [replace(piece, label=f"E{n}") for n, piece in enumerate(own, first)]
-            context = replace(context, evidence=best, own=own, rest=every[k:])
-        stated = graph_evidence.statements(search.graph, first_label=first + len(context.own))
-        cited = (*context.paths.cited, *(path.label for path in stated if mllm))
-        paths = replace(context.paths, evidence=[*context.paths.evidence, *stated], cited=cited)
-        return replace(context, paths=paths, search=search)
+    def with_graph(self, context: Context) -> Context:
+        """Add a graph that was built for the question; this method builds none."""
+        return context
 
     # ---- answering -----------------------------------------------------------------------------
 
-    def limit_chunks(self, context: _Context) -> _Context:
+    def limit_chunks(self, context: Context) -> Context:
         """Return the evidence with no more chunks than may be sent to the model."""
         count, most = len(context.evidence), self.question.sent_chunks
         if self.chain and count > most:
@@ -480,22 +442,34 @@ class _Query:
             context = replace(context, evidence=context.evidence[:most])
         return context
 
-    def material(
-        self, context: _Context, pages: Sequence[Image], caption: Reply | None
-    ) -> Material:
+    def correct(
+        self, chain: Chain, context: Context, pages: Sequence[Image], caption: Reply | None
+    ) -> Generator[QueryEvent, None, Answered]:
+        """Return the answer of the model, and yield its draft."""
+        if context.matched.none_identified:
+            return chain.decline(f"No unit was identified: {_decline(context.matched.units)}.")
+        material = self.material(context, pages, caption)
+        if chain.vision and material.picture and not material.caption:
+            caption = chain.describe(material.crop or material.picture)
+            material = replace(material, caption=caption)
+        draft = chain.draft(material) if self.question.kcc else None
+        if draft:
+            yield QueryEvent("draft", {"draft": draft.text})
+        return chain.answer(material, draft)
+
+    def material(self, context: Context, pages: Sequence[Image], caption: Reply | None) -> Material:
         """Return what is sent to the model."""
         question, region = self.question, context.matched.region
         return Material(
             question.text,
             self.picture,
             region=region.box if region else None,
-            crop=None if question.strict else self.crop(region),
+            crop=self.crop(region),
             units=context.matched.units,
             evidence=context.evidence,
             paths=context.paths.evidence,
             leading=context.paths.cited,
             pages=pages if question.with_units else (),
-            pages_only=bool(question.strict),
             caption=caption,
             queries=self.planned.queries if self.planned else (),
         )
@@ -512,7 +486,7 @@ class _Query:
 
         return decode(image, crop)
 
-    def read(self, context: _Context) -> Reading:
+    def read(self, context: Context) -> Reading:
         """Return the extractive reader's answer, or why there is none."""
         reading = self.read_evidence(context)
         is_read = reading.answer or context.matched.words or not self.picture
@@ -523,7 +497,7 @@ class _Query:
             reading = replace(reading, why=f"{why}. {reading.why}")
         return reading
 
-    def read_evidence(self, context: _Context) -> Reading:
+    def read_evidence(self, context: Context) -> Reading:
         """Return the extractive reader's answer about the units that the question can be about."""
         base, question, units = self.base, self.question, context.matched.units
         about, with_picture = context.matched.about, bool(self.picture or question.unit)
@@ -546,10 +520,8 @@ class _Query:
             return stated
         pieces = [e for e in every if not e.table and (not units or about & {*e.unit_ids})]
         reading = prose.read(question.text, pieces, units)
-        if not reading.answer and context.search and not with_picture:
-            from ku_rag.answering.graph_evidence import read_wanted
-
-            reading = read_wanted(question.text, context.search, every) or reading
+        if not reading.answer and not with_picture:
+            reading = self.read_graph(context, every) or reading
         if not reading.answer and every and not pieces:
             closest = ClosestSentence(rows[0].label, rows[0].text) if rows else None
             reading = replace(reading, why="No cell or sentence states it.", closest=closest)
@@ -559,9 +531,13 @@ class _Query:
                 reading = replace(reading, why=why)
         return reading
 
+    def read_graph(self, context: Context, evidence: Sequence[Evidence]) -> Reading | None:
+        """Return what a graph of the question states; None without one."""
+        return None
+
     def read_last_query(
-        self, context: _Context, reading: Reading, queries: Sequence[str]
-    ) -> tuple[_Context, Reading]:
+        self, context: Context, reading: Reading, queries: Sequence[str]
+    ) -> tuple[Context, Reading]:
         """Read an answer to the last query of a plan, if it asks for the same as the question.
 
         Returns:
@@ -585,7 +561,7 @@ class _Query:
         # The answer is still of the picture's units.
         return replace(tried, matched=context.matched), replace(read, why=why)
 
-    def assemble(self, context: _Context, answered: Answered, pages: Sequence[Image]) -> Answer:
+    def assemble(self, context: Context, answered: Answered, pages: Sequence[Image]) -> Answer:
         """Return the answer with the evidence; the passage is written."""
         base, question, reading = self.base, self.question, answered.reading
         cited = {*reading.citations, reading.closest.evidence if reading.closest else ""}
@@ -605,13 +581,13 @@ class _Query:
             models={**models, **context.models, **answered.models},
             timings_ms=self.times,
             correction=answered.correction,
-            evidence_graph=context.search,
+            evidence_graph=context.evidence_graph,
             plan=self.planned.plan if self.planned else None,
             words=tuple(context.matched.words),
         )
 
 
-def _compose(context: _Context, *, for_model: bool) -> list[Image]:
+def _compose(context: Context, *, for_model: bool) -> list[Image]:
     """The pages of the multimodal passage."""
     from ku_rag.answering.passage import PAGE_HEIGHT, cards, compose
 
@@ -632,7 +608,7 @@ def _decline(units: Sequence[Match]) -> str:
     )
 
 
-def _from_paths(context: _Context) -> Reading:
+def _from_paths(context: Context) -> Reading:
     """The answer that relations, metadata and labelled lines lead to."""
     paths = context.paths
     labels = {piece.chunk: piece.label for piece in (*context.own, *context.evidence)}
@@ -659,7 +635,7 @@ def _write_passage(pages: Sequence[Image], file: Path) -> tuple[str, ...]:
 
 
 def _write_report(
-    answer: Answer, file: Path, picture: Image | None, context: _Context, pages: Sequence[Image]
+    answer: Answer, file: Path, picture: Image | None, context: Context, pages: Sequence[Image]
 ) -> None:
     from ku_rag.answering.report import Section, render
 

@@ -17,9 +17,6 @@ from string import Template
 
 from PIL import Image
 
-from ku_rag.answering.plan_timeline import draw_timeline
-from ku_rag.graph.evidence.construction import EvidenceSearch
-from ku_rag.graph.evidence.layered_drawing import draw_layers
 from ku_rag.pictures import load_picture, to_rgb
 from ku_rag.types import NO_ANSWER, Answer, Box, Evidence, Match, PathEvidence, Reading
 
@@ -106,10 +103,10 @@ def _section(section: Section, anchor: str) -> str:
         f"<h2>{_text(answer.question)}</h2>",
         f'<p class="quiet">{_text(section.note)}</p>' if section.note else "",
         f"{top}{_correction(answer)}</div></div>",
-        draw_timeline(answer.plan.to_dict()) if answer.plan else "",
+        answer.plan.to_html() if answer.plan else "",
         _units(answer.units, section.unit_pictures),
         _evidence(answer, anchor),
-        _graph(answer.evidence_graph) if isinstance(answer.evidence_graph, EvidenceSearch) else "",
+        answer.evidence_graph.to_html() if answer.evidence_graph else "",
         _passage(section.pages),
         f'<div class="how">{_facts("Made with", answer.models)}{_facts("Time", times)}</div>',
     ]
@@ -240,16 +237,6 @@ def _mark(text: str, spans: Sequence[tuple[int, int]]) -> str:
         html += [_text(text[at:start]), f"<mark>{_text(text[start:end])}</mark>"]
         at = end
     return "".join([*html, _text(text[at:])])
-
-
-def _graph(search: EvidenceSearch) -> str:
-    """Show the evidence graph, the sizes of its stages, and why its construction ended."""
-    sizes = (f"{name} graph {n['nodes']:,}, {n['edges']:,}" for name, n in search.sizes.items())
-    summary = _text(f"Nodes, edges: {'; '.join(sizes)}. The construction ended: {search.stopped}.")
-    drawn = draw_layers(search.graph) if search.graph.nodes else ""
-    svg = drawn.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
-    figure = f'<div class="graph" tabindex="0">{svg}</div>' if svg else ""
-    return f'<h3>Evidence graph</h3><p class="quiet">{summary}</p>{figure}'
 
 
 def _passage(pages: Sequence[Image.Image]) -> str:

@@ -26,7 +26,7 @@ from ku_rag.cli.options import (
 )
 from ku_rag.cli.output import one_line, print_left_out, print_result, progress, remark, remark_usage
 from ku_rag.evaluation.methods import METHODS, MethodOptions
-from ku_rag.planning.plan import MODELLINGS
+from ku_rag.papers.cogplanner.plan import MODELLINGS
 
 _METHOD = click.Choice(METHODS)
 _STEPS: Mapping[str, tuple[str, Mapping[str, Any]]] = {

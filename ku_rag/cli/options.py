@@ -13,8 +13,8 @@ import click
 from ku_rag import arguments
 from ku_rag.cli.output import AS_JSON, QUIET, remark
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.graph.evidence.construction_settings import EvidenceSettings
-from ku_rag.planning.plan import MODELLINGS, Plan, PlanSettings
+from ku_rag.papers.cogplanner.plan import MODELLINGS, Plan, PlanSettings
+from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 
 if TYPE_CHECKING:
     from ku_rag.knowledge_base import KnowledgeBase

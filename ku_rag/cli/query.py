@@ -33,7 +33,7 @@ from ku_rag.cli.output import (
     remark,
     remark_usage,
 )
-from ku_rag.graph.evidence.construction_settings import EvidenceSettings
+from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 
 _METHOD = click.Choice(["evidence", "model-only"])
 
@@ -193,7 +193,7 @@ def export_plans(plans: tuple[Path, ...], out: Path, least: tuple[str, ...]) -> 
     PLANS are files of `ku query --plan --json` with "accepted": true; or, with --least, runs of
     the method plan of `ku eval`.
     """
-    from ku_rag.planning import export
+    from ku_rag.papers.cogplanner import export
 
     try:
         scores = {name: float(value) for name, value in (item.split("=") for item in least)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.evaluation.questions import EvaluationQuestion
-from ku_rag.graph.evidence.construction_settings import EvidenceSettings
+from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 from ku_rag.types import Answer, Correction, Match
 
 if TYPE_CHECKING:  # `ku --help` imports this module

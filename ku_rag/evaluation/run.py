@@ -24,9 +24,9 @@ from ku_rag.evaluation.measures.base import RIGHT, Measure, Prediction
 from ku_rag.evaluation.measures.plans import RATIOS
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.evaluation.statistics import bootstrap_interval, calibration_error
-from ku_rag.graph.evidence.construction import EvidenceSearch
 from ku_rag.mllm.base import MeteredMLLM, usage
-from ku_rag.planning.plan import Plan
+from ku_rag.papers.cogplanner.plan import Plan
+from ku_rag.papers.graphrag.construction import EvidenceSearch
 from ku_rag.store.layout import write_durably
 from ku_rag.types import (
     INTERNAL,

@@ -20,9 +20,9 @@ from starlette.requests import ClientDisconnect
 
 from ku_rag import arguments, pictures
 from ku_rag.errors import BadInput
-from ku_rag.graph.evidence.construction_settings import EvidenceSettings
 from ku_rag.ingest.readers.records import read_record
 from ku_rag.knowledge_base import KnowledgeBase
+from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 from ku_rag.serve.served_base import ServedBase
 from ku_rag.serve.uploads import new_folder
 from ku_rag.types import Added, Record, Relation, SearchResult, Unit

@@ -603,10 +603,12 @@ def test_the_store_is_let_go_before_a_model_is_asked(lamp, photo):
 
 
 def test_prompts_do_not_change_under_their_version():
-    folder = files("ku_rag.answering").joinpath("prompts")
     digests = {
-        prompt.label: hashlib.sha256(folder.joinpath(f"{name}.md").read_bytes()).hexdigest()[:12]
-        for name, prompt in load_prompts("ku_rag.answering").items()
+        prompt.label: hashlib.sha256(
+            files(package).joinpath("prompts", f"{name}.md").read_bytes()
+        ).hexdigest()[:12]
+        for package in ("ku_rag.answering", "ku_rag.papers.kurag")
+        for name, prompt in load_prompts(package).items()
     }
     assert digests == {
         "caption 1": "e5ad78fdf483",

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from ku_rag.answering.report import Section, render
-from ku_rag.graph.evidence.construction import EvidenceSearch
-from ku_rag.graph.evidence.evidence_agents import PatternGraph
-from ku_rag.graph.evidence.evidence_graph import EvidenceEdge, EvidenceGraph, EvidenceNode
-from ku_rag.planning.plan import Hit, Plan, PlannedSearch, Round
+from ku_rag.papers.cogplanner.plan import Hit, Plan, PlannedSearch, Round
+from ku_rag.papers.graphrag.construction import EvidenceSearch
+from ku_rag.papers.graphrag.evidence_agents import PatternGraph
+from ku_rag.papers.graphrag.evidence_graph import EvidenceEdge, EvidenceGraph, EvidenceNode
 from ku_rag.types import (
     Answer,
     ClosestSentence,

@@ -18,7 +18,7 @@ from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.evaluation.run import read_records, to_line
 from ku_rag.mllm.base import Reply
 from ku_rag.mllm.scripted import ScriptedMLLM
-from ku_rag.planning.plan import Plan
+from ku_rag.papers.cogplanner.plan import Plan
 from tests.conftest import write_fruits
 from tests.endpoint import says, serving
 

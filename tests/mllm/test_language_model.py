@@ -17,7 +17,7 @@ from ku_rag.mllm import Message, Request
 from ku_rag.mllm.cache import recall_sight
 from ku_rag.mllm.call_errors import TruncatedReply
 from ku_rag.mllm.structured_output import LINE, choice, object_schema
-from ku_rag.planning.plan import ACTIONS
+from ku_rag.papers.cogplanner.plan import ACTIONS
 from tests.conftest import picture
 from tests.endpoint import model_at
 from tests.language_model import IS_INSTALLED, serving_language_model

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ku_rag.evaluation.questions import EvaluationQuestion
-from ku_rag.planning.plan import Plan
+from ku_rag.papers.cogplanner.plan import Plan
 from ku_rag.types import Serializable
 
 RIGHT = 0.5

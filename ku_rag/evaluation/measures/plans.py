@@ -13,7 +13,7 @@ from statistics import fmean
 from ku_rag.evaluation.measures import answer_text
 from ku_rag.evaluation.measures.base import Prediction, Score
 from ku_rag.evaluation.questions import EvaluationQuestion
-from ku_rag.planning.plan import Plan
+from ku_rag.papers.cogplanner.plan import Plan
 
 _KINDS = {"none": "none", "relevance": "none", "image": "image", "region": "image"}
 """The actions of the paper; all others count as searches for text."""

@@ -8,7 +8,7 @@ from ku_rag.evaluation.measures import measure
 from ku_rag.evaluation.measures.base import Prediction
 from ku_rag.evaluation.measures.plans import plan_measures
 from ku_rag.evaluation.questions import EvaluationQuestion
-from ku_rag.planning.plan import Plan, PlanSettings, Round
+from ku_rag.papers.cogplanner.plan import Plan, PlanSettings, Round
 
 ROUNDS = (
     Round(("Which game is this?",), "image", tokens=(9, 4)),

@@ -1,0 +1,82 @@
+"""The interface to planners: the state that they see, and their two decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PIL.Image import Image
+
+from ku_rag.papers.cogplanner.plan import Hit, Round
+from ku_rag.types import Box, Match
+
+
+@dataclass(frozen=True, slots=True)
+class PlanState:
+    """The state of a plan, S_t (CogPlanner, section 3.1).
+
+    Args:
+        question: the question, Q0.
+        queries: the last queries: Q_{t-1}, or Q_t for a choice that follows the reformulation.
+        picture: RGB; None without one.
+        rounds: the rounds so far, with what they found.
+        units: the units that the picture or the last query matches, best first.
+        about: ids of those that the question can be about: the picture certainly shows them, or
+            the query names them.
+        searchers: names of the installed searchers.
+    """
+
+    question: str
+    queries: tuple[str, ...]
+    picture: Image | None
+    rounds: Sequence[Round] = ()
+    units: Sequence[Match] = ()
+    about: frozenset[str] = frozenset()
+    searchers: Sequence[str] = ()
+
+    @property
+    def recent(self) -> list[Hit]:
+        """The evidence of the previous round, D^t, without duplicates."""
+        searches = self.rounds[-1].searches if self.rounds else ()
+        return list({hit.id: hit for search in searches for hit in search.hits}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Reformulation:
+    """A reformulated query.
+
+    Args:
+        queries: the query, refined or unchanged, or its sub-queries.
+        clear: whether it needs no further reformulation.
+        why: the reason, one sentence.
+        tokens: tokens of the model's reply.
+        note: a problem with the decision; "" for none.
+    """
+
+    queries: tuple[str, ...]
+    clear: bool = True
+    why: str = ""
+    tokens: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A chosen action.
+
+    Args:
+        action: see `Round`; "none" says that the evidence is sufficient.
+        region: pixels (x0, y0, x1, y1) of the picture, for the action "region".
+        why, tokens, note: as in `Reformulation`.
+    """
+
+    action: str
+    region: Box | None = None
+    why: str = ""
+    tokens: int = 0
+    note: str = ""
+
+
+Planner = Callable[[PlanState], tuple[Reformulation, Choice]]
+"""Makes the two decisions of a round: the next query or sub-queries, F_QR (eq. 5), and the next
+action, F_IA (eq. 4). It raises `ModelFailed` or `BudgetSpent` if a model does not answer."""

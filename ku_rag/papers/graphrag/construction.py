@@ -1,0 +1,228 @@
+"""The three stages of an evidence graph (Query-Driven Multimodal GraphRAG, section 3).
+
+A model takes its roles. Stage I returns a pattern. Stage II extracts the
+retrieval graph G2 from retrieved texts, anchors pictures and tables, and selects the clue graph G3.
+Stage III (algorithm 1) judges, asks pictures, reads tables, and expands along G2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from ku_rag.graph.model import Graph
+from ku_rag.graph.search_types import TraceEntry, usage
+from ku_rag.papers.graphrag import clue_selection
+from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
+from ku_rag.papers.graphrag.evidence_agents import EvidenceAgents
+from ku_rag.papers.graphrag.evidence_graph import (
+    EvidenceEdge,
+    EvidenceGraph,
+    EvidenceNode,
+    PatternGraph,
+)
+from ku_rag.papers.graphrag.layered_drawing import draw_layers
+from ku_rag.papers.graphrag.media import pictures_of, row_graph, tables_of
+from ku_rag.retrieval.base import Retrieval
+from ku_rag.text.tokens import name_key
+from ku_rag.types import Evidence, Illustrated, TableRow
+
+_MOST_MINED = 20
+"""Rows of one table that become nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSearch(Illustrated):
+    """An evidence graph and how it was built.
+
+    Args:
+        graph: The evidence graph G4.
+        pattern: The pattern graph G1.
+        sizes: Nodes and edges of the stages "retrieval" (G2), "clue" (G3) and "evidence" (G4).
+        enough: Whether the agents judged a graph sufficient.
+        stopped: Why the construction ended.
+        trace: Questions to the agents and their answers, in order.
+        agents: Who took the roles: "model" or "embedded".
+    """
+
+    graph: EvidenceGraph
+    pattern: PatternGraph
+    sizes: Mapping[str, Mapping[str, int]]
+    enough: bool
+    stopped: str
+    trace: tuple[TraceEntry, ...]
+    agents: str = "model"
+
+    @property
+    def wanted(self) -> list[EvidenceEdge]:
+        """Edges from rows to entities in columns that the question names, best row first."""
+        types, rows = {*map(name_key, self.pattern.types)}, {row.id for row in self.graph.of("row")}
+        return [e for e in self.graph.edges if e.source in rows and name_key(e.relation) in types]
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """The number of "calls" and their tokens; see `search_types.usage`."""
+        return usage(self.trace)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object of the search, with "nodes" and "edges" of its graph."""
+        fields = Illustrated.to_dict(self)
+        return {**fields.pop("graph"), **fields, "usage": self.usage}
+
+    def to_html(self) -> str:
+        """The drawing, the sizes of the stages, and why the construction ended."""
+        sizes = (f"{name} graph {n['nodes']:,}, {n['edges']:,}" for name, n in self.sizes.items())
+        summary = escape(
+            f"Nodes, edges: {'; '.join(sizes)}. The construction ended: {self.stopped}."
+        )
+        drawn = draw_layers(self.graph) if self.graph.nodes else ""
+        svg = drawn.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
+        figure = f'<div class="graph" tabindex="0">{svg}</div>' if svg else ""
+        return f'<h3>Evidence graph</h3><p class="quiet">{summary}</p>{figure}'
+
+
+def build(
+    base: Retrieval,
+    evidence: Sequence[Evidence],
+    subjects: Mapping[str, str],
+    agents: EvidenceAgents,
+    settings: EvidenceSettings,
+) -> EvidenceSearch:
+    """Build the evidence graph of a question.
+
+    Args:
+        base: The knowledge base.
+        evidence: Retrieved chunks and table rows, best first.
+        subjects: Id → name of the units that the question's picture shows.
+        agents: The agents, which serve this question only.
+        settings: Limits and thresholds of the construction.
+
+    Returns:
+        The graph at the end of the construction, which may be the end of the model's budget.
+
+    Raises:
+        ModelFailed, BudgetSpent: The model did not reply with a pattern.
+    """
+    pattern = agents.pattern([*subjects.values()])
+    construction = _Construction(base, agents, settings, pattern)
+    construction.extract(evidence, subjects)
+    sizes = {"retrieval": construction.around.sizes}
+    construction.select_clues()
+    sizes["clue"] = construction.graph.sizes
+    stopped = construction.refine()
+    graph, trace = construction.graph, tuple(agents.trace)
+    sizes["evidence"] = graph.sizes
+    return EvidenceSearch(graph, pattern, sizes, construction.enough, stopped, trace)
+
+
+@dataclass(slots=True)
+class _Construction:
+    """The state of one construction; `around` is G2, `graph` is G3 and then G4."""
+
+    base: Retrieval
+    agents: EvidenceAgents
+    settings: EvidenceSettings
+    pattern: PatternGraph
+    around: EvidenceGraph = field(default_factory=EvidenceGraph)
+    graph: EvidenceGraph = field(default_factory=EvidenceGraph)
+    enough: bool = False
+    tables: Sequence[EvidenceNode] = ()
+    mined: set[str] = field(default_factory=set)
+
+    # ---- stage II --------------------------------------------------------------------------
+
+    def extract(self, evidence: Sequence[Evidence], subjects: Mapping[str, str]) -> None:
+        """Extract the retrieval graph G2, and anchor pictures and tables (definition 4)."""
+        passages = [piece for piece in evidence if not piece.table][: self.settings.passages]
+        self.tables = tables_of(self.base.database.connection, evidence, self.settings.tables)
+        for facts in self.agents.extract(self.pattern, passages):
+            self.around = self.around.joined(facts.nodes.values(), facts.edges)
+        units = {unit: "" for piece in evidence for unit in piece.owners or piece.unit_ids}
+        self._anchor(units | dict(subjects), self.around.of("text"))
+
+    def _anchor(self, units: Mapping[str, str], nodes: Sequence[EvidenceNode]) -> None:
+        """Add the pictures and tables whose titles name some nodes to G2.
+
+        Pictures are those of some units, id → a further title or "", and of all units that have
+        the name of a node.
+        """
+        pictures = pictures_of(self.base, units, [node.name for node in nodes])
+        for medium in (*pictures, *self.tables):
+            is_table = medium.modality == "table"
+            least = self.settings.table_distance if is_table else self.settings.image_distance
+            edges = [*clue_selection.anchors(medium, nodes, least)]
+            self.around = self.around.joined([medium] if edges else (), edges)
+
+    def select_clues(self) -> None:
+        """Select the clue graph G3 by names, descriptions and pictures (definition 5)."""
+        nodes, k = [*self.around.nodes.values()], self.settings.k
+        encoder = self.base.image_search.encoder
+        ids = clue_selection.select_by_name(nodes, self.pattern.keywords, k)
+        ids += clue_selection.select_by_description(nodes, self.agents.question, encoder, k)
+        chosen = self._match_images() if self.settings.image_matching else ()
+        self.around = self.around.joined(chosen)
+        self.graph = self.around.part([*ids, *(node.id for node in chosen)])
+
+    def _match_images(self) -> Sequence[EvidenceNode]:
+        """Return the pictures that fit descriptions in the question, with these."""
+        pictures, chosen = self.around.of("image"), list[EvidenceNode]()
+        for description in self.agents.descriptions() if pictures else ():
+            search = self.base.image_search
+            near = clue_selection.nearest_pictures(description, pictures, search)
+            if picture := self.agents.choose(description, near):
+                chosen.append(picture.with_description(f"It shows {description}."))
+        return chosen
+
+    # ---- stage III -------------------------------------------------------------------------
+
+    def refine(self) -> str:
+        """Judge, augment and expand the graph (algorithm 1); return why this ended."""
+        if not self.graph.nodes:
+            return self.agents.spent or "no entity, picture or table was found"
+        for number in range(1, self.settings.t_max + 1):
+            self.agents.round = number
+            self.enough = self.agents.is_sufficient(self.graph)
+            if self.enough:
+                return "the graph is enough"
+            before = self.graph
+            self._ask_pictures()
+            self._mine_tables()
+            self.graph = self.graph.expanded(self.around)
+            if self.agents.spent:
+                return self.agents.spent
+            if self.graph == before:
+                return "nothing was left to add, and the graph was not enough"
+        return f"the graph was not enough in {self.settings.t_max} judgements"
+
+    def _ask_pictures(self) -> None:
+        """Put questions to picture nodes, and add the answers to their descriptions (eq. 6)."""
+        if not (self.settings.visual_evidence and self.graph.of("image")):
+            return
+        questions = self.agents.picture_questions(self.graph)
+        answers = self.agents.picture_answers(questions)
+        for (node, _), answer in zip(questions, answers, strict=True):
+            self.graph = self.graph.joined([self.graph.nodes[node.id].with_description(answer)])
+
+    def _mine_tables(self) -> None:
+        """Add rows and entities that the question needs from table nodes, once each (eq. 7)."""
+        waiting = self.graph.nodes.keys() - self.mined
+        tables = [table for table in self.tables if table.id in waiting]
+        if not (self.settings.table_mining and tables):
+            return
+        self.mined |= {table.id for table in tables}
+        for table, (names, rows) in zip(tables, self.agents.mine_tables(tables), strict=True):
+            for chunk, row in rows[:_MOST_MINED]:
+                self._add_row(table, chunk, row, names)
+
+    def _add_row(
+        self, table: EvidenceNode, chunk: int, row: TableRow, named: Iterable[str]
+    ) -> None:
+        """Add a row of a table, and entities of its cells, to the graph and to G2."""
+        graph = Graph(self.base.database.connection, self.base.layout)
+        part = row_graph(graph, table, chunk, row, named, self.around.nodes)
+        self.graph = self.graph.joined(part.nodes.values(), part.edges)
+        self.around = self.around.joined([self.graph.nodes[id] for id in part.nodes], part.edges)
+        links = {cell.link: cell.text for _, cell in row.cells if cell.link}
+        self._anchor(links, part.of("text"))

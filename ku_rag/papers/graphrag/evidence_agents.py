@@ -1,0 +1,246 @@
+"""The eight roles of a model in the construction of an evidence graph, a prompt for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ku_rag.graph.mllm_calls import AgentQuestion, Outcome, ask_all
+from ku_rag.graph.search_types import AgentTrace
+from ku_rag.graph.summary import shortened
+from ku_rag.mllm.base import MLLM
+from ku_rag.mllm.prompts import Prompt, fenced
+from ku_rag.mllm.structured_output import BOOLEAN, LINE, choice, list_of, object_schema
+from ku_rag.papers.graphrag.evidence_graph import (
+    EvidenceEdge,
+    EvidenceGraph,
+    EvidenceNode,
+    PatternGraph,
+    text_id,
+)
+from ku_rag.papers.graphrag.media import TableRows, cells_of
+from ku_rag.text.tokens import content_words, is_named, name_key
+from ku_rag.types import Evidence
+
+_LONGEST_SAID = 300
+
+
+_LINES = list_of(LINE)
+_RELATION = {"source": LINE, "relation": LINE, "target": LINE}
+_PATTERN = object_schema(
+    "entity_types",
+    entity_types=_LINES,
+    relations=list_of(object_schema(**_RELATION)),
+    keywords=_LINES,
+)
+_DESCRIPTIONS = object_schema("descriptions", descriptions=_LINES)
+_ENOUGH = object_schema("enough", reason=LINE, enough=BOOLEAN)
+_ENTITIES = object_schema("entities", entities=_LINES)
+
+
+@dataclass
+class EvidenceAgents(AgentTrace):
+    """A model in the roles of stage I to III. An object serves one question.
+
+    A reply that is missing or invalid selects nothing, and is noted in the trace.
+
+    Args:
+        mllm: The model.
+        prompts: By name.
+        question: The question.
+    """
+
+    mllm: MLLM
+    prompts: Mapping[str, Prompt]
+    question: str
+
+    def pattern(self, subjects: Sequence[str]) -> PatternGraph:
+        """Return the pattern graph G1 of the question.
+
+        Args:
+            subjects: Names of what the question's picture shows.
+
+        Raises:
+            ModelFailed, BudgetSpent: There is no reply.
+        """
+        lines = [{"shown": name} for name in subjects]
+        (outcome,) = self._ask("pattern", [self._fill("pattern", lines)], [""], schema=_PATTERN)
+        if outcome.failure:
+            raise outcome.failure
+        reply = outcome.fields
+        relations = [{**dict.fromkeys(_RELATION, ""), **row} for row in reply.get("relations", ())]
+        keywords = _distinct([*reply.get("keywords", ()), *subjects])
+        return PatternGraph(
+            _distinct(reply["entity_types"]),
+            tuple((row["source"], row["relation"], row["target"]) for row in relations),
+            keywords or tuple(content_words(self.question)),
+        )
+
+    def extract(
+        self, pattern: PatternGraph, passages: Sequence[Evidence]
+    ) -> Iterator[EvidenceGraph]:
+        """Yield the facts of each passage that its text can state (eq. 4).
+
+        The question is not part of the request, so the reply cache serves each text once for a
+        pattern, a model and a version of the prompt.
+        """
+        texts = [_with_owner(piece) for piece in passages] if pattern.types else []
+        words = dict.fromkeys(word for _, word, _ in pattern.relations)
+        shape = [{"entity_types": [*pattern.types]}, {"relations": [*words]}]
+        filled = [self._fill("extraction", [*shape, {"text": text}]) for text in texts]
+        schema = _facts_schema(pattern) if pattern.types else None
+        outcomes = self._ask("extraction", filled, texts, schema=schema)
+        for outcome, piece, text in zip(outcomes, passages, texts, strict=False):
+            yield _checked_facts(outcome.fields, pattern, text, piece.chunk)
+
+    def descriptions(self) -> tuple[str, ...]:
+        """Return descriptions of pictures in the question."""
+        filled = self._fill("descriptions", [])
+        (outcome,) = self._ask("descriptions", [filled], [""], schema=_DESCRIPTIONS)
+        return _distinct(outcome.fields.get("descriptions", ()))
+
+    def choose(self, description: str, pictures: Sequence[EvidenceNode]) -> EvidenceNode | None:
+        """Return the picture that fits a description best; None for none of them."""
+        titles = [{"picture": n, "title": picture.name} for n, picture in enumerate(pictures, 1)]
+        filled = self._fill("choice", [{"description": description}, *titles])
+        schema = object_schema("picture", reason=LINE, picture=choice(range(len(pictures) + 1)))
+        (outcome,) = self._ask("choice", [filled], [description], [pictures], schema=schema)
+        number = outcome.fields.get("picture", 0)
+        # Numbers of pictures mean nothing if one of them could not be shown.
+        is_valid = 1 <= number <= len(pictures) and not outcome.left_out
+        return pictures[number - 1] if is_valid else None
+
+    def is_sufficient(self, graph: EvidenceGraph) -> bool:
+        """Return whether the question can be answered from a graph."""
+        filled = self._fill("sufficiency", [*graph.lines()])
+        (outcome,) = self._ask("sufficiency", [filled], [""], schema=_ENOUGH)
+        return bool(outcome.fields.get("enough", False))
+
+    def picture_questions(self, graph: EvidenceGraph) -> list[tuple[EvidenceNode, str]]:
+        """Return picture nodes of a graph, and what to ask each of them."""
+        filled = self._fill("picture_questions", [*graph.lines()])
+        names = choice(node.name for node in graph.of("image"))
+        row = object_schema(picture=names, question=LINE)
+        schema = object_schema("questions", questions=list_of(row))
+        (outcome,) = self._ask("picture questions", [filled], [""], schema=schema)
+        named: dict[str, list[EvidenceNode]] = {}
+        for node in graph.of("image"):
+            named.setdefault(name_key(node.name), []).append(node)
+        pairs = (
+            (node, str(line.get("question", "")).strip())
+            for line in outcome.fields.get("questions", ())
+            for node in named.get(name_key(str(line.get("picture", ""))), ())
+        )
+        return [(node, question) for node, question in pairs if question]
+
+    def picture_answers(self, questions: Sequence[tuple[EvidenceNode, str]]) -> list[str]:
+        """Return the answer of each picture node to its question; "" without one (eq. 6)."""
+        filled = [
+            self._fill("picture_answer", [{"title": node.name, "question": question}])
+            for node, question in questions
+        ]
+        about = [f"{node.name}: {question}" for node, question in questions]
+        pictures = [[node] for node, _ in questions]
+        outcomes = self._ask("picture answer", filled, about, pictures)
+        return [" ".join(outcome.text.split()) for outcome in outcomes]
+
+    def mine_tables(
+        self, tables: Sequence[EvidenceNode]
+    ) -> Iterator[tuple[Sequence[str], TableRows]]:
+        """Yield the cells that the question needs, and the rows that hold them (eq. 7)."""
+        filled, titles = [], [table.name for table in tables]
+        for table in tables:
+            rows = ({"row": cells_of(row)} for _, row in table.rows)
+            filled.append(self._fill("table_entities", [{"table": table.name}, *rows]))
+        outcomes = self._ask("table entities", filled, titles, schema=_ENTITIES)
+        for table, outcome in zip(tables, outcomes, strict=True):
+            names = _distinct(outcome.fields.get("entities", ()))
+            needed = [
+                (chunk, row)
+                for chunk, row in table.rows
+                if any(is_named(name, text) for name in names for text in cells_of(row).values())
+            ]
+            yield names, needed
+
+    def _fill(self, name: str, data: Sequence[Mapping[str, Any]]) -> str:
+        return self.prompts[f"evidence_{name}"].fill(question=self.question, data=fenced(data))
+
+    def _ask(
+        self,
+        agent: str,
+        filled: Sequence[str],
+        about: Sequence[str],
+        pictures: Sequence[Sequence[EvidenceNode]] = (),
+        *,
+        schema: Mapping[str, Any] | None = None,
+    ) -> list[Outcome]:
+        """Ask questions concurrently, and add them to the trace."""
+        questions = [
+            AgentQuestion(
+                text,
+                [node.file for node in (pictures[n] if pictures else ()) if node.file],
+                schema,
+                needs_pictures=bool(pictures),
+            )
+            for n, text in enumerate(filled)
+        ]
+        outcomes = ask_all(self.mllm, questions)
+        for outcome, subject in zip(outcomes, about, strict=True):
+            note = outcome.note(shortened(outcome.text, _LONGEST_SAID))
+            subject = shortened(subject or self.question, _LONGEST_SAID)
+            self.record(agent, subject, note)
+        return outcomes
+
+
+def _facts_schema(pattern: PatternGraph) -> Mapping[str, Any]:
+    """Return the schema of facts whose types and relations are those of a pattern."""
+    words = [word for _, word, _ in pattern.relations] or [""]
+    entity = object_schema(name=LINE, type=choice(pattern.types), description=LINE)
+    relation = object_schema(**_RELATION | {"relation": choice(words)}, description=LINE)
+    return object_schema(entities=list_of(entity), relations=list_of(relation))
+
+
+def _with_owner(piece: Evidence) -> str:
+    """Return a text after the names of the units that it is of, which it need not repeat."""
+    owners = [name for name in piece.owner_names if not is_named(name, piece.text)]
+    return "\n".join([*owners, piece.text])
+
+
+def _distinct(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (" ".join(text.split()) for text in texts))))
+
+
+def _checked_facts(
+    reply: Mapping[str, Any], pattern: PatternGraph, text: str, chunk: int
+) -> EvidenceGraph:
+    """Return the facts of a reply that the text can state (definition 4).
+
+    An entity has a type of the pattern, and its name occurs in the text. A relation is one of the
+    pattern, and both of its ends are such entities.
+
+    Args:
+        reply: "entities" and "relations"; both may be missing or wrong.
+        pattern: The types and relations that were asked for.
+        text: The text of the chunk.
+        chunk: Its row.
+    """
+    types = {name_key(kind): kind for kind in pattern.types}
+    nodes = []
+    for fact in reply.get("entities", ()):
+        name, type_ = _line(fact, "name"), types.get(name_key(_line(fact, "type")))
+        if type_ and is_named(name, text):
+            described = _line(fact, "description")
+            nodes.append(EvidenceNode(text_id(name), name, type_, "text", described, (chunk,)))
+    relations = {name_key(word): word for _, word, _ in pattern.relations}
+    edges = []
+    for fact in reply.get("relations", ()):
+        ends = text_id(_line(fact, "source")), text_id(_line(fact, "target"))
+        word = relations.get(name_key(_line(fact, "relation")))
+        if word and ends[0] != ends[1]:
+            edges.append(EvidenceEdge(ends[0], word, ends[1], _line(fact, "description"), chunk))
+    return EvidenceGraph().joined(nodes, edges)
+
+
+def _line(fact: Mapping[str, Any], name: str) -> str:
+    return " ".join(str(fact.get(name, "")).split())

@@ -1,0 +1,1 @@
+"""Agents of a model that search a multimodal knowledge graph (MH-MMKG)."""

@@ -1,0 +1,81 @@
+"""The published method alone: what it uses, and what it leaves out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
+from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
+from ku_rag.errors import BadInput
+from ku_rag.retrieval.search import rewrite
+from ku_rag.types import Relation
+from tests.conftest import picture
+
+QUESTION = "Who designed the kettle, Lumen or Oslo?"
+LAMP = ("The lamp comes from Peru.", "Lumen designed it.", "It costs 20 euros.")
+REPLY = {"reason": "So they say.", "changed": True, "answer": "Lumen"}
+
+
+@pytest.fixture
+def photo(tmp_path):
+    return picture(tmp_path / "lamp.png", 3, size=(240, 160))
+
+
+@pytest.fixture
+def shop(tmp_path, photo):
+    mllm = ScriptedMLLM(lambda request: REPLY if request.schema else "Oslo")
+    options = {"create": True, "segmenter": "whole", "mllm": mllm, "k_units": 1}
+    with KnowledgeBase.open(tmp_path / "kb", **options) as kb:
+        kb.add(
+            Unit(
+                "Lamp",
+                id="lamp",
+                images=(photo,),
+                texts=LAMP,
+                relations=(Relation("designed by", "Lumen", "firm"),),
+            )
+        )
+        other = picture(tmp_path / "kettle.png", 9, size=(240, 160))
+        kb.add(Unit("Kettle", id="kettle", images=(other,), texts=("The kettle is from Oslo.",)))
+        yield kb, mllm
+
+
+def test_pictures_choose_units_and_cosines_rank_their_chunks(shop, photo):
+    kb, _ = shop
+    ours, answer = kb.query(photo, QUESTION), kb.query(photo, QUESTION, strict="kurag", k=2)
+    assert "kettle" in [unit.id for unit in ours.units]
+    assert [unit.id for unit in answer.units] == ["lamp"]
+    encoder = EmbeddedEncoder()
+    texts = kb.show("lamp").texts
+    cosines = encoder.encode_texts(texts) @ encoder.encode_texts([rewrite(QUESTION, "Lamp")])[0]
+    best = np.argsort(-cosines)[:2]
+    assert [chunk.text for chunk in answer.chunks] == [texts[n] for n in best]
+    assert [chunk.score for chunk in answer.chunks] == pytest.approx(cosines[best], abs=1e-3)
+    about = "Who designed the lamp?"
+    assert kb.query(photo, about).paths
+    assert kb.query(photo, about, strict="kurag").paths == ()
+
+
+def test_the_second_turn_shows_pages_alone(shop, photo):
+    kb, mllm = shop
+    answer = kb.query(photo, QUESTION, strict="kurag")
+    assert (answer.draft, answer.answer, answer.citations) == ("Oslo", "Lumen", ())
+    last = mllm.requests[1].messages[-1]
+    assert [page.sharp for page in last.pictures] == [True]
+    assert "Peru" not in last.text
+    assert list(mllm.requests[1].schema["properties"]) == ["reason", "answer", "changed"]
+    assert answer.models["prompts"] == "draft 1, pages 1"
+
+
+def test_it_needs_a_picture_and_units(shop, photo, ku):
+    kb, _ = shop
+    with pytest.raises(BadInput, match="give a picture"):
+        kb.query(None, QUESTION, strict="kurag")
+    with pytest.raises(BadInput, match="give a picture"):
+        kb.query(photo, QUESTION, strict="kurag", units=False)
+    with pytest.raises(BadInput, match="expected one of"):
+        kb.query(photo, QUESTION, strict="ku-rag")
+    run = ku("query", photo, QUESTION, "--strict", "kurag", "--json")
+    assert (run.code, [unit["id"] for unit in run.json["units"]]) == (0, ["lamp"])
+    assert ku("query", "-", QUESTION, "--strict", "kurag").code == 1

@@ -1,0 +1,285 @@
+"""The six settings, end to end over a scripted endpoint: who is given what."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from PIL import Image
+
+from ku_rag.errors import BadInput, BudgetSpent, ModelFailed
+from ku_rag.graph.model import Graph, Path
+from ku_rag.graph.search_types import Query, SearchLimits
+from ku_rag.mllm.budget import Budget
+from ku_rag.mllm.prompts import load_prompts
+from ku_rag.papers.mhmmkg.search_settings import SETTINGS, answer
+from ku_rag.types import Relation, Unit
+from tests.conftest import picture
+from tests.endpoint import fails, model_at, says, serving
+from tests.papers.mhmmkg.test_mllm_agents import data, role
+
+QUESTION = "Which attack follows?"
+HINT = "The monster is Rathian."
+PEOPLE = "People say that it charges."
+SEEN = "The model sees that it charges."
+ANOTHER = "Something green runs."
+OF_PEOPLE, OFFLINE, ONLINE = "Runs three times.", "A wyvern that runs.", "It runs at the hunter."
+BITE = "Rathian —attack of→ Triple Rush —continues→ Bite (when near)"
+
+TO_RUSH = "Rathian —attack of→ "
+
+SEARCH = ["topic", "validate", "expand", "validate", "expand", "validate", "expand"]
+
+
+@pytest.fixture
+def graph(kb, tmp_path):
+    kb.add_many(
+        [
+            Unit(
+                "Rathian",
+                id="Rathian",
+                metadata={"topic": True},
+                relations=(Relation("attack of", "Rathian>Triple Rush", "attack"),),
+            ),
+            Unit(
+                "Triple Rush",
+                id="Rathian>Triple Rush",
+                images=(picture(tmp_path / "rush.png", 1),),
+                metadata={
+                    "caption": OF_PEOPLE,
+                    "caption by m-1": OFFLINE,
+                    "caption by m-2": ANOTHER,
+                },
+                relations=(Relation("continues", "Bite", "attack", None, "near"),),
+            ),
+        ]
+    )
+    return Graph(kb._database.connection, kb._layout)
+
+
+def plays(enough=("Bite",), stumbles=()):
+    """What an endpoint says that plays every agent."""
+
+    def say(body):
+        content = body["messages"][-1]["content"]
+        parts = [content] if isinstance(content, str) else [p.get("text", "") for p in content]
+        text = "\n".join(parts)
+        playing = role(text)
+        if playing in stumbles:
+            return fails(400, "this cannot be done")
+        if playing == "topic":
+            return says(json.dumps({"reason": "It is named.", "topic": "Rathian"}))
+        if playing == "expand":
+            shown = [line["neighbour"] for line in data(text) if "neighbour" in line]
+            return says(json.dumps({"reason": "So.", "useful": shown}))
+        if playing == "validate":
+            end = [line for line in data(text) if "entity" in line][-1]["entity"]
+            said = {"caption": ONLINE, "reason": "So.", "enough": end in enough}
+            return says(json.dumps(said))
+        return says(SEEN if playing == "perceive" else "Bite")
+
+    return say
+
+
+def ask(graph, setting, endpoint, *, pictures=True, perception=PEOPLE, budget=None, **more):
+    shown = (Image.new("RGB", (1600, 800), "green"),) if pictures else ()
+    query = Query(QUESTION, shown, HINT, perception)
+    mllm = model_at(endpoint.url, retries=0, budget=budget)
+    return answer(graph, query, setting, mllm, **more)
+
+
+def gold(graph):
+    (rathian,) = graph.topics(9)
+    (rush,) = graph.hop(rathian)
+    (bite,) = graph.hop(rush.tail)
+    return [Path(rathian, (rush, bite))]
+
+
+def played(endpoint):
+    return [role("\n".join(endpoint.texts(n))) for n in range(len(endpoint.bodies))]
+
+
+@pytest.mark.parametrize(
+    ("setting", "agents", "seen", "told"),
+    [
+        ("vanilla", ["answer"], [True], []),
+        ("vanilla+", ["answer"], [False], [PEOPLE]),
+        ("knowledgeable", ["answer"], [False], [PEOPLE, BITE, OF_PEOPLE]),
+        ("perceptive", [*SEARCH[:-1], "answer"], [False] * 7, [PEOPLE, BITE, OF_PEOPLE]),
+        (
+            "unaided-offline",
+            ["perceive", *SEARCH[:-1], "answer"],
+            [True, *[False] * 6, True],
+            [SEEN, BITE, OFFLINE],
+        ),
+        (
+            "unaided-online",
+            ["perceive", *SEARCH[:-1], "answer"],
+            [True, False, False, False, True, False, False, True],
+            [SEEN, BITE, ONLINE],
+        ),
+    ],
+)
+def test_a_setting_gives_what_table_2_says_and_nothing_else(graph, setting, agents, seen, told):
+    with serving(by=plays()) as endpoint:
+        answered = ask(graph, setting, endpoint, gold=gold(graph))
+    assert (answered.answer, answered.failed, answered.setting) == ("Bite", "", setting)
+    assert played(endpoint) == agents
+    assert [bool(endpoint.pictures(n)) for n in range(len(agents))] == seen
+    (last,) = endpoint.texts(len(agents) - 1)
+    assert QUESTION in last
+    assert HINT in last
+    every = (PEOPLE, SEEN, BITE, OF_PEOPLE, OFFLINE, ONLINE)
+    assert [part for part in every if part in last.replace('\\"', '"')] == told
+    others = "".join(text for n in range(len(agents)) for text in endpoint.texts(n))
+    assert [part for part in every if part in others] == told
+    chosen = SETTINGS[setting]
+    assert (answered.found is not None) == chosen.searches
+    assert answered.usage == {
+        "calls": len(agents),
+        "cached": 0,
+        "prompt_tokens": 11 * len(agents),
+        "completion_tokens": 7 * len(agents),
+        "cached_tokens": 0,
+    }
+    assert [path.text for path in answered.paths] == ([BITE] if BITE in told else [])
+    assert (answered.trace[-1].agent, answered.trace[-1].said) == ("answer", "Bite")
+
+
+def test_pictures_are_sent_in_the_size_that_the_paper_has(graph):
+    with serving(by=plays()) as endpoint:
+        ask(graph, "vanilla", endpoint)
+        assert [shown.size for shown in endpoint.pictures(0)] == [(1024, 512)]
+
+
+def test_the_result_is_told_as_json(graph):
+    with serving(by=plays()) as endpoint:
+        answered = ask(graph, "perceptive", endpoint)
+    told = answered.to_dict()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["setting"] == "perceptive"
+    assert told["perception"] == PEOPLE
+    assert told["paths"] == [BITE]
+    assert told["found"]["stopped"] == "nothing was left to open"
+    assert [entry["agent"] for entry in told["trace"]] == [
+        "topic", "validation", "expansion", "validation", "expansion", "validation", "answer",
+    ]  # fmt: skip
+    assert told["usage"]["calls"] == 7
+
+
+def test_where_no_path_is_enough_the_best_leaves_are_told(graph):
+    with serving(by=plays(enough=())) as endpoint:
+        answered = ask(graph, "perceptive", endpoint)
+    assert not answered.found.enough
+    assert [path.text for path in answered.paths] == [BITE]
+    assert answered.answer == "Bite"
+
+
+def test_no_more_paths_are_told_than_alpha(kb):
+    names = [f"Move {n}" for n in range(8)]
+    relations = [Relation("has", name, "attack") for name in names]
+    kb.add(Unit("Rathian", id="Rathian", metadata={"topic": True}, relations=relations))
+    graph = Graph(kb._database.connection, kb._layout)
+    with serving(by=plays(enough=names)) as endpoint:
+        five = ask(graph, "perceptive", endpoint)
+        two = ask(graph, "perceptive", endpoint, limits=SearchLimits(max_paths=2))
+    assert len(five.paths) == 5
+    assert [path.end.name for path in two.paths] == ["Move 0", "Move 1"]
+
+
+def test_a_question_without_pictures_needs_no_perceiver(graph):
+    with serving(by=plays()) as endpoint:
+        answered = ask(graph, "unaided-online", endpoint, pictures=False)
+        assert "perceive" not in played(endpoint)
+        assert ask(graph, "vanilla+", endpoint, pictures=False, perception="").answer == "Bite"
+    assert answered.perception == ""
+
+
+def test_a_topic_that_is_given_is_not_asked_for(graph):
+    (start,) = graph.topics(9)
+    with serving(by=plays()) as endpoint:
+        answered = ask(graph, "perceptive", endpoint, topic=graph.hop(start)[0].tail)
+        assert "topic" not in played(endpoint)
+    assert [path.text for path in answered.paths] == [BITE.removeprefix(TO_RUSH)]
+
+
+def test_depth_first_and_the_longest_path_are_passed_on(graph):
+    with serving(by=plays()) as endpoint:
+        deep = ask(graph, "perceptive", endpoint, limits=SearchLimits(depth_first=True))
+        short = ask(graph, "perceptive", endpoint, limits=SearchLimits(max_rounds=1))
+    assert [path.text for path in deep.paths] == [BITE]
+    assert [path.text for path in short.paths] == ["Rathian —attack of→ Triple Rush"]
+
+
+def test_the_captions_of_another_model_and_prompts_of_ones_own_are_used(graph, tmp_path):
+    (tmp_path / "answer.md").write_text(
+        "Give the answer in as few words: $question $data HERE", encoding="utf-8"
+    )
+    own = load_prompts("ku_rag.papers.mhmmkg", tmp_path)
+    with serving(by=plays()) as endpoint:
+        ask(graph, "unaided-offline", endpoint, captioner="m-2", prompts=own)
+        (last,) = endpoint.texts(-1)
+    assert last.endswith("HERE")
+    assert ANOTHER in last
+    assert OFFLINE not in last
+
+
+# ---- what a setting refuses, and where a model fails --------------------------------------------
+
+
+def test_settings_refuse_what_they_cannot_do(graph):
+    with serving(by=plays()) as endpoint:
+        with pytest.raises(BadInput, match="expected one of vanilla, vanilla\\+, knowledgeable"):
+            ask(graph, "clairvoyant", endpoint)
+        with pytest.raises(BadInput, match="give them as `gold`"):
+            ask(graph, "knowledgeable", endpoint)
+        for setting in ("vanilla+", "knowledgeable", "perceptive"):
+            with pytest.raises(BadInput, match="give it as the query's `perception`"):
+                ask(graph, setting, endpoint, perception="", gold=gold(graph))
+        assert endpoint.bodies == []
+
+
+def test_without_a_search_a_failed_reply_is_an_error(graph):
+    with serving(by=plays(stumbles={"answer"})) as endpoint:
+        with pytest.raises(ModelFailed, match="this cannot be done"):
+            ask(graph, "vanilla", endpoint)
+        budget = Budget(max_calls=1)
+        budget.take_call()
+        with pytest.raises(BudgetSpent):
+            ask(graph, "vanilla", endpoint, budget=budget)
+
+
+def test_after_a_search_a_failed_reply_loses_nothing(graph):
+    with serving(by=plays(stumbles={"answer"})) as endpoint:
+        answered = ask(graph, "perceptive", endpoint)
+    assert answered.answer == ""
+    assert "this cannot be done" in answered.failed
+    assert [path.text for path in answered.found.paths] == [BITE]
+    assert answered.trace[-1].failed
+
+
+def test_the_budget_may_end_anywhere(graph):
+    with serving(by=plays()) as endpoint:
+        for calls, leaves in ((1, []), (3, ["Rathian"]), (5, [BITE.partition(" —c")[0]])):
+            answered = ask(graph, "unaided-online", endpoint, budget=Budget(max_calls=calls))
+            assert answered.usage["calls"] == calls
+            assert [path.text for path in (answered.found.paths or answered.found.leaves)] == leaves
+            assert "the budget of the multimodal model is spent" in answered.found.stopped
+            assert "the budget of the multimodal model is spent" in answered.failed
+
+
+@pytest.mark.parametrize("setting", ["perceptive", "unaided-online"])
+@pytest.mark.parametrize("fault", [503, 401, 404, 307])
+def test_an_endpoint_that_answers_nothing_is_an_error(graph, setting, fault):
+    with serving(by=lambda _: fails(fault, "no")) as endpoint:
+        with pytest.raises(ModelFailed, match=str(fault)):
+            ask(graph, setting, endpoint)
+        assert len(endpoint.bodies) == 1
+
+
+def test_a_blind_perceiver_does_not_end_the_search(graph):
+    with serving(by=plays(stumbles={"perceive"})) as endpoint:
+        answered = ask(graph, "unaided-offline", endpoint)
+    assert (answered.answer, answered.perception) == ("Bite", "")
+    assert answered.trace[0].agent == "perception"
+    assert "this cannot be done" in answered.trace[0].remark
