@@ -29,6 +29,7 @@ from ku_rag.store.relations import ANY_KIND
 from ku_rag.text.question import (
     FILLERS,
     GENERIC,
+    HYPONYMS,
     MOST_CHARACTERS,
     THINGS,
     TURNS,
@@ -123,6 +124,13 @@ class UnitSetReader:
                 kind: stems(" ".join(plural.intersection(words(kind))))
                 for kind in own
                 if plural.intersection(words(kind))
+            }
+            named = named or {
+                kind: nouns & self._question.every
+                for nouns, members in HYPONYMS
+                if nouns & self._question.every
+                for kind, head in heads.items()
+                if head <= members
             }
         stemmed = [stem(word) for word in self._question.words]
         first = {kind: min(map(stemmed.index, own)) for kind, own in named.items()}
@@ -309,7 +317,7 @@ class UnitSetReader:
         every = reduce(np.intersect1d, (constraint.units(self.table) for constraint in chosen))
         members = self._members(every)
         # How many are of a kind that none declares is not known.
-        undeclared = not (self._kinds or self._noun & THINGS or self._question.counted)
+        undeclared = not (self._kinds or self._thing or self._question.counted)
         if undeclared and not len(members) and all(c.rank < UNNAMED for c in chosen):
             # "Which monsters drop a toenail?", where no unit declares a kind.
             every = self._among(every)
@@ -324,7 +332,7 @@ class UnitSetReader:
     def _members(self, units: Rows) -> Rows:
         """Those that count, and are called what the question asks for."""
         units = self._among(units)
-        if not self._noun or self._noun & THINGS:
+        if not self._noun or self._thing:
             return units
         return self.table.called(units, self._kinds, self._noun)
 

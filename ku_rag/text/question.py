@@ -129,6 +129,12 @@ QUESTION_WORDS = _WH | AUXILIARIES
 GENERIC = _word_list("generic")
 THINGS = _word_list("things") | GENERIC
 """Stems of nouns for units of many kinds; the generic ones fit any unit."""
+HYPONYMS = [
+    tuple(frozenset(map(stem, words(part))) for part in row[1].split("="))
+    for row in _TABLE
+    if row[0] == "kinds"
+]
+"""Stems of nouns, and of the kinds that are called so as well."""
 _WAYS = tuple(
     Wording(
         tuple(frozenset(map(stem, phrase.split())) for phrase in triggers.split(",")),

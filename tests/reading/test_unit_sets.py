@@ -63,6 +63,8 @@ def kb(tmp_path_factory):
         ("Which lamps are made by Nordhavn?", ""),
         ("Which monster drops a toenail?", "Gulp"),
         ("How many dragons drop a toenail?", ""),
+        ("Which furniture has the highest weight?", ""),
+        ("Which boat has the highest weight?", ""),
         ("At what level does Puddlin evolve?", "at level 16"),
         ("When does Gulp evolve?", ""),
         ("What is the length of the Fjell in size XL?", "3 m"),
@@ -74,6 +76,19 @@ def kb(tmp_path_factory):
 )
 def test_every_word_of_a_question_is_accounted_for(kb, question, answer):
     assert kb.query(None, question).answer == answer
+
+
+def test_a_noun_means_the_kinds_that_are_called_so(tmp_path):
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        dishes = {"Borscht": ("soup", 7), "Crème brûlée": ("dessert", 9), "Pan": ("pot", 40)}
+        base.add_many(
+            [
+                Unit(name, id=name, kind=kind, metadata={"price": n})
+                for name, (kind, n) in dishes.items()
+            ]
+        )
+        assert base.query(None, "Which dish is the most expensive?").answer == "Crème brûlée"
+        assert base.query(None, "Which boat is the most expensive?").answer == ""
 
 
 def test_items_of_a_list_are_no_facts_of_their_own(kb):
