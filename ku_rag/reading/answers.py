@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from calendar import month_name
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ku_rag.graph.model import Entity, Path, Step
 from ku_rag.text.question import Question
@@ -65,6 +66,7 @@ def fits_type(question: Question, step: Step, end: Entity) -> bool:
     return any(map(str.isdigit, end.name)) or (question.type == "number" and step.line is None)
 
 
+@lru_cache(maxsize=1 << 14)
 def own_stems(label: str) -> frozenset[str]:
     """Return the stems of a label, without its unit; of a nested field, of its last part."""
     plain = unit_of_label(label)[0]

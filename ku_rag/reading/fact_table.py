@@ -115,6 +115,7 @@ class FactTable:
 
     connection: Connection
     _units: dict[FactTest, Rows] = field(default_factory=dict)
+    _labels_of_values: dict[str, list[Label]] = field(default_factory=dict)
 
     @cached_property
     def labels(self) -> list[Label]:
@@ -126,13 +127,17 @@ class FactTable:
 
     def labels_of_values(self, keys: Collection[str]) -> list[tuple[str, Label]]:
         """Return each key of some values with each label that units have it under."""
-        rows = self.connection.execute(
+        new = {key: list[Label]() for key in keys if key not in self._labels_of_values}
+        for key, row, label in self.connection.execute(
             "SELECT w.value, l.row, l.label FROM json_each(?) w CROSS JOIN labels l "
             "WHERE EXISTS (SELECT 1 FROM facts f "
             "WHERE f.label = l.row AND f.key = w.value AND f.unit NOT NULL)",
-            (as_json(keys),),
-        )
-        return [(key, Label(row, label)) for key, row, label in rows if not is_internal(label)]
+            (as_json(new),),
+        ):
+            if not is_internal(label):
+                new[key].append(Label(row, label))
+        self._labels_of_values.update(new)
+        return [(key, label) for key in keys for label in self._labels_of_values[key]]
 
     def units(self, test: FactTest) -> Rows:
         """Return the rows of the units with a fact that meets a test."""

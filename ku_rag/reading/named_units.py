@@ -83,9 +83,10 @@ def trace(
     if not start and (named := _named_by_alias(graph, question, names)):
         return named
     exact = [span for span in names if not span.is_partial]
-    traced = _trace(graph, start, question, exact)
+    table = FactTable(graph.connection)
+    traced = _trace(graph, table, start, question, exact)
     if not traced and len(exact) < len(names):
-        traced = _trace(graph, start, question, names)
+        traced = _trace(graph, table, start, question, names)
     return traced
 
 
@@ -108,7 +109,7 @@ def _named_by_alias(graph: Graph, question: str, names: Sequence[NamedSpan]) -> 
 
 
 def _trace(
-    graph: Graph, start: Entity | None, text: str, spans: Sequence[NamedSpan]
+    graph: Graph, table: FactTable, start: Entity | None, text: str, spans: Sequence[NamedSpan]
 ) -> Traced | None:
     by_key = graph.with_keys([span.key for span in spans])
     mentions = [EntityMention((*by_key[o.key],), o.at, o.words) for o in spans if o.key in by_key]
@@ -120,9 +121,8 @@ def _trace(
     question = analyse(text, tuple([*names, start.name] if start else names))
     if question.kind not in ("value", "yes-no") or question.negated:
         return None
-    tracer = _Tracer(
-        text, LinkReader(graph, FactReader(graph.connection, graph.among), question, mentions)
-    )
+    facts = FactReader(graph.connection, graph.among)
+    tracer = _Tracer(text, LinkReader(graph, facts, question, mentions), table)
     traced = tracer.of_mentions() if mentions else None
     return traced or (None if is_shown else tracer.sets.read())
 
@@ -133,6 +133,7 @@ class _Tracer:
 
     text: str
     reader: LinkReader
+    table: FactTable
 
     @property
     def question(self) -> Question:
@@ -150,13 +151,11 @@ class _Tracer:
     @cached_property
     def sets(self) -> UnitSetReader:
         """The same question, as one about units that are not named."""
-        graph = self.reader.graph
-        table = FactTable(graph.connection)
-        return UnitSetReader(table, self.text, self._joined(table), graph.among)
+        return UnitSetReader(self.table, self.text, self._joined(), self.reader.graph.among)
 
-    def _joined(self, table: FactTable) -> list[tuple[range, list[Constraint]]]:
+    def _joined(self) -> list[tuple[range, list[Constraint]]]:
         """Return the units that relations join to each mentioned entity, by relation."""
-        rows = table.rows_of({link.end.unit for link in chain(*self.links) if link.end.unit})
+        rows = self.table.rows_of({link.end.unit for link in chain(*self.links) if link.end.unit})
         groups = []
         for mention, links in zip(self.mentions, self.links, strict=True):
             by_relation: dict[frozenset[str], Constraint] = {}

@@ -154,6 +154,14 @@ class UnitSetReader:
         return labels
 
     @cached_property
+    def _named_labels(self) -> dict[frozenset[str], tuple[int, frozenset[str]]]:
+        """The labels that the question names: how well, and the stems that are accounted for."""
+        words = frozenset().union(self._question.content, *(w.labels for w in self._question.ways))
+        near = (own for own in self._labels if not roots(own).isdisjoint(roots(words)))
+        covered = {own: self._covers(own) for own in near}
+        return {own: cover for own, cover in covered.items() if cover[0] < UNNAMED}
+
+    @cached_property
     def _noun(self) -> frozenset[str]:
         """Stems of what the units are called: a kind, a generic noun, or what follows "which"."""
         if self._kinds:
@@ -407,20 +415,18 @@ class UnitSetReader:
 
     def _flags(self, free: frozenset[str]) -> Iterator[list[Constraint]]:
         """Units with "waterproof: yes", for each label that the question names."""
-        for own, labels in self._labels.items():
-            test = FactTest.is_true(labels)
-            rank, covered = self._covers(own)
-            if rank < UNNAMED and covered & free and len(self.table.units(test)):
+        for own, (rank, covered) in self._named_labels.items():
+            test = FactTest.is_true(self._labels[own])
+            if covered & free and len(self.table.units(test)):
                 yield [Constraint(covered, rank, own, test)]
 
     def _with_number(self, word: str) -> list[Constraint]:
         """Units with a number under a label that the question names: "that sleeps four"."""
         number = float(word) if word.isdigit() else NUMBERS.get(word)
         constraints = []
-        for own, labels in self._labels.items() if number is not None else ():
-            rank, covered = self._covers(own)
-            test = FactTest.has_number(labels, number or 0)
-            if rank < UNNAMED and len(self.table.units(test)):
+        for own, (rank, covered) in self._named_labels.items() if number is not None else ():
+            test = FactTest.has_number(self._labels[own], number or 0)
+            if len(self.table.units(test)):
                 constraints.append(Constraint(covered | {stem(word)}, rank, own, test))
         return constraints
 
