@@ -19,7 +19,7 @@ from ku_rag import arguments, papers, pictures
 from ku_rag.answering import pipeline
 from ku_rag.answering.pipeline import QueryEvent
 from ku_rag.encoders import load_encoder, sides
-from ku_rag.encoders.base import Encoder, Vectors
+from ku_rag.encoders.base import Encoder, Vectors, is_same
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.base import MLLM
 from ku_rag.regions.base import Segmenter
@@ -912,10 +912,13 @@ class KnowledgeBase:
             if isinstance(encoder, str):
                 spec = "+".join(sides(encoder))
                 encoder = load_encoder(spec, settings=session.settings)
+            present = session.encoding.encoder
+            if is_same(encoder.fingerprint, present.fingerprint):  # a server rounds its vectors
+                encoder = present
             work = reindexing.Reindexing(
                 database,
                 session.layout,
-                old=session.encoding.encoder,
+                old=present,
                 new=encoder,
                 spec=spec,
                 max_tokens=min(
@@ -984,6 +987,9 @@ class KnowledgeBase:
         arguments.check(partial, "partial", bool)
         arguments.callback(progress, "progress")
         with self._session.write() as writer:
+            is_new = not self._session.database.connection.execute(
+                "SELECT 1 FROM units LIMIT 1"
+            ).fetchone()
             if is_shard_set(path):
                 shards = ShardSet(path, writer, partial=partial)
                 report = writer.run(shards, progress=progress)
@@ -991,7 +997,8 @@ class KnowledgeBase:
                 export = Export(path)
                 report = writer.run(ExportRecords(export, writer), progress=progress)
                 report.quarantined.extend(add_extracted(self._session.database, export))
-                add_tuning(self._session.database, export)
+                if is_new:
+                    add_tuning(self._session.database, export)
         self._session.update_indexes()
         return report
 

@@ -10,7 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from ku_rag import arguments, manifest
-from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.base import Encoder, is_same
 from ku_rag.encoders.pair import finds_regions, side, text_weight
 from ku_rag.errors import Mismatch, NotFound, Outdated
 from ku_rag.indexes.chunk_selection import Selection
@@ -271,8 +271,8 @@ class Session:
         """Return the encoding; follow a changed encoder, unless this session named one."""
         stored = self.database.meta("encoder")
         with self._loading:
-            is_same = stored["fingerprint"] == self.encoding.encoder.fingerprint
-            if self._follows and stored["spec"] and not is_same:
+            is_present = is_same(stored["fingerprint"], self.encoding.encoder.fingerprint)
+            if self._follows and stored["spec"] and not is_present:
                 self.use_encoder(manifest.choose_encoder(stored, self.settings, as_made=True)[0])
         manifest.check(self.database, self.encoding.encoder)
         return self.encoding

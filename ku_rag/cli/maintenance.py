@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ku_rag.cli.options import PATH, base_exists, base_path, common, open_base
 from ku_rag.cli.output import print_left_out, print_report, print_result, progress
@@ -84,6 +85,11 @@ def tune(recall: float, kind: str | None, confidence: str | None, texts: str | N
     """
     if confidence and texts:
         raise click.UsageError("give either --confidence or --texts")
+    source = click.get_current_context().get_parameter_source("recall")
+    if (confidence or texts) and (kind or source is ParameterSource.COMMANDLINE):
+        raise click.UsageError(
+            "--recall and --kind are for the index: leave out --confidence and --texts"
+        )
     if texts:
         with open_base() as base:
             ranks = base.tune_texts(texts)

@@ -127,7 +127,7 @@ def add_extracted(database: Database, export: Export) -> list[Quarantined]:
 
 
 def add_tuning(database: Database, export: Export) -> None:
-    """Store what `ku tune` measured on labels, unless the base has measured it itself.
+    """Store what `ku tune` measured on labels of the same units.
 
     Values that it does not measure are left out: an export may be anybody's.
     """
@@ -139,7 +139,7 @@ def add_tuning(database: Database, export: Export) -> None:
                 for name, (low, high) in TUNING_RANGES.items()
                 if name in expected
             )
-            if is_sound and not database.meta(key):
+            if is_sound:
                 database.set_meta(key, {name: tuning[name] for name in expected})
 
 

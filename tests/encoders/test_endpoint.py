@@ -308,6 +308,7 @@ def test_a_little_noise_is_no_other_model(tmp_path):
         assert len(fingerprints) > 1
         with KnowledgeBase.open(tmp_path / "kb", **options) as kb:
             assert kb.search(text="What shines?").chunks
+            assert kb.reindex("openai:m").chunks == 0
         server.says = lambda body: embeddings([vector(f"2 {item}", 64) for item in items(body)])
         with (
             KnowledgeBase.open(tmp_path / "kb", **options) as kb,

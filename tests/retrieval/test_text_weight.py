@@ -128,3 +128,4 @@ def test_the_command_prints_ranks_before_and_after(tmp_path, ku):
     run = ku("tune", "--texts", str(file))
     assert "of 20 questions none finds a text of its units" in run.err
     assert ku("tune", "--texts", str(file), "--confidence", str(file)).code == 2
+    assert ku("tune", "--texts", str(file), "--recall", "0.9").code == 2

@@ -254,7 +254,7 @@ def test_the_same_encoder_encodes_nothing(base, tmp_path):
         assert kb.verify().problems == ()
 
 
-def test_what_was_tuned_is_imported_into_a_base_that_was_not(tmp_path):
+def test_what_was_tuned_is_imported_into_an_empty_base(tmp_path):
     units = [Unit(f"Item {n}", id=f"{n}", texts=(f"It is item {n}.",)) for n in range(20)]
     labels = [{"question": f"item {n}?", "units": [f"{n}"]} for n in range(20)]
     questions = write_records(tmp_path / "questions.jsonl", labels)
@@ -277,6 +277,10 @@ def test_what_was_tuned_is_imported_into_a_base_that_was_not(tmp_path):
         with KnowledgeBase.open(tmp_path / f"kb {number}", create=True) as kb:
             kb.import_(copy)
             assert kb.tune_texts(questions).weight_before == expected
+    with KnowledgeBase.open(tmp_path / "filled", create=True) as kb:
+        kb.add(Unit("Else"))
+        kb.import_(tmp_path / "export 1")
+        assert kb.tune_texts(questions).weight_before == 0.1
 
 
 def test_what_is_imported_joins_what_is_there_as_at_ingest(base, tmp_path):
