@@ -38,7 +38,9 @@ _WORDS = re.compile(r"\w+")
 
 _ANSWERED = {"reason": LINE, "citations": list_of(LINE), "answer": TEXT}
 _CORRECTED = {**_ANSWERED, "changed": BOOLEAN}
-_PAGES = {name: schema for name, schema in _CORRECTED.items() if name != "citations"}
+_PAGE = {"reason": LINE, "answer": {**TEXT, "minLength": 1}}
+"""Where a page is shown alone, as published, citations and refusals are not asked for."""
+_PAGES = {**_PAGE, "changed": BOOLEAN}
 _WEIGHED = {**_CORRECTED, "believed": choice(["all", "draft", "passage", "path"])}
 """With graph paths, which may contradict the texts."""
 
@@ -183,9 +185,12 @@ class Chain:
 
     def _answer(self, material: Material, draft: Reply | None) -> Answered:
         if draft is None:
-            message = _evidence(material, self.prompts["single"], *self._show_picture(material))
-            reply = self._chat(message, properties=_ANSWERED)
-            return self._build_answer(*_parse_verdict(reply, material), material, {"single": reply})
+            name, properties = "single", _ANSWERED
+            if material.pages_only:
+                name, properties = "single_page", _PAGE
+            message = _evidence(material, self.prompts[name], *self._show_picture(material))
+            reply = self._chat(message, properties=properties)
+            return self._build_answer(*_parse_verdict(reply, material), material, {name: reply})
         paths = material.bearing_paths
         if not (material.units or material.evidence or paths):
             why = "Nothing was found to check the model's draft with, so it stands."

@@ -205,7 +205,7 @@ def ask(
     needs_pages = chain and chain.sees_pictures and question.with_units
     if question.passage or question.report or needs_pages:
         with measure(times, "passage"):
-            pages = _compose(sent, for_model=chain is not None)
+            pages = query.compose(sent)
     with measure(times, "read"):
         if chain:
             answered = yield from query.correct(chain, sent, pages, caption)
@@ -474,6 +474,15 @@ class QuerySteps:
             queries=self.planned.queries if self.planned else (),
         )
 
+    def compose(self, context: Context) -> list[Image]:
+        """Return the pages of the multimodal passage."""
+        from ku_rag.answering.passage import PAGE_HEIGHT, cards, compose
+
+        return compose(
+            cards(context.matched.units, context.evidence, context.pictures),
+            page_height=correction.PAGE_HEIGHT if self.chain else PAGE_HEIGHT,
+        )
+
     def crop(self, region: Region | None) -> Image | None:
         """Return the region of the original picture; None if it is the whole."""
         image = self.question.image
@@ -585,16 +594,6 @@ class QuerySteps:
             plan=self.planned.plan if self.planned else None,
             words=tuple(context.matched.words),
         )
-
-
-def _compose(context: Context, *, for_model: bool) -> list[Image]:
-    """The pages of the multimodal passage."""
-    from ku_rag.answering.passage import PAGE_HEIGHT, cards, compose
-
-    return compose(
-        cards(context.matched.units, context.evidence, context.pictures),
-        page_height=correction.PAGE_HEIGHT if for_model else PAGE_HEIGHT,
-    )
 
 
 def _decline(units: Sequence[Match]) -> str:

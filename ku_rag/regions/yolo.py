@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from ku_rag.regions.detector import OVERLAP, Detection, Detector
 from ku_rag.types import Box
 from ku_rag.weights.files import content_hash, weights_file
 
-_MOST = 100
+_MOST, _MOST_BY_CLASS = 100, 300
 """Most objects in one picture, by confidence."""
 _PADDING = 114
 
@@ -61,6 +62,16 @@ class YoloSegmenter(Detector):
         super().__init__(side=side, min_side=min_side, confidence=confidence)
         self._hash = content_hash(path)
         self._lock = threading.Lock()
+        self._by_class = False
+
+    def suppressing_by_class(self) -> YoloSegmenter:
+        """Return one that keeps overlapping objects of different kinds, at most 300 objects.
+
+        These are ultralytics' own defaults, which KU-RAG uses.
+        """
+        segmenter = copy(self)
+        segmenter._by_class = True
+        return segmenter
 
     def find(self, image: Image.Image) -> list[Detection]:
         """See `Detector`."""
@@ -82,8 +93,8 @@ class YoloSegmenter(Detector):
                 output,
                 self._confidence,
                 OVERLAP,
-                agnostic=True,
-                max_det=_MOST,
+                agnostic=not self._by_class,
+                max_det=_MOST_BY_CLASS if self._by_class else _MOST,
                 nc=len(self._names),
                 end2end=bool(getattr(self._network, "end2end", False)),
             )[0]

@@ -48,9 +48,16 @@ class ChunkSearch:
     expand: bool = True
 
 
-def rewrite(question: str, name: str) -> str:
-    """The question as it is scored against one unit's chunks: `question [SEP] name [SEP] words`."""
-    return f"{question} [SEP] {name} [SEP] {', '.join(content_words(question))}"
+def rewrite(question: str, name: str, content: Sequence[str] | None = None) -> str:
+    """The question as it is scored against one unit's chunks: `question [SEP] name [SEP] words`.
+
+    Args:
+        question: the question.
+        name: of the unit.
+        content: the content words of the question; None for those of `text.tokens`.
+    """
+    words = content_words(question) if content is None else content
+    return f"{question} [SEP] {name} [SEP] {', '.join(words)}"
 
 
 def search(

@@ -616,8 +616,9 @@ def test_prompts_do_not_change_under_their_version():
         "described 1": "b1dea3014649",
         "draft 1": "f86021dbd223",
         "identify 1": "35d2cdf0a578",
-        "pages 1": "54a3112240af",
+        "pages 2": "85ce15bc5710",
         "single 2": "7267db803305",
+        "single_page 1": "8d56e43e5d1b",
     }
 
 

@@ -370,3 +370,12 @@ def test_large_thin_and_tiny_pictures_are_looked_at(segmenter):
     for size in ((1, 1), (7, 400), (1600, 1200)):
         for region in segmenter.propose(Image.new("RGB", size, (9, 120, 40))):
             assert region.box != (0, 0, *size)
+
+
+def test_suppression_by_class_keeps_objects_of_other_kinds_at_one_place():
+    unsure = YoloSegmenter(str(WEIGHTS), device="cpu", confidence=0.001)
+    by_class = unsure.suppressing_by_class()
+    counts = [(len(by_class.find(i)), len(unsure.find(i))) for i, _ in drawings(6)]
+    assert all(many >= few for many, few in counts)
+    assert any(many > few for many, few in counts)
+    assert unsure.suppressing_by_class().fingerprint == unsure.fingerprint

@@ -8,16 +8,27 @@ from dataclasses import replace
 from PIL.Image import Image
 
 from ku_rag.answering.correction import Material
-from ku_rag.answering.evidence_retrieval import list_evidence
+from ku_rag.answering.evidence_retrieval import evidence_near, list_evidence
+from ku_rag.answering.passage import Card, compose
 from ku_rag.answering.pipeline import Context, QuerySteps, measure
+from ku_rag.encoders.base import encode_queries
 from ku_rag.errors import BadInput
 from ku_rag.mllm.base import Reply
+from ku_rag.papers.kurag.content_words import load_content_words
 from ku_rag.papers.kurag.published_matching import match_pictures, rank_chunks
+from ku_rag.retrieval.base import Matched
 from ku_rag.store.connection import snapshot
+
+_PAGE_HEIGHT = 32_000
+"""Pixels: the passage is one picture."""
 
 
 class KuRagSteps(QuerySteps):
-    """A query that matches units by their pictures and shows their texts in pages alone."""
+    """A query that matches units by their pictures and shows their texts in one picture.
+
+    Without units (the ablation "w/o KU"), texts are searched by the question and a caption of the
+    picture, and shown as text.
+    """
 
     most = 3
     """Units and chunks (section 4.3)."""
@@ -30,17 +41,45 @@ class KuRagSteps(QuerySteps):
             BadInput: there is no picture to match.
         """
         base, question = self.base, self.question
-        if self.picture is None or not question.with_units or question.unit:
+        if self.picture is None or question.unit:
             raise BadInput(
                 'strict="kurag" matches a picture with all units: give a picture, and leave out '
-                "unit and units=False"
+                "unit"
             )
+        if not question.with_units:
+            return self.find_by_caption(self.picture)
+        content = load_content_words()
         with measure(self.times, "search"), snapshot(base.database.connection):
             matched = match_pictures(base, self.picture, question.text, question.k_units)
-            hits = rank_chunks(base.chunk_search, question.text, matched.units, question.k_chunks)
-            evidence = list_evidence(base, hits, [unit.id for unit in matched.units])
-            return self.with_pictures(Context(matched, evidence)), None
+            chunks = rank_chunks(base, question.text, matched.units, question.k_chunks, content)
+            hits = [(chunk.row, chunk.cosine) for chunk in chunks]
+            brought = {chunk.row: chunk.unit.id for chunk in chunks}
+            evidence = [
+                replace(e, unit_ids=tuple(dict.fromkeys((brought[e.chunk], *e.unit_ids))))
+                for e in list_evidence(base, hits, [unit.id for unit in matched.units])
+            ]
+            context = Context(matched, evidence, models={"content words": content.name})
+            return self.with_pictures(context), None
+
+    def find_by_caption(self, picture: Image) -> tuple[Context, Reply | None]:
+        """Return the chunks nearest to the question and a caption of the picture."""
+        base, question = self.base, self.question
+        caption = self.chain.describe(picture) if self.chain else None
+        text = f"{question.text}\n{caption.text}" if caption else question.text
+        with measure(self.times, "search"), snapshot(base.database.connection):
+            vector = encode_queries(base.chunk_search.encoder, [text])
+            return Context(Matched(), evidence_near(base, vector, question.k_chunks)), caption
+
+    def compose(self, context: Context) -> list[Image]:
+        """Stitch the cards into one picture: each chunk under the unit whose list brought it."""
+        cards = []
+        for unit in context.matched.units:
+            texts = tuple(e.text for e in context.evidence if e.unit_ids[0] == unit.id)
+            if texts:
+                cards.append(Card(unit.name, context.pictures.get(unit.id), texts))
+        return compose(cards, page_height=_PAGE_HEIGHT)
 
     def material(self, context: Context, pages: Sequence[Image], caption: Reply | None) -> Material:
-        """Return the whole picture and the pages (eq. 11 to 13)."""
-        return replace(super().material(context, pages, caption), crop=None, pages_only=True)
+        """Return the whole picture and the passage (eq. 12, 13)."""
+        material = super().material(context, pages, caption)
+        return replace(material, crop=None, pages_only=self.question.with_units)

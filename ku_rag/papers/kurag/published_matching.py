@@ -1,49 +1,112 @@
-"""Retrieval as published (KU-RAG, eq. 7 to 10), for reproduction: cosines and nothing else."""
+"""Retrieval as published (KU-RAG, eq. 4 to 10): cosines and nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL.Image import Image
 
-from ku_rag.encoders.base import encode_queries
+from ku_rag.encoders.base import Vectors, encode_queries
+from ku_rag.encoders.embedded.window_matching import RegionMatch
+from ku_rag.encoders.pair import side
+from ku_rag.indexes.segment import Rows
+from ku_rag.papers.kurag.content_words import ContentWords
+from ku_rag.regions.crops import crop
+from ku_rag.regions.selection import choose
 from ku_rag.retrieval.base import Matched, Retrieval
-from ku_rag.retrieval.image_matching import match_image
+from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.retrieval.matching import unit_match
-from ku_rag.retrieval.search import ChunkSearch, rewrite
+from ku_rag.retrieval.search import rewrite
+from ku_rag.store.connection import as_json
 from ku_rag.types import Match, Region
+
+_BLOCK = 1 << 14
+"""Pictures whose vectors are read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedChunk:
+    """A chunk, its cosine to the rewritten question, and the unit whose list brought it."""
+
+    row: int
+    cosine: float
+    unit: Match
 
 
 def match_pictures(base: Retrieval, image: Image, question: str, k: int) -> Matched:
-    """Return the k units whose pictures are nearest to the region, and the region (eq. 4 to 7)."""
-    connection = base.database.connection
-    by_unit, chosen = match_image(connection, image, question, base.image_search)
-    nearest = sorted(by_unit.items(), key=lambda item: -item[1].cosine)[:k]
+    """Return the k units with the nearest pictures of all, and the region that is compared.
+
+    Args:
+        base: the knowledge base.
+        image: RGB, upright.
+        question: chooses the region (eq. 4 to 6).
+        k: most units (eq. 7).
+    """
+    connection, search = base.database.connection, base.image_search
+    encoder = side(search.encoder, "image")
+    region = _region(image, question, search)
+    vector = encoder.encode_images([crop(image, region, search.background)])
+    nearest: dict[int, tuple[float, int]] = {}
+    for rows, cosines in _cosines(search, vector):
+        owners = connection.execute(
+            "SELECT u.unit, w.key FROM json_each(?) w JOIN unit_images u ON u.image = w.value",
+            (as_json(rows.tolist()),),
+        )
+        for unit, at in owners:
+            candidate = (float(cosines[at]), int(rows[at]))
+            nearest[unit] = max(candidate, nearest.get(unit, candidate))
+    among = base.units.rows(connection)
+    units = nearest.keys() if among is None else nearest.keys() & set(among.tolist())
+    best = sorted(units, key=lambda unit: (-nearest[unit][0], unit))[:k]
     matches = []
-    for unit, seen in nearest:
-        why = f"its picture is near (cosine {seen.cosine:.2f})"
-        match = unit_match(base, unit, seen, why=why)
-        score = round(seen.cosine, 4)
-        matches.append(replace(match, score=score, confidence=None, sure=True))
-    whole = Region((0, 0, *image.size), "whole", None, "nothing in it looks like a stored picture")
-    return Matched(matches, chosen or (nearest[0][1].region if nearest else whole))
+    for unit in best:
+        cosine, row = nearest[unit]
+        seen = RegionMatch(row, round(cosine, 4), cosine, region, similarity=cosine)
+        match = unit_match(base, unit, seen, why=f"its picture is near (cosine {cosine:.2f})")
+        matches.append(replace(match, score=round(cosine, 4), confidence=None, sure=True))
+    return Matched(matches, region)
+
+
+def _region(image: Image, question: str, search: ImageSearch) -> Region:
+    """Return the only region that the question is about; without such a one the whole picture."""
+    encoder = side(search.encoder, "image")
+    if not encoder.cross_modal:
+        why = f"{encoder.fingerprint} cannot compare regions with a question: the whole picture"
+        return Region((0, 0, *image.size), "whole", None, why)
+    segmenter = search.segmenter()
+    if by_class := getattr(segmenter, "suppressing_by_class", None):
+        segmenter = by_class()
+    regions = segmenter.propose(image)
+    return choose(
+        image, question, regions, encoder, threshold=search.threshold, background=search.background
+    )
+
+
+def _cosines(search: ImageSearch, vector: Vectors) -> list[tuple[Rows, Vectors]]:
+    """Return rows and cosines of all stored pictures, a block at a time."""
+    rows = search.images.rows()
+    blocks = (rows[at : at + _BLOCK] for at in range(0, len(rows), _BLOCK))
+    scored = (search.images.score(vector, block[None]) for block in blocks)
+    return [(found[0], cosines[0]) for found, cosines in scored]
 
 
 def rank_chunks(
-    base: ChunkSearch, question: str, units: Sequence[Match], k: int
-) -> list[tuple[int, float]]:
-    """Return the k chunks of units nearest to the rewritten question: row, cosine."""
-    vectors = encode_queries(base.encoder, [rewrite(question, unit.name) for unit in units])
-    best: dict[int, float] = {}
+    base: Retrieval, question: str, units: Sequence[Match], k: int, content: ContentWords
+) -> list[RankedChunk]:
+    """Return the k chunks of units nearest to the rewritten question (eq. 8 to 10)."""
+    search, words = base.chunk_search, content.select(question)
+    vectors = encode_queries(search.encoder, [rewrite(question, u.name, words) for u in units])
+    best: dict[int, RankedChunk] = {}
     for unit, vector in zip(units, vectors, strict=True):
-        listed = base.connection.execute(
+        listed = search.connection.execute(
             "SELECT chunk FROM unit_chunks WHERE unit = ?", (unit.row,)
         )
         among = np.fromiter((row for (row,) in listed), np.int64)
-        rows, cosines = base.chunks.search(vector[None], k, among=among)
+        rows, cosines = search.chunks.search(vector[None], k, among=among)
         for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True):
-            if row >= 0:
-                best[row] = max(round(cosine, 4), best.get(row, -1.0))
-    return sorted(best.items(), key=lambda item: (-item[1], item[0]))[:k]
+            chunk = RankedChunk(row, round(cosine, 4), unit)
+            if row >= 0 and (row not in best or chunk.cosine > best[row].cosine):
+                best[row] = chunk
+    return sorted(best.values(), key=lambda chunk: (-chunk.cosine, chunk.row))[:k]

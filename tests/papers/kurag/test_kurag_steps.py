@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
 from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.errors import BadInput
+from ku_rag.papers.kurag.content_words import ContentWords, load_content_words
 from ku_rag.retrieval.search import rewrite
 from ku_rag.types import Relation
 from tests.conftest import picture
+from tests.papers.transcripts import check_transcript
 
 QUESTION = "Who designed the kettle, Lumen or Oslo?"
 LAMP = ("The lamp comes from Peru.", "Lumen designed it.", "It costs 20 euros.")
@@ -65,17 +70,49 @@ def test_the_second_turn_shows_pages_alone(shop, photo):
     assert [page.sharp for page in last.pictures] == [True]
     assert "Peru" not in last.text
     assert list(mllm.requests[1].schema["properties"]) == ["reason", "answer", "changed"]
-    assert answer.models["prompts"] == "draft 1, pages 1"
+    assert answer.models["prompts"] == "draft 1, pages 2"
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("full", {}), ("without_kcc", {"kcc": False}), ("without_units", {"units": False})],
+)
+def test_transcripts_of_the_method_and_its_ablations(shop, photo, request, name, options):
+    kb, mllm = shop
+    answer = kb.query(photo, QUESTION, strict="kurag", **options)
+    assert answer.answer == "Lumen"
+    check_transcript(mllm, Path(__file__).with_name(f"transcript_{name}.txt"), request)
+
+
+def test_a_passage_is_one_picture(shop, photo, tmp_path):
+    kb, mllm = shop
+    kb.add(Unit("Tall", id="tall", images=(photo,), texts=tuple(["word " * 300] * 9)))
+    kb.query(photo, QUESTION, strict="kurag", k=9)
+    assert len(mllm.requests[1].messages[-1].pictures) == 1
+
+
+def test_a_chunk_stands_under_the_unit_whose_list_brought_it(shop, photo, tmp_path):
+    kb, _ = shop
+    kb.add(Unit("Vase", id="vase", texts=("The vase stands beside the Lamp in Oslo.",)))
+    report = tmp_path / "report.html"
+    answer = kb.query(photo, "What stands beside the lamp?", strict="kurag", k=1, report=report)
+    assert (answer.chunks[0].owners, answer.chunks[0].unit_ids[0]) == (("vase",), "lamp")
 
 
 def test_it_needs_a_picture_and_units(shop, photo, ku):
     kb, _ = shop
     with pytest.raises(BadInput, match="give a picture"):
         kb.query(None, QUESTION, strict="kurag")
-    with pytest.raises(BadInput, match="give a picture"):
-        kb.query(photo, QUESTION, strict="kurag", units=False)
     with pytest.raises(BadInput, match="expected one of"):
         kb.query(photo, QUESTION, strict="ku-rag")
     run = ku("query", photo, QUESTION, "--strict", "kurag", "--json")
     assert (run.code, [unit["id"] for unit in run.json["units"]]) == (0, ["lamp"])
     assert ku("query", "-", QUESTION, "--strict", "kurag").code == 1
+
+
+def test_content_words_are_words_of_open_classes():
+    tags = {"Who": "PRON", "designed": "VERB", "the": "DET", "red": "ADJ", "kettle": "NOUN"}
+    parser = [SimpleNamespace(text=word, pos_=tag) for word, tag in tags.items()]
+    parsed = ContentWords("spacy", lambda question: parser)
+    assert parsed.select("Who designed the red kettle") == ["designed", "red", "kettle"]
+    assert load_content_words().select("Who designed the kettle?") == ["designed", "kettle"]
