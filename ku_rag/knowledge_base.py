@@ -80,7 +80,8 @@ class QueryOptions(TypedDict, total=False):
         kcc: False asks a model once, with the evidence (KU-RAG, section 4.5, "w/o KCC").
         units: False searches texts alone, by question and caption of the picture ("w/o KU").
         graph: False leaves out the graph's paths from the matched units.
-        strict: "kurag" answers by the published method alone; see docs/reproduction.md.
+        strict: "kurag" or "graphrag" answers by that published method alone; see
+            docs/reproduction.md.
         method: "evidence", see `GraphView.evidence`; "model-only", without evidence; or "".
         construction: how that graph is built.
         plan: "parallel" or "sequential", or more settings: searches in rounds, see
@@ -314,6 +315,10 @@ class KnowledgeBase:
             raise BadInput(
                 "plan cannot be combined with strict, method, unit or units=False: leave out one "
                 "of them"
+            )
+        if query.construction is not None and not (method == "evidence" or strict == "graphrag"):
+            raise BadInput(
+                'construction is for method="evidence" and strict="graphrag": give one, or neither'
             )
         chosen = UnitFilter.parse(options.get("kind"), options.get("where", ()))
         with session.use():

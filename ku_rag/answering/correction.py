@@ -183,6 +183,26 @@ class Chain:
             self.notes.append("the model was sent no pictures: the evidence was sent as text")
         return self._answer(replace(material, crop=None, pages=(), pages_only=False), draft)
 
+    def answer_from(
+        self,
+        material: Material,
+        name: str,
+        data: Sequence[Mapping[str, Any]],
+        keys: Mapping[str, Mapping[str, Any]],
+    ) -> Answered:
+        """Answer in one turn from data alone, by a prompt of another method.
+
+        Args:
+            material: the question, and its picture; the rest of it is not sent.
+            name: of the prompt, with the placeholders $question and $data.
+            data: what is sent, an object a line.
+            keys: schemas of keys of the reply beside "reason" and "answer", such as "items".
+        """
+        words = self.prompts[name].fill(question=material.question, data=fenced(data))
+        message = Message("user", (*self._show_picture(material), words))
+        reply = self._chat(message, properties={"reason": LINE, "answer": TEXT, **keys})
+        return self._build_answer(*_parse_verdict(reply, material), material, {name: reply})
+
     def _answer(self, material: Material, draft: Reply | None) -> Answered:
         if draft is None:
             name, properties = "single", _ANSWERED
@@ -345,8 +365,9 @@ def _parse_verdict(
     if dropped:
         why += f" (It cites {', '.join(dropped)}, which it was not shown: dropped.)"
     spans = tuple(_span(answer, text) for text in cited.values())
+    items = tuple(filter(None, map(str.strip, fields.get("items", ()))))
     return (
-        Reading(answer, tuple(cited), spans, why=why, unanswered="refused"),
+        Reading(answer, tuple(cited), spans, why=why, items=items, unanswered="refused"),
         Correction(draft, changed, reason, believed, dropped),
     )
 

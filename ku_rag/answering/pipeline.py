@@ -113,8 +113,6 @@ class QueryInput:
             raise BadInput(
                 f'the method is {self.method!r}: expected "evidence", "model-only", or ""'
             )
-        if self.construction is not None and self.method != "evidence":
-            raise BadInput('construction is for method="evidence": give this as well, or neither')
         if self.unit and (self.method == "model-only" or not self.with_units):
             raise BadInput(
                 f"the question is about the unit {self.unit!r}: leave out "

@@ -26,6 +26,7 @@ from ku_rag.cli.options import (
 )
 from ku_rag.cli.output import one_line, print_left_out, print_result, progress, remark, remark_usage
 from ku_rag.evaluation.methods import METHODS, MethodOptions
+from ku_rag.papers import STRICT
 from ku_rag.papers.cogplanner.plan import MODELLINGS
 
 _METHOD = click.Choice(METHODS)
@@ -53,7 +54,7 @@ def _method_options(command: Command) -> Command:
         click.option("--setting", type=settings, help="Setting of the graph search."),
         evidence_options,
         click.option("--plan", type=modelling, default="sequential", help="Order of decisions."),
-        click.option("--strict", type=click.Choice(["kurag"]), help="Only the published method."),
+        click.option("--strict", type=click.Choice(list(STRICT)), help="Only a published method."),
         *(
             click.option(f"--no-{step}", step, flag_value=False, default=True, help=help)
             for step, (help, _) in _STEPS.items()

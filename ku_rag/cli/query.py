@@ -33,6 +33,7 @@ from ku_rag.cli.output import (
     remark,
     remark_usage,
 )
+from ku_rag.papers import STRICT
 from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 
 _METHOD = click.Choice(["evidence", "model-only"])
@@ -52,7 +53,7 @@ _METHOD = click.Choice(["evidence", "model-only"])
 @vision_options
 @click.option("--no-kcc", is_flag=True, help="Ask it once, with the evidence; no correction.")
 @click.option("--no-units", is_flag=True, help="Search texts alone, by its caption of the picture.")
-@click.option("--strict", type=click.Choice(["kurag"]), help="Use the published method alone.")
+@click.option("--strict", type=click.Choice(list(STRICT)), help="A published method alone.")
 @click.option(
     "--method", type=_METHOD, help="Build an evidence graph first, or ask the model alone."
 )
@@ -93,7 +94,7 @@ def query(
         "graph": not no_graph,
         "strict": strict or "",
         "method": method or "",
-        "construction": settings if method == "evidence" else None,
+        "construction": settings if method == "evidence" or strict == "graphrag" else None,
         "plan": plan,
     }
     if batch:

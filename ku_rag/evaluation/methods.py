@@ -48,7 +48,7 @@ class MethodOptions:
         kcc: False asks the model once, with the evidence ("w/o KCC").
         units: False searches only texts ("w/o KU").
         graph: False leaves out graph paths.
-        strict: "kurag" uses only the published method.
+        strict: a published method, which is used alone; see `ku_rag.papers.STRICT`.
         setting: Of the method "graph": one of MH-MMKG's settings; "" chooses, see
             `GraphView.search`.
         paths: Of the method "graph": number of paths that end the search.
@@ -98,7 +98,7 @@ def answer(
         return _search_graph(base, question, options)
     names = ("k", "kcc", "units", "graph", "strict") if method != "model-only" else ()
     arguments = {name: getattr(options, name) for name in names} | dict(QUERIES[method])
-    if method == "evidence":
+    if method == "evidence" or options.strict == "graphrag":
         arguments["construction"] = options.construction
     if method == "plan":
         arguments["plan"] = options.plan

@@ -82,7 +82,7 @@ class QueryBody(PictureBody):
     )
     question: str = Field(description="A sentence.", examples=["Which country is it from?"])
     unit: str | None = Field(None, description="Id or unique name of the unit that it is about.")
-    strict: Literal["", "kurag"] = Field("", description="Use only the published method.")
+    strict: Literal["", "kurag", "graphrag"] = Field("", description="A published method alone.")
     method: Literal["", "evidence", "model-only"] = ""
     plan: Literal["", "parallel", "sequential"] = Field("", description="Search in rounds.")
     no_kcc: bool = Field(False, description="Ask the model once, with the evidence.")
@@ -112,7 +112,11 @@ class QueryBody(PictureBody):
             "kcc": not self.no_kcc,
             "units": not self.no_units,
             "graph": not self.no_graph,
-            "construction": self.construction() if self.method == "evidence" else None,
+            "construction": (
+                self.construction()
+                if self.method == "evidence" or self.strict == "graphrag"
+                else None
+            ),
         }
 
 

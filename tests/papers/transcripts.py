@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 
+def keys_of(request):
+    """What the reply to a request must have."""
+    return ", ".join((request.schema or {}).get("properties", ())) or "text"
+
+
+def requests_of(mllm):
+    """The requests of a scripted model; those of one prompt, sent at the same time, by texts."""
+    for _, together in groupby(mllm.requests, lambda r: r.messages[-1].text[:30]):
+        yield from sorted(together, key=lambda request: request.messages[-1].text)
+
+
 def transcript(mllm):
-    """All requests of a scripted model and its replies, as a text that a person can read."""
+    """All requests of a scripted model, as a text that a person can read."""
     lines = []
-    for number, request in enumerate(mllm.requests, 1):
-        keys = ", ".join((request.schema or {}).get("properties", ())) or "text"
-        lines.append(f"## Request {number}, answered with {keys}")
+    for number, request in enumerate(requests_of(mllm), 1):
+        lines.append(f"## Request {number}, answered with {keys_of(request)}")
         for message in request.messages:
             count = len(message.pictures)
             lines += [f"[{message.role}{f', pictures: {count}' if count else ''}]", message.text]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ku_rag.encoders.base import Encoder, encode_queries
+from ku_rag.encoders.pair import side
 from ku_rag.papers.graphrag.evidence_graph import RELATED, EvidenceEdge, EvidenceNode
 from ku_rag.retrieval.image_matching import ImageSearch
 from ku_rag.text.tokens import name_key
@@ -66,14 +67,19 @@ def select_by_description(
 
 def nearest_pictures(
     description: str, pictures: Sequence[EvidenceNode], search: ImageSearch
-) -> list[EvidenceNode]:
-    """Return the three pictures nearest to a description.
+) -> tuple[list[EvidenceNode], str]:
+    """Return the three pictures nearest to a description, by the encoder of pictures.
 
-    If texts and pictures are not comparable, return the first three pictures.
+    Returns:
+        The pictures, and why they are the first three ones instead, if they are.
     """
-    if len(pictures) <= MOST_SHOWN or not search.encoder.cross_modal:
-        return list(pictures[:MOST_SHOWN])
+    encoder = side(search.encoder, "image")
+    if len(pictures) <= MOST_SHOWN:
+        return list(pictures), ""
+    if not encoder.cross_modal:
+        note = f"{encoder.fingerprint} compares no texts with pictures: the first {MOST_SHOWN}"
+        return list(pictures[:MOST_SHOWN]), note
     by_row = {picture.image or 0: picture for picture in pictures}
-    vector = encode_queries(search.encoder, [description])
+    vector = encode_queries(encoder, [description])
     rows, _ = search.images.search(vector, MOST_SHOWN, among=np.array([*by_row], np.int64))
-    return [by_row[row] for row in rows[0].tolist() if row >= 0]
+    return [by_row[row] for row in rows[0].tolist() if row >= 0], ""

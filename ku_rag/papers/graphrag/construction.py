@@ -106,14 +106,16 @@ def build(
         ModelFailed, BudgetSpent: The model did not reply with a pattern.
     """
     pattern = agents.pattern([*subjects.values()])
-    construction = _Construction(base, agents, settings, pattern)
-    construction.extract(evidence, subjects)
+    passages = [piece for piece in evidence if not piece.table][: settings.passages]
+    construction = _Construction(base, agents, settings, pattern, passages)
+    construction.anchor_media(evidence, subjects)
     sizes = {"retrieval": construction.around.sizes}
     construction.select_clues()
     sizes["clue"] = construction.graph.sizes
     stopped = construction.refine()
     graph, trace = construction.graph, tuple(agents.trace)
     sizes["evidence"] = graph.sizes
+    pattern = construction.pattern
     return EvidenceSearch(graph, pattern, sizes, construction.enough, stopped, trace)
 
 
@@ -125,6 +127,7 @@ class _Construction:
     agents: EvidenceAgents
     settings: EvidenceSettings
     pattern: PatternGraph
+    passages: Sequence[Evidence]
     around: EvidenceGraph = field(default_factory=EvidenceGraph)
     graph: EvidenceGraph = field(default_factory=EvidenceGraph)
     enough: bool = False
@@ -133,14 +136,17 @@ class _Construction:
 
     # ---- stage II --------------------------------------------------------------------------
 
-    def extract(self, evidence: Sequence[Evidence], subjects: Mapping[str, str]) -> None:
+    def anchor_media(self, evidence: Sequence[Evidence], subjects: Mapping[str, str]) -> None:
         """Extract the retrieval graph G2, and anchor pictures and tables (definition 4)."""
-        passages = [piece for piece in evidence if not piece.table][: self.settings.passages]
         self.tables = tables_of(self.base.database.connection, evidence, self.settings.tables)
-        for facts in self.agents.extract(self.pattern, passages):
-            self.around = self.around.joined(facts.nodes.values(), facts.edges)
+        self._extract()
         units = {unit: "" for piece in evidence for unit in piece.owners or piece.unit_ids}
         self._anchor(units | dict(subjects), self.around.of("text"))
+
+    def _extract(self) -> None:
+        """Add the facts of the passages that fit the pattern to G2."""
+        for facts in self.agents.extract(self.pattern, self.passages):
+            self.around = self.around.joined(facts.nodes.values(), facts.edges)
 
     def _anchor(self, units: Mapping[str, str], nodes: Sequence[EvidenceNode]) -> None:
         """Add the pictures and tables whose titles name some nodes to G2.
@@ -157,20 +163,26 @@ class _Construction:
 
     def select_clues(self) -> None:
         """Select the clue graph G3 by names, descriptions and pictures (definition 5)."""
-        nodes, k = [*self.around.nodes.values()], self.settings.k
-        encoder = self.base.image_search.encoder
-        ids = clue_selection.select_by_name(nodes, self.pattern.keywords, k)
-        ids += clue_selection.select_by_description(nodes, self.agents.question, encoder, k)
+        ids = self._select_entities()
         chosen = self._match_images() if self.settings.image_matching else ()
         self.around = self.around.joined(chosen)
         self.graph = self.around.part([*ids, *(node.id for node in chosen)])
+
+    def _select_entities(self) -> list[str]:
+        """Return ids of nodes of G2 by names and by descriptions (eq. 5)."""
+        nodes, k = [*self.around.nodes.values()], self.settings.k
+        encoder = self.base.image_search.encoder
+        ids = clue_selection.select_by_name(nodes, self.pattern.keywords, k)
+        return ids + clue_selection.select_by_description(nodes, self.agents.question, encoder, k)
 
     def _match_images(self) -> Sequence[EvidenceNode]:
         """Return the pictures that fit descriptions in the question, with these."""
         pictures, chosen = self.around.of("image"), list[EvidenceNode]()
         for description in self.agents.descriptions() if pictures else ():
             search = self.base.image_search
-            near = clue_selection.nearest_pictures(description, pictures, search)
+            near, note = clue_selection.nearest_pictures(description, pictures, search)
+            if note:
+                self.agents.record("preselection", description, TraceEntry(said=note))
             if picture := self.agents.choose(description, near):
                 chosen.append(picture.with_description(f"It shows {description}."))
         return chosen
@@ -183,18 +195,31 @@ class _Construction:
             return self.agents.spent or "no entity, picture or table was found"
         for number in range(1, self.settings.t_max + 1):
             self.agents.round = number
-            self.enough = self.agents.is_sufficient(self.graph)
+            self.enough, missing = self.agents.is_sufficient(self.graph)
             if self.enough:
                 return "the graph is enough"
             before = self.graph
+            if self.settings.pattern_updates:
+                self._update_pattern(missing)
             self._ask_pictures()
             self._mine_tables()
             self.graph = self.graph.expanded(self.around)
             if self.agents.spent:
                 return self.agents.spent
-            if self.graph == before:
+            if self.graph == before and self.settings.stop_unchanged:
                 return "nothing was left to add, and the graph was not enough"
         return f"the graph was not enough in {self.settings.t_max} judgements"
+
+    def _update_pattern(self, missing: str) -> None:
+        """Make the pattern anew from what is missing (eq. 1), and select from what it adds."""
+        pattern = self.agents.update_pattern(self.pattern, self.graph, missing)
+        if pattern != self.pattern:
+            self.pattern, known = pattern, self.around.nodes.keys()
+            self._extract()
+            added = [node for node in self.around.of("text") if node.id not in known]
+            self._anchor({}, added)
+            part = self.around.part([*self.graph.nodes, *self._select_entities()])
+            self.graph = part.joined(self.graph.nodes.values(), self.graph.edges)
 
     def _ask_pictures(self) -> None:
         """Put questions to picture nodes, and add the answers to their descriptions (eq. 6)."""

@@ -24,6 +24,10 @@ class EvidenceSettings:
         image_matching: Whether pictures are selected by descriptions in the question.
         visual_evidence: Whether questions are put to pictures.
         table_mining: Whether entities are taken from tables.
+        pattern_updates: Whether the pattern is made anew where a graph is not enough (eq. 1), and
+            facts are extracted with it.
+        stop_unchanged: Whether a round that added nothing ends the construction; algorithm 1 goes
+            on to `t_max`.
 
     Raises:
         BadInput: A value is out of its range.
@@ -33,11 +37,13 @@ class EvidenceSettings:
     passages: int = 10
     tables: int = 3
     image_distance: float = 0.25
-    table_distance: float = 0.5
+    table_distance: float = 0.7
     t_max: int = 3
     image_matching: bool = True
     visual_evidence: bool = True
     table_mining: bool = True
+    pattern_updates: bool = False
+    stop_unchanged: bool = True
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -47,5 +53,6 @@ class EvidenceSettings:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and 0 <= value <= 1):
                 raise wrong(value, name, "a number from 0 to 1")
-        for name in ("image_matching", "visual_evidence", "table_mining"):
+        switches = ("image_matching", "visual_evidence", "table_mining")
+        for name in (*switches, "pattern_updates", "stop_unchanged"):
             check(getattr(self, name), name, bool)

@@ -68,9 +68,21 @@ class EvidenceAgents(AgentTrace):
         (outcome,) = self._ask("pattern", [self._fill("pattern", lines)], [""], schema=_PATTERN)
         if outcome.failure:
             raise outcome.failure
-        reply = outcome.fields
+        return self._read_pattern(outcome.fields, subjects)
+
+    def update_pattern(
+        self, pattern: PatternGraph, graph: EvidenceGraph, missing: str
+    ) -> PatternGraph:
+        """Return the pattern for what a graph lacks (eq. 1); the same one without a reply."""
+        lines = [{"pattern": pattern.to_dict()}, *graph.lines(), {"missing": missing}]
+        (outcome,) = self._ask("update", [self._fill("update", lines)], [""], schema=_PATTERN)
+        if not outcome.fields.get("entity_types"):
+            return pattern
+        return self._read_pattern(outcome.fields, pattern.keywords)
+
+    def _read_pattern(self, reply: Mapping[str, Any], keywords: Sequence[str]) -> PatternGraph:
         relations = [{**dict.fromkeys(_RELATION, ""), **row} for row in reply.get("relations", ())]
-        keywords = _distinct([*reply.get("keywords", ()), *subjects])
+        keywords = _distinct([*reply.get("keywords", ()), *keywords])
         return PatternGraph(
             _distinct(reply["entity_types"]),
             tuple((row["source"], row["relation"], row["target"]) for row in relations),
@@ -111,11 +123,11 @@ class EvidenceAgents(AgentTrace):
         is_valid = 1 <= number <= len(pictures) and not outcome.left_out
         return pictures[number - 1] if is_valid else None
 
-    def is_sufficient(self, graph: EvidenceGraph) -> bool:
-        """Return whether the question can be answered from a graph."""
+    def is_sufficient(self, graph: EvidenceGraph) -> tuple[bool, str]:
+        """Return whether the question can be answered from a graph, and the reason."""
         filled = self._fill("sufficiency", [*graph.lines()])
         (outcome,) = self._ask("sufficiency", [filled], [""], schema=_ENOUGH)
-        return bool(outcome.fields.get("enough", False))
+        return bool(outcome.fields.get("enough", False)), str(outcome.fields.get("reason", ""))
 
     def picture_questions(self, graph: EvidenceGraph) -> list[tuple[EvidenceNode, str]]:
         """Return picture nodes of a graph, and what to ask each of them."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
-from ku_rag.answering.pipeline import Context, QuerySteps, measure
+from PIL.Image import Image
+
+from ku_rag.answering.correction import Answered, Chain
+from ku_rag.answering.pipeline import Context, QueryEvent, QuerySteps, measure
+from ku_rag.errors import NotFound
+from ku_rag.mllm.base import Reply
+from ku_rag.mllm.structured_output import LINE, list_of
 from ku_rag.papers.graphrag import graph_evidence
 from ku_rag.papers.graphrag.construction import EvidenceSearch
+from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 from ku_rag.types import Evidence, Reading
 
 
@@ -19,14 +26,10 @@ class EvidenceSteps(QuerySteps):
 
         It ranks the evidence, unless a picture does.
         """
-        question, matched = self.question, context.matched
+        question, matched, has_model = self.question, context.matched, self.chain is not None
         if matched.none_identified:
             return context
-        mllm = self.chain.mllm if self.chain else None
-        with measure(self.times, "evidence graph"):
-            search = graph_evidence.build_graph(
-                self.base, question.text, matched, mllm, question.prompts, question.construction
-            )
+        search = self.build(context, question.construction)
         k, first = len(context.evidence), len(context.evidence) + len(context.paths.evidence) + 1
         if matched.region is None:
             every = graph_evidence.ranked(search, (*context.evidence, *context.rest))
@@ -36,9 +39,17 @@ class EvidenceSteps(QuerySteps):
             own = [replace(piece, label=f"E{n}") for n, piece in enumerate(own, first)]
             context = replace(context, evidence=best, own=own, rest=every[k:])
         stated = graph_evidence.statements(search.graph, first_label=first + len(context.own))
-        cited = (*context.paths.cited, *(path.label for path in stated if mllm))
+        cited = (*context.paths.cited, *(path.label for path in stated if has_model))
         paths = replace(context.paths, evidence=[*context.paths.evidence, *stated], cited=cited)
         return replace(context, paths=paths, evidence_graph=search)
+
+    def build(self, context: Context, settings: object) -> EvidenceSearch:
+        """Build the evidence graph of the question."""
+        question, mllm = self.question, self.chain.mllm if self.chain else None
+        with measure(self.times, "evidence graph"):
+            return graph_evidence.build_graph(
+                self.base, question.text, context.matched, mllm, question.prompts, settings
+            )
 
     def read_graph(self, context: Context, evidence: Sequence[Evidence]) -> Reading | None:
         """Return what the text of the one entity that the best row gives states."""
@@ -46,3 +57,38 @@ class EvidenceSteps(QuerySteps):
         if not isinstance(search, EvidenceSearch):
             return None
         return graph_evidence.read_wanted(self.question.text, search, evidence)
+
+
+class GraphRagSteps(EvidenceSteps):
+    """The published method: the answer rests on the question and the evidence graph G4 alone."""
+
+    packages = ("ku_rag.answering", "ku_rag.papers.graphrag")
+
+    def identify(self) -> None:
+        """Identify nothing: the paper does not."""
+
+    def with_graph(self, context: Context) -> Context:
+        """Build the graph, with updates of the pattern and all rounds of algorithm 1.
+
+        Raises:
+            NotFound: there is no model.
+        """
+        if not self.chain:
+            raise NotFound('strict="graphrag" builds its graph with a model: name one with --mllm')
+        settings = self.question.construction or EvidenceSettings()
+        if isinstance(settings, EvidenceSettings):
+            settings = replace(settings, pattern_updates=True, stop_unchanged=False)
+        search = self.build(context, settings)
+        stated = graph_evidence.statements(search.graph, first_label=1)
+        paths = replace(context.paths, evidence=stated)
+        return replace(context, evidence=(), own=(), paths=paths, evidence_graph=search)
+
+    def correct(
+        self, chain: Chain, context: Context, pages: Sequence[Image], caption: Reply | None
+    ) -> Generator[QueryEvent, None, Answered]:
+        """Return the answer of the model from the graph."""
+        material = self.material(context, (), caption)
+        search = context.evidence_graph
+        lines = [*search.graph.lines()] if isinstance(search, EvidenceSearch) else []
+        yield from ()
+        return chain.answer_from(material, "evidence_answer", lines, {"items": list_of(LINE)})
