@@ -6,7 +6,7 @@ import builtins
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
@@ -80,7 +80,7 @@ class QueryOptions(TypedDict, total=False):
         kcc: False asks a model once, with the evidence (KU-RAG, section 4.5, "w/o KCC").
         units: False searches texts alone, by question and caption of the picture ("w/o KU").
         graph: False leaves out the graph's paths from the matched units.
-        strict: "kurag" or "graphrag" answers by that published method alone; see
+        strict: a published method that answers alone, a key of `ku_rag.papers.STRICT`; see
             docs/reproduction.md.
         method: "evidence", see `GraphView.evidence`; "model-only", without evidence; or "".
         construction: how that graph is built.
@@ -289,7 +289,7 @@ class KnowledgeBase:
         if unknown := options.keys() - QueryOptions.__annotations__.keys():
             raise TypeError(f"query() got an unexpected keyword argument {min(unknown)!r}")
         session, picture = self._session, pictures.check_picture(image)
-        k, plan = options.get("k"), options.get("plan")
+        k = options.get("k")
         strict = arguments.text(options.get("strict", ""), "strict")
         method = arguments.text(options.get("method", ""), "the method")
         steps = papers.load_steps(strict, method)
@@ -311,7 +311,9 @@ class KnowledgeBase:
             construction=options.get("construction"),
             unit=arguments.text(options.get("unit") or "", "unit"),
         )
-        if plan and (strict or method or query.unit or not query.with_units):
+        plans = bool(steps and steps.actions)
+        plan = options.get("plan") or ("sequential" if plans else None)
+        if plan and ((strict and not plans) or method or query.unit or not query.with_units):
             raise BadInput(
                 "plan cannot be combined with strict, method, unit or units=False: leave out one "
                 "of them"
@@ -326,7 +328,8 @@ class KnowledgeBase:
                 session.encoding.images.refresh()
             run = None
             if plan:
-                run = self._plan_run(query, plan, options.get("searchers", ()), chosen)
+                searchers = options.get("searchers", ())
+                run = self._plan_run(query, plan, searchers, chosen, steps)
                 for step in run.rounds():
                     yield pipeline.QueryEvent("round", step.to_dict())
             base, planned = session.retrieval(chosen), run.planned(k) if run else None
@@ -380,11 +383,13 @@ class KnowledgeBase:
         plan: str | PlanSettings | Plan,
         searchers: Searchers,
         units: UnitFilter,
+        steps: type[pipeline.QuerySteps] | None = None,
     ) -> PlanRun:
         from ku_rag.papers.cogplanner.rounds import start
 
-        session = self._session
-        return start(lambda: session.retrieval(units), query, plan, searchers, session.mllm())
+        session, actions = self._session, steps.actions if steps else ()
+        retrieve = partial(session.retrieval, units)
+        return start(retrieve, query, plan, searchers, session.mllm(), actions)
 
     def _most(self, k: int | None, published: int | None) -> tuple[int, int]:
         """Return the maximum numbers of units and of chunks of a query.

@@ -189,6 +189,7 @@ class Chain:
         name: str,
         data: Sequence[Mapping[str, Any]],
         keys: Mapping[str, Mapping[str, Any]],
+        pictures: Sequence[Image] = (),
     ) -> Answered:
         """Answer in one turn from data alone, by a prompt of another method.
 
@@ -197,9 +198,11 @@ class Chain:
             name: of the prompt, with the placeholders $question and $data.
             data: what is sent, an object a line.
             keys: schemas of keys of the reply beside "reason" and "answer", such as "items".
+            pictures: shown after that of the question.
         """
         words = self.prompts[name].fill(question=material.question, data=fenced(data))
-        message = Message("user", (*self._show_picture(material), words))
+        more = (Picture(picture) for picture in pictures if self.sees_pictures)
+        message = Message("user", (*self._show_picture(material), *more, words))
         reply = self._chat(message, properties={"reason": LINE, "answer": TEXT, **keys})
         return self._build_answer(*_parse_verdict(reply, material), material, {name: reply})
 

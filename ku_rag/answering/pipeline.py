@@ -296,6 +296,8 @@ class QuerySteps:
     """The packages whose prompts the chain has."""
     most: ClassVar[int | None] = None
     """Most units and most chunks, if the method has a number of its own."""
+    actions: ClassVar[Sequence[str]] = ()
+    """The actions of a plan, if the method plans."""
 
     base: Retrieval
     question: QueryInput

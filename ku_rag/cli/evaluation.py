@@ -23,11 +23,13 @@ from ku_rag.cli.options import (
     number_option,
     open_base,
     output_option,
+    plan_setting_options,
+    plan_settings,
 )
 from ku_rag.cli.output import one_line, print_left_out, print_result, progress, remark, remark_usage
 from ku_rag.evaluation.methods import METHODS, MethodOptions
 from ku_rag.papers import STRICT
-from ku_rag.papers.cogplanner.plan import MODELLINGS
+from ku_rag.papers.cogplanner.plan import MODELLINGS, PlanSettings
 
 _METHOD = click.Choice(METHODS)
 _STEPS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -54,6 +56,7 @@ def _method_options(command: Command) -> Command:
         click.option("--setting", type=settings, help="Setting of the graph search."),
         evidence_options,
         click.option("--plan", type=modelling, default="sequential", help="Order of decisions."),
+        plan_setting_options,
         click.option("--strict", type=click.Choice(list(STRICT)), help="Only a published method."),
         *(
             click.option(f"--no-{step}", step, flag_value=False, default=True, help=help)
@@ -74,6 +77,8 @@ def _take_options(options: dict[str, Any]) -> tuple[MethodOptions, dict[str, Any
             opened |= without
     options["depth_first"] = options.pop("order") == "depth"
     options["construction"] = evidence_settings(options)
+    if limits := plan_settings(options):
+        options["plan"] = PlanSettings(options["plan"], **limits)
     values = {field.name: options.pop(field.name) for field in fields(MethodOptions)}
     return MethodOptions(**{k: v for k, v in values.items() if v is not None}), opened
 

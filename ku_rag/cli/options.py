@@ -13,7 +13,7 @@ import click
 from ku_rag import arguments
 from ku_rag.cli.output import AS_JSON, QUIET, remark
 from ku_rag.errors import BadInput, NotFound
-from ku_rag.papers.cogplanner.plan import MODELLINGS, Plan, PlanSettings
+from ku_rag.papers.cogplanner.plan import ACTIONS, MODELLINGS, Plan, PlanSettings
 from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 
 if TYPE_CHECKING:
@@ -230,17 +230,42 @@ def _read_texts(_: click.Context, __: click.Parameter, files: tuple[Path, ...]) 
     return texts
 
 
-def plan_options(command: Command) -> Command:
-    """The options that make a plan; see `plan_from`."""
+_PLAN_LIMITS = {
+    **{name: f"max_{name}" for name in ("rounds", "calls", "tokens", "seconds")},
+    "texts": "k",
+    "pictures": "images",
+    "text-tokens": "text_tokens",
+}
+"""Names of limits on the command line, and the settings that they set."""
+
+
+def plan_setting_options(command: Command) -> Command:
+    """The options that set how a plan is made; see `plan_settings`."""
     for option in (
-        _several("--searcher", "searchers", "An installed searcher that a plan may ask"),
         click.option(
             "--plan-limit",
             "plan_limits",
             multiple=True,
             metavar="NAME=N",
-            help="Most rounds [default: 3], calls, tokens or seconds of a plan; may be repeated.",
+            help="Most rounds [default: 3], calls, tokens or seconds of a plan, or texts [5], "
+            "pictures [3] or text-tokens [800] of a search; may be repeated.",
         ),
+        click.option(
+            "--actions",
+            metavar="LIST",
+            help=f"Actions that a plan may take, of {', '.join(ACTIONS)}.  [default: all]",
+        ),
+        click.option("--last-round", is_flag=True, help="Answer from the last search alone."),
+    ):
+        command = option(command)
+    return command
+
+
+def plan_options(command: Command) -> Command:
+    """The options that make a plan; see `plan_from`."""
+    for option in (
+        _several("--searcher", "searchers", "An installed searcher that a plan may ask"),
+        plan_setting_options,
         click.option("--plan-file", type=PATH, help="Carry out the plan in a file, as edited."),
         click.option(
             "--plan",
@@ -252,27 +277,36 @@ def plan_options(command: Command) -> Command:
     return command
 
 
-def plan_from(options: dict[str, Any]) -> PlanSettings | Plan | None:
-    """Remove the options of `plan_options`, except the searchers, and return their plan."""
-    modelling, file = options.pop("plan"), options.pop("plan_file")
+def plan_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options of `plan_setting_options`, and return fields of `PlanSettings`."""
     limits: dict[str, Any] = {}
     for limit in options.pop("plan_limits"):
         name, _, number = limit.partition("=")
-        if name not in ("rounds", "calls", "tokens", "seconds") or not number.isdecimal():
+        if name not in _PLAN_LIMITS or not number.isdecimal():
             raise click.UsageError(
-                f"--plan-limit is {limit!r}: expected rounds=N, calls=N, tokens=N or seconds=N, "
-                "with a whole number"
+                f"--plan-limit is {limit!r}: expected {'=N, '.join(_PLAN_LIMITS)}=N, with a whole "
+                "number"
             )
-        limits[f"max_{name}"] = int(number)
-    if (limits or options["searchers"]) and not (modelling or file):
-        raise click.UsageError("--plan-limit and --searcher need --plan or --plan-file")
+        limits[_PLAN_LIMITS[name]] = int(number)
+    if actions := options.pop("actions"):
+        limits["actions"] = tuple(name.strip() for name in actions.split(","))
+    if options.pop("last_round"):
+        limits["last_round"] = True
+    return limits
+
+
+def plan_from(options: dict[str, Any]) -> PlanSettings | Plan | None:
+    """Remove the options of `plan_options`, except the searchers, and return their plan."""
+    modelling, file, limits = options.pop("plan"), options.pop("plan_file"), plan_settings(options)
+    plans = options.get("strict") == "cogplanner"
+    if (limits or options["searchers"]) and not (modelling or file or plans):
+        raise click.UsageError("options of a plan need --plan or --plan-file")
     if file:
         if modelling or limits:
-            raise click.UsageError(
-                "--plan-file sets modelling and limits: give no --plan or --plan-limit"
-            )
+            raise click.UsageError("--plan-file sets the other options of a plan: leave them out")
         return Plan.read(file)
-    return PlanSettings(modelling, **limits) if modelling else None
+    is_planned = modelling or (plans and limits)
+    return PlanSettings(modelling or "sequential", **limits) if is_planned else None
 
 
 def output_option(name: str, file: str, help: str) -> Callable[[Command], Command]:

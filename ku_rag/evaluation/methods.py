@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.evaluation.questions import EvaluationQuestion
+from ku_rag.papers.cogplanner.plan import PlanSettings
 from ku_rag.papers.graphrag.construction_settings import EvidenceSettings
 from ku_rag.types import Answer, Correction, Match
 
@@ -55,7 +56,7 @@ class MethodOptions:
         depth_first: Of the method "graph": follow each path to its end before the next.
         frames: Of the method "graph": maximum number of video frames.
         construction: Of the method "evidence": how the graph is built.
-        plan: Of the method "plan": "parallel" or "sequential".
+        plan: Of the method "plan": "parallel" or "sequential", or more settings.
     """
 
     k: int | None = None
@@ -68,7 +69,7 @@ class MethodOptions:
     depth_first: bool = False
     frames: int = 8
     construction: EvidenceSettings = field(default_factory=EvidenceSettings)
-    plan: str = "sequential"
+    plan: str | PlanSettings = "sequential"
 
 
 def check_method(method: str, mllm: MLLM | None) -> None:

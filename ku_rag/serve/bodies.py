@@ -82,7 +82,9 @@ class QueryBody(PictureBody):
     )
     question: str = Field(description="A sentence.", examples=["Which country is it from?"])
     unit: str | None = Field(None, description="Id or unique name of the unit that it is about.")
-    strict: Literal["", "kurag", "graphrag"] = Field("", description="A published method alone.")
+    strict: Literal["", "kurag", "graphrag", "cogplanner"] = Field(
+        "", description="A published method alone."
+    )
     method: Literal["", "evidence", "model-only"] = ""
     plan: Literal["", "parallel", "sequential"] = Field("", description="Search in rounds.")
     no_kcc: bool = Field(False, description="Ask the model once, with the evidence.")

@@ -105,7 +105,7 @@ def _read_plan(document: Mapping[str, Any], least: Mapping[str, float]) -> Plan:
 
 def _decisions(plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield the records of both decisions of each round."""
-    planner = MLLMPlanner(ScriptedMLLM(()), plan.settings.modelling)
+    planner = MLLMPlanner(ScriptedMLLM(()), plan.settings)
     actions = {round_.action for round_ in plan.rounds}
     searchers = sorted(a.removeprefix("searcher:") for a in actions if a.startswith("searcher:"))
     picture, scale = query_picture(Path(plan.image) if plan.image else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing.pool import ThreadPool
@@ -13,7 +14,7 @@ from ku_rag.mllm.base import MLLM, Message, Part, Picture, Request
 from ku_rag.mllm.encoding import fitted
 from ku_rag.mllm.prompts import fenced, load_prompts
 from ku_rag.mllm.structured_output import BOOLEAN, LINE, choice, list_of, object_schema
-from ku_rag.papers.cogplanner.plan import ACTIONS
+from ku_rag.papers.cogplanner.plan import ACTIONS, PlanSettings
 from ku_rag.papers.cogplanner.planner import Choice, PlanState, Reformulation
 from ku_rag.papers.cogplanner.rule_planner import decide_by_rule
 from ku_rag.pictures import load_picture
@@ -37,13 +38,14 @@ class MLLMPlanner:
 
     Args:
         mllm: the model.
-        modelling: "parallel" asks for both at the same time (eq. 7), "sequential" for the action of
-            the reformulated query (eq. 8).
+        settings: modelling "parallel" asks for both at the same time (eq. 7), "sequential" for the
+            action of the reformulated query (eq. 8); of `actions` one is chosen.
         prompts: folder whose reformulation.md and action.md replace those of the package.
     """
 
-    def __init__(self, mllm: MLLM, modelling: str, *, prompts: Path | None = None) -> None:
-        self._mllm, self._modelling = mllm, modelling
+    def __init__(self, mllm: MLLM, settings: PlanSettings, *, prompts: Path | None = None) -> None:
+        self._mllm, self._modelling = mllm, settings.modelling
+        self._actions = settings.actions or ACTIONS
         self._prompts = load_prompts("ku_rag.papers.cogplanner", prompts)
 
     def decide(self, state: PlanState) -> tuple[Reformulation, Choice]:
@@ -84,12 +86,17 @@ class MLLMPlanner:
         schema, values = _QUERIES, {"question": state.question, "data": fenced(lines)}
         if decision == "action":
             searchers = [f"searcher:{name}" for name in state.searchers]
-            actions = [name for name in ACTIONS if state.picture or name not in ("image", "region")]
+            actions = [
+                name for name in self._actions if state.picture or name not in ("image", "region")
+            ]
             action = choice(actions + searchers)
             schema = object_schema("action", reason=LINE, action=action, region=_BOX)
             listed = ", ".join(f'"{name}"' for name in searchers)
             values["searchers"] = listed and f"- {listed}: search outside the collection."
         filled = self._prompts[decision].fill(**values)
+        left_out = "|".join(name for name in ACTIONS if name not in self._actions)
+        if decision == "action" and left_out:
+            filled = re.sub(rf'(?m)^- "(?:{left_out})":.*\n', "", filled)
         return Request((Message("user", (*parts, filled)),), schema, temperature=0.0)
 
     def _ask(self, decision: str, state: PlanState) -> tuple[Mapping[str, Any], dict[str, Any]]:

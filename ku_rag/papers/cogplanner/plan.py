@@ -16,6 +16,7 @@ from ku_rag.types import Box, Illustrated, Serializable
 
 VERSION = 1
 """Version of the document."""
+_MOST_PICTURES = 6
 MODELLINGS = ("parallel", "sequential")
 """Orders of the two decisions of a round (CogPlanner, eq. 7 and 8)."""
 ACTIONS = ("text", "image", "region", "graph", "evidence-graph", "relevance", "none")
@@ -36,6 +37,10 @@ class PlanSettings(Serializable):
         max_seconds: seconds after which no round begins and a search is abandoned.
         k: texts of a search, 1 or more (5 in the paper).
         images: units of a search by picture, 1 or more (3 to 6 in the paper).
+        text_tokens: tokens of a text that are kept, of four characters each (800 in the paper).
+        actions: those that may be chosen; () for all, and with strict="cogplanner" for the three
+            published ones: "text", "image" and "none".
+        last_round: whether an answer rests on the evidence of the last round alone.
 
     Raises:
         BadInput: a value is out of range.
@@ -48,13 +53,25 @@ class PlanSettings(Serializable):
     max_seconds: float | None = None
     k: int = 5
     images: int = 3
+    text_tokens: int = 800
+    actions: tuple[str, ...] = ()
+    last_round: bool = False
 
     def __post_init__(self) -> None:
         """Check the values."""
         if self.modelling not in MODELLINGS:
             raise BadInput(f"modelling is {self.modelling!r}: expected {' or '.join(MODELLINGS)}")
-        for name, least in (("max_rounds", 0), ("k", 1), ("images", 1)):
-            arguments.count(getattr(self, name), name, least=least, most=100)
+        for name, least, most in (
+            ("max_rounds", 0, 100),
+            ("k", 1, 100),
+            ("images", 1, 100),
+            ("text_tokens", 1, 10**6),
+        ):
+            arguments.count(getattr(self, name), name, least=least, most=most)
+        if unknown := [name for name in self.actions if name not in ACTIONS]:
+            expected = ", ".join(ACTIONS)
+            raise BadInput(f"the action is {unknown[0]!r}: expected some of {expected}")
+        arguments.check(self.last_round, "last_round", bool)
         for name in ("max_calls", "max_tokens"):
             if (value := getattr(self, name)) is not None:
                 arguments.count(value, name, least=0, most=10**9)
@@ -166,6 +183,13 @@ class Plan(Illustrated):
     def queries(self) -> tuple[str, ...]:
         """The last queries, Q_T."""
         return self.rounds[-1].queries if self.rounds else (self.question,)
+
+    def pictures(self) -> dict[str, str]:
+        """Return the files of the pictures that searches found, at most six, with captions."""
+        hits = [hit for round_ in self.rounds for s in round_.searches for hit in s.hits]
+        shown = dict.fromkeys(hit.image for hit in hits if hit.image)
+        captions = {hit.image: hit.title for hit in reversed(hits)}
+        return {file: captions[file] for file in list(shown)[:_MOST_PICTURES]}
 
     @property
     def tokens(self) -> tuple[int, int]:

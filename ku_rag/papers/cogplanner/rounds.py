@@ -34,6 +34,7 @@ def start(
     plan: str | PlanSettings | Plan,
     searchers: Searchers,
     mllm: MLLM | None,
+    actions: Sequence[str] = ACTIONS,
 ) -> PlanRun:
     """Return the run of a plan, which has not begun; see `KnowledgeBase.plan`.
 
@@ -57,8 +58,9 @@ def start(
         settings = replace(plan.settings, max_rounds=len(plan.rounds))
     else:
         settings = plan if isinstance(plan, PlanSettings) else PlanSettings(str(plan))
+        settings = replace(settings, actions=settings.actions or tuple(actions))
         if metered:
-            by_model = MLLMPlanner(metered, settings.modelling, prompts=question.prompts)
+            by_model = MLLMPlanner(metered, settings, prompts=question.prompts)
             planner, name = by_model.decide, "mllm"
     by_name = load_searchers(searchers)
     searches = Searches(base, picture, metered, question.prompts, settings, by_name)
@@ -141,7 +143,10 @@ class PlanRun:
         """
         plan, matched = self.plan(), self._choose_units()
         paths = [piece for piece in self._pieces.values() if isinstance(piece, PathEvidence)]
-        ids = zip_longest(*([hit.id for hit in outcome.search.hits] for outcome in self._outcomes))
+        searches = [outcome.search for outcome in self._outcomes]
+        if self._settings.last_round:
+            searches = next((list(r.searches) for r in reversed(self._rounds) if r.searches), [])
+        ids = zip_longest(*([hit.id for hit in search.hits] for search in searches))
         pieces = map(self._pieces.get, dict.fromkeys(chain.from_iterable(ids)))
         evidence = [piece for piece in pieces if isinstance(piece, Evidence)][:k]
         if self._outcomes and matched.region is None:
@@ -221,7 +226,8 @@ class PlanRun:
     def _possible(self, choice: Choice) -> tuple[str, Box | None, str]:
         """Return the action and region that can be carried out, and a note on what changed."""
         action, picture = choice.action, self._searches.picture
-        if action not in (*ACTIONS, *(f"searcher:{name}" for name in self._searches.searchers)):
+        possible = self._settings.actions or ACTIONS
+        if action not in (*possible, *(f"searcher:{name}" for name in self._searches.searchers)):
             self._stopped = f"the planner asked for the unknown action {action[:40]!r}"
             return "none", None, self._stopped
         if action in ("image", "region") and picture is None:

@@ -237,7 +237,7 @@ def test_without_a_picture_that_was_found_the_embedded_planner_decides(tmp_path)
     hit = Hit("chunk:1", "Mill", "A mill.", str(tmp_path / "lost.png"))
     rounds = (Round((QUESTION,), "image", searches=(PlannedSearch(QUESTION, (hit,)),)),)
     state = PlanState(QUESTION, (QUESTION,), None, rounds)
-    asked = MLLMPlanner(ScriptedMLLM(()), "sequential")
+    asked = MLLMPlanner(ScriptedMLLM(()), PlanSettings())
     for decision in asked.decide(state):
         assert decision.note.startswith("decided by the embedded planner")
         assert "lost.png" in decision.note

@@ -1,0 +1,62 @@
+"""The steps of CogPlanner: a plan with the published actions, then one answer (eq. 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from PIL.Image import Image
+
+from ku_rag.answering.correction import Answered, Chain
+from ku_rag.answering.pipeline import Context, QueryEvent, QuerySteps
+from ku_rag.errors import NotFound
+from ku_rag.mllm.base import Reply
+from ku_rag.papers.cogplanner.plan import Plan
+from ku_rag.pictures import load_picture
+
+_PICTURE_SIDE = 512
+CHARACTERS_A_TOKEN = 4
+
+
+class CogPlannerSteps(QuerySteps):
+    """A query that a model plans, and answers in one turn from the queries and the evidence."""
+
+    packages = ("ku_rag.answering", "ku_rag.papers.cogplanner")
+    actions = ("text", "image", "none")
+
+    def find(self) -> tuple[Context, Reply | None]:
+        """Return the evidence of the plan.
+
+        Raises:
+            NotFound: there is no model.
+        """
+        if not (self.chain and self.planned):
+            raise NotFound('strict="cogplanner" plans with a model: name one with --mllm')
+        most = self._plan.settings.text_tokens * CHARACTERS_A_TOKEN
+        evidence = [
+            replace(piece, label=f"E{n}", text=piece.text[:most])
+            for n, piece in enumerate(self.planned.evidence, 1)
+        ]
+        return Context(self.planned.matched, evidence), None
+
+    @property
+    def _plan(self) -> Plan:
+        assert self.planned
+        assert isinstance(self.planned.plan, Plan)
+        return self.planned.plan
+
+    def correct(
+        self, chain: Chain, context: Context, pages: Sequence[Image], caption: Reply | None
+    ) -> Generator[QueryEvent, None, Answered]:
+        """Return the answer of the model from the question, the last queries and the evidence."""
+        shown = self._plan.pictures()
+        lines: list[dict[str, Any]] = [{"query": query} for query in self._plan.queries]
+        lines += [{"picture": n, "shows": name} for n, name in enumerate(shown.values(), 1)]
+        for piece in context.evidence:
+            lines.append({"evidence": piece.label, "about": piece.origin, "text": piece.text})
+        pictures = [load_picture(Path(file), _PICTURE_SIDE) for file in shown]
+        material = self.material(context, (), caption)
+        yield from ()
+        return chain.answer_from(material, "generate", lines, {}, pictures=pictures)
