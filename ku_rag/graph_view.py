@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -201,6 +201,15 @@ class GraphView:
             prompts = load_prompts("ku_rag.papers.mhmmkg", session.prompts)
             captions = captioning.caption(graph, mllm, entities, model=model, prompts=prompts)
             return writer.run(captions, progress=progress)
+
+    def captions(self) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+        """Yield entities with captions by people and by models: name, caption, model → caption."""
+        with self._session.use(), self._session.read():
+            graph, _ = self._graph()
+            for entity in graph.with_pictures(_MOST):
+                attributes = graph.attributes(entity)
+                if attributes.caption and attributes.captions:
+                    yield entity.name, attributes.caption, attributes.captions
 
     # ---- questions -----------------------------------------------------------------------------
 

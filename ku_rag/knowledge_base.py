@@ -199,7 +199,7 @@ class KnowledgeBase:
 
     def close(self) -> None:
         """Close the knowledge base; it cannot be used afterwards."""
-        self._session.database.close()
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self
@@ -247,6 +247,11 @@ class KnowledgeBase:
     def mllm(self) -> MLLM | None:
         """The multimodal model that answers, if there is one; made at its first use."""
         return self._session.mllm()
+
+    @property
+    def prompts(self) -> Path | None:
+        """The folder of the setting `prompts`; None without one."""
+        return self._session.prompts
 
     @property
     def commits(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,7 @@ class Session:
         self._mllms: dict[str, MLLM | None] = {} if isinstance(mllm, str) else {"mllm": mllm}
         self._loading = RLock()
         self._calibrated: tuple[VectorIndex, object, Calibration | None] | None = None
+        self._official: TemporaryDirectory[str] | None = None
         spec = None
         database = self._open_database(settings.lock_wait_s, create=create, read_only=read_only)
         try:
@@ -243,9 +245,29 @@ class Session:
                 self._recogniser = CachedRecogniser(spec)
             return self._recogniser
 
+    def close(self) -> None:
+        """Close the store, and remove a temporary folder of prompts."""
+        self.database.close()
+        if self._official:
+            self._official.cleanup()
+            self._official = None
+
     @property
     def prompts(self) -> Path | None:
-        """The folder whose prompts replace those of the package, if the settings name one."""
+        """The folder whose prompts replace those of the package, if the settings name one.
+
+        Raises:
+            NotFound, BadInput: "official:PATH" names no clone with templates that can be read.
+        """
+        prefix, _, clone = self.settings.prompts.partition("official:")
+        if not prefix and clone:
+            from ku_rag.papers.mhmmkg.official_prompts import write_official_prompts
+
+            if self._official is None:
+                self._official = TemporaryDirectory(prefix="ku-prompts-")
+            if not any(Path(self._official.name).iterdir()):
+                write_official_prompts(Path(clone), Path(self._official.name))
+            return Path(self._official.name)
         return self.layout.root / self.settings.prompts if self.settings.prompts else None
 
     def use_encoder(self, encoder: Encoder) -> None:

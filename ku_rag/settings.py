@@ -132,7 +132,8 @@ class Settings:
         mllm_judge_url: its endpoint; "" takes that of the model that answers.
         mllm_cache: keep replies, and take them again for the same request.
         prompts: a folder, from the base's own on, whose Markdown files go before the prompts of the
-            project; "" for none.
+            project; "official:PATH" for the authors' prompts of MH-MMKG, from a clone of their
+            repository; "" for none.
         foreign: variables of secrets, each with an address that does not receive its secret; set
             by `load`.
     """

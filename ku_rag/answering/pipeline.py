@@ -60,6 +60,7 @@ class Context:
     Args:
         models: the reranker, if there is one.
         is_empty_plan: whether a plan found nothing.
+        reading: the answer, where the method finds it together with its evidence.
     """
 
     matched: Matched
@@ -71,6 +72,7 @@ class Context:
     evidence_graph: Illustrated | None = None
     models: Mapping[str, str] = field(default_factory=dict)
     is_empty_plan: bool = False
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True)

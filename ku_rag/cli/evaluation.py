@@ -161,6 +161,23 @@ def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  {name:18} no question has a score" for name in unscored)
 
 
+@evaluate.command("captions")
+@judge_option
+@mllm_option("judges")
+@common
+def judge_graph_captions() -> None:
+    """Compare captions by models with those of people (MH-MMKG, "Sim.").
+
+    `ku graph caption` writes the former, a graph that was imported has the latter.
+    """
+    with open_base(read_only=True) as base:
+        similarities = evaluation.judge_captions(base)
+    print_result(
+        similarities,
+        [f"{s.model}: {s.similar} of {s.entities} are alike ({s.share:.4f})" for s in similarities],
+    )
+
+
 @evaluate.command("compare")
 @click.argument("first", type=PATH)
 @click.argument("second", type=PATH)

@@ -95,7 +95,9 @@ def mllm_option(purpose: str) -> Callable[[Command], Command]:
     flag = {"is_flag": True, "flag_value": False, "default": None}
     seconds = {"type": click.FloatRange(0.1, 86_400), "metavar": "SECONDS"}
     tokens = {"type": click.IntRange(0, 1_000_000), "metavar": "N"}
+    folder = {"metavar": "DIR"}
     options: list[tuple[str, str, dict[str, Any], str]] = [
+        ("--prompts", "prompts", folder, "Prompts that replace its own, or official:CLONE."),
         ("--no-cache", "mllm_cache", flag, "Ask it again instead of reusing its replies."),
         ("--max-reply-tokens", "mllm_max_reply_tokens", tokens, "Longest reply in tokens."),
         ("--mllm-timeout", "mllm_timeout_s", seconds, "Longest time of a call.  [default: 60]"),

@@ -88,7 +88,8 @@ def evaluate(
     dataset, options = _select(questions, every, limit), options or MethodOptions()
     judge = load_mllm(kb.settings, "mllm_judge") or kb.mllm
     judging = MeteredMLLM(judge) if judge else None
-    chosen = _choose_measures(dataset, method, arguments.texts(measures, "measures"), judging)
+    names = arguments.texts(measures, "measures")
+    chosen = _choose_measures(dataset, method, names, judging, kb.prompts)
     settings = _settings(
         kb, dataset, chosen, method=method, every=every, limit=limit, **asdict(options)
     )
@@ -120,12 +121,16 @@ def _load_questions(questions: str | Path | Dataset) -> Dataset:
 
 
 def _choose_measures(
-    dataset: Dataset, method: str, measures: Sequence[str], judge: MLLM | None
+    dataset: Dataset,
+    method: str,
+    measures: Sequence[str],
+    judge: MLLM | None,
+    prompts: Path | None,
 ) -> list[Measure]:
     """Return the measures of a run, without official ones that need a judge if there is none."""
     official = [name for name in dataset.measures if judge or name not in JUDGED]
     official += plan_measures(dataset.questions) if method == "plan" else []
-    return [measure(name, judge) for name in dict.fromkeys((*official, *measures))]
+    return [measure(name, judge, prompts) for name in dict.fromkeys((*official, *measures))]
 
 
 def _settings(

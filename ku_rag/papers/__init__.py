@@ -10,7 +10,12 @@ from ku_rag.errors import BadInput
 if TYPE_CHECKING:
     from ku_rag.answering.pipeline import QuerySteps
 
-STRICT = {"kurag": "KuRagSteps", "graphrag": "GraphRagSteps", "cogplanner": "CogPlannerSteps"}
+STRICT = {
+    "kurag": "KuRagSteps",
+    "mhmmkg": "AgentSearchSteps",
+    "graphrag": "GraphRagSteps",
+    "cogplanner": "CogPlannerSteps",
+}
 """The published methods, by the names of their folders, and the classes of their steps."""
 
 

@@ -82,7 +82,7 @@ class QueryBody(PictureBody):
     )
     question: str = Field(description="A sentence.", examples=["Which country is it from?"])
     unit: str | None = Field(None, description="Id or unique name of the unit that it is about.")
-    strict: Literal["", "kurag", "graphrag", "cogplanner"] = Field(
+    strict: Literal["", "kurag", "mhmmkg", "graphrag", "cogplanner"] = Field(
         "", description="A published method alone."
     )
     method: Literal["", "evidence", "model-only"] = ""

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from ku_rag import KnowledgeBase, Relation, Unit
+from ku_rag.evaluation.measures import measure
 from ku_rag.evaluation.measures.base import Prediction
-from ku_rag.evaluation.measures.judges import JUDGED
 from ku_rag.evaluation.questions import EvaluationQuestion
 from ku_rag.mllm import ScriptedMLLM
 from ku_rag.mllm.structured_output import choice, extract_object, list_of, object_schema
@@ -99,7 +99,7 @@ def requested_schemas(tmp_path):
     with KnowledgeBase.open(tmp_path / "kb", mllm=mllm, **unsure) as kb:
         kb.query(lamp, "What is this?")
     asked = EvaluationQuestion("1", "What is it?", answers=("A lamp.",))
-    JUDGED["claim_recall"](mllm, asked, Prediction("It is a lamp."))
+    measure("claim_recall", mllm).score(asked, Prediction("It is a lamp."))
     return [request.schema for request in mllm.requests if request.schema]
 
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from ku_rag.errors import BadInput
 from ku_rag.evaluation.measures import answer_text, official
 from ku_rag.evaluation.measures.answer_text import best_of_answers
 from ku_rag.evaluation.measures.base import RIGHT, Measure, Prediction, Score
-from ku_rag.evaluation.measures.judges import JUDGED
+from ku_rag.evaluation.measures.judges import JUDGED, Judge
 from ku_rag.evaluation.measures.official import Consistency
 from ku_rag.evaluation.measures.plans import PLAN_SCORES
 from ku_rag.evaluation.questions import EvaluationQuestion
@@ -57,24 +58,25 @@ _OFFICIAL = {"recall": "R", "precision": "P", "ndcg": "nDCG", "mrr": "RR"}
 """Names of ranking measures in ir-measures."""
 
 
-def measure(name: str, judge: MLLM | None = None) -> Measure:
+def measure(name: str, judge: MLLM | None = None, prompts: Path | None = None) -> Measure:
     """Return the measure of a name.
 
     Args:
         name: One of `MEASURES`.
         judge: The model that judges, for the measures that need one.
+        prompts: The folder whose prompts replace those of the judge.
 
     Raises:
         BadInput: There is no such measure, or it needs a model.
     """
     effect, _, main = name.partition(":")
     if effect in ("helped", "harmed") and main and not is_lower_better(main):
-        score = measure(main, judge).score
+        score = measure(main, judge, prompts).score
         return Measure(name, partial(_score_correction, score, effect == "helped"))
     if name in JUDGED:
         if judge is None:
             raise BadInput(f"the measure {name} needs a model that judges: name one with --judge")
-        return Measure(name, partial(JUDGED[name], judge))
+        return Measure(name, partial(JUDGED[name], Judge(judge, prompts)))
     if name in _SCORES:
         return Measure(name, _SCORES[name], _OVERALL.get(name))
     if match := _RANKING.fullmatch(name):

@@ -7,7 +7,9 @@ a reply without a verdict gives no score.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from ku_rag.evaluation.measures.base import Prediction
@@ -21,8 +23,16 @@ _SUPPORTED = object_schema("supported", supported=list_of(BOOLEAN))
 _VERDICTS = {"Yes": 1.0, "No": 0.0}
 
 
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A model that judges, and the folder whose prompts replace those of this package, if any."""
+
+    mllm: MLLM
+    prompts: Path | None = None
+
+
 def verdict(
-    prompt: str, judge: MLLM, question: EvaluationQuestion, prediction: Prediction
+    prompt: str, judge: Judge, question: EvaluationQuestion, prediction: Prediction
 ) -> float | None:
     """Return 1 if the answer, or description, means the same as the gold answer, else 0.
 
@@ -37,7 +47,7 @@ def verdict(
 
 
 def claim_share(
-    of_answer: bool, judge: MLLM, question: EvaluationQuestion, prediction: Prediction
+    of_answer: bool, judge: Judge, question: EvaluationQuestion, prediction: Prediction
 ) -> float | None:
     """Return the share of claims of one answer that the other supports (CogPlanner, section 6.1.1).
 
@@ -46,7 +56,7 @@ def claim_share(
 
     Args:
         of_answer: True for claims of the answer, False for claims of the gold answer.
-        judge: The model.
+        judge: The model and its prompts.
         question: Has the gold answer.
         prediction: Has the answer.
     """
@@ -69,17 +79,17 @@ _prompts = cache(partial(load_prompts, "ku_rag.evaluation"))
 
 
 def _ask(
-    judge: MLLM,
+    judge: Judge,
     prompt: str,
     question: EvaluationQuestion,
     lines: Sequence[Mapping[str, Any]],
     schema: Mapping[str, Any] | None = None,
 ) -> Reply:
-    filled = _prompts()[prompt].fill(question=question.question, data=fenced(lines))
-    return judge.chat(Request((Message("user", (filled,)),), schema, temperature=0.0))
+    filled = _prompts(judge.prompts)[prompt].fill(question=question.question, data=fenced(lines))
+    return judge.mllm.chat(Request((Message("user", (filled,)),), schema, temperature=0.0))
 
 
-JUDGED: Mapping[str, Callable[[MLLM, EvaluationQuestion, Prediction], float | None]] = {
+JUDGED: Mapping[str, Callable[[Judge, EvaluationQuestion, Prediction], float | None]] = {
     "judged": partial(verdict, "judge_answer"),
     "judged_caption": partial(verdict, "judge_caption"),
     "claim_precision": partial(claim_share, True),

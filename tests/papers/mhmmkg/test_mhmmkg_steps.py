@@ -1,0 +1,172 @@
+"""The published method from end to end, the authors' prompts, and the similarity of captions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ku_rag import KnowledgeBase, ScriptedMLLM, Unit
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.evaluation import judge_captions
+from ku_rag.mllm.prompts import load_prompts
+from ku_rag.types import Relation
+from tests.conftest import picture
+from tests.papers.transcripts import check_transcript, keys_of
+
+QUESTION = "Which attack follows Triple Rush?"
+TEMPLATES = '''
+class TP:
+    def __init__(self, point):
+        self.temp1 = "You hunt $ monsters."
+        raise SystemExit("this code is not to be run")
+
+    def topic_entity_selection(self):
+        template_ = f"""
+        Find the monster.
+        {self.question}
+        Options: {self.subgraph_options}
+        """
+        return template_
+
+    def question_image_understanding(self):
+        return f"""{self.temp1} {self.temp4()} Describe it for {self.question}"""
+
+    def entity_selection(self, memory, current_entity, neighbor_entity):
+        short = f"{memory}"
+        return f"""{self.temp1} {self.temp9()} Neighbours: {neighbor_entity} of {current_entity}"""
+
+    def entity_analysis(self, memory, entity):
+        return f"""{self.temp1} {memory} Is {entity} sufficient?"""
+
+    def question_answer(self, knowledge):
+        return f"""{self.temp1} {self.temp2()} Provide the answer."""
+
+
+def offline_images_description(images, name, entity):
+    return f"""{images} as visual information for {entity}."""
+
+
+def evaluation_temp(question, answer1, answer2):
+    return f"""Question: {question} Answers: {answer1} {answer2}
+    Sample 1: "Back Slam" and "Zinogre Back Slam": Yes"""
+
+
+def evaluation_temp_caption(truth, generated):
+    return f"""First: {truth} Second: {generated} Focus on movement."""
+'''
+
+
+def hunter(request):
+    keys, text = keys_of(request), request.messages[-1].text
+    if keys == "text":
+        return "Bite" if "Answer the question" in text else "A wyvern runs."
+    if "topic" in keys:
+        return {"reason": "It is named.", "topic": "Rathian"}
+    if "useful" in keys:
+        lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"neighbour"')]
+        return {"reason": "They follow.", "useful": [line["neighbour"] for line in lines]}
+    return {"reason": "It follows.", "enough": "continues" in text, "caption": "It runs."}
+
+
+@pytest.fixture
+def hunt(tmp_path):
+    rush = picture(tmp_path / "rush.png", 1)
+    captions = {"caption": "Runs three times.", "caption by m": "A wyvern that runs."}
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
+        kb.add_many(
+            [
+                Unit(
+                    "Rathian",
+                    id="Rathian",
+                    metadata={"topic": True},
+                    relations=(Relation("attack of", "Triple Rush", "attack"),),
+                ),
+                Unit(
+                    "Triple Rush",
+                    id="Triple Rush",
+                    images=(rush,),
+                    metadata=captions,
+                    relations=(Relation("continues", "Bite", "attack", None, "near"),),
+                ),
+                Unit("Bite", id="Bite", texts=("It bites.",)),
+            ]
+        )
+    return tmp_path / "kb", rush
+
+
+@pytest.fixture
+def clone(tmp_path):
+    file = tmp_path / "MH-MMKG" / "things" / "templates.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(TEMPLATES, encoding="utf-8")
+    return file.parents[1]
+
+
+def test_agents_search_and_answer(hunt, request):
+    folder, photo = hunt
+    mllm = ScriptedMLLM(hunter)
+    with KnowledgeBase.open(folder, read_only=True, mllm=mllm) as kb:
+        answer = kb.query(photo, QUESTION, strict="mhmmkg")
+    assert (answer.answer, answer.outcome, answer.chunks) == ("Bite", "answered", ())
+    expected = "Rathian —attack of→ Triple Rush —continues→ Bite (when near)"
+    assert [path.text for path in answer.paths] == [expected]
+    assert [unit.id for unit in answer.units] == ["Rathian"]
+    assert answer.to_dict()["usage"]["replies"] == len(mllm.requests)
+    check_transcript(mllm, Path(__file__).with_name("transcript.txt"), request)
+
+
+def test_it_needs_a_model(hunt):
+    with (
+        KnowledgeBase.open(hunt[0], read_only=True) as kb,
+        pytest.raises(NotFound, match="name a model with --mllm"),
+    ):
+        kb.query(None, QUESTION, strict="mhmmkg")
+
+
+def test_the_authors_prompts_are_read_and_not_run(hunt, clone):
+    folder, photo = hunt
+    mllm = ScriptedMLLM(lambda r: "Yes" if "Focus" in r.messages[-1].text else hunter(r))
+    prompts = f"official:{clone}"
+    with KnowledgeBase.open(folder, read_only=True, mllm=mllm, prompts=prompts) as kb:
+        kb.query(photo, QUESTION, strict="mhmmkg")
+        names = load_prompts("ku_rag.papers.mhmmkg", kb.prompts)
+        assert all("official" in prompt.version for prompt in names.values())
+        (similarity,) = judge_captions(kb)
+        written = kb.prompts
+    assert (similarity.model, similarity.entities, similarity.share) == ("m", 1, 1.0)
+    assert not written.exists()
+    topic = next(r for r in mllm.requests if "topic" in keys_of(r)).messages[-1].text
+    assert topic.startswith(f"Find the monster.\n{QUESTION}\nOptions: =====")
+    assert '"topic": the name' in topic
+    perceive = mllm.requests[0].messages[-1].text
+    assert perceive.startswith("You hunt $ monsters.")
+    assert "Zinogre Back Slam" in load_prompts_of_judge(clone, folder)
+
+
+def load_prompts_of_judge(clone, folder):
+    with KnowledgeBase.open(folder, read_only=True, prompts=f"official:{clone}") as kb:
+        return load_prompts("ku_rag.evaluation", kb.prompts)["judge_answer"].text
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [("def x(:", "cannot be read as Python"), ("x = 1", "has no template entity_analysis")],
+)
+def test_a_clone_without_templates(hunt, clone, code, message):
+    (clone / "things" / "templates.py").write_text(code, encoding="utf-8")
+    for named, error, expected in (
+        (clone, BadInput, message),
+        ("/nowhere", NotFound, "name a clone"),
+    ):
+        with (
+            KnowledgeBase.open(hunt[0], read_only=True, prompts=f"official:{named}") as kb,
+            pytest.raises(error, match=expected),
+        ):
+            assert kb.prompts
+
+
+def test_captions_of_a_graph_are_compared_on_the_command_line(hunt, ku, monkeypatch):
+    run = ku("eval", "captions", "--kb", hunt[0])
+    assert (run.code, "name one with --judge" in run.err) == (1, True)
