@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
+from copy import deepcopy
 from dataclasses import fields, replace
 from pathlib import Path
 from statistics import fmean
@@ -159,6 +163,48 @@ def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"    {group:16} {value:.3f}" for group, value in figure["groups"].items())
     unscored = (name for name in summary["settings"]["measures"] if name not in summary["figures"])
     yield from (f"  {name:18} no question has a score" for name in unscored)
+
+
+@evaluate.command()
+@click.argument("name", required=False)
+@click.option("--data", type=PATH, help="Folder with the authors' files.")
+@click.option("--out", type=PATH, default="runs", show_default=True, help="Folder for the runs.")
+@number_option("--limit", "Maximum number of questions.", None, 1)
+@judge_option
+@mllm_option("answers")
+@common
+def reproduce(name: str | None, data: Path | None, out: Path, limit: int | None) -> None:
+    """Make the table NAME of a paper from the authors' data, and print it beside the published one.
+
+    Without NAME, list the tables and the files that they need. A run that was interrupted goes on.
+    """
+    from ku_rag.evaluation.reproduction import find_table, load_tables
+
+    if name is None:
+        lines = [f"{t.name}: {t.table}; {t.path}" for t in load_tables().values()]
+        print_result([*load_tables().values()], lines)
+        return
+    if data is None:
+        raise click.UsageError("name the folder of the authors' files with --data")
+    table, context = find_table(name), click.get_current_context()
+    given, models = table.arguments(data), deepcopy(context.meta)
+    for row, options, _ in table.rows:
+        folder = out / table.name / row
+        words = [*given, *shlex.split(options), "--out", str(folder)]
+        words += ["--measure", table.measure, *(["--limit", str(limit)] if limit else [])]
+        words += ["--resume"] if (folder / "records.jsonl").exists() else []
+        remark(f"{table.name}, {row}: ku eval {shlex.join(words)}")
+        with redirect_stdout(sys.stderr), run.make_context("run", words, parent=context) as inner:
+            inner.meta.update(deepcopy(models))
+            run.invoke(inner)
+    rows = table.compare(out / table.name)
+    if table.questions and rows and not limit and rows[0].questions < table.questions:
+        count = f"{rows[0].questions:,} of {table.questions:,} published questions have a score"
+        remark(f"{count}: the others are missing or failed")
+    head = f"{table.table}: {table.measure}"
+    lines = [f"  {'':18} {'published':>9} {'measured':>9}  questions"]
+    lines += [f"  {r.name:18} {r.published:9.4f} {r.measured:9.4f}  {r.questions:,}" for r in rows]
+    print_result(rows, [head, *lines])
 
 
 @evaluate.command("captions")

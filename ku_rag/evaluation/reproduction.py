@@ -1,0 +1,100 @@
+"""Tables of the papers: which runs make them, and the published figures.
+
+`published.json` has a table a name: its dataset, the names of the authors' files, the number of
+questions if it is published, and a row of the table for each run: name, options of `ku eval`, and
+the published figure of the measure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from ku_rag.errors import BadInput, NotFound
+from ku_rag.types import Serializable
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow(Serializable):
+    """A row of a published table beside a run.
+
+    Args:
+        name: of the row; that of the folder of the run.
+        published: the figure in the paper.
+        measured: that of the run.
+        interval: of `measured`, 95 %; None for too few questions.
+        questions: that have a score.
+    """
+
+    name: str
+    published: float
+    measured: float
+    interval: tuple[float, float] | None
+    questions: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable(Serializable):
+    """A table of a paper; see `published.json`."""
+
+    name: str
+    table: str
+    dataset: str
+    path: str
+    images: str
+    measure: str
+    rows: Sequence[tuple[str, str, float]]
+    questions: int = 0
+
+    def arguments(self, data: Path) -> list[str]:
+        """Return the arguments of `ku eval` that name the dataset.
+
+        Args:
+            data: the folder with the authors' files.
+
+        Raises:
+            NotFound: one of them is not there.
+        """
+        named = {"--path": self.path, "--images": self.images}
+        wanted = {option: data / name for option, name in named.items() if name}
+        if missing := [str(path) for path in wanted.values() if not path.exists()]:
+            raise NotFound(
+                f"{', '.join(missing)}: not there; {self.name} needs the authors' files of "
+                f"{self.dataset}, see docs/evaluation.md"
+            )
+        named_paths = [(option, str(path)) for option, path in wanted.items()]
+        return [self.dataset, *(word for pair in named_paths for word in pair)]
+
+    def compare(self, out: Path) -> list[TableRow]:
+        """Return the rows beside the runs in the folders of `out`."""
+        rows = []
+        for name, _, published in self.rows:
+            summary = json.loads((out / name / "summary.json").read_text("utf-8"))
+            figure = summary["figures"].get(self.measure)
+            if figure:
+                interval = figure["interval"] and tuple(figure["interval"])
+                rows.append(
+                    TableRow(name, published, figure["value"], interval, figure["questions"])
+                )
+        return rows
+
+
+def load_tables() -> dict[str, PublishedTable]:
+    """Return the tables by name."""
+    text = files("ku_rag.evaluation").joinpath("published.json").read_text("utf-8")
+    return {entry["name"]: PublishedTable(**entry) for entry in json.loads(text)}
+
+
+def find_table(name: str) -> PublishedTable:
+    """Return a table by name.
+
+    Raises:
+        BadInput: there is none.
+    """
+    tables = load_tables()
+    if name not in tables:
+        raise BadInput(f"there is no table {name!r}: expected one of {', '.join(tables)}")
+    return tables[name]
