@@ -18,7 +18,7 @@ from ku_rag.types import Serializable
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow(Serializable):
+class PublishedRow(Serializable):
     """A row of a published table beside a run.
 
     Args:
@@ -68,7 +68,7 @@ class PublishedTable(Serializable):
         named_paths = [(option, str(path)) for option, path in wanted.items()]
         return [self.dataset, *(word for pair in named_paths for word in pair)]
 
-    def compare(self, out: Path) -> list[TableRow]:
+    def compare(self, out: Path) -> list[PublishedRow]:
         """Return the rows beside the runs in the folders of `out`."""
         rows = []
         for name, _, published in self.rows:
@@ -77,7 +77,7 @@ class PublishedTable(Serializable):
             if figure:
                 interval = figure["interval"] and tuple(figure["interval"])
                 rows.append(
-                    TableRow(name, published, figure["value"], interval, figure["questions"])
+                    PublishedRow(name, published, figure["value"], interval, figure["questions"])
                 )
         return rows
 
