@@ -13,6 +13,7 @@ from ku_rag.evaluation.measures import answer_text, official
 from ku_rag.evaluation.measures.answer_text import best_of_answers
 from ku_rag.evaluation.measures.base import RIGHT, Measure, Prediction, Score
 from ku_rag.evaluation.measures.judges import JUDGED, Judge
+from ku_rag.evaluation.measures.language_models import BY_CHECKPOINT
 from ku_rag.evaluation.measures.official import Consistency
 from ku_rag.evaluation.measures.plans import PLAN_SCORES
 from ku_rag.evaluation.questions import EvaluationQuestion
@@ -50,8 +51,10 @@ MEASURES = (
     *_SCORES,
     *("recall@K", "precision@K", "ndcg@K", "mrr", "mrr@K", "helped:MEASURE", "harmed:MEASURE"),
     *JUDGED,
+    *(f"{name}:FOLDER" for name in BY_CHECKPOINT),
 )
-"""Names of the measures: K is a number of units, MEASURE the name of another measure."""
+"""Names of the measures: K is a number of units, MEASURE the name of another measure,
+FOLDER that of a checkpoint of transformers."""
 
 _RANKING = re.compile(r"(recall|precision|ndcg|mrr)@([1-9]\d{0,3})|(mrr)")
 _OFFICIAL = {"recall": "R", "precision": "P", "ndcg": "nDCG", "mrr": "RR"}
@@ -73,6 +76,8 @@ def measure(name: str, judge: MLLM | None = None, prompts: Path | None = None) -
     if effect in ("helped", "harmed") and main and not is_lower_better(main):
         score = measure(main, judge, prompts).score
         return Measure(name, partial(_score_correction, score, effect == "helped"))
+    if effect in BY_CHECKPOINT and main:
+        return Measure(name, partial(BY_CHECKPOINT[effect], main))
     if name in JUDGED:
         if judge is None:
             raise BadInput(f"the measure {name} needs a model that judges: name one with --judge")
@@ -87,7 +92,9 @@ def measure(name: str, judge: MLLM | None = None, prompts: Path | None = None) -
 
 def is_lower_better(name: str) -> bool:
     """Whether a lower score of the measure of a name is better."""
-    return name in ("cer", "wer") or name.startswith(("harmed:", "plan_tokens", "plan_ratio"))
+    return name in ("cer", "wer") or name.startswith(
+        ("harmed:", "perplexity:", "plan_tokens", "plan_ratio")
+    )
 
 
 def _rank(official_name: str, question: EvaluationQuestion, prediction: Prediction) -> float | None:
