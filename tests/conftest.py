@@ -38,7 +38,8 @@ TOGETHER = (
     "tests/corruption/test_damage.py", "tests/crash", "tests/demo/test_tour.py",
     "tests/indexes/test_index_kinds.py", "tests/scale/test_kills.py", "tests/serve/test_process.py",
     "tests/serve/test_durability.py", "tests/test_documented_commands.py",
-    "tests/mllm/test_language_model.py", "tests/test_imports.py", "tests/transfer/test_salvage.py",
+    "tests/mllm/test_language_model.py", "tests/mllm/test_vision_model.py", "tests/test_imports.py",
+    "tests/transfer/test_salvage.py",
 )  # fmt: skip
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 << 30
 """Where temporary folders are made, if it has this much room: nothing waits for a disk there."""
@@ -183,6 +184,14 @@ def shared_data() -> Path:
     if not DATA.is_dir():
         pytest.skip("the shared data folder is not beside this checkout")
     return DATA
+
+
+@pytest.fixture
+def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the endpoint, the key and the cache of the user out of a test."""
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KU_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture

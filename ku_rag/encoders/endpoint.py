@@ -112,7 +112,7 @@ class EndpointEncoder:
             body["input"] = batch
             if modality == "image":
                 body["modality"] = modality
-        answer: Any = self._endpoint.repeated(
+        answer: Any = self._endpoint.call_with_retries(
             lambda: self._endpoint.fetch("POST", "/embeddings", body)
         )
         try:

@@ -33,28 +33,27 @@ def digest(request: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def recall_sight(url: str, model: str) -> bool | None:
-    """Return whether a model sees pictures; None if that was not learned yet."""
-    replies = (ReplyCache().get(_sight(url, model, day)) for day in ("", _today()))
-    reply = next(filter(None, replies), None)
-    return None if reply is None else reply.text == "yes"
+def load_vision_support(url: str, model: str) -> bool | None:
+    """Return whether a model sees pictures, as it was learned last; None if it was not learned."""
+    reply = ReplyCache().get(_vision_key(url, model))
+    answer, _, day = (reply.text if reply else "").partition(" ")
+    return answer == "yes" if answer and day in ("", date.today().isoformat()) else None
 
 
-def store_sight(url: str, model: str, *, sees_pictures: bool, for_today: bool = False) -> None:
+def store_vision_support(
+    url: str, model: str, *, sees_pictures: bool, for_today: bool = False
+) -> None:
     """Store whether a model sees pictures, as a reply, for every knowledge base of the user.
 
     What an error message says holds for today: it may have another cause.
     """
-    key = _sight(url, model, _today() if for_today else "")
-    ReplyCache().put(key, Reply("yes" if sees_pictures else "no"))
+    answer = "yes" if sees_pictures else "no"
+    day = f" {date.today().isoformat()}" if for_today else ""
+    ReplyCache().put(_vision_key(url, model), Reply(answer + day))
 
 
-def _sight(url: str, model: str, day: str) -> str:
-    return digest({"sight": [url, model, day]})
-
-
-def _today() -> str:
-    return date.today().isoformat()
+def _vision_key(url: str, model: str) -> str:
+    return digest({"sees pictures": [url, model]})
 
 
 class ReplyCache:

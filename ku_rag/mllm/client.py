@@ -22,7 +22,7 @@ from ku_rag.errors import ModelFailed
 from ku_rag.mllm import call_errors, encoding
 from ku_rag.mllm.base import LONGEST_TEXT, Message, Reply, Request
 from ku_rag.mllm.budget import Budget
-from ku_rag.mllm.cache import ReplyCache, digest, recall_sight, store_sight
+from ku_rag.mllm.cache import ReplyCache, digest, load_vision_support, store_vision_support
 from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.prompts import without_control_tokens
 from ku_rag.mllm.structured_output import extract_object
@@ -73,7 +73,7 @@ class Endpoint:
             )
         self._slots = threading.BoundedSemaphore(settings.mllm_concurrency)
 
-    def repeated(self, call: Callable[[], _T]) -> _T:
+    def call_with_retries(self, call: Callable[[], _T]) -> _T:
         """Return what a call returns; repeat it after transient errors."""
         failures = 0
         while True:
@@ -166,8 +166,8 @@ class EndpointMLLM:
         self.url = self._endpoint.url
         self._budget = budget or Budget(settings.mllm_max_calls, settings.mllm_max_tokens)
         self._cache = cache
-        sees = recall_sight(self.url, self.model) if sees_pictures is None else sees_pictures
-        self._rejected = frozenset({"vision"} if sees is False else ())
+        self._sees_pictures = sees_pictures
+        self._rejected_formats: frozenset[str] = frozenset()
         self._misfits = 0
 
     def chat(self, request: Request) -> Reply:
@@ -175,7 +175,7 @@ class EndpointMLLM:
         if request.max_tokens is None:
             limit = self._settings.mllm_max_reply_tokens
             request = replace(request, max_tokens=limit or None)
-        rejected, key = self._rejected, self._key(request)
+        rejected, key = self._rejected(), self._key(request)
         if self._cache and (cached := self._cache.get(key)):
             return cached
         reply = self._complete(request)
@@ -184,7 +184,7 @@ class EndpointMLLM:
         else:
             reply = self._with_object(reply, request, request.schema)
         if self._cache:
-            self._cache.put(key if self._rejected == rejected else self._key(request), reply)
+            self._cache.put(key if self._rejected() == rejected else self._key(request), reply)
         return reply
 
     def models(self) -> list[str]:
@@ -200,13 +200,15 @@ class EndpointMLLM:
 
     @property
     def sees_pictures(self) -> bool:
-        """Whether the model sees pictures; True until it refuses them."""
-        return "vision" not in self._rejected
+        """Whether the model sees pictures; True until it refuses them or a ping learns it."""
+        if self._sees_pictures is not None:
+            return self._sees_pictures
+        return load_vision_support(self.url, self.model) is not False
 
     @property
     def object_format(self) -> str:
         """How objects are requested at present: "json_schema", "json_object" or "words"."""
-        formats = (name for name in encoding.OBJECT_FORMATS if name not in self._rejected)
+        formats = (name for name in encoding.OBJECT_FORMATS if name not in self._rejected_formats)
         return next(formats, "words")
 
     def _with_object(self, reply: Reply, request: Request, schema: Mapping[str, Any]) -> Reply:
@@ -217,7 +219,7 @@ class EndpointMLLM:
             return replace(reply, parsed=data)
         self._misfits += 1
         if self._misfits >= _MOST_MISFITS:
-            self._rejected |= set(encoding.OBJECT_FORMATS)
+            self._rejected_formats |= set(encoding.OBJECT_FORMATS)
         problem = without_control_tokens(problem)
         correction = (
             Message("assistant", (reply.text[:LONGEST_TEXT],)),
@@ -244,12 +246,15 @@ class EndpointMLLM:
 
     def _key(self, request: Request) -> str:
         """Return the key of a cached reply: to a request without pictures if they were refused."""
-        body = self._encode(request, self._rejected & {"vision"})
+        body = self._encode(request, self._rejected() & {"vision"})
         return digest({"url": self.url, "request": body})
+
+    def _rejected(self) -> frozenset[str]:
+        return self._rejected_formats | (set() if self.sees_pictures else {"vision"})
 
     def _complete(self, request: Request, without: Collection[str] = ()) -> Reply:
         """Send a request: retry after transient errors, and without what the endpoint rejects."""
-        rejected = self._rejected
+        rejected = self._rejected()
         pictures = sum(len(message.pictures) for message in request.messages)
 
         def call() -> Reply:
@@ -268,16 +273,19 @@ class EndpointMLLM:
                         raise
                     rejected |= {feature}
                     if feature == "vision":
-                        self._rejected |= {feature}
-                        store_sight(self.url, self.model, sees_pictures=False, for_today=True)
+                        store_vision_support(
+                            self.url, self.model, sees_pictures=False, for_today=True
+                        )
+                        if self.sees_pictures:  # as stated, or the cache cannot be written
+                            self._sees_pictures = False
                 except ModelFailed as error:
                     error.args = (f"{error} (model {self.model!r} at {self.url})",)
                     raise
                 else:
                     return reply
 
-        reply = self._endpoint.repeated(call)
-        self._rejected |= rejected
+        reply = self._endpoint.call_with_retries(call)
+        self._rejected_formats |= rejected - {"vision"}
         return reply
 
 

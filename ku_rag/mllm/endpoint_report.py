@@ -10,7 +10,7 @@ from PIL import Image
 
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm.base import Message, Picture, Request
-from ku_rag.mllm.cache import store_sight
+from ku_rag.mllm.cache import store_vision_support
 from ku_rag.mllm.call_errors import CallError
 from ku_rag.mllm.client import EndpointMLLM
 from ku_rag.mllm.structured_output import TEXT, object_schema
@@ -73,7 +73,7 @@ def ping(settings: Settings) -> EndpointReport:
         colour = attempt(lambda: mllm.chat(replace(request(red, question), needed_pictures=1)))
         sees_pictures = bool(colour and "red" in colour.text.casefold())
         if colour or not mllm.sees_pictures:
-            store_sight(mllm.url, mllm.model, sees_pictures=sees_pictures)
+            store_vision_support(mllm.url, mllm.model, sees_pictures=sees_pictures)
         schema = object_schema("colour", colour=TEXT)
         reply = attempt(lambda: mllm.chat(request("Name a colour.", schema=schema)))
         report = replace(

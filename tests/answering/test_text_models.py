@@ -10,7 +10,7 @@ from PIL import Image
 from ku_rag import KnowledgeBase, Unit
 from ku_rag.errors import ModelFailed
 from ku_rag.mllm import Message, Picture, Request
-from ku_rag.mllm.cache import ReplyCache, recall_sight, store_sight
+from ku_rag.mllm.cache import ReplyCache, load_vision_support, store_vision_support
 from ku_rag.mllm.call_errors import PicturesNotSeen
 from tests.conftest import picture
 from tests.endpoint import fails, model_at, says, serving
@@ -26,14 +26,9 @@ REFUSALS = [
     fails(400, "messages.0.content must be a string", param="messages"),
     fails(500, "this model is missing data required for image input"),
 ]
+pytestmark = pytest.mark.usefixtures("own_surroundings")
+
 NOTE = "the model was sent no pictures: the evidence was sent as text"
-
-
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch, tmp_path):
-    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("KU_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -90,8 +85,32 @@ def test_a_reply_without_pictures_is_not_that_to_a_request_with_them(tmp_path):
     with serving(REFUSALS[0], says("No idea."), says("A lamp.")) as endpoint:
         cache = ReplyCache(tmp_path / "replies")
         assert model_at(endpoint.url, cache=cache).chat(request).text == "No idea."
-        store_sight(endpoint.url, "m-1", sees_pictures=True)  # as a later ping does
+        store_vision_support(endpoint.url, "m-1", sees_pictures=True)  # as a later ping does
         assert model_at(endpoint.url, cache=cache).chat(request).text == "A lamp."
+
+
+def test_what_was_learned_last_holds_also_for_a_client_that_runs():
+    request = Request((Message("user", (Picture(Image.new("RGB", (8, 8))), "What is it?")),))
+    with serving(REFUSALS[0], *[says("A lamp.")] * 2, REFUSALS[0], says("Dark.")) as endpoint:
+        mllm = model_at(endpoint.url)
+        mllm.chat(request)
+        assert not mllm.sees_pictures
+        store_vision_support(endpoint.url, "m-1", sees_pictures=True)  # as a ping does
+        assert mllm.sees_pictures
+        assert mllm.chat(request).text == "A lamp."
+        assert mllm.chat(request).text == "Dark."
+        assert load_vision_support(endpoint.url, "m-1") is False
+        assert not model_at(endpoint.url).sees_pictures
+    assert [has_picture(body) for body in endpoint.bodies] == [True, False, True, True, False]
+
+
+def test_a_refusal_is_remembered_where_the_cache_cannot_be_written(tmp_path):
+    (tmp_path / "cache").write_text("a file in place of the folder")
+    request = Request((Message("user", (Picture(Image.new("RGB", (8, 8))), "What is it?")),))
+    with serving(REFUSALS[0], says("No idea."), says("None.")) as endpoint:
+        mllm = model_at(endpoint.url)
+        assert [mllm.chat(request).text for _ in range(2)] == ["No idea.", "None."]
+    assert [has_picture(body) for body in endpoint.bodies] == [True, False, False]
 
 
 @pytest.mark.parametrize("reason", ["images larger than 20 MB", "image/webp"])
@@ -132,10 +151,10 @@ def test_a_ping_learns_whether_a_model_sees(lamp, ku, photo):
     with serving(by=model) as endpoint:
         ping = ("models", "ping", "--mllm", "m-1", "--mllm-url", endpoint.url)
         assert ku(*ping, "--json").json["pictures"]
-        assert recall_sight(endpoint.url, "m-1") is True
+        assert load_vision_support(endpoint.url, "m-1") is True
         red.clear()
         assert "pictures: not seen" in ku(*ping).out
-        assert recall_sight(endpoint.url, "m-1") is False
+        assert load_vision_support(endpoint.url, "m-1") is False
         asked_before = len(endpoint.bodies)
         run = ku(*map(str, asked), endpoint.url)
         assert run.out.startswith("Peru\n")

