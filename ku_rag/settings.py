@@ -65,10 +65,9 @@ class Settings:
 
     Args:
         encoder: the encoder: "embedded", "efficientnet:lite2", "longclip:…", "open_clip:…",
-            "sentence:…", "openai:…", "vllm:…", "infinity:…", an installed one, or two of them,
+            "sentence:…", "openai:…" and others of an endpoint, an installed one, or two of them,
             "TEXT+IMAGE"; "" takes what the base was made with, and for a new base the default one.
-        encoder_url: the endpoint of the encoders "openai:…", "vllm:…" and "infinity:…"; "" takes
-            OPENAI_BASE_URL, or OpenAI's own.
+        encoder_url: the endpoint of such encoders; "" takes OPENAI_BASE_URL, or OpenAI's own.
         default_encoder: the encoder of a new base if `encoder` is ""; "" takes
             "embedded+efficientnet:lite2" if the extra "pictures" is installed, else "embedded".
         segmenter: the segmenter: "windows", "whole", "yolo:…", "maskrcnn:…", or an

@@ -66,18 +66,21 @@ def save_text_tower(path: Path, *, dim: int = DIM, has_mask: bool = False) -> No
     """Ids of tokens → the mean of their vectors."""
     from onnx import TensorProto, helper
 
-    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["looked_up"])]
-    looked_up, inputs = "looked_up", {"input_ids": (TensorProto.INT64, ["n", "tokens"])}
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["last_hidden_state"])]
+    looked_up, inputs = "last_hidden_state", {"input_ids": (TensorProto.INT64, ["n", "tokens"])}
     if has_mask:
         nodes += [
             helper.make_node("Cast", ["attention_mask"], ["cast"], to=TensorProto.FLOAT),
             helper.make_node("Unsqueeze", ["cast", "axis"], ["wide"]),
-            helper.make_node("Mul", ["looked_up", "wide"], ["masked"]),
+            helper.make_node("Mul", [looked_up, "wide"], ["masked"]),
         ]
         looked_up = "masked"
         inputs["attention_mask"] = (TensorProto.INT64, ["n", "tokens"])
     nodes.append(helper.make_node("ReduceMean", [looked_up], ["text_embeds"], axes=[1], keepdims=0))
-    outputs = {"text_embeds": (TensorProto.FLOAT, ["n", dim])}
+    outputs = {
+        "text_embeds": (TensorProto.FLOAT, ["n", dim]),
+        "last_hidden_state": (TensorProto.FLOAT, ["n", "tokens", dim]),
+    }
     constants = {"table": weights(2, WORDS, dim)} | (
         {"axis": np.array([2], np.int64)} if has_mask else {}
     )

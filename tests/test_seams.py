@@ -173,7 +173,7 @@ def test_a_segmenter_keeps_its_promises(segmenter, images):
 def test_an_unknown_name_says_which_there_are():
     with pytest.raises(
         NotFound,
-        match="no encoder 'magic'; there are: efficientnet, embedded, infinity, longclip, onnx,",
+        match="no encoder 'magic'; there are: efficientnet, embedded, infinity, llamacpp,",
     ):
         ku_rag.load_encoder("magic")
     with pytest.raises(

@@ -108,6 +108,11 @@ def _configuration(kb: Path) -> Finding:
     lines = [str(file) if file.exists() else f"none in {file}"]
     models = ("encoder_url", "vision_mllm_url", "mllm_judge_url")
     used = ["mllm_url", *(name for name in models if getattr(settings, name))]
+    encoder = settings.encoder or settings.default_encoder
+    with suppress(KuError), KnowledgeBase.open(kb, read_only=True) as base:
+        encoder = base.stats().encoder
+    if not settings.encoder_url and encoder.startswith("openai:"):
+        used.append("encoder_url")  # OpenAI's own
     for name in (*used, *["index_uri"] * (settings.index_engine == "milvus")):
         address = settings.address(name)
         variable = next(filter(os.environ.get, address.variables), address.variables[0])

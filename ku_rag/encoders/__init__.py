@@ -9,7 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, cast
 
-from ku_rag.encoders.base import Encoder, RgbAdapter
+from ku_rag.encoders.base import ENDPOINTS, Encoder, RgbAdapter
 from ku_rag.encoders.deferred import Deferred
 from ku_rag.encoders.pair import Paired
 from ku_rag.errors import BadInput
@@ -20,6 +20,7 @@ _OWN = {
     "embedded": "ku_rag.encoders.embedded.encoder:EmbeddedEncoder",
     "efficientnet": "ku_rag.encoders.efficientnet:EfficientNetEncoder",
     "infinity": "ku_rag.encoders.endpoint:infinity",
+    "llamacpp": "ku_rag.encoders.endpoint:llamacpp",
     "longclip": "ku_rag.encoders.longclip:LongClipEncoder",
     "onnx": "ku_rag.encoders.onnx:OnnxEncoder",
     "open_clip": "ku_rag.encoders.openclip:OpenClipEncoder",
@@ -29,7 +30,6 @@ _OWN = {
 }
 _TEXT_ONLY = {"openai", "sentence"}
 _PICTURES_ONLY = {"efficientnet"}
-_ENDPOINTS = {"infinity", "openai", "vllm"}
 DEFAULT = "embedded"
 """The encoder that needs no weights."""
 _PICTURES = "efficientnet:lite2"
@@ -55,8 +55,8 @@ def load_encoder(
             "embedded" encodes the pictures, with "efficientnet" alone the texts.
         device: "auto", "cpu", "cuda" or "mps", for those that run a model.
         batch_size: items in a batch; 0 chooses by device.
-        settings: name device, batch size, and the endpoint of "openai", "vllm" and "infinity"; None
-            takes the endpoint in the environment or the user's configuration.
+        settings: name device, batch size, and the endpoint of those behind one; None takes the
+            endpoint in the environment or the user's configuration.
 
     Raises:
         NotFound: there is no such encoder, or its weights are not on this machine.
@@ -70,15 +70,18 @@ def load_encoder(
             f"the encoder of pictures is {parts[-1]}, which knows texts only: write it first, as "
             f'in "{parts[-1]}+embedded"'
         )
+    texts_unknown = BadInput(
+        f"the encoder of texts is {parts[0]}, which knows pictures only: write it second, as "
+        f'in "embedded+{parts[0]}"'
+    )
+    if parts[0].partition(":")[0] in _PICTURES_ONLY:
+        raise texts_unknown
     if settings is None:
         users = Settings.load(user_configuration())
         settings = replace(users, device=device, batch_size=batch_size)
     encoders = [_load_side(part, settings) for part in parts]
     if not encoders[0].max_tokens:
-        raise BadInput(
-            f"the encoder of texts is {parts[0]}, which knows pictures only: write it second, as "
-            f'in "embedded+{parts[0]}"'
-        )
+        raise texts_unknown
     return encoders[0] if len(encoders) == 1 else Paired(*encoders)
 
 
@@ -132,4 +135,4 @@ def sides(spec: str) -> list[str]:
     if len(parts) == 1 and parts[0].partition(":")[0] in _PICTURES_ONLY:
         parts.insert(0, DEFAULT)
     # A folder may be called like a model of an endpoint.
-    return [part if part.partition(":")[0] in _ENDPOINTS else absolute(part) for part in parts]
+    return [part if part.startswith(ENDPOINTS) else absolute(part) for part in parts]

@@ -65,8 +65,8 @@ class Encoder(Protocol):
         """Encode parts of one picture (RGB), float32[len(boxes), dim]."""
 
 
-ENDPOINTS = ("openai:", "vllm:", "infinity:")
-"""Beginnings of the fingerprints of encoders behind an endpoint, which end with a sketch."""
+ENDPOINTS = ("openai:", "vllm:", "infinity:", "llamacpp:")
+"""Beginnings of the names of encoders behind an endpoint; their fingerprints end with a sketch."""
 
 
 def sketch(vector: Vectors) -> str:

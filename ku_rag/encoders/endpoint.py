@@ -6,8 +6,8 @@ import itertools
 import re
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,8 @@ class EndpointEncoder:
 
     Args:
         server: "openai" for texts alone; "vllm", which takes a conversation in place of the input,
-            and "infinity", which takes data URIs, for pictures, too.
+            "infinity", which takes data URIs, and "llamacpp", which takes a marker beside the data,
+            for pictures, too.
         argument: the endpoint's name of the model; "NAME@256" takes the first 256 numbers of its
             vectors, for models that are trained so (Matryoshka).
         settings: `encoder_url`, and those of `Endpoint`.
@@ -91,8 +92,9 @@ class EndpointEncoder:
         size = 1 if self._server == "vllm" else self._batch_size or _ITEMS
         batches = [unique[start : start + size] for start in range(0, len(unique), size)]
         vectors = np.zeros((len(items), self.dim), np.float32)
-        with ThreadPoolExecutor(self._settings.mllm_concurrency) as threads:
-            parts = threads.map(lambda batch: self._request(batch, modality), batches)
+        # An interrupt or an error leaves this pool at once: nothing waits for its threads.
+        with ThreadPool(self._settings.mllm_concurrency) as pool:
+            parts = pool.imap(lambda batch: self._request(batch, modality), batches)
             rows = dict(zip(unique, itertools.chain.from_iterable(parts), strict=True))
         for vector, item in zip(vectors, items, strict=True):
             vector[:] = rows.get(item, 0)
@@ -110,11 +112,11 @@ class EndpointEncoder:
             body["messages"] = [{"role": "user", "content": [part]}]
         else:
             body["input"] = batch
-            if modality == "image":
+            if modality == "image" and self._server == "llamacpp":
+                body["input"] = self._marked(batch)
+            elif modality == "image":
                 body["modality"] = modality
-        answer: Any = self._endpoint.call_with_retries(
-            lambda: self._endpoint.fetch("POST", "/embeddings", body)
-        )
+        answer = self._fetch("POST", "/embeddings", body)
         try:
             data = sorted(answer["data"], key=lambda entry: entry["index"])
             vectors = np.array([entry["embedding"] for entry in data], np.float64)
@@ -131,7 +133,25 @@ class EndpointEncoder:
             )
         return np.asarray(vectors / lengths, np.float32)
 
+    def _marked(self, urls: Sequence[str]) -> list[dict[str, Any]]:
+        """Return data URIs as llama.cpp takes them, with the marker of pictures of its process."""
+        state = self._fetch("GET", "/../props")
+        if not (isinstance(state, dict) and (state.get("modalities") or {}).get("vision")):
+            raise ModelFailed(
+                f"the server at {self._endpoint.url} takes no pictures: expected a current "
+                "llama.cpp, started with --embeddings and --mmproj"
+            )
+        # A text has to follow: llama.cpp ends at a prompt that ends with a picture.
+        prompt = state.get("media_marker", "<__media__>") + "\n"
+        return [
+            {"prompt_string": prompt, "multimodal_data": [url.partition(",")[2]]} for url in urls
+        ]
+
+    def _fetch(self, *request: Any) -> Any:  # noqa: ANN401 - JSON
+        return self._endpoint.call_with_retries(lambda: self._endpoint.fetch(*request))
+
 
 openai = partial(EndpointEncoder, "openai")
 vllm = partial(EndpointEncoder, "vllm")
 infinity = partial(EndpointEncoder, "infinity")
+llamacpp = partial(EndpointEncoder, "llamacpp")

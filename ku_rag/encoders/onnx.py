@@ -23,7 +23,7 @@ from ku_rag.errors import BadInput, KuError, reason
 from ku_rag.plugins import extra
 from ku_rag.weights.files import content_hash
 
-_Network = Callable[[NDArray[Any]], Vectors]
+_Network = Callable[..., Vectors]
 
 
 def load_network(
@@ -36,6 +36,8 @@ def load_network(
     extra_name: str = "onnx",
 ) -> _Network:
     """Return a function from a batch of one to its vector, float32[dim], of length 1.
+
+    The function also takes the number of tokens before the padding, None if there is no padding.
 
     Args:
         model: path or content of an ONNX file.
@@ -52,11 +54,14 @@ def load_network(
     session = runtime.InferenceSession(model, options, ["CPUExecutionProvider"])
     has_mask = any(entry.name == "attention_mask" for entry in session.get_inputs())
 
-    def encode(batch: NDArray[Any]) -> Vectors:
-        inputs = {input: batch} | ({"attention_mask": np.ones_like(batch)} if has_mask else {})
+    def encode(batch: NDArray[Any], tokens: int | None = None) -> Vectors:
+        inputs = {input: batch}
+        if has_mask:
+            inputs["attention_mask"] = np.zeros_like(batch)
+            inputs["attention_mask"][:, :tokens] = 1
         vector = session.run([output] if output else None, inputs)[0][0]
         if vector.ndim == 2:
-            vector = {"first": vector[0], "mean": vector.mean(0)}[pooling]
+            vector = {"first": vector[0], "mean": vector[:tokens].mean(0)}[pooling]
         return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-12), np.float32)
 
     return encode
@@ -163,7 +168,8 @@ class OnnxEncoder:
 
     def _encode_text(self, text: str) -> Vectors:
         ids = self._tokenizer.encode(text).ids
-        return self._run_text(np.array([ids + self._padding[len(ids) :]], np.int64))
+        padded = np.array([ids + self._padding[len(ids) :]], np.int64)
+        return self._run_text(padded, len(ids))
 
     def _encode_image(self, image: Image) -> Vectors:
         return self._run_image(pixels(image, **self._preparation))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import io
 import json
+import signal
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +26,7 @@ from tests.embedding_server import (
     needs_llama,
     recording,
     save_model,
+    save_picture_model,
     serving_llama,
     vector,
 )
@@ -50,6 +54,12 @@ def llama(tmp_path_factory):
 @pytest.fixture(scope="module")
 def other_llama(tmp_path_factory):
     with serving_llama(save_model(tmp_path_factory.mktemp("llama") / "tiny.gguf", seed=1)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def llama_with_pictures(tmp_path_factory):
+    with serving_llama(*save_picture_model(tmp_path_factory.mktemp("llama"))) as url:
         yield url
 
 
@@ -127,6 +137,35 @@ def test_pictures_have_the_default_encoder_where_texts_have_a_server(tmp_path, l
         assert "embedded" in kb.stats().encoder
 
 
+@needs_llama
+def test_pictures_through_llama_cpp(llama_with_pictures, tmp_path):
+    tiny = encoder("llamacpp:tiny", llama_with_pictures)
+    photos = [Image.open(picture(tmp_path / f"{n}.png", n)) for n in range(20)]
+    vectors = tiny.encode_images([*photos, photos[3]])
+    assert (tiny.cross_modal, vectors.shape) == (True, (21, WIDTH))
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(vectors[3], vectors[20])
+    again = tiny.encode_images(photos)
+    distances = np.linalg.norm(again[:, None] - vectors[None, :20], axis=2)
+    assert distances.argmin(1).tolist() == list(range(20))
+    assert distances.diagonal().max() < 1e-4 < distances[~np.eye(20, dtype=bool)].min()
+    texts = tiny.encode_texts(TEXTS)
+    assert texts.shape == (3, WIDTH)
+    with KnowledgeBase.open(
+        tmp_path / "kb", create=True, encoder="llamacpp:tiny", encoder_url=llama_with_pictures
+    ) as kb:
+        kb.add(Unit("Lamp", id="lamp", texts=("Price: 5 euros",), images=(tmp_path / "1.png",)))
+        kb.add(Unit("Fan", id="fan", images=(tmp_path / "2.png",)))
+        assert kb.query(tmp_path / "1.png", "What is the price?").answer == "5 euros"
+
+
+@needs_llama
+def test_a_llama_cpp_without_a_tower_takes_no_pictures(llama):
+    tiny = encoder("llamacpp:tiny", llama)
+    with pytest.raises(ModelFailed, match="takes no pictures: expected a current"):
+        tiny.encode_images([Image.new("RGB", (8, 8))])
+
+
 # ---- forms of requests -------------------------------------------------------------------------
 
 
@@ -171,6 +210,21 @@ def test_infinity_takes_data_uris_with_their_modality(tmp_path):
     np.testing.assert_array_equal(images[0], images[2])
 
 
+def test_llama_cpp_takes_data_with_the_marker_of_its_process(tmp_path):
+    photos = [Image.open(picture(tmp_path / f"{n}.png", n)) for n in (1, 2)]
+    with recording() as server:
+        llama = encoder("llamacpp:tiny@4", server.url)
+        server.listed = {"media_marker": "<__media_1__>", "modalities": {"vision": True}}
+        llama.encode_images(photos)
+        server.listed["media_marker"] = "<__media_2__>"
+        llama.encode_images(photos[:1])
+    _, first, second = (body["input"] for body in server.bodies)
+    assert [item["prompt_string"] for item in first] == ["<__media_1__>\n"] * 2
+    assert [item["prompt_string"] for item in second] == ["<__media_2__>\n"]
+    [data] = second[0]["multimodal_data"]
+    assert Image.open(io.BytesIO(base64.b64decode(data))).size == (96, 64)
+
+
 def test_texts_are_sent_in_batches_and_several_at_a_time():
     both = threading.Barrier(2, timeout=30)
 
@@ -185,6 +239,39 @@ def test_texts_are_sent_in_batches_and_several_at_a_time():
     assert sorted(map(items, server.bodies[1:])) == [["a", "b"], ["c", "d"]]
     np.testing.assert_allclose(vectors[3], unit(vector("d")), atol=1e-6)
     np.testing.assert_array_equal(vectors[0], vectors[4])
+
+
+def test_an_interrupt_waits_for_no_request():
+    over = threading.Event()
+
+    def hang():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        over.wait(60)
+
+    def reply(body):
+        said = embeddings(map(vector, items(body)))
+        said.gate = hang if items(body) == ["b"] else None
+        return said
+
+    with recording(reply) as server:
+        loaded = encoder("openai:m", server.url, batch_size=1, mllm_concurrency=1)
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            loaded.encode_texts(["a", "b", "c"])
+        assert time.monotonic() - begun < 30
+        over.set()
+    assert [items(body) for body in server.bodies[1:]] == [["a"], ["b"]]
+
+
+def test_a_request_that_fails_ends_the_others():
+    def reply(body):
+        return fails(400, "no") if items(body) == ["b"] else embeddings(map(vector, items(body)))
+
+    with recording(reply) as server:
+        loaded = encoder("openai:m", server.url, batch_size=1, mllm_concurrency=1)
+        with pytest.raises(ModelFailed, match="no"):
+            loaded.encode_texts(["a", "b", *map(str, range(200))])
+    assert len(server.bodies) < 100
 
 
 # ---- keys --------------------------------------------------------------------------------------
@@ -218,6 +305,21 @@ def test_doctor_names_the_server_that_gets_the_key(ku, monkeypatch):
     assert "OPENAI_API_KEY is sent to http://127.0.0.1:9/v1" in ku("doctor").out
 
 
+def test_doctor_names_the_default_server_of_the_encoder(ku, monkeypatch):
+    openai = "OPENAI_API_KEY is sent to https://api.openai.com/v1"
+    with recording() as server:
+        assert ku("init", "--encoder", "openai:m", "--encoder-url", server.url).code == 0
+        monkeypatch.setenv("KU_MLLM_URL", "http://127.0.0.1:9/v1")
+        assert openai not in ku("doctor").out
+        (Path("kb") / "ku.toml").write_text("")
+        assert openai in ku("doctor").out
+        monkeypatch.setenv("KU_ENCODER_URL", server.url)
+        assert openai not in ku("doctor").out
+    monkeypatch.delenv("KU_ENCODER_URL")
+    monkeypatch.setenv("KU_DEFAULT_ENCODER", "openai:m")
+    assert openai in ku("doctor", "--kb", "none").out
+
+
 def test_without_address_and_key(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(ModelFailed, match="OPENAI_API_KEY to use OpenAI, or encoder_url"):
@@ -225,7 +327,7 @@ def test_without_address_and_key(monkeypatch):
 
 
 def test_an_encoder_of_pictures_is_never_that_of_openai():
-    for server in ("vllm", "infinity"):
+    for server in ("vllm", "infinity", "llamacpp"):
         with pytest.raises(ModelFailed, match=f"no endpoint for {server}:m: set encoder_url"):
             ku_rag.load_encoder(f"{server}:m")
 

@@ -93,7 +93,12 @@ def test_texts_are_padded_for_networks_of_one_length(tmp_path):
     exports.save_text_tower(folder / "text_model.onnx", has_mask=True)
     masked = ku_rag.load_encoder(f"onnx:{folder}")
     assert masked.fingerprint != encoder.fingerprint
-    np.testing.assert_allclose(masked.encode_texts(["ab"])[0], expected, atol=1e-6)
+    tokens = unit(words(1, 4, 5, 2))
+    np.testing.assert_allclose(masked.encode_texts(["ab"])[0], tokens, atol=1e-6)
+    settings["text"] |= {"output": "last_hidden_state", "pooling": "mean"}
+    (folder / "encoder.json").write_text(json.dumps(settings))
+    pooled = ku_rag.load_encoder(f"onnx:{folder}")
+    np.testing.assert_allclose(pooled.encode_texts(["ab"])[0], tokens, atol=1e-6)
 
 
 def test_without_a_text_tower_texts_have_another_encoder(tmp_path):
