@@ -39,6 +39,11 @@ NOT_RUN = [
     ),
     ("*", r"export KU_MILVUS_TOKEN|ray get-auth-token", "needs a server: tests/scale"),
     ("*", r"make |python -m benchmarks", "takes minutes"),
+    (
+        "evaluation.md",
+        r"python -m tools.wiki_records|ku (encode records|import shards|eval encyclopedic)",
+        "needs files of the authors: tests/tools",
+    ),
     ("models.md", r"ku init --encoder", "needs a server or exported networks: tests/encoders"),
     ("models.md", r"(KU_\S+ )?ku reindex", "needs extras: tests/encoders, tests/recognisers"),
     ("reproduction.md", r"ku ", "needs published datasets: tests/evaluation"),
