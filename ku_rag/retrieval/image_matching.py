@@ -51,8 +51,9 @@ _LEAD, _MORE_LEAD, _NO_LEAD = 0.3, 0.4, 8.0
 demands, and the log odds that its lack takes; see docs/decisions/0043."""
 THRESHOLD = 0.4
 """Confidence from which on a match is sure, where nothing else is set."""
-_WHOLE = 0.65
-"""Least cosine of a network at which a picture as a whole resembles a stored one."""
+_WHOLE, _CERTAIN = 0.65, 0.5
+"""Least cosine of a network at which a picture as a whole resembles a stored one, and least
+confidence of a word that counts."""
 _NEAREST_OBJECTS = 100
 """Stored pictures that are compared with what a network sees in a picture."""
 _blas_lock = threading.Lock()
@@ -165,10 +166,11 @@ def match_image(
         vectors = encoder.encode_images([crop(image, region, background) for region in regions])
         matches = match_regions(regions, vectors, nearest, owners)
     x0, y0, x1, y1 = chosen.box if chosen else (0, 0, *image.size)
-    inside = [word for word in words if x0 <= word.box[0] < x1 and y0 <= word.box[1] < y1]
+    certain = [word for word in words if word.confidence >= _CERTAIN]
+    inside = [word for word in certain if x0 <= word.box[0] < x1 and y0 <= word.box[1] < y1]
     units = _by_unit(matches, owners)
     units = add_words(connection, units, inside) if inside else units
-    units = _with_leads(units, objects) if windows and units else units
+    units = _with_leads(units, objects, inside) if windows and units else units
     return _rated(units, search, windows=windows), chosen
 
 
@@ -188,10 +190,12 @@ def _by_unit(matches: Sequence[RegionMatch], owners: Owners) -> dict[int, Region
     return units
 
 
-def _with_leads(units: dict[int, RegionMatch], objects: dict[int, float]) -> dict[int, RegionMatch]:
+def _with_leads(
+    units: dict[int, RegionMatch], objects: dict[int, float], words: Sequence[Word]
+) -> dict[int, RegionMatch]:
     """Return the matches with what their leads over other pictures in overlapping regions lack."""
-    matches, resembles = units.values(), max(objects.values(), default=0.0) >= _WHOLE
-    least = _LEAD + _MORE_LEAD * (resembles + any(match.rarity for match in matches))
+    further = (max(objects.values(), default=0.0) >= _WHOLE) + bool(words)
+    matches, least = units.values(), _LEAD + _MORE_LEAD * further
     rows, scores = np.array([(match.image_row, match.score) for match in matches]).T
     start, end = np.split(np.array([match.region.box for match in matches]), 2, axis=1)
     meet = (start[:, None] < end).all(axis=2)
