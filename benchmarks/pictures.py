@@ -9,8 +9,7 @@ places, see `benchmarks.picture_sets`. The even photographs and other seeds are 
 ("--tune"), the rest for reports. Where the extra "ocr" is installed, encoders are measured without
 and with the words printed in the pictures. Words are kept in benchmarks/.cache: "ms a query" leaves
 out their recognition, "ms a picture read" is its time. "known" is the area under the ROC curve of
-right matches against things that the base does not have, by confidence. "sure at" has the shares of
-right matches, wrong ones and unknown things from a confidence on. Intervals are of 95 %.
+right matches against things that the base does not have, by confidence. Intervals are of 95 %.
 Times are processor times of one picture on one thread, in this run.
 """
 
@@ -38,7 +37,6 @@ from ku_rag.retrieval.image_matching import THRESHOLD
 
 _ASKED = 120
 """Pictures of groceries."""
-_THRESHOLDS = (0.2, THRESHOLD, 0.6)
 
 
 def groceries(folder: str, *, tuning: bool) -> Things:
@@ -82,15 +80,14 @@ def match(things: Things, encoder: str, recogniser: CachedRecogniser | None) -> 
 def known(things: Things, encoder: str, recogniser: CachedRecogniser | None) -> dict[str, object]:
     """How well confidence tells right matches from unknown things."""
     rows = picture_sets.match_halves(things, encoder, recogniser)
+    sure = rows[:, 4] >= THRESHOLD
     right, is_known = rows[:, 1] == 1, rows[:, 0] == 1
-    kinds = {"right": right, "wrong": is_known & ~right, "unknown": ~is_known}
-    figures: dict[str, object] = {name: int(kind.sum()) for name, kind in kinds.items()}
-    figures["known"] = round(auroc(rows, rows[:, 4]), 3)
-    for threshold in _THRESHOLDS:
-        sure = rows[:, 4] >= threshold
-        shares = [round(float(sure[kind].mean()), 3) for kind in kinds.values()]
-        figures[f"sure at {threshold}"] = shares
-    return figures
+    return {
+        "known": round(auroc(rows, rows[:, 4]), 3),
+        "sure of right": round(float(sure[right].mean()), 3),
+        "sure of wrong": round(float(sure[is_known & ~right].mean()), 3),
+        "sure of unknown": round(float(sure[~is_known].mean()), 3),
+    }
 
 
 def measure(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,17 +43,17 @@ from ku_rag.types import Region, Word
 _STEEPNESS = 20.0
 """Scores of regions times this are comparable with scores of windows in `matching`: a difference
 of 0.125 in cosine is large."""
-_SIMILARITY, _EDGES, _RARITY, INTERCEPT = 6.5, 2.5, 0.6, -6.0
-"""Log odds that a match of windows is right: its similarity, its edges and the rarity of its words
-times the first three, plus the last. See docs/decisions/0043 and 0067."""
-_LEAD, _MORE_LEAD, _NO_LEAD = 0.3, 0.4, 8.0
-"""Least lead in score over other units in overlapping regions, how much more each further evidence
-demands, and the log odds that its lack takes; see docs/decisions/0043."""
+_SIMILARITY, _EDGES, INTERCEPT = 6.5, 2.5, -6.4
+"""Log odds that a match of windows is right: the first two times its similarity and its edges, plus
+the third. Fitted to flags, groceries and icons; see docs/decisions/0043."""
+_RARITY = 0.83
+"""Log odds of the rarity of the words that were read; see docs/decisions/0067."""
 THRESHOLD = 0.4
 """Confidence from which on a match is sure, where nothing else is set."""
-_WHOLE, _CERTAIN = 0.65, 0.5
-"""Least cosine of a network at which a picture as a whole resembles a stored one, and least
-confidence of a word that counts."""
+_WHOLE = 0.65
+"""Least cosine of a network at which a whole picture shows the unit of a stored one."""
+_CONTRADICTED = 3.5
+"""Log odds that windows which match another unit lose then."""
 _NEAREST_OBJECTS = 100
 """Stored pictures that are compared with what a network sees in a picture."""
 _blas_lock = threading.Lock()
@@ -159,59 +159,56 @@ def match_image(
     else:
         regions, background = segmenter.propose(image), search.background
         if encoder.cross_modal:
+            threshold = search.threshold
             chosen = choose(
-                image, question, regions, encoder, threshold=search.threshold, background=background
+                image, question, regions, encoder, threshold=threshold, background=background
             )
         regions = [chosen] if chosen else [Region((0, 0, *image.size), "whole"), *regions]
         vectors = encoder.encode_images([crop(image, region, background) for region in regions])
         matches = match_regions(regions, vectors, nearest, owners)
     x0, y0, x1, y1 = chosen.box if chosen else (0, 0, *image.size)
-    certain = [word for word in words if word.confidence >= _CERTAIN]
-    inside = [word for word in certain if x0 <= word.box[0] < x1 and y0 <= word.box[1] < y1]
-    units = _by_unit(matches, owners)
+    inside = [word for word in words if x0 <= word.box[0] < x1 and y0 <= word.box[1] < y1]
+    units = _by_unit(matches, owners, objects)
     units = add_words(connection, units, inside) if inside else units
-    units = _with_leads(units, objects, inside) if windows and units else units
     return _rated(units, search, windows=windows), chosen
 
 
 def evidence(match: RegionMatch) -> float:
     """Return the log odds that a match is right, up to a constant, the intercept."""
     odds = _SIMILARITY * match.similarity + _EDGES * match.edges + _RARITY * match.rarity
-    return odds - _NO_LEAD * match.lacking_lead
+    return odds - _CONTRADICTED if match.is_contradicted else odds
 
 
-def _by_unit(matches: Sequence[RegionMatch], owners: Owners) -> dict[int, RegionMatch]:
-    """Return the first match of each unit."""
+def _by_unit(
+    matches: Sequence[RegionMatch], owners: Owners, objects: Mapping[int, float]
+) -> dict[int, RegionMatch]:
+    """Return the first match of each unit, with what `match_objects` says of it."""
+    whole: frozenset[int] = frozenset()  # units that the picture as a whole shows
+    if objects and max(objects.values()) >= _WHOLE:
+        nearest = max(objects, key=objects.__getitem__)
+        whole = owners([nearest])[nearest]
     units: dict[int, RegionMatch] = {}
     units_of = owners([match.image_row for match in matches])
     for match in matches:
+        is_contradicted = bool(whole) and not whole & units_of[match.image_row]
+        network = objects.get(match.image_row)
+        match = replace(match, network=network, is_contradicted=is_contradicted)
         for unit in units_of[match.image_row]:
             units.setdefault(unit, match)
     return units
-
-
-def _with_leads(
-    units: dict[int, RegionMatch], objects: dict[int, float], words: Sequence[Word]
-) -> dict[int, RegionMatch]:
-    """Return the matches with what their leads over other pictures in overlapping regions lack."""
-    further = (max(objects.values(), default=0.0) >= _WHOLE) + bool(words)
-    matches, least = units.values(), _LEAD + _MORE_LEAD * further
-    rows, scores = np.array([(match.image_row, match.score) for match in matches]).T
-    start, end = np.split(np.array([match.region.box for match in matches]), 2, axis=1)
-    meet = (start[:, None] < end).all(axis=2)
-    rivals = np.where(meet & meet.T & (rows[:, None] != rows), scores, -np.inf).max(axis=1)
-    lacking = np.maximum(least - (scores - rivals), 0.0).tolist()
-    pairs = zip(units.items(), lacking, strict=True)
-    return {unit: replace(match, lacking_lead=lack) for (unit, match), lack in pairs}
 
 
 def _rated(
     units: dict[int, RegionMatch], search: ImageSearch, *, windows: bool
 ) -> dict[int, RegionMatch]:
     """Return the matches of units with their confidence."""
-    is_tuned = search.tuned and search.tuned.models == search.models
-    default = Calibration("", INTERCEPT, THRESHOLD) if windows else None
-    model = search.tuned if is_tuned else default or search.by_own_pictures()
+    model: Calibration | None
+    if search.tuned and search.tuned.models == search.models:
+        model = search.tuned
+    elif windows:
+        model = Calibration("", INTERCEPT, THRESHOLD)
+    else:
+        model = search.by_own_pictures()
     for unit, match in units.items():
         if model:
             signal = match.similarity - match.cosine if model.of_lead else evidence(match)

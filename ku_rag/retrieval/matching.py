@@ -170,8 +170,8 @@ def _why(seen: RegionMatch | None, name: str | None, fits: float) -> str:
             if value is not None and name != "region"
         )
         parts.append(f"{part} looks like its picture ({stated})")
-        if seen.lacking_lead:
-            parts.append("other units look about as much like it, or more")
+        if seen.is_contradicted:
+            parts.append("the picture as a whole looks more like that of another unit")
         if fits > 0:
             parts.append("its text fits what the question says of the thing")
     if seen and seen.words:

@@ -17,6 +17,7 @@ from ku_rag.types import Word
 
 _MOST_RARITY = 5.0
 """Sum of rarities from which on more words add nothing: long texts do not outweigh the picture."""
+_LEAST_CONFIDENCE = 0.5
 _WEIGHT, _ALIKE, _SHORTEST = 0.35, 84, 3
 """What the rarity of words adds to a score, see docs/decisions/0067; the least similarity of two
 words, 0 to 100; letters of the shortest one."""
@@ -32,7 +33,8 @@ def add_words(
     from rapidfuzz import fuzz, process  # needed only for pictures with words
 
     holders = _holders(connection, matches)
-    printed = {key: word.text for word in words for key in _keys(word.text)}
+    certain = [word.text for word in words if word.confidence >= _LEAST_CONFIDENCE]
+    printed = {key: text for text in certain for key in _keys(text)}
     shared: dict[int, list[tuple[float, str]]] = {}
     for key, text in printed.items():
         near = process.extract(key, [*holders], scorer=fuzz.ratio, score_cutoff=_ALIKE, limit=None)

@@ -4,16 +4,13 @@ import threading
 
 import numpy as np
 import pytest
-from PIL import Image
 from threadpoolctl import threadpool_info
 
-from ku_rag import KnowledgeBase, Unit
 from ku_rag.encoders.embedded.encoder import EmbeddedEncoder
 from ku_rag.regions.crops import crop
 from ku_rag.retrieval.image_matching import match_regions, one_blas_thread
 from ku_rag.types import Region
 from tests.assets.shapes import alone, look, scene
-from tests.conftest import picture
 
 LOOKS = [look(np.random.default_rng(seed)) for seed in range(40)]
 
@@ -146,30 +143,3 @@ def test_overlapping_users_leave_no_limit(first_leaves_first: bool) -> None:
     with one_blas_thread():
         assert set(counts()) <= {1}
     assert counts() == before
-
-
-def test_a_match_is_believed_less_where_another_unit_looks_the_same(tmp_path):
-    files = [picture(tmp_path / f"{seed}.png", seed, (320, 240)) for seed in (1, 2)]
-    with Image.open(files[0]) as lamp, Image.open(files[1]) as vase:
-        lamp.putpixel((0, 0), (1, 2, 3))
-        lamp.save(tmp_path / "twin.png")
-        both = Image.new("RGB", (640, 300), "white")
-        both.paste(lamp.resize((200, 150)), (20, 20))
-        both.paste(vase.resize((200, 150)), (400, 120))
-        both.save(tmp_path / "scene.png")
-    believed_less = "other units look about as much like it"
-    with KnowledgeBase.open(tmp_path / "kb", create=True, encoder="embedded") as kb:
-        for unit, file in (("lamp", files[0]), ("vase", files[1]), ("same picture", files[0])):
-            kb.add(Unit(unit, id=unit, images=(file,)))
-        first, second, _ = kb.query(files[0], "What is this?").units
-        assert (first.id, second.id) == ("lamp", "same picture")
-        assert first.evidence == second.evidence
-        assert believed_less not in first.why + second.why
-        things = kb.query(tmp_path / "scene.png", "What is this?").units
-        assert {unit.id for unit in things if unit.sure} == {"lamp", "vase", "same picture"}
-        assert not any(believed_less in unit.why for unit in things)
-        kb.add(Unit("twin", id="twin", images=(tmp_path / "twin.png",)))
-        twins = kb.query(files[0], "What is this?").units[:3]
-    assert {unit.id for unit in twins} == {"lamp", "same picture", "twin"}
-    assert all(believed_less in unit.why for unit in twins)
-    assert max(unit.evidence for unit in twins) < first.evidence - 2

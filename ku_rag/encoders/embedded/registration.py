@@ -159,9 +159,10 @@ def rescore(
                 box = box_of(registration.frame, image.size)
         score = match.score + doubt * match.whole + _EDGES * edges
         similar = objects.get(match.image_row, lowest) - lowest
-        score = round(score + (_OBJECTS + _OBJECTS_IN_DOUBT * doubt) * similar, 4)
-        region, network = replace(match.region, box=box, score=score), objects.get(match.image_row)
-        rescored.append(replace(match, score=score, region=region, edges=edges, network=network))
+        score += (_OBJECTS + _OBJECTS_IN_DOUBT * doubt) * similar
+        score = round(score, 4)
+        region = replace(match.region, box=box, score=score)
+        rescored.append(replace(match, score=score, region=region, edges=edges))
     return sorted(rescored, key=lambda match: -match.score)
 
 

@@ -51,7 +51,7 @@ class RegionMatch:
         edges: how many edges of the stored picture registration has confirmed.
         network: cosine of what a network sees in the whole picture and in the stored one; None
             where it is not known.
-        lacking_lead: by how much it leads too little over other units in overlapping regions.
+        is_contradicted: whether the picture as a whole shows another unit.
         rarity: sum of the rarities, 0 to 1, of the words read in the picture that the unit has.
         words: these words, as they are printed, the rarest first.
         confidence: the probability that it is right, 0 to 1; None where that is not known.
@@ -66,7 +66,7 @@ class RegionMatch:
     similarity: float = 0.0
     edges: float = 0.0
     network: float | None = None
-    lacking_lead: float = 0.0
+    is_contradicted: bool = False
     rarity: float = 0.0
     words: tuple[str, ...] = ()
     confidence: float | None = None
