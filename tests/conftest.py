@@ -240,6 +240,14 @@ def picture(path: Path, seed: int, size: tuple[int, int] = (96, 64)) -> Path:
     return path
 
 
+def install_plug_in(folder: Path, entry_points: str) -> None:
+    """Write the metadata of an installed package, which offers these; the folder is importable."""
+    metadata = folder / "plug_in-1.dist-info"
+    metadata.mkdir(exist_ok=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plug-in\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(entry_points)
+
+
 def write_fruits(root: Path) -> Path:
     """A folder of two units, each with a picture and a text."""
     for number, (name, country) in enumerate([("Mango", "Peru"), ("Kiwi", "Italy")]):

@@ -15,7 +15,7 @@ from ku_rag import NotFound
 from ku_rag.encoders.base import Encoder
 from ku_rag.encoders.pair import side
 from ku_rag.regions.base import Segmenter
-from tests.conftest import needs_pictures, picture
+from tests.conftest import install_plug_in, needs_pictures, picture
 from tests.embedding_server import recording
 from tests.exports import needs_onnx, save_export
 
@@ -268,12 +268,7 @@ def hashed(texts):
 
 
 def test_the_segmenter_of_a_base_is_known_without_the_weights_of_its_encoder(tmp_path, monkeypatch):
-    plug_in = tmp_path / "plug_in-1.dist-info"
-    plug_in.mkdir()
-    (plug_in / "METADATA").write_text("Metadata-Version: 2.1\nName: plug-in\nVersion: 1\n")
-    (plug_in / "entry_points.txt").write_text(
-        f"[ku_rag.encoders]\nwindowed = {__name__}:Windowed\n"
-    )
+    install_plug_in(tmp_path, f"[ku_rag.encoders]\nwindowed = {__name__}:Windowed\n")
     monkeypatch.syspath_prepend(tmp_path)
     ku_rag.KnowledgeBase.open(tmp_path / "kb", create=True, encoder="windowed").close()
     monkeypatch.setattr(Windowed, "is_here", False)

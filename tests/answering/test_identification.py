@@ -152,11 +152,6 @@ def test_nothing_is_identified_where_the_match_is_sure_or_it_is_switched_off(
     assert "identify" not in answer.timings_ms
 
 
-def test_without_a_model_nothing_is_identified(lamps):
-    with KnowledgeBase.open(lamps / "kb", read_only=True, **UNSURE) as kb:
-        assert kb.query(lamps / "3.png", QUESTION).outcome == "unsure"
-
-
 def test_a_model_that_fails_or_is_spent_ends_the_query(lamps):
     with serving(fails(401, "no key")) as endpoint:
         client = {"mllm": "m-1", "mllm_url": endpoint.url, **UNSURE}

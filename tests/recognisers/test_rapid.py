@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
 import pytest
@@ -72,9 +73,13 @@ def test_both_builds_of_opencv_work_in_one_environment():
     assert grey.shape == (400, 640)
 
 
-def test_a_narrow_picture_is_read_without_a_huge_one(tmp_path):
+def test_a_narrow_picture_is_read_without_a_huge_one(caplog):
     recogniser = CachedRecogniser("rapidocr")
+    recogniser.read(label("MORGONSOL"))
+    before = getrusage(RUSAGE_SELF).ru_maxrss  # the most so far, kB
     assert recogniser.read(Image.new("RGB", (2, 1600), "white")) == []
     assert recogniser.read(Image.new("RGB", (1600, 1), "white")) == []
     (word,) = recogniser.read(label("MORGONSOL", size=(1600, 160)))
     assert word.text == "MORGONSOL"
+    assert caplog.records == []  # a failure would be logged
+    assert getrusage(RUSAGE_SELF).ru_maxrss - before < 500_000

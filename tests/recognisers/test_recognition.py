@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 from ku_rag import KnowledgeBase, NotFound, Unit
 from ku_rag.cli.commands import cli
 from ku_rag.types import Region, Word
-from tests.conftest import picture
+from tests.conftest import install_plug_in, picture
 
 COLOURS = {
     (250, 10, 20): "Morgonsol",
@@ -51,12 +51,8 @@ class OtherColours(Colours):
 @pytest.fixture(autouse=True)
 def plug_in(tmp_path, monkeypatch):
     """Install the recognisers as a plug-in."""
-    folder = tmp_path / "plug_in-1.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: plug-in\nVersion: 1\n")
-    (folder / "entry_points.txt").write_text(
-        f"[ku_rag.recognisers]\ncolours = {__name__}:Colours\nothers = {__name__}:OtherColours\n"
-    )
+    entries = f"colours = {__name__}:Colours\nothers = {__name__}:OtherColours\n"
+    install_plug_in(tmp_path, f"[ku_rag.recognisers]\n{entries}")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delenv("KU_RECOGNISER")
     monkeypatch.setattr(Colours, "pictures", 0)
@@ -324,8 +320,7 @@ class Failing(Colours):
 
 
 def test_a_picture_on_which_the_recogniser_fails_is_kept_without_words(tmp_path, caplog):
-    entry_points = tmp_path / "plug_in-1.dist-info" / "entry_points.txt"
-    entry_points.write_text(f"[ku_rag.recognisers]\nfailing = {__name__}:Failing\n")
+    install_plug_in(tmp_path, f"[ku_rag.recognisers]\nfailing = {__name__}:Failing\n")
     with make_base(tmp_path, "failing") as kb:
         assert [unit.id for unit in kb.list()] == ["calm", "sun"]
         answer = kb.query(tmp_path / "sun.png", "What is the price?")

@@ -13,7 +13,7 @@ from threading import Event
 
 from ku_rag import Unit
 from ku_rag.knowledge_base import KnowledgeBase
-from tests.conftest import picture
+from tests.conftest import install_plug_in, picture
 from tests.serve.test_process import post, request, send, start
 
 
@@ -88,11 +88,8 @@ class Other(EmbeddedEncoder):
 def test_a_server_uses_the_encoder_to_which_the_writer_has_changed(
     fruit_base, tmp_path, monkeypatch, ku
 ):
-    (tmp_path / "other-1.dist-info").mkdir()
     (tmp_path / "other.py").write_text(ENCODER)
-    (tmp_path / "other-1.dist-info" / "METADATA").write_text("Name: other\nVersion: 1\n")
-    entry = "[ku_rag.encoders]\nother = other:Other\n"
-    (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(entry)
+    install_plug_in(tmp_path, "[ku_rag.encoders]\nother = other:Other\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.syspath_prepend(tmp_path)
     kb, copy, increment = fruit_base.with_name("kb"), tmp_path / "copy", tmp_path / "increment"
