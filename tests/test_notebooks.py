@@ -8,6 +8,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from tests.conftest import needs_ocr, needs_pictures
+
 FOLDER = Path(__file__).parents[1] / "notebooks"
 ANSWERS = {
     "01_first_knowledge_base": ["'Stockholm'"],
@@ -16,8 +18,11 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_notebook_runs(name, tmp_path):
+GROCERIES = "04_encoders_on_groceries"
+
+
+def outputs_of(name, tmp_path):
+    """Run a notebook, and return what its cells end with."""
     with warnings.catch_warnings():
         # Jupyter's own event loop and paths warn about things that are not ours to change.
         warnings.simplefilter("ignore")
@@ -25,19 +30,42 @@ def test_notebook_runs(name, tmp_path):
 
         notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
         NotebookClient(
-            notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+            notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
         ).execute()
-    outputs = [
+    return [
         output
         for cell in notebook.cells
         if cell.cell_type == "code"
         for output in cell.outputs
         if output.output_type == "execute_result"
     ]
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_notebook_runs(name, tmp_path):
+    outputs = outputs_of(name, tmp_path)
     assert outputs[-1].data["text/plain"] == "True"
     answers = [output.data["text/plain"] for output in outputs]
     assert [one for one in ANSWERS[name] if one not in answers] == []
 
 
+@pytest.mark.ocr
+@needs_pictures
+@needs_ocr
+def test_encoders_on_groceries(tmp_path, shared_data, monkeypatch):
+    monkeypatch.setenv("GROCERY", str(shared_data / "grocery"))
+    page, is_ordered = outputs_of(GROCERIES, tmp_path)
+    assert page.data["image/jpeg"]
+    assert is_ordered.data["text/plain"] == "True"
+
+
+def test_the_notebook_of_groceries_has_its_outputs():
+    file = FOLDER / f"{GROCERIES}.ipynb"
+    outputs = [cell.get("outputs") for cell in nbformat.read(file, as_version=4).cells]
+    assert any("image/jpeg" in o.get("data", ()) for cell in outputs for o in cell or ())
+    assert file.stat().st_size < 1_000_000
+
+
 def test_every_notebook_is_run():
-    assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == [*ANSWERS]
+    names = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+    assert names == [*ANSWERS, GROCERIES]
