@@ -98,12 +98,14 @@ def rank_chunks(
     """Return the k chunks of units nearest to the rewritten question (eq. 8 to 10)."""
     search, words = base.chunk_search, content.select(question)
     vectors = encode_queries(search.encoder, [rewrite(question, u.name, words) for u in units])
+    passing = base.units.chunks(search.connection)
     best: dict[int, RankedChunk] = {}
     for unit, vector in zip(units, vectors, strict=True):
         listed = search.connection.execute(
             "SELECT chunk FROM unit_chunks WHERE unit = ?", (unit.row,)
         )
         among = np.fromiter((row for (row,) in listed), np.int64)
+        among = among if passing is None else np.intersect1d(among, passing)
         rows, cosines = search.chunks.search(vector[None], k, among=among)
         for row, cosine in zip(rows[0].tolist(), cosines[0].tolist(), strict=True):
             chunk = RankedChunk(row, round(cosine, 4), unit)

@@ -99,6 +99,16 @@ def test_a_chunk_stands_under_the_unit_whose_list_brought_it(shop, photo, tmp_pa
     assert (answer.chunks[0].owners, answer.chunks[0].unit_ids[0]) == (("vase",), "lamp")
 
 
+def test_texts_of_units_that_do_not_pass_a_filter_are_left_out(shop, photo):
+    kb, _ = shop
+    kb.add(Unit("Vase", id="vase", texts=("The vase stands beside the Lamp.",)))
+    kb.update("lamp", metadata={"tenant": "north"})
+    answer = kb.query(photo, "What stands beside the lamp?", strict="kurag", k=9)
+    assert "vase" in {owner for chunk in answer.chunks for owner in chunk.owners}
+    answer = kb.query(photo, "What is beside it?", strict="kurag", k=9, where="tenant=north")
+    assert {owner for chunk in answer.chunks for owner in chunk.owners} == {"lamp"}
+
+
 def test_it_needs_a_picture_and_units(shop, photo, ku):
     kb, _ = shop
     with pytest.raises(BadInput, match="give a picture"):

@@ -117,6 +117,17 @@ def test_agents_search_and_answer(hunt, request):
     check_transcript(mllm, Path(__file__).with_name("transcript.txt"), request)
 
 
+@pytest.mark.parametrize("options", [{"kind": "attack"}, {"where": "a=1"}, {"unit": "Bite"}])
+def test_it_searches_the_whole_graph(hunt, options):
+    mllm = ScriptedMLLM(hunter)
+    with (
+        KnowledgeBase.open(hunt[0], read_only=True, mllm=mllm) as kb,
+        pytest.raises(BadInput, match="searches the whole graph: leave out kind, where and unit"),
+    ):
+        kb.query(None, QUESTION, strict="mhmmkg", **options)
+    assert mllm.requests == []
+
+
 def test_it_needs_a_model(hunt):
     with (
         KnowledgeBase.open(hunt[0], read_only=True) as kb,
