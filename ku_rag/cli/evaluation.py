@@ -140,6 +140,8 @@ def run(dataset: str, path: Path | None, images: Path | None, **values: Any) -> 
         moved = bar and (lambda count, scores: bar(count, _means(scores)))
         result = evaluation.evaluate(base, questions, options=options, progress=moved, **values)
         print_result(result, _lines(result.to_dict()))
+        if result.note:
+            remark(result.note)
         remark_usage(result.usage, base.settings)
         judge = replace(base.settings, mllm="judge", mllm_prompt_price=0, mllm_reply_price=0)
         remark_usage(result.judge_usage, judge)

@@ -59,12 +59,14 @@ class Dataset(Serializable):
         questions: In the order of its file.
         measures: Names of its official measures, the main one first.
         left_out: Records that could not be read, with their places and the reasons.
+        note: What is missing beside the published number of questions, or "".
     """
 
     name: str
     questions: tuple[EvaluationQuestion, ...]
     measures: tuple[str, ...]
     left_out: tuple[Quarantined, ...] = ()
+    note: str = ""
 
 
 def read_question(data: Mapping[str, Any], number: int, pictures: Path) -> EvaluationQuestion:

@@ -90,6 +90,7 @@ class Evaluation(Serializable):
         judge_usage: Replies and tokens of the model that judges.
         seconds: Median and greatest time of a question.
         left_out: Records of the dataset that could not be read, and questions that failed.
+        note: What the dataset lacks of its published number of questions, or "".
         records: One for each question, in the order of the dataset; not in `to_dict`.
     """
 
@@ -107,6 +108,7 @@ class Evaluation(Serializable):
     judge_usage: Mapping[str, int]
     seconds: Mapping[str, float]
     left_out: Sequence[Quarantined] = ()
+    note: str = ""
     records: Sequence[Record] = field(default=(), metadata=INTERNAL)
 
 
@@ -304,6 +306,7 @@ def summarize(
         judge_usage=judged,
         seconds={"median": seconds[len(seconds) // 2], "most": seconds[-1]},
         left_out=(*dataset.left_out, *failed),
+        note=dataset.note,
         records=records,
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ku_rag import arguments
 from ku_rag.errors import BadInput
-from ku_rag.evaluation.datasets.formats import DATASETS
+from ku_rag.evaluation.datasets.formats import DATASETS, PUBLISHED_COUNTS
 from ku_rag.evaluation.datasets.raw_records import MOST_BYTES
 from ku_rag.evaluation.questions import Dataset, EvaluationQuestion
 from ku_rag.types import Quarantined
@@ -52,4 +52,10 @@ def load(name: str, path: Path, *, images: Path | None = None) -> Dataset:
     if not questions:
         problem = f"{left_out[0].item}: {left_out[0].reason}" if left_out else "it is empty"
         raise BadInput(f"{path} holds no question that can be read as {name}: {problem}")
-    return Dataset(name, tuple(questions.values()), form.measures, tuple(left_out))
+    published = PUBLISHED_COUNTS.get((name, path.name), 0)
+    note = ""
+    if missing := max(0, published - len(questions)):
+        note = (
+            f"{len(questions):,} of {published:,} questions of {path.name}: {missing:,} are missing"
+        )
+    return Dataset(name, tuple(questions.values()), form.measures, tuple(left_out), note)

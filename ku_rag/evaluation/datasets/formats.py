@@ -217,3 +217,11 @@ DATASETS: Mapping[str, DatasetFormat] = {
     ),
 }
 """The known datasets by name."""
+
+PUBLISHED_COUNTS: Mapping[tuple[str, str], int] = {
+    ("okvqa", "OpenEnded_mscoco_val2014_questions.json"): 5046,
+    ("mh", "question_list.xlsx"): 238,
+    ("multimodalqa", "MMQA_dev.jsonl.gz"): 2441,
+    ("hotpotqa", "hotpot_dev_distractor_v1.json"): 7405,
+}
+"""Published numbers of questions of the authors' files, by dataset and file name."""
