@@ -1,8 +1,7 @@
 """Tables of the papers: which runs make them, and the published figures.
 
-`published.json` has a table a name: its dataset, the names of the authors' files, the number of
-questions if it is published, and a row of the table for each run: name, options of `ku eval`, and
-the published figure of the measure.
+`published.json` has a table a name: its dataset, the names of the authors' files, and a row of the
+table for each run: name, options of `ku eval`, and the published figure of the measure.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ class PublishedTable(Serializable):
     images: str
     measure: str
     rows: Sequence[tuple[str, str, float]]
-    questions: int = 0
 
     def arguments(self, data: Path) -> list[str]:
         """Return the arguments of `ku eval` that name the dataset.
