@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from ku_rag.cli.options import PATH, base_exists, base_path, common, open_base
-from ku_rag.cli.output import print_left_out, print_report, print_result, progress
+from ku_rag.cli.output import Result, print_left_out, print_report, print_result, progress
 from ku_rag.errors import KuError, NotFound
 from ku_rag.types import Quarantined
+
+if TYPE_CHECKING:
+    from ku_rag.indexes.tuning import TuningResult
 
 _KINDS = ("flat", "rabitq", "ivf-sq8", "ivf-rabitq")
 
@@ -90,37 +94,38 @@ def tune(recall: float, kind: str | None, confidence: str | None, texts: str | N
         raise click.UsageError(
             "--recall and --kind are for the index: leave out --confidence and --texts"
         )
-    if texts:
-        with open_base() as base:
-            ranks = base.tune_texts(texts)
-        print_result(
-            ranks,
-            f"weight {ranks.weight:g}: mean reciprocal rank {ranks.reciprocal_rank:.3f} of "
-            f"{ranks.questions} questions ({ranks.reciprocal_rank_before:.3f} before, "
-            f"{ranks.tried[0][1]:.3f} by keywords alone)",
-        )
-        return
-    if confidence:
-        with open_base() as base:
-            tuned = base.tune_confidence(confidence)
-        print_result(
-            tuned,
-            f"{tuned.right} matches of {tuned.known} known things are right, beside "
-            f"{tuned.pictures - tuned.known} of unknown ones. From confidence "
-            f"{tuned.threshold:.2f} on a match is sure: {tuned.right_kept:.0%} of the right ones "
-            f"({tuned.right_kept_before:.0%} before), {1 - tuned.wrong_declined:.0%} of the others "
-            f"({1 - tuned.wrong_declined_before:.0%} before)",
-        )
-        return
-    with open_base(as_made=True) as base:
-        result = base.tune(recall=recall, kind=kind)
-    lines = []
-    for name, index in (("image", result.image), ("chunk", result.chunk)):
-        lines.append(f"{name}: {index.kind}, recall {index.recall:g}")
-        for tried in index.tried:
-            measured = f"recall {tried.recall:.3f}  {tried.ms:8.2f} ms a query"
-            lines.append(f"    {tried.kind:<10} {measured}")
+    result: Result
+    with open_base(as_made=not (confidence or texts)) as base:
+        if texts:
+            result = ranks = base.tune_texts(texts)
+            lines = [
+                f"weight {ranks.weight:g}: mean reciprocal rank {ranks.reciprocal_rank:.3f} of "
+                f"{ranks.questions} questions ({ranks.reciprocal_rank_before:.3f} before, "
+                f"{ranks.tried[0][1]:.3f} by keywords alone)"
+            ]
+        elif confidence:
+            result = tuned = base.tune_confidence(confidence)
+            lines = [
+                f"{tuned.right} matches of {tuned.known} known things are right, beside "
+                f"{tuned.pictures - tuned.known} of unknown ones. From confidence "
+                f"{tuned.threshold:.2f} on a match is sure: {tuned.right_kept:.0%} of the right "
+                f"ones ({tuned.right_kept_before:.0%} before), {1 - tuned.wrong_declined:.0%} of "
+                f"the others ({1 - tuned.wrong_declined_before:.0%} before)"
+            ]
+        else:
+            result = indexes = base.tune(recall=recall, kind=kind)
+            lines = [
+                line
+                for name, index in (("image", indexes.image), ("chunk", indexes.chunk))
+                for line in _tuned_lines(name, index)
+            ]
     print_result(result, lines)
+
+
+def _tuned_lines(name: str, index: TuningResult) -> Iterator[str]:
+    yield f"{name}: {index.kind}, recall {index.recall:g}"
+    for tried in index.tried:
+        yield f"    {tried.kind:<10} recall {tried.recall:.3f}  {tried.ms:8.2f} ms a query"
 
 
 @click.group("index", short_help="Fill the vector index on a Milvus server.")
