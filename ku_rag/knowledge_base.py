@@ -551,6 +551,8 @@ class KnowledgeBase:
                 bytes=session.layout.bytes(),
                 encoder=session.encoding.encoder.fingerprint,
                 segmenter=session.segmenter_fingerprint(),
+                recogniser=session.settings.recogniser or "none",
+                pictures_read=unit_records.pictures_read(database.connection),
                 indexes=tuple(index.describe() for index in session.encoding.indexes),
                 schema=SCHEMA,
             )

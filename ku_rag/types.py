@@ -690,6 +690,8 @@ class Stats(Serializable):
         bytes: size of its files.
         encoder: fingerprint.
         segmenter: fingerprint.
+        recogniser: name, "none" for no recogniser of words in pictures.
+        pictures_read: fingerprint of each recogniser → pictures in which it has read words.
         indexes: of pictures and of chunks: the kind, the recall and the state of each.
         schema: version of the database schema.
     """
@@ -698,6 +700,8 @@ class Stats(Serializable):
     bytes: int
     encoder: str
     segmenter: str
+    recogniser: str
+    pictures_read: Mapping[str, int]
     indexes: tuple[Mapping[str, Any], ...]
     schema: int
 

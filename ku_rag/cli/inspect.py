@@ -39,12 +39,14 @@ def show(unit_id: str) -> None:
 @click.command()
 @common
 def stats() -> None:
-    """Print the size of the knowledge base, and its encoder, segmenter and indexes."""
+    """Print the size of the knowledge base, and its encoder, segmenter, recogniser and indexes."""
     with open_base(read_only=True) as base:
         result = base.stats()
     lines = [f"{count:>10,}  {what}" for what, count in result.counts.items()]
     lines += [f"{result.bytes:>10,}  bytes"]
     lines += [f"encoder: {result.encoder}", f"segmenter: {result.segmenter}"]
+    read = [f"{count:,} pictures read by {name}" for name, count in result.pictures_read.items()]
+    lines += [f"recogniser: {'; '.join([result.recogniser, *read])}"]
     lines += [f"schema: {result.schema}"]
     lines += [
         f"{row['name']} index: {row['kind']}, recall {row['recall']:g}, {row['count']:,} vectors "

@@ -191,6 +191,8 @@ def unit_lines(unit: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}: {_value(value)}"
     for key in ("images", "videos"):
         yield from (f"{key.removesuffix('s')}: {path}" for path in unit.get(key, ()))
+    for recogniser, words in unit.get("words", {}).items():
+        yield f"words in pictures, read by {recogniser}: {', '.join(words)}"
     for text in unit.get("texts") or filter(None, [unit.get("text")]):
         yield ""
         yield click.wrap_text(text.strip(), _WIDTH, "  ", "  ", preserve_paragraphs=True)

@@ -38,7 +38,7 @@ MAX_PICTURES = 100
 _DATA = re.compile(r"data:[\w/.+;=-]*;base64,", re.ASCII)
 STORED = re.compile(r"(?:/[\w/.-]*)?/v1/images/([0-9a-f]{64})(?:\?.*)?", re.ASCII)
 """The address of a stored picture; the group is its hash."""
-_NOT_OF_RECORDS = frozenset({"counts", "sources", "named_in", "facts", "images"})
+_NOT_OF_RECORDS = frozenset({"counts", "sources", "named_in", "facts", "images", "words"})
 """Keys of the JSON of a unit that are not part of a record: "images" is read by `picture_files`."""
 _PICTURES = "All pictures of the unit, as data URIs or addresses of stored pictures."
 _EXAMPLE = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="

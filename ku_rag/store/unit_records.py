@@ -80,6 +80,7 @@ class UnitRecord(UnitSummary):
         sources: where its contents came from.
         named_in: chunks of other units that name it.
         facts: what is stated of it.
+        words: fingerprint of each recogniser → words and lines that it has read in the pictures.
     """
 
     images: tuple[str, ...]
@@ -88,6 +89,7 @@ class UnitRecord(UnitSummary):
     sources: tuple[StoredSource, ...]
     named_in: tuple[Mention, ...]
     facts: tuple[Fact, ...]
+    words: Mapping[str, tuple[str, ...]]
 
 
 def counts(connection: Connection) -> dict[str, int]:
@@ -96,6 +98,12 @@ def counts(connection: Connection) -> dict[str, int]:
         table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         for table in _TABLES
     }
+
+
+def pictures_read(connection: Connection) -> dict[str, int]:
+    """Number of pictures in which each recogniser has looked for words, by its fingerprint."""
+    rows = connection.execute("SELECT recogniser, count(*) FROM image_words GROUP BY recogniser")
+    return dict(rows)
 
 
 def unit_row(connection: Connection, unit_id: str) -> int | None:
@@ -194,6 +202,7 @@ def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecor
         sources=tuple(StoredSource(*fields) for fields in sources),
         named_in=tuple(Mention(*fields) for fields in mentions),
         facts=tuple(facts.of_unit(connection, row)),
+        words=_words(connection, row),
     )
 
 
@@ -237,6 +246,19 @@ def documents(connection: Connection, source: int) -> dict[int, str]:
     ):
         texts[document] = texts.get(document, "") + text
     return texts
+
+
+def _words(connection: Connection, unit: int) -> dict[str, tuple[str, ...]]:
+    """The words in the pictures of a unit, each once, by the recogniser that has read them."""
+    words: dict[str, dict[str, None]] = {}
+    for recogniser, text in connection.execute(
+        "SELECT w.recogniser, j.value ->> 'text' FROM unit_images l "
+        "JOIN image_words w ON w.image = l.image, json_each(w.words) j "
+        "WHERE l.unit = ? ORDER BY l.source, l.position, j.key",
+        (unit,),
+    ):
+        words.setdefault(recogniser, {})[text] = None
+    return {recogniser: tuple(texts) for recogniser, texts in words.items()}
 
 
 def _relations(connection: Connection, row: int) -> list[tuple[Any, ...]]:

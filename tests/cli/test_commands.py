@@ -202,7 +202,8 @@ def test_search_verify_stats_compact(ku, fruit_base):
     verified = ku("verify", "--json")
     assert (verified.code, verified.json["ok"], verified.json["problems"]) == (0, True, [])
     assert set(ku("stats", "--json").json) == {
-        "counts", "bytes", "encoder", "segmenter", "indexes", "schema",
+        "counts", "bytes", "encoder", "segmenter", "recogniser", "pictures_read", "indexes",
+        "schema",
     }  # fmt: skip
     assert shape(ku("compact", "--json").json) == {"bytes_before": "int", "bytes_after": "int"}
 

@@ -99,6 +99,21 @@ def test_a_misread_word_decides_between_units_that_look_alike(tmp_path):
         assert words[1]["box"] == pytest.approx([320, 640, 1280, 880], abs=4)
 
 
+def test_commands_show_words_and_recogniser(tmp_path, ku):
+    make_base(tmp_path).close()
+    assert (
+        "words in pictures, read by colours:1: Morgonsol, apelsin 100%\n" in ku("show", "sun").out
+    )
+    assert json.loads(ku("show", "sun", "--json").out)["words"] == {
+        "colours:1": ["Morgonsol", "apelsin 100%"]
+    }
+    assert "\nrecogniser: colours; 2 pictures read by colours:1\n" in ku("stats").out
+    with KnowledgeBase.open(tmp_path / "none", create=True, recogniser="none") as kb:
+        kb.add(Unit("Juice", id="juice", images=(tmp_path / "sun.png",)))
+        assert (kb.stats().recogniser, kb.stats().pictures_read) == ("none", {})
+        assert kb.show("juice").words == {}
+
+
 def test_names_and_facts_are_printed_words_too(tmp_path):
     plain = carton(tmp_path / "plain.png")
     units = {
