@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from ku_rag import arguments, papers, pictures
+from ku_rag import arguments, manifest, papers, pictures
 from ku_rag.answering import pipeline
 from ku_rag.answering.pipeline import QueryEvent
 from ku_rag.encoders import load_encoder, sides
-from ku_rag.encoders.base import Encoder, Vectors, is_same
+from ku_rag.encoders.base import Encoder, Vectors
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.mllm.base import MLLM
 from ku_rag.regions.base import Segmenter
@@ -908,7 +908,8 @@ class KnowledgeBase:
 
         Then the recogniser reads the words in pictures that it has not read. Queries use the old
         vectors until the switch; the old weights are not needed. A call that was interrupted
-        continues where it stopped. Other processes follow, unless they named one.
+        continues where it stopped. Other processes follow, unless they named one. An `encoder_url`
+        that the base was opened with is recorded in ku.toml.
 
         Args:
             encoder: see `ku_rag.load_encoder`, or an object with the `Encoder` protocol; "" for the
@@ -930,7 +931,7 @@ class KnowledgeBase:
                 spec = "+".join(sides(encoder))
                 encoder = load_encoder(spec, settings=session.settings)
             present = session.encoding.encoder
-            if is_same(encoder.fingerprint, present.fingerprint):  # a server rounds its vectors
+            if reindexing.are_same(encoder, present):
                 encoder = present
             work = reindexing.Reindexing(
                 database,
@@ -949,6 +950,8 @@ class KnowledgeBase:
                 index.remove_files()
             session.use_encoder(encoder)
             with session.write():  # writes the index files
+                if url := session.stated.get("encoder_url"):
+                    manifest.record_setting(session.layout, "encoder_url", url)
                 return done
 
     # ---- moving --------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -173,6 +174,20 @@ def _fill_folder(layout: Layout, settings: str) -> None:
         raise NotFound(
             f"{layout.root} cannot be made ({error.strerror}): check the path"
         ) from error
+
+
+def record_setting(layout: Layout, name: str, value: object) -> None:
+    """Write a setting to ku.toml, in place of the line that states it or shows its default.
+
+    Raises:
+        ReadOnly: the file cannot be written.
+    """
+    text = layout.settings.read_text("utf-8") if layout.settings.exists() else ""
+    lines = text.rstrip("\n").split("\n")
+    shown = [line.partition("=")[0].strip() for line in lines]
+    place = next((shown.index(key) for key in (name, f"# {name}") if key in shown), len(lines))
+    lines[place : place + 1] = [f"{name} = {json.dumps(value, ensure_ascii=False)}"]
+    write_durably([(layout.settings, ("\n".join(lines) + "\n").encode())])
 
 
 def set_encoder(database: Database, spec: str | None, encoder: Encoder, max_tokens: int) -> None:

@@ -76,6 +76,7 @@ class Session:
     Attributes:
         layout: paths of the files.
         settings: of the base.
+        stated: those that the caller stated.
         database: the store.
         encoding: the present encoder and its indexes.
     """
@@ -101,8 +102,8 @@ class Session:
         chosen = {"encoder": encoder, "segmenter": segmenter, "reranker": reranker, "mllm": mllm}
         for name, method in _METHODS.items():
             arguments.implementation(chosen[name], name, method)
-        named = options | {k: value for k, value in chosen.items() if isinstance(value, str)}
-        settings = Settings.load(self.layout.settings, **named)
+        self.stated = options | {k: v for k, v in chosen.items() if isinstance(v, str)}
+        settings = Settings.load(self.layout.settings, **self.stated)
         segmenting, ranking = absolute(settings.segmenter), absolute(settings.reranker)
         settings = replace(settings, segmenter=segmenting, reranker=ranking)
         self._segmenter = self._own_segmenter = None if isinstance(segmenter, str) else segmenter
@@ -122,7 +123,7 @@ class Session:
                 settings = replace(settings, encoder=spec)
             if stored is None:
                 settings = replace(settings, recogniser=settings.recogniser or DEFAULT)
-                named["recogniser"] = settings.recogniser
+                self.stated["recogniser"] = settings.recogniser
             self.settings, self._encoder = settings, encoder
             if database is None or (stored is None and not read_only):
                 database = manifest.make(
@@ -130,7 +131,7 @@ class Session:
                     settings,
                     database,
                     create=create,
-                    stated=[name for name, value in named.items() if value is not None],
+                    stated=[name for name, value in self.stated.items() if value is not None],
                     spec=spec,
                     encoder=encoder,
                     segmenter=self.segmenter(),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ku_rag import manifest
-from ku_rag.encoders.base import Encoder
+from ku_rag.encoders.base import Encoder, is_same
 from ku_rag.encoders.pair import side
 from ku_rag.errors import BadInput, NotFound
 from ku_rag.indexes import inverted
@@ -50,6 +50,14 @@ class Reindexed(Serializable):
     images: int
     seconds: float
     pictures_read: int
+
+
+def are_same(encoder: Encoder, other: Encoder) -> bool:
+    """Whether two encoders, or pairs of them, make the same vectors; a server may round its own."""
+    is_pair, is_other_pair = (side(each, "chunk") is not each for each in (encoder, other))
+    return is_pair == is_other_pair and all(
+        is_same(side(encoder, kind).fingerprint, side(other, kind).fingerprint) for kind in KINDS
+    )
 
 
 @dataclass(frozen=True, slots=True)
