@@ -14,7 +14,6 @@ from ku_rag.graph.model import CAPTION, TOPIC, Entity, Graph
 from ku_rag.graph.model import Path as GraphPath
 from ku_rag.retrieval.matching import match
 from ku_rag.session import Session
-from ku_rag.store.connection import Connection
 from ku_rag.types import Deleted, IngestReport, Progress, Relation, Unit
 
 # A question is answered sooner without the imports that only other methods need.
@@ -105,7 +104,7 @@ class GraphView:
         same_as = arguments.optional_text(unit, "the unit")
         pictures.check_files(files)
         with self._session.write() as writer:
-            return graph_changes.add_entity(writer, *self._graph(), described, same_as)
+            return graph_changes.add_entity(writer, self._graph(), described, same_as)
 
     def add_relation(
         self,
@@ -132,7 +131,7 @@ class GraphView:
         head, relation, tail = _statement((head, relation, tail))
         stated = Relation(relation, tail, information=information, condition=condition)
         with self._session.write() as writer:
-            return graph_changes.add_relation(writer, *self._graph(), stated, head)
+            return graph_changes.add_relation(writer, self._graph(), stated, head)
 
     def delete(
         self,
@@ -165,12 +164,10 @@ class GraphView:
                 raise BadInput("condition belongs to a relation: leave it out")
             entity = arguments.text(name, "the name")
             with self._session.write() as writer:
-                return graph_changes.delete_entity(writer, *self._graph(), entity)
+                return graph_changes.delete_entity(writer, self._graph(), entity)
         head, word, tail = _statement(relation)
         with self._session.write() as writer:
-            return graph_changes.delete_relation(
-                writer, *self._graph(), head, word, tail, condition
-            )
+            return graph_changes.delete_relation(writer, self._graph(), head, word, tail, condition)
 
     def caption(
         self, names: Sequence[str] = (), *, progress: Progress | None = None
@@ -195,7 +192,7 @@ class GraphView:
             raise NotFound("there is no model to caption with: name one with --mllm")
         arguments.callback(progress, "progress")
         with session.write() as writer:
-            graph, _ = self._graph()
+            graph = self._graph()
             entities = [graph.entity(name) for name in chosen] or graph.with_pictures(_MOST)
             model = session.settings.mllm or "model"
             prompts = load_prompts("ku_rag.papers.mhmmkg", session.prompts)
@@ -205,7 +202,7 @@ class GraphView:
     def captions(self) -> Iterator[tuple[str, str, Mapping[str, str]]]:
         """Yield entities with captions by people and by models: name, caption, model → caption."""
         with self._session.use(), self._session.read():
-            graph, _ = self._graph()
+            graph = self._graph()
             for entity in graph.with_pictures(_MOST):
                 attributes = graph.attributes(entity)
                 if attributes.caption and attributes.captions:
@@ -226,8 +223,8 @@ class GraphView:
         name = arguments.text(name, "the name")
         arguments.count(most, "most", least=0, most=_MOST)
         with self._session.read():
-            graph, connection = self._graph()
-            return entity_view.show(connection, graph, graph.entity(name), most=most)
+            graph = self._graph()
+            return entity_view.show(graph.connection, graph, graph.entity(name), most=most)
 
     def schema(self) -> list[RelationSchema]:
         """The words of the relations, with kinds of entities and counts, most frequent first."""
@@ -254,7 +251,7 @@ class GraphView:
         arguments.count(most, "most", least=1, most=_MOST)
         arguments.count(longest, "longest", least=1, most=_LONGEST)
         with self._session.read():
-            graph, _ = self._graph()
+            graph = self._graph()
             return shortest_paths(
                 graph,
                 graph.entity(first),
@@ -275,7 +272,7 @@ class GraphView:
 
         name = arguments.text(name, "the name")
         with self._session.read():
-            graph, _ = self._graph()
+            graph = self._graph()
             return neighbourhood(graph, graph.entity(name), hops=hops, most=most)
 
     def search(
@@ -395,7 +392,7 @@ class GraphView:
         embedded = search_settings.EMBEDDED
         mllm = None if setting == embedded else session.mllm()
         with session.use():
-            graph, _ = self._graph()
+            graph = self._graph()
             if mllm is not None:
                 return search_settings.answer(
                     graph,
@@ -507,18 +504,17 @@ class GraphView:
 
         name = arguments.text(name, "the name")
         with self._session.read():
-            graph, _ = self._graph()
+            graph = self._graph()
             return draw(graph, graph.entity(name), hops=hops, most=most, link=link)
 
     # ---- inside --------------------------------------------------------------------------------
 
-    def _graph(self) -> tuple[Graph, Connection]:
-        connection = self._session.database.connection
-        return Graph(connection, self._session.layout), connection
+    def _graph(self) -> Graph:
+        return Graph(self._session.database.connection, self._session.layout)
 
     def _match(self, images: Sequence[Image]) -> list[Entity]:
         """The entities among the units that pictures match, best first."""
-        base, (graph, _) = self._session.retrieval(), self._graph()
+        base, graph = self._session.retrieval(), self._graph()
         matches = [match(base, image, "", _SEEN) for image in images]
         entities = graph.of_units([unit.row for matched in matches for unit in matched.units])
         return [entity for entity in entities if entity.has_relations]

@@ -10,7 +10,6 @@ from ku_rag.graph.model import CAPTION, Entity, Graph
 from ku_rag.ingest import deletion
 from ku_rag.ingest.assembly import Declaration
 from ku_rag.ingest.pipeline import Pipeline
-from ku_rag.store.connection import Connection
 from ku_rag.store.content_rows import content_hash
 from ku_rag.store.relations import ANY_KIND
 from ku_rag.store.unit_records import hint, known_row, unit_row
@@ -51,22 +50,14 @@ class RelationAdded(Serializable):
     added: bool
 
 
-def add_entity(
-    pipeline: Pipeline, graph: Graph, connection: Connection, entity: Unit, same_as: str | None
-) -> EntityAdded:
-    """Add an entity; see `GraphView.add_entity`.
-
-    Args:
-        pipeline: Stores it.
-        graph: Finds the unit that it is.
-        connection: To the store.
-        entity: What is known of it.
-        same_as: Id or name of the unit that it is, or None.
+def add_entity(pipeline: Pipeline, graph: Graph, entity: Unit, same_as: str | None) -> EntityAdded:
+    """Add an entity, which may be an existing unit by id or name; see `GraphView.add_entity`.
 
     Raises:
         NotFound: There is no such unit.
         BadInput: The name means several entities, or a picture is broken.
     """
+    connection = graph.connection
     if same_as is not None:
         existing = _unit_called(graph, same_as)
         if existing is None:
@@ -107,16 +98,13 @@ def add_entity(
     )
 
 
-def add_relation(
-    pipeline: Pipeline, graph: Graph, connection: Connection, relation: Relation, head: str
-) -> RelationAdded:
-    """Add a relation; see `GraphView.add_relation`.
+def add_relation(pipeline: Pipeline, graph: Graph, relation: Relation, head: str) -> RelationAdded:
+    """Add a relation to the id or name of its tail; see `GraphView.add_relation`.
 
     Args:
         pipeline: Stores it.
         graph: Finds its ends.
-        connection: To the store.
-        relation: With the id or name of its tail, and without a kind.
+        relation: Without a kind.
         head: Id or name of the entity where it starts; a new one is added.
 
     Raises:
@@ -125,7 +113,7 @@ def add_relation(
     tail, start = _one(graph, relation.target), _one(graph, head)
     if start.unit is None:
         unit = Unit(start.name, id=head, kind=start.kind, match=False)
-        add_entity(pipeline, graph, connection, unit, None)
+        add_entity(pipeline, graph, unit, None)
         start = graph.entity(head)
         tail = start if relation.target == head else tail
     target = tail.unit or tail.name
@@ -136,7 +124,7 @@ def add_relation(
     return RelationAdded(str(start.unit), stated.relation, target, bool(report.relations_added))
 
 
-def delete_entity(pipeline: Pipeline, graph: Graph, connection: Connection, name: str) -> Deleted:
+def delete_entity(pipeline: Pipeline, graph: Graph, name: str) -> Deleted:
     """Delete an entity and every relation of it.
 
     Raises:
@@ -145,9 +133,10 @@ def delete_entity(pipeline: Pipeline, graph: Graph, connection: Connection, name
     """
     entity = graph.entity(name)
     if entity.unit is None:
-        rows = connection.execute("SELECT row FROM relations WHERE tail = ?", (entity.row,))
+        tail = "SELECT row FROM relations WHERE tail = ?"
+        rows = graph.connection.execute(tail, (entity.row,))
         return _delete_relations(pipeline, [row for (row,) in rows])
-    with pipeline.writer.change():
+    with pipeline.writer.change() as connection:
         unit = known_row(connection, entity.unit)
         return deletion.delete_units(connection, [unit])
 
@@ -155,7 +144,6 @@ def delete_entity(pipeline: Pipeline, graph: Graph, connection: Connection, name
 def delete_relation(
     pipeline: Pipeline,
     graph: Graph,
-    connection: Connection,
     head: str,
     relation: str,
     tail: str,
@@ -175,7 +163,7 @@ def delete_relation(
         end, several = 0, error
     rows = [
         row
-        for row, aim, target, when in connection.execute(
+        for row, aim, target, when in graph.connection.execute(
             "SELECT row, tail, target, condition FROM relations WHERE head = ? AND relation = ?",
             (start.row, relation),
         )
