@@ -13,8 +13,6 @@ import shutil
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import itemgetter
 
 import apsw
 
@@ -29,6 +27,7 @@ from ku_rag.store.content_rows import content_hash
 from ku_rag.store.database import Database
 from ku_rag.store.layout import Layout, sync_path
 from ku_rag.store.lock import WriterLock
+from ku_rag.store.unit_records import documents
 from ku_rag.types import Progress, Serializable
 
 _WORK = "ku.upgrade"
@@ -208,14 +207,9 @@ def _update_sources(connection: Connection) -> None:
         "SELECT row, uri, hash FROM sources WHERE origin IN ('add', 'join')"
     ).fetchall():
         texts, _, pictures = digest.partition(":")
-        chunks = connection.execute(
-            "SELECT document, text FROM chunks WHERE source = ? ORDER BY position", (row,)
-        )
-        documents = [
-            "".join(text for _, text in parts) for _, parts in groupby(chunks, key=itemgetter(0))
-        ]
-        if earlier_texts_hash(documents) == texts:
-            stored = f"{hash_texts(documents)}:{pictures}"
+        given = list(documents(connection, row).values())
+        if earlier_texts_hash(given) == texts:
+            stored = f"{hash_texts(given)}:{pictures}"
             begin, end = uri[:-16], content_hash(digest)[:16]
             renamed = begin + content_hash(stored)[:16] if uri[-16:] == end else uri
             connection.execute(
