@@ -59,16 +59,6 @@ def put(
     )
 
 
-def rename(connection: Connection, unit: int) -> None:
-    """Index a unit's own chunks again after its name has changed. Called inside a change."""
-    owned = connection.execute(
-        "SELECT c.row, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
-        "WHERE l.unit = ? AND l.owned",
-        (unit,),
-    ).fetchall()
-    put(connection, [unit], ((row, unit, words(text)) for row, text in owned))
-
-
 def language_of(connection: Connection) -> str:
     """Return the language of the stems in a base."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'language'").fetchone()

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from ku_rag.indexes import inverted, keywords
-from ku_rag.store import facts, relations
+from ku_rag.store import content_rows, facts, relations
 from ku_rag.store.connection import Connection, as_json
-from ku_rag.text.tokens import name_key
+from ku_rag.text.tokens import name_key, words
 from ku_rag.types import Unit
 
 _ALIAS_FIELDS = {"aliases", "alias", "also_known_as", "synonyms"}
@@ -188,8 +188,10 @@ def update_units(connection: Connection, units: Mapping[str, int]) -> None:
             ids.append(unit_id)
             keys |= before[row] | after[row]
             if name != unit.name:
-                keywords.rename(connection, row)
-                facts.rename(connection, row)
+                chunks = content_rows.own_chunks(connection, row)
+                cut = ((chunk, row, words(text)) for chunk, (_, text) in chunks.items())
+                keywords.put(connection, [row], cut)
+                facts.replace_read(connection, chunks)
             relations.rename_unit(connection, row, unit.name, unit.kind)
     inverted.add_names(connection, new)
     relations.resolve_names(connection, ids=ids, keys=keys)

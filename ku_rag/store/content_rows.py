@@ -50,6 +50,16 @@ def drop_sources(connection: Connection, sources: Sequence[int]) -> Deleted:
     return Deleted(chunks=tuple(rows), images=tuple(images), relations=tuple(stated))
 
 
+def own_chunks(connection: Connection, unit: int) -> dict[int, tuple[int | None, str]]:
+    """The chunks of a unit's own sources: row → row of the unit, and text."""
+    rows = connection.execute(
+        "SELECT c.row, l.unit, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
+        "WHERE l.unit = ? AND l.owned",
+        (unit,),
+    )
+    return {row: (owner, text) for row, owner, text in rows}
+
+
 def drop_source_chunks(connection: Connection, sources: Sequence[int]) -> list[int]:
     """Delete the chunks of sources from every list that they are in; return their rows."""
     chunks = connection.execute(

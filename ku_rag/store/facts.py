@@ -136,14 +136,8 @@ def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, st
     _insert(connection, TABLE, _of_rows(cells))
 
 
-def rename(connection: Connection, unit: int) -> None:
-    """Read the facts of a unit's texts again after its name has changed."""
-    owned = connection.execute(
-        "SELECT c.row, c.text FROM unit_chunks l JOIN chunks c ON c.row = l.chunk "
-        "WHERE l.unit = ? AND l.owned",
-        (unit,),
-    )
-    chunks = {row: (unit, text) for row, text in owned}
+def replace_read(connection: Connection, chunks: Mapping[int, tuple[int | None, str]]) -> None:
+    """Read the facts of chunks again, see `add_chunks`: the name of their unit has changed."""
     _drop_read(connection, list(chunks))
     add_chunks(connection, chunks)
 
@@ -248,11 +242,7 @@ def _of_rows(cells: Mapping[int, tuple[str, str] | None]) -> Iterator[_Row]:
 
 
 def _insert(connection: Connection, origin: str, rows: Iterable[_Row]) -> None:
-    new: dict[str, list[_Row]] = {origin: [], PART: []}
-    for row in rows:
-        new[origin].append(row)
-        new[PART] += _parts(row) if not origin.startswith(EXTRACTED) else ()
-    for kind, listed in new.items():
+    for kind, listed in _with_parts(origin, rows).items():
         labels = _labels(connection, kind, {row.statement.label for row in listed})
         connection.executemany(
             f"INSERT INTO facts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -263,10 +253,15 @@ def _insert(connection: Connection, origin: str, rows: Iterable[_Row]) -> None:
         )
 
 
-def _parts(row: _Row) -> Iterator[_Row]:
-    """Yield the items of a list in a value as facts of their own, for filters and questions."""
-    for item in statements.items(row.statement.value or ""):
-        yield row._replace(statement=row.statement._replace(value=item))
+def _with_parts(origin: str, rows: Iterable[_Row]) -> dict[str, list[_Row]]:
+    """Return facts by origin; what no model read has the items of lists as facts of their own."""
+    listed = list(rows)
+    parts = [
+        row._replace(statement=row.statement._replace(value=item))
+        for row in ([] if origin.startswith(EXTRACTED) else listed)
+        for item in statements.items(row.statement.value or "")
+    ]
+    return {origin: listed, PART: parts}
 
 
 def _columns(row: _Row) -> tuple[object, ...]:
@@ -379,11 +374,11 @@ def differences(
 
 
 def _expected(origin: str, rows: Iterable[_Row]) -> list[tuple[object, ...]]:
-    every = list(rows)
-    named = [(origin, row) for row in every] + [
-        (PART, part) for row in every for part in _parts(row)
+    return [
+        (kind, row.unit, row.subject, row.statement.label, *_columns(row))
+        for kind, listed in _with_parts(origin, rows).items()
+        for row in listed
     ]
-    return [(kind, r.unit, r.subject, r.statement.label, *_columns(r)) for kind, r in named]
 
 
 def _stored(connection: Connection, condition: str, value: int) -> list[tuple[object, ...]]:

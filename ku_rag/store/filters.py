@@ -189,7 +189,12 @@ class UnitFilter:
         if self.unit_rows is not None:
             return self.unit_rows
         if self.predicate is not None:
-            return self._rows_by_function(connection, self.predicate)
+            stored = connection.execute(
+                "SELECT row, metadata FROM units WHERE ?1 IS NULL OR kind = ?1 ORDER BY row",
+                (self.kind,),
+            )
+            passing = [row for row, fields in stored if self.predicate(orjson.loads(fields))]
+            return np.array(passing, np.int64)
         if not self.conditions:
             return fetch_rows(connection, "SELECT row FROM units WHERE kind = ?", self.kind)
         several = len(self.conditions) > 1
@@ -206,18 +211,10 @@ class UnitFilter:
             tests.append((kind, (self.kind,)))
         if not tests or not len(rows):
             return rows
-        passing = " AND ".join(sql for sql, _ in tests)
+        conditions = " AND ".join(sql for sql, _ in tests)
         values = (value for _, values in tests for value in values)
-        listed = f"SELECT w.value FROM carray(?) w WHERE {passing}"
+        listed = f"SELECT w.value FROM carray(?) w WHERE {conditions}"
         return fetch_rows(connection, listed, array_of(rows), *values)
-
-    def _rows_by_function(self, connection: Connection, predicate: Predicate) -> Rows:
-        stored = connection.execute(
-            "SELECT row, metadata FROM units WHERE ?1 IS NULL OR kind = ?1 ORDER BY row",
-            (self.kind,),
-        )
-        rows = [row for row, metadata in stored if predicate(orjson.loads(metadata))]
-        return np.array(rows, np.int64)
 
     def chunks(self, connection: Connection) -> Rows | None:
         """Return the rows of the own chunks of the units that pass; None for all."""
