@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import uuid
 import zlib
 from collections.abc import Sequence
@@ -140,8 +139,7 @@ class IndexFiles:
                 faiss.write_index(segment.index, str(paths[0]))
                 paths[1].write_bytes(np.asarray(segment.rows, "<i8").tobytes())
                 for path in paths:
-                    with path.open("rb") as file:
-                        os.fsync(file.fileno())
+                    sync_path(path)
             except BaseException:
                 for path in paths:
                     path.unlink(missing_ok=True)

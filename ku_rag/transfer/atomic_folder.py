@@ -113,11 +113,7 @@ def sync_tree(folder: Path) -> None:
     """Make every file and every name below a folder durable."""
     for root, _, files in os.walk(folder):
         for name in files:
-            handle = os.open(Path(root) / name, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync_path(Path(root) / name)
         sync_path(Path(root))
 
 
