@@ -36,14 +36,9 @@ _LINKED_CELLS = """
 def rename(
     connection: Connection, unit: int, name: str, *, before: set[str], after: set[str]
 ) -> None:
-    """Update a unit's list after its names have changed.
+    """Update a unit's list after its name keys have changed. Called inside a change.
 
-    Args:
-        connection: Inside a change.
-        unit: Row of the unit.
-        name: Key of its old name; table cells that hold it stay linked to the unit.
-        before: Its old name keys.
-        after: Its new name keys.
+    Cells of tables that hold its old name, whose key is `name`, stay linked to it.
     """
     if before - after:
         if name not in after:
@@ -85,9 +80,7 @@ def add_names(connection: Connection, units: Mapping[int, set[str]]) -> None:
 def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, str]]) -> None:
     """Add new chunks to the keyword index, and to the list of every unit that they name.
 
-    Args:
-        connection: Inside a change.
-        chunks: Row → row of the unit that owns it, and its text.
+    Called inside a change. `chunks` has the row of the owner and the text of each row.
     """
     rows = list(chunks)
     for first in range(0, len(rows), SLICE):

@@ -40,10 +40,8 @@ def put(
 ) -> None:
     """Index chunks, or index them again. Called inside a change.
 
-    Args:
-        connection: the database.
-        units: rows of the units that own chunks.
-        chunks: row, row of the unit that owns it, folded words of its text.
+    A chunk has its row, the row of the unit that owns it, and the folded words of its text;
+    `units` are the rows of all owners.
     """
     language = language_of(connection)
     names = {None: ""} | {
@@ -162,13 +160,9 @@ def chunks_with_all(connection: Connection, keys: Sequence[str]) -> Iterator[tup
 def units_with(
     connection: Connection, word: str, units: Sequence[int], *, whole: bool = False
 ) -> set[int]:
-    """Return which units own a chunk with a word that begins with `word`.
+    """Return which of some units own a chunk with a word that begins with the folded `word`.
 
-    Args:
-        connection: the database.
-        word: folded.
-        units: their rows.
-        whole: accept only forms of the word itself.
+    `whole` accepts only forms of the word itself.
     """
     # A cross join keeps the written order: the words are read once, not once per listed chunk.
     rows = connection.execute(

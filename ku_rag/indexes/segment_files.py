@@ -117,13 +117,6 @@ class IndexFiles:
     ) -> Header:
         """Write the segments that have no file yet, then the header, then delete old files.
 
-        Args:
-            knowledge_base: id of the knowledge base.
-            lost: commits that the knowledge base has lost.
-            seq: number of the last change that the segments contain.
-            segments: all segments; those without a file get one.
-            current: the current header, for the checksums of segments that have files.
-
         Raises:
             OSError, ReadOnly, RuntimeError (by FAISS): a file cannot be written.
         """

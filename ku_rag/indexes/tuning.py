@@ -60,14 +60,7 @@ class Tuning(Serializable):
 def tune_all(
     database: Database, images: VectorIndex, chunks: VectorIndex, *, recall: float, kind: str | None
 ) -> Tuning:
-    """Tune the indexes of pictures and chunks, and store the choice; the caller may write.
-
-    Args:
-        database: stores the choice.
-        images: index of pictures.
-        chunks: index of chunks.
-        recall: required recall@10, above 0 up to 1.
-        kind: try only this kind.
+    """Tune the indexes of pictures and chunks, and store the choice; see `KnowledgeBase.tune`.
 
     Raises:
         BadInput: there is no such kind, or the recall is out of range.

@@ -67,12 +67,7 @@ class Declaration:
 
     @classmethod
     def from_unit(cls, unit: Unit, stated: str = "") -> Declaration:
-        """Return the declaration of a described unit.
-
-        Args:
-            unit: As a reader or a caller describes it.
-            stated: `relations.digest` of the relations that the source states.
-        """
+        """Return the declaration of a unit; `stated` is the digest of its source's relations."""
         return cls(
             name=unit.name,
             kind=unit.kind,
@@ -134,11 +129,9 @@ def insert_units(
 
 
 def update_units(connection: Connection, units: Mapping[str, int]) -> None:
-    """Update the rows of units from the declarations of their sources; update lists and relations.
+    """Update units (id → row) from the declarations of their sources; update lists and relations.
 
-    Args:
-        connection: Inside a change.
-        units: Id and row of each.
+    Called inside a change.
     """
     rows = as_json(units.values())
     stored = {

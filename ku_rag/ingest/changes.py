@@ -85,13 +85,7 @@ def add_many(
     replace: bool,
     progress: Progress | None,
 ) -> IngestReport:
-    """Add units that have ids, in batches.
-
-    Args:
-        pipeline: Stores records.
-        units: The units with their vectors.
-        replace: Delete units that have one of the ids; all is then one transaction.
-        progress: Called with the number of records read so far.
+    """Add units that have ids, with their vectors, in batches; see `KnowledgeBase.add_many`.
 
     Raises:
         BadInput: A unit has no id, or one of its pictures cannot be read; the batches before it are
@@ -209,16 +203,7 @@ def sync(
     dry_run: bool,
     progress: Progress | None,
 ) -> IngestReport:
-    """Make the knowledge that came from a folder what the folder holds now.
-
-    Args:
-        pipeline: Stores records.
-        database: The store.
-        folder: Absolute; only sources below it are changed.
-        limits: Of parsing.
-        yes: Continue when the folder is absent or empty, or more than half would be deleted.
-        dry_run: Report what would be done and change nothing.
-        progress: Called with the number of records read so far.
+    """Make the knowledge that came from a folder what it holds now; see `KnowledgeBase.sync`.
 
     Raises:
         BadInput: The folder is a file.

@@ -18,10 +18,8 @@ def delete_units(
 ) -> Deleted:
     """Delete units with their own sources; shared chunks that no other unit lists go as well.
 
-    Args:
-        connection: Inside a change.
-        units: Their rows.
-        keep_entities: Keep the relations of others to a unit; they end at an entity of its name.
+    Called inside a change. With `keep_entities`, the relations of others to a unit are kept; they
+    end at an entity of its name.
     """
     deleted = []
     for unit in units:
@@ -70,16 +68,11 @@ def delete_sources(
     *,
     keep_entities: bool = False,
 ) -> Deleted:
-    """Delete sources and update their units.
+    """Delete sources and update their units. Called inside a change.
 
     A unit is deleted when it has no source left, or neither chunk nor image nor relation (KU-RAG,
-    appendix A, KU deletion).
-
-    Args:
-        connection: Inside a change.
-        sources: Their rows.
-        keep_entities: Keep units as long as they have a source, as entities of a graph are, and
-            the relations of others to deleted units.
+    appendix A, KU deletion). With `keep_entities`, units are kept as long as they have a source, as
+    entities of a graph are, and so are the relations of others to deleted units.
     """
     touched = connection.execute(
         "SELECT DISTINCT u.row, u.id FROM json_each(?) w CROSS JOIN sources s ON s.row = w.value "

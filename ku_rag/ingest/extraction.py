@@ -88,12 +88,8 @@ def extract(
 ) -> Extraction:
     """Have a model read the facts of all chunks that it has not read.
 
-    Args:
-        database: The store, whose writer lock is not held.
-        mllm: The model.
-        model: Its name in the base.
-        prompt: With the placeholder "data".
-        progress: Called with the number of chunks read so far.
+    The caller does not hold the writer lock. `model` is its name in the base; the prompt has the
+    placeholder "data".
 
     Raises:
         Locked: Another process is writing.

@@ -67,15 +67,8 @@ def import_graph(
     """Import a graph; see docs/graph.md. The caller holds the writer lock.
 
     Sources that the same files brought before and no longer contain are deleted, unless a file
-    could not be read completely.
-
-    Args:
-        pipeline: Stores the units.
-        database: The store.
-        path: The file, or the folder of workbooks.
-        limits: Of parsing.
-        frames: Folder for the frames of videos without keyframes; None: a temporary folder.
-        progress: Called with the number of entities and relations read, then of units stored.
+    could not be read completely. Frames of videos without keyframes are written to the folder
+    `frames`, or to a temporary one.
 
     Raises:
         NotFound: The path does not exist.
@@ -173,10 +166,6 @@ def _count_only_named(connection: Connection, own: Sequence[tuple[str, str]]) ->
 
 def read_graph(path: Path, parsing: Parsing) -> list[GraphPart]:
     """Read a graph in any format.
-
-    Args:
-        path: The file, or the folder of workbooks.
-        parsing: Parses the files, and counts entities and relations.
 
     Raises:
         NotFound: The path does not exist.

@@ -218,14 +218,10 @@ class Pipeline:
     def _without_stored(
         self, records: Sequence[PreparedRecord], *, repair: bool
     ) -> tuple[list[PreparedRecord], int]:
-        """Remove the sources of records that are stored exactly so.
+        """Return records with sources that are not stored so, and the number of units of others.
 
-        Args:
-            records: The records; what is stored of their sources is noted in them.
-            repair: Write stored picture files of these sources again that are missing or damaged.
-
-        Returns:
-            The records that have other sources, and the number of units of those that have none.
+        What is stored of sources is noted in them. With `repair`, picture files of stored sources
+        that are missing or damaged are written again.
         """
         connection = self._database.connection
         stored = {
@@ -315,12 +311,9 @@ def _frozen_objects() -> Iterator[None]:
 def _is_stored(
     source: PreparedSource, unit: str | None, stored: Mapping[str, Sequence[Any]]
 ) -> bool:
-    """Return whether a source is stored as it is; note in it which parts of it are.
+    """Return whether a source of a unit is stored as it is; note in it which parts of it are.
 
-    Args:
-        source: The source.
-        unit: Id of its unit.
-        stored: Unit, hash, declaration and number of chunks of stored sources, by uri.
+    `stored` are unit, hash, declaration and number of chunks of stored sources, by uri.
     """
     if source.uri not in stored:
         return False

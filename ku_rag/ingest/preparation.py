@@ -209,15 +209,9 @@ def hash_pictures(digests: Iterator[str], *, partial: bool = False) -> str:
 def prepare(
     record: Record, origin: str, vectors: ReadyVectors | None = None
 ) -> tuple[PreparedRecord, list[Quarantined]]:
-    """Read and hash what a record names.
+    """Read and hash what a record names; return it, and the pictures that cannot be read.
 
-    Args:
-        record: As a reader yields it.
-        origin: "ingest", "add", "join" or "update".
-        vectors: Of the record's only source.
-
-    Returns:
-        The record, and the pictures that cannot be read.
+    The origin is "ingest", "add", "join" or "update"; vectors are of the record's only source.
     """
     unit = record.unit
     sources: list[PreparedSource] = []

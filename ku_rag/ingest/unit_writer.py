@@ -42,11 +42,7 @@ class _SourceRows(NamedTuple):
 class UnitWriter:
     """Writes records into the store; the caller holds the writer lock.
 
-    Args:
-        database: The store.
-        layout: Places of the picture files.
-        encoder_rows: Rows of the encoder in the store, for chunks and for images.
-        settings: Whether pictures are copied or linked.
+    `encoder_rows` are the rows of the encoder in the store, for chunks and for images.
     """
 
     def __init__(

@@ -92,11 +92,7 @@ def verify(
 ) -> IntegrityReport:
     """Check every row, picture, list and index file; no damage stops the check.
 
-    Args:
-        database: the store.
-        layout: where the pictures are.
-        encoders: rows of the encoders that every chunk and every image needs a vector of.
-        indexes: of the vectors.
+    Every chunk and every image needs a vector of its encoder; `encoders` has their rows.
     """
     connection = database.connection
     problems = [*filter(None, [database.lost_commits()])]

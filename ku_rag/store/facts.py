@@ -113,9 +113,7 @@ def add_metadata(connection: Connection, units: Mapping[int, Mapping[str, object
 def add_chunks(connection: Connection, chunks: Mapping[int, tuple[int | None, str]]) -> None:
     """Store the facts of new chunks: rows of tables, and labelled lines of other texts.
 
-    Args:
-        connection: Inside a change.
-        chunks: Row → row of the unit that owns it, and its text.
+    `chunks` has the row of the owner and the text of each row.
     """
     if not chunks:
         return

@@ -21,11 +21,7 @@ from ku_rag.types import Cell, Table, TableRow
 def put(connection: Connection, source: int, tables: Sequence[Table], first: int) -> None:
     """Store the tables of a source that has none, before its chunks are listed.
 
-    Args:
-        connection: Inside a change.
-        source: Its row.
-        tables: The tables.
-        first: Number of the document that holds the first row.
+    Called inside a change. `first` is the number of the document that holds the first row.
     """
     connection.executemany(
         "INSERT INTO table_rows VALUES (?, ?, ?, ?, ?, ?)",
@@ -45,9 +41,7 @@ def put(connection: Connection, source: int, tables: Sequence[Table], first: int
 def stored_rows(tables: Sequence[Table], first: int) -> Iterator[tuple[int, int, str, int, str]]:
     """Yield the rows of tables: document, place and name of the table, number, cells in JSON.
 
-    Args:
-        tables: The tables.
-        first: Number of the document that holds the first row.
+    `first` is the number of the document that holds the first row.
     """
     document = count(first)
     for place, table in enumerate(tables):
@@ -58,12 +52,9 @@ def stored_rows(tables: Sequence[Table], first: int) -> Iterator[tuple[int, int,
 
 
 def link_named(connection: Connection, unit: int, key: str) -> None:
-    """Link the cells that hold a name of a unit, and nothing else, to the unit.
+    """Link the cells that hold a name of a unit, see `name_key`, and nothing else, to the unit.
 
-    Args:
-        connection: Inside a change.
-        unit: Its row.
-        key: The name's key, see `name_key`.
+    Called inside a change.
     """
     rows = connection.execute(
         "SELECT DISTINCT t.source, t.document, t.cells, u.id FROM unit_chunks l "

@@ -166,12 +166,7 @@ def list_units(
 
 
 def read_unit(connection: Connection, layout: Layout, unit_id: str) -> UnitRecord:
-    """One unit with its images, texts, relations, sources and the chunks that name it.
-
-    Args:
-        connection: to one state of the store.
-        layout: paths of the pictures.
-        unit_id: the unit, by its id or by a name that no other unit has.
+    """One unit, by its id or a name that no other unit has, as one state of the store has it.
 
     Raises:
         NotFound: there is no such unit.

@@ -61,10 +61,7 @@ class GraphExport(Serializable):
 def export_graph(connection: Connection, layout: Layout, path: Path) -> GraphExport:
     """Write one state of the graph; the files appear when all of them are complete.
 
-    Args:
-        connection: To the store.
-        layout: Where pictures are.
-        path: The file, or the new or empty folder of workbooks. The suffix selects the format.
+    The suffix of the path selects the format; without one it is a folder of workbooks.
 
     Raises:
         BadInput: The suffix is unknown, or the format cannot hold a text.
@@ -179,14 +176,7 @@ def _copy_pictures(
     entities: Entities,
     folders: Mapping[str, str],
 ) -> tuple[int, list[Quarantined]]:
-    """Copy the pictures of entities, and list them in the entities.
-
-    Args:
-        connection: To the store.
-        layout: Where pictures are.
-        target: The folder of the export.
-        entities: The entities; "images" is added.
-        folders: The folder in `target` for the pictures of each entity, by id.
+    """Copy the pictures of entities to their folders in `target`, and list them in the entities.
 
     Returns:
         The number of pictures, and those that are missing or damaged.

@@ -146,10 +146,6 @@ def add_tuning(database: Database, export: Export) -> None:
 class ExportRecords:
     """The sound records of an export, unit by unit. Everything but chunks is held in memory.
 
-    Args:
-        export: The export.
-        pipeline: Stores the records.
-
     Raises:
         BadInput: A table cannot be read, or has vectors of another length.
     """

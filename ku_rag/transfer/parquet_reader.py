@@ -82,9 +82,6 @@ class RowBatch:
 class Export:
     """A folder of Parquet files.
 
-    Args:
-        folder: Path of the folder.
-
     Attributes:
         folder: Path of the folder.
         manifest: Its manifest; {} without one.
@@ -289,11 +286,9 @@ def _describe(table: TableFile, batch: RowBatch, number: int) -> str:
 
 
 def settings_of(folder: Path, encoder: str | None = None) -> dict[str, Any]:
-    """Return the settings with which a new base is created like the exported one.
+    """Return the settings with which a new base is created like that of an export or of shards.
 
-    Args:
-        folder: An export, or the shards of `ku encode`.
-        encoder: Name of its encoder; None for the one of the export.
+    `encoder` is the name of its encoder; None for the one of the export.
 
     Raises:
         NotFound: The folder holds no export.

@@ -39,11 +39,7 @@ _Ranges = list[tuple[int, int]]
 
 
 def salvage(layout: Layout, folder: Path) -> Exported:
-    """Write everything that can be read from a base; the base is not changed.
-
-    Args:
-        layout: Of the damaged base.
-        folder: Of the export: new, empty, or an earlier export.
+    """Write everything that can be read from a base to an export; the base is not changed.
 
     Raises:
         NotFound: There is no store, or it is empty.

@@ -35,11 +35,7 @@ def check_shards(
 ) -> tuple[Mapping[str, Any], list[Quarantined]]:
     """Return the manifest of a folder of shards, and the shards that are not sound.
 
-    Tables are not read.
-
-    Args:
-        folder: Folder that `ku encode` wrote.
-        partial: Return the shards that are not sound, instead of raising an error.
+    Tables are not read. Without `partial`, shards that are not sound are an error.
 
     Raises:
         BadInput: Encoding was not finished, or a shard is not sound.

@@ -100,11 +100,7 @@ def parquet() -> tuple[Any, Any]:
 def write_table(folder: Path, table: TableFile, rows: Iterable[Row], dim: int | None = None) -> int:
     """Write one table of an export, one row group at a time, and return its number of rows.
 
-    Args:
-        folder: Folder of the export.
-        table: The table.
-        rows: Its rows.
-        dim: Length of the vectors at the end of each row, float16[dim]; None for none.
+    Each row ends with a vector float16[dim], unless `dim` is None.
     """
     pa, pq = parquet()
     types = table.types()

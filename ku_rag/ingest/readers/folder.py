@@ -200,13 +200,8 @@ def _items(
     """Yield what the files of a folder describe, record files first.
 
     In the ingested folder itself, whose identity is "", a picture and the texts that share its name
-    are one unit. Texts and documents come before pictures, because they may name them.
-
-    Args:
-        identity: Id of the folder's unit.
-        contents: The entries of the folder.
-        named: Pictures that the items yielded so far name; they are no units of their own.
-        parsing: Parses the files.
+    are one unit. Texts and documents come before pictures, because they may name them: `named` are
+    the pictures that the items yielded so far name, which are no units of their own.
     """
     for path in contents.record_files:
         try:

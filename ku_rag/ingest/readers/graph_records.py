@@ -146,15 +146,7 @@ class GraphPart:
 def read_entity(
     data: Mapping[str, Any], path: Path, where: str
 ) -> tuple[EntityRecord, list[Quarantined]]:
-    """Read the fields of an entity; see docs/graph.md.
-
-    Args:
-        data: The fields.
-        path: The file; pictures and videos are relative to its folder.
-        where: File and line, for reports.
-
-    Returns:
-        The entity, and what is wrong with parts of it.
+    """Return the entity of an object, and what is wrong with parts of it; see docs/graph.md.
 
     Raises:
         BadInput: The whole entity is wrong.
@@ -222,10 +214,6 @@ def read_relation(data: Mapping[str, Any]) -> RelationRecord:
 def read_graph_jsonl(path: Path, parsing: Parsing) -> list[GraphPart]:
     """Read a graph as JSON lines; lines that cannot be read are left out.
 
-    Args:
-        path: Resolved; pictures and videos are relative to its folder.
-        parsing: Counts the lines, which are parsed in this process.
-
     Raises:
         BadInput: The file is not in UTF-8.
         OSError: It cannot be read.
@@ -252,11 +240,7 @@ def read_graph_jsonl(path: Path, parsing: Parsing) -> list[GraphPart]:
 
 @lru_cache(maxsize=1 << 16)  # The relations of a graph repeat few names.
 def named(text: str, what: str) -> str:
-    """Return a text as a clean name.
-
-    Args:
-        text: The text.
-        what: What messages call it.
+    """Return a text as a clean name; `what` is what messages call it.
 
     Raises:
         BadInput: The name is blank or too long.

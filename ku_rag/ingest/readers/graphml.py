@@ -63,10 +63,6 @@ _Nodes = dict[str, tuple[str, str | None]]
 def read_graphml(path: Path, parsing: Parsing) -> list[GraphPart]:
     """Read a graph; nodes and edges that cannot be read are left out.
 
-    Args:
-        path: Resolved; pictures and videos are relative to its folder.
-        parsing: Parses the file, and counts nodes and edges.
-
     Raises:
         BadInput: The file is not XML, has a document type, or cannot be read.
     """

@@ -35,11 +35,7 @@ _EXPECTED = 'expected one object on one line, such as {"name": "Oslo"}'
 
 
 def read_jsonl(path: Path, parsing: Parsing) -> Iterator[Item]:
-    """Read unit records, one JSON object a line (DESIGN, section 7).
-
-    Args:
-        path: Resolved; picture paths in the records are relative to its folder.
-        parsing: Parses the lines of more than `_MOST_OWN` bytes.
+    """Read unit records, one JSON object a line (DESIGN, section 7); long ones in a parser process.
 
     Raises:
         BadInput: The file is not in UTF-8.
@@ -61,16 +57,7 @@ def read_jsonl(path: Path, parsing: Parsing) -> Iterator[Item]:
 
 
 def read_line(path: Path, offset: int, size: int, where: str) -> Iterator[tuple[int, Item]]:
-    """Read the record on one line of a file.
-
-    Args:
-        path: The file.
-        offset: Of the line.
-        size: Bytes of the line.
-        where: What the line is called in a report, "file:line".
-
-    Yields:
-        0 and an item.
+    """Yield 0 and each item of the record on one line of a file; reports call it `where`.
 
     Raises:
         BadInput: The line holds no record.

@@ -158,14 +158,7 @@ class Outline:
 
 
 def read_units(path: Path, *, whole: bool) -> Iterator[tuple[int, Item]]:
-    """Read a text or document as units, or as one source without a unit.
-
-    Args:
-        path: Resolved.
-        whole: Whether all of it is one source; else its headings name units.
-
-    Yields:
-        0 and an item.
+    """Yield 0 and each item of a text or document: one source without a unit, or units by headings.
 
     Raises:
         BadInput: The file is encrypted, damaged, too large, or holds no text; or the library for

@@ -20,13 +20,6 @@ _BATCH_BYTES = 16 << 20
 def read_parquet(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
     """Read unit records, one a row; columns without a value are absent.
 
-    Args:
-        path: Resolved; picture paths in the records are relative to its folder.
-        skip: Number of rows that are left out.
-
-    Yields:
-        Number of the row and an item.
-
     Raises:
         BadInput: The file cannot be read, has no column "name", or pyarrow is not installed.
     """

@@ -125,11 +125,8 @@ class Parsing:
     ) -> Iterator[tuple[Path, list[Item] | BadInput]]:
         """Yield each path with the items of the document, or the reason why it is left out.
 
-        The next documents are parsed while the caller works on one.
-
-        Args:
-            paths: Resolved; texts and documents.
-            whole: Whether a document is one source without a unit; else its headings name units.
+        The next documents are parsed while the caller works on one. As a whole, a document is one
+        source without a unit; else its headings name units.
         """
         remaining = deque(paths)
         while remaining:

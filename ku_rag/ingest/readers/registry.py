@@ -11,10 +11,12 @@ class Reader(NamedTuple):
     """A function that reads a file; its module is imported when there is such a file.
 
     Args:
-        function: "module:function" in this folder.
+        function: "module:function" in this folder. It takes a resolved path; paths of pictures in
+            records are relative to the folder of the file.
         returns: What it returns. "outline": for a path an `Outline`. "records": for a path and a
-            number to skip, pairs of the number of a record, from 1, and an item. Both run in a
-            parser process. "items": for a path and a `Parsing`, items; it runs in this process.
+            number of records to skip, pairs of the number of a record, from 1, and an item. Both
+            run in a parser process. "items": for a path and a `Parsing`, items; it runs in this
+            process.
     """
 
     function: str

@@ -41,13 +41,6 @@ def read_table(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
     there. Lists are separated by "|" (aliases and images also by ";"). Cells of other columns
     become metadata.
 
-    Args:
-        path: Resolved; picture paths are relative to its folder.
-        skip: Number of rows that are left out.
-
-    Yields:
-        Number of the row, below the header, and an item.
-
     Raises:
         BadInput: The file has neither a column "name" nor two columns and a row, or its encoding
             is not supported.

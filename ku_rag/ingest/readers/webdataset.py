@@ -30,13 +30,6 @@ def read_webdataset(path: Path, skip: int = 0) -> Iterator[tuple[int, Item]]:
 
     The key is id and name where the record states none. Members of other kinds are reported.
 
-    Args:
-        path: Resolved.
-        skip: Number of units that are left out.
-
-    Yields:
-        Number of the unit and an item.
-
     Raises:
         BadInput: The file is no uncompressed tar file, or is truncated.
         OSError: The file cannot be read.

@@ -58,10 +58,6 @@ _SHARED = re.compile(r"\bElement\b|\bPierce Pod\b")
 def read_workbooks(path: Path, parsing: Parsing) -> list[GraphPart]:
     """Read the sub-graphs of a folder, or the sub-graph that the folder is.
 
-    Args:
-        path: Resolved.
-        parsing: Parses the sheets, and counts their rows.
-
     Raises:
         BadInput: The folder holds no workbook.
         MissingExtra: openpyxl is not installed.
