@@ -62,12 +62,7 @@ def print_result(
     *,
     ok: bool = True,
 ) -> None:
-    """Print data as strict JSON if --json was given, or the text.
-
-    Args:
-        data: the data; results are converted by `to_dict`.
-        text: lines, or one text.
-        ok: whether the command succeeded; if not, exit with 1.
+    """Print data as strict JSON if --json was given, or the text; exit with 1 unless all is `ok`.
 
     Raises:
         Corrupt: the data holds what JSON cannot.

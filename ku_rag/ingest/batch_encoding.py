@@ -72,11 +72,9 @@ class BatchEncoder:
     def plan(
         self, batch: Sequence[PreparedRecord], stored: StoredVectors = lambda *_: {}
     ) -> EncodingPlan:
-        """Cut texts into chunks and look up which chunks and pictures have a vector.
+        """Cut texts into chunks, and look up which chunks and pictures have a vector.
 
-        Args:
-            batch: The records; their chunks are noted in them.
-            stored: Returns known vectors.
+        The chunks are noted in the records.
         """
         texts: dict[str, None] = {}
         for source in (s for record in batch for s in record.sources if not s.keeps_texts):

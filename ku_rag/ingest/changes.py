@@ -222,7 +222,11 @@ def sync(
     (stored,) = database.connection.execute(
         "SELECT count(*) FROM sources WHERE uri >= ? AND uri < ?", uris_below(folder)
     ).fetchone()
-    seen = _sources_in(folder, Parsing(limits, progress)) if there and stored else SeenSources()
+    seen = SeenSources()
+    if there and stored:
+        with closing(read(folder, Parsing(limits, progress))) as items:
+            for item in items:
+                seen.add(item)
     gone = seen.missing_below(database.connection, folder)
     if gone and len(gone) * 2 > stored and not (yes or dry_run):
         raise Refused(
@@ -241,15 +245,6 @@ def sync(
             raise _RollBack
     report.seconds = time.monotonic() - started
     return report
-
-
-def _sources_in(folder: Path, parsing: Parsing) -> SeenSources:
-    """Read a folder and return its sources."""
-    seen = SeenSources()
-    with closing(read(folder, parsing)) as items:
-        for item in items:
-            seen.add(item)
-    return seen
 
 
 def _new_id(database: Database, name: str) -> str:

@@ -99,13 +99,7 @@ def add_entity(pipeline: Pipeline, graph: Graph, entity: Unit, same_as: str | No
 
 
 def add_relation(pipeline: Pipeline, graph: Graph, relation: Relation, head: str) -> RelationAdded:
-    """Add a relation to the id or name of its tail; see `GraphView.add_relation`.
-
-    Args:
-        pipeline: Stores it.
-        graph: Finds its ends.
-        relation: Without a kind.
-        head: Id or name of the entity where it starts; a new one is added.
+    """Add a relation; a head that is new is added as well. See `GraphView.add_relation`.
 
     Raises:
         BadInput: A name means several entities.

@@ -72,12 +72,7 @@ def _declared_names(declared: str) -> set[str]:
 
 
 class NameResolver:
-    """Resolves the names in one graph.
-
-    Args:
-        parts: As they were read.
-        lookup: Finds units of the knowledge base.
-    """
+    """Resolves the names in one graph; `lookup` finds units of the knowledge base."""
 
     def __init__(self, parts: Sequence[GraphPart], lookup: Lookup) -> None:
         self._parts = parts

@@ -26,9 +26,7 @@ def decode_ahead(
 ) -> Iterator[tuple[list[tuple[T, Image]], list[tuple[T, KuError]]]]:
     """Decode pictures in groups of 64, the next group while the caller uses one.
 
-    Args:
-        items: What to decode.
-        decode: Returns the RGB picture of an item; called by several threads.
+    Several threads call `decode`, which returns RGB pictures.
 
     Yields:
         The decoded items of a group, and the broken ones with their errors, in order.

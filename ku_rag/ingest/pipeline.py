@@ -96,11 +96,7 @@ class Pipeline:
         self._encoder_rows = encoder_rows
         self._settings = settings
         self._batch_encoder = BatchEncoder(encoder, settings.max_tokens, recogniser)
-
-    @property
-    def max_tokens(self) -> int:
-        """The most tokens of a chunk."""
-        return self._batch_encoder.max_tokens
+        self.max_tokens = self._batch_encoder.max_tokens
 
     def run(
         self,
@@ -153,12 +149,7 @@ class Pipeline:
     def encode(
         self, record: Record, origin: str, vectors: ReadyVectors | None = None
     ) -> PreparedRecord:
-        """Prepare one record and encode its texts and pictures.
-
-        Args:
-            record: The record.
-            origin: "ingest", "add", "join" or "update".
-            vectors: Of the record's only source.
+        """Prepare one record and encode its texts and pictures; see `prepare`.
 
         Raises:
             BadInput: A picture cannot be read or decoded.

@@ -85,10 +85,7 @@ class Reindexing:
     recogniser: CachedRecogniser | None
 
     def run(self, progress: Progress | None = None) -> Reindexed:
-        """Encode what has no new vectors, then switch.
-
-        Args:
-            progress: Called with the number of chunks and images encoded so far.
+        """Encode what has no new vectors, then switch; `progress` gets the number of items so far.
 
         Raises:
             BadInput: Pictures cannot be read any more; nothing was switched.

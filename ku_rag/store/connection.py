@@ -62,11 +62,6 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
 
     A file on a medium that cannot be written to is opened immutable, unless it is a copy.
 
-    Args:
-        path: the file.
-        create: make it if it is missing.
-        read_only: open for reading.
-
     Raises:
         apsw.Error: it cannot be opened.
         ReadOnly: its log cannot be read without writing.
@@ -177,9 +172,6 @@ def roll_back(connection: Connection) -> None:
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turn errors of SQLite, and of threads that cannot start, into errors that say what to do.
-
-    Args:
-        path: the database file.
 
     Raises:
         ReadOnly: it cannot be written to, or the disk is full or fails.

@@ -39,13 +39,7 @@ _FIELDS = "relation, target, target_kind, information, condition"
 
 
 class Stated(NamedTuple):
-    """The relations of one source.
-
-    Args:
-        source: Row of the source.
-        unit: Row of its unit.
-        relations: The relations, in order.
-    """
+    """The relations of one source, in order, with the rows of the source and of its unit."""
 
     source: int
     unit: int

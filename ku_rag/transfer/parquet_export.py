@@ -95,11 +95,8 @@ class Exported(Serializable):
 def export(database: Database, layout: Layout, folder: Path, *, max_tokens: int) -> Exported:
     """Write one state of a base to a folder that is new, empty or an earlier export.
 
-    Args:
-        database: The store.
-        layout: Places of the picture files.
-        folder: Appears when everything is written and synced, and then replaces an earlier export.
-        max_tokens: Longest chunk in the settings, 0 for the encoder's own limit.
+    It appears, or replaces the earlier export, when everything is written and synced. `max_tokens`
+    is the longest chunk in the settings, 0 for the encoder's own limit.
 
     Raises:
         Refused: The folder holds something else.
@@ -188,10 +185,7 @@ def write(
 def _rows(connection: Connection, table: TableFile, encoder: int | None) -> Iterator[Row]:
     """Yield the rows of a table, those of sources in the order of their units.
 
-    Args:
-        connection: In a read transaction.
-        table: Which table.
-        encoder: Row of the encoder of its vectors; None without vectors.
+    `encoder` is the row of the encoder of its vectors; None without vectors.
     """
     sql = _QUERIES[table.name]
     values = (encoder and vectors.place(table.vectors, encoder),) if table.vectors else ()

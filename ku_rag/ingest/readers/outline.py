@@ -112,11 +112,7 @@ class Outline:
     def source(self, uri: str, start: int, end: int, heading: _Heading | None = None) -> Source:
         """Return a part of the document as a source, with its tables and its pictures, each once.
 
-        Args:
-            uri: Of the source.
-            start: Of the part.
-            end: Likewise.
-            heading: Of the part. Its pictures count; a table of the same title has no title.
+        The pictures of its heading count; a table of the same title has no title.
         """
         first, last = (bisect_left(self.tables, at, key=itemgetter(0)) for at in (start, end))
         inside = self.tables[first:last]

@@ -91,9 +91,7 @@ def read_workbooks(path: Path, parsing: Parsing) -> list[GraphPart]:
 def qualified_name(scope: str | None, name: str) -> str:
     """Return the name of an entity outside its sub-graph, `Zinogre>Bite`, which is its id.
 
-    Args:
-        scope: The sub-graph; None for a whole graph, whose names are valid everywhere.
-        name: The entity's name.
+    The names of a whole graph, whose scope is None, are valid everywhere.
     """
     if scope is None or name == scope or _SHARED.search(name):
         return name
