@@ -209,24 +209,27 @@ class UnitWriter:
         return int(row)
 
 
+def _fields(place: _SourceRows) -> tuple[int | None, str, str, str]:
+    """Return the unit of a source, its origin, hash and declaration."""
+    source = place.source
+    declared = source.declared.to_json() if source.declared else "{}"
+    return place.unit, source.origin, source.digest, declared
+
+
 def _write_source_rows(connection: Connection, places: Sequence[_SourceRows]) -> None:
-    """Insert the rows of new sources, and update those of known ones."""
+    """Insert the rows of new sources, and update those of known ones; one upsert is slower."""
     connection.executemany(
         "INSERT INTO sources (unit, origin, hash, declared, row, uri, chunks) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET unit = excluded.unit, "
-        "origin = excluded.origin, hash = excluded.hash, declared = excluded.declared",
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
-            (
-                unit,
-                source.origin,
-                source.digest,
-                source.declared.to_json() if source.declared else "{}",
-                row,
-                source.uri,
-                len(source.chunks or ()),
-            )
-            for source, unit, row, _ in places
+            (*_fields(of), of.row, of.source.uri, len(of.source.chunks or ()))
+            for of in places
+            if not of.is_known
         ),
+    )
+    connection.executemany(
+        "UPDATE sources SET unit = ?, origin = ?, hash = ?, declared = ? WHERE row = ?",
+        ((*_fields(of), of.row) for of in places if of.is_known),
     )
 
 
