@@ -297,10 +297,10 @@ def plan_settings(options: dict[str, Any]) -> dict[str, Any]:
     return limits
 
 
-def plan_from(options: dict[str, Any]) -> PlanSettings | Plan | None:
+def plan_from(options: dict[str, Any], strict: str | None) -> PlanSettings | Plan | None:
     """Remove the options of `plan_options`, except the searchers, and return their plan."""
     modelling, file, limits = options.pop("plan"), options.pop("plan_file"), plan_settings(options)
-    plans = options.get("strict") == "cogplanner"
+    plans = strict == "cogplanner"
     if (limits or options["searchers"]) and not (modelling or file or plans):
         raise click.UsageError("options of a plan need --plan or --plan-file")
     if file:

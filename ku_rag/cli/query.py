@@ -85,16 +85,14 @@ def query(
     by the model or from facts; three options leave out a step of it. With --plan the model or an
     embedded planner reformulates the question and searches in rounds.
     """
-    settings, plan = evidence_settings(options), plan_from(options)
-    if settings != EvidenceSettings() and method != "evidence":
-        raise click.UsageError("options that leave out a step need --method evidence: add it")
+    settings, plan = evidence_settings(options), plan_from(options, strict)
     options |= {
         "kcc": not no_kcc,
         "units": not no_units,
         "graph": not no_graph,
         "strict": strict or "",
         "method": method or "",
-        "construction": settings if method == "evidence" or strict == "graphrag" else None,
+        "construction": _construction(settings, method, strict),
         "plan": plan,
     }
     if batch:
@@ -122,6 +120,19 @@ def query(
         remark_usage(answer.correction.usage, base.settings)
     for written in (*answer.passage, *([report] if report else [])):
         remark(f"wrote {written}")
+
+
+def _construction(
+    settings: EvidenceSettings, method: str | None, strict: str | None
+) -> EvidenceSettings | None:
+    """Return how a graph is built, if one is."""
+    if method == "evidence" or strict == "graphrag":
+        return settings
+    if settings != EvidenceSettings():
+        raise click.UsageError(
+            "options that leave out a step need --method evidence or --strict graphrag: add one"
+        )
+    return None
 
 
 def _print_plan(image: str | None, question: str, options: dict[str, Any]) -> None:

@@ -101,7 +101,7 @@ def answer(
     arguments = {name: getattr(options, name) for name in names} | dict(QUERIES[method])
     if method == "evidence" or options.strict == "graphrag":
         arguments["construction"] = options.construction
-    if method == "plan":
+    if method == "plan" or options.strict == "cogplanner":
         arguments["plan"] = options.plan
     return base.query(question.image, question.question, **arguments)
 

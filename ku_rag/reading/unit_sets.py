@@ -128,7 +128,7 @@ class UnitSetReader:
             named = named or {
                 kind: nouns & self._question.every
                 for nouns, members in HYPONYMS
-                if nouns & self._question.every
+                if nouns & self._question.every and not self._question.counted
                 for kind, head in heads.items()
                 if head <= members
             }

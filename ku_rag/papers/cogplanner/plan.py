@@ -186,7 +186,9 @@ class Plan(Illustrated):
 
     def pictures(self) -> dict[str, str]:
         """Return the files of the pictures that searches found, at most six, with captions."""
-        hits = [hit for round_ in self.rounds for s in round_.searches for hit in s.hits]
+        searched = [round_ for round_ in self.rounds if round_.searches]
+        rounds = searched[-1:] if self.settings.last_round else searched
+        hits = [hit for round_ in rounds for s in round_.searches for hit in s.hits]
         shown = dict.fromkeys(hit.image for hit in hits if hit.image)
         captions = {hit.image: hit.title for hit in reversed(hits)}
         return {file: captions[file] for file in list(shown)[:_MOST_PICTURES]}

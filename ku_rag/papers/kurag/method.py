@@ -82,4 +82,4 @@ class KuRagSteps(QuerySteps):
     def material(self, context: Context, pages: Sequence[Image], caption: Reply | None) -> Material:
         """Return the whole picture and the passage (eq. 12, 13)."""
         material = super().material(context, pages, caption)
-        return replace(material, crop=None, pages_only=self.question.with_units)
+        return replace(material, crop=None, pages_only=bool(material.pages))

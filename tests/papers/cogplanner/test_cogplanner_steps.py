@@ -78,3 +78,12 @@ def test_actions_and_limits_of_a_plan_on_the_command_line(games, ku):
     assert all(len(s["hits"]) <= 2 for r in run.json["plan"]["rounds"] for s in r["searches"])
     run = ku("query", "-", QUESTION, "--actions", "text", "--kb", games.path)
     assert (run.code, "need --plan" in run.err) == (2, True)
+
+
+def test_options_of_strict_methods_reach_them(games, ku):
+    for options in (
+        ("--strict", "graphrag", "--no-table-mining"),
+        ("--strict", "cogplanner", "--plan-limit", "rounds=1"),
+    ):
+        run = ku("query", "-", QUESTION, *options, "--kb", games.path)
+        assert (run.code, "name one with --mllm" in run.err) == (1, True)
